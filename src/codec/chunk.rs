@@ -1,0 +1,221 @@
+//! A filter in bounded pieces: BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
+//!
+//! A dump is the header (`header.rs`), then the stream of bits (`stream.rs`) in chunks of at most 16 MiB, each in a frame
+//! of its own:
+//!
+//! ```text
+//!   0        6        8            16             24             32
+//!   ┌────────┬────────┬────────────┬──────────────┬──────────────┬─ ─ ─ ─ ─ ─┬──────────┐
+//!   │ rbchnk │version │ identity   │ first byte   │ items of the │ bits      │ XXH3-64  │
+//!   │        │ = 1    │ of the     │ in the       │ newest layer │           │ of all   │
+//!   │        │        │ filter     │ stream       │              │           │          │
+//!   └────────┴────────┴────────────┴──────────────┴──────────────┴─ ─ ─ ─ ─ ─┴──────────┘
+//! ```
+//!
+//! Iterators follow RedisBloom: 0 asks for the header and answers 1; n asks for the stream from byte n - 1 and answers
+//! n plus the bytes given; LOADCHUNK is handed the iterator that came with the data, so data ends at byte iterator - 1.
+//!
+//! A dump takes many commands, and the filter may change between them. Additions only set bits, so what was in when
+//! the dump began is in the copy; each frame carries the newest count, so the copy does not promise room that
+//! additions during the dump have used. A filter that grows or is replaced has another identity: its chunks are refused.
+
+use super::{
+    Error, header,
+    reader::{Reader, open, seal},
+    stream,
+};
+use crate::filter::{Filter, Plan};
+
+const MAGIC: &str = "rbchnk";
+const VERSION: u16 = 1;
+/// The most bytes of bits in a chunk.
+const BITS: u64 = 16 << 20;
+/// Bytes of a frame before the bits.
+const FRAME: usize = 32;
+
+/// The header of a dump, and the iterator that goes with it.
+#[must_use]
+pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
+    (1, header::encode(&Plan::of(filter), 0))
+}
+
+/// The chunk that iterator `from` (any number) asks for, and the next iterator; `None` past the end, and for numbers
+/// below 1.
+#[must_use]
+pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
+    cut(filter, from, filter.bit_bytes())
+}
+
+fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
+    let first = u64::try_from(from.checked_sub(1)?).ok()?;
+    let count = end.checked_sub(first).filter(|&left| left > 0)?.min(BITS);
+    let next = from.checked_add_unsigned(count)?;
+    let mut out = Vec::new();
+    out.try_reserve_exact(FRAME + count as usize + 8).ok()?;
+    out.extend(open(MAGIC, VERSION));
+    out.extend(header::identity(&Plan::of(filter)).to_le_bytes());
+    out.extend(first.to_le_bytes());
+    out.extend(filter.newest().items().to_le_bytes());
+    stream::read(filter, first, count as usize, &mut out);
+    Some((next, seal(out)))
+}
+
+/// A filter that BF.LOADCHUNK is filling: it has a plan and a part of its bits, and can answer nothing yet.
+#[derive(Debug)]
+pub struct Load {
+    filter: Filter,
+    /// Bytes of the stream that are in; always less than all.
+    received: u64,
+}
+
+/// A chunk whose frame was checked.
+struct Chunk<'a> {
+    identity: u64,
+    first: u64,
+    items: u64,
+    bits: &'a [u8],
+}
+
+impl<'a> Chunk<'a> {
+    fn read(iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::sealed(data, MAGIC, VERSION)?;
+        let (identity, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let chunk = Self {
+            identity,
+            first,
+            items,
+            bits: reader.rest(),
+        };
+        // The iterator says again what the frame says.
+        if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != chunk.end() {
+            return Err(Error::Order {
+                from: first,
+                to: chunk.end().unwrap_or(u64::MAX),
+                received: 0,
+            });
+        }
+        Ok(chunk)
+    }
+
+    fn end(&self) -> Option<u64> {
+        self.first.checked_add(self.bits.len() as u64)
+    }
+
+    /// Whether it was cut from a filter like this, at a place that exists; the byte after its last.
+    fn fits(&self, filter: &Filter) -> Result<u64, Error> {
+        let (total, to) = (filter.bit_bytes(), self.end().unwrap_or(u64::MAX));
+        if to > total {
+            return Err(Error::TooBig {
+                from: self.first,
+                to,
+                total,
+            });
+        }
+        if self.identity != header::identity(&Plan::of(filter)) || self.items > filter.newest().capacity() {
+            return Err(Error::OtherFilter);
+        }
+        if self.bits.is_empty()
+            || !self.first.is_multiple_of(stream::WORD)
+            || !to.is_multiple_of(stream::WORD)
+        {
+            return Err(Error::Order {
+                from: self.first,
+                to,
+                received: total,
+            });
+        }
+        Ok(to)
+    }
+}
+
+impl Load {
+    /// Begins with the header of a dump. All memory is allocated (lazily zeroed) here, at most `ceiling` bytes of bits.
+    ///
+    /// # Errors
+    /// Any of [`Error`] for bad bytes.
+    pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
+        let (plan, present) = header::decode(data)?;
+        if present != 0 {
+            return Err(Error::Order {
+                from: 0,
+                to: present,
+                received: 0,
+            });
+        }
+        Ok(Self {
+            filter: plan.allocate(ceiling)?,
+            received: 0,
+        })
+    }
+
+    /// Goes on with a filter of which the first `received` bytes are in.
+    pub(super) fn resume(filter: Filter, received: u64) -> Self {
+        Self { filter, received }
+    }
+
+    /// The filter as far as it is there; to measure, save and copy, not to query.
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// The filter as far as it is there, for moving its memory.
+    pub fn filter_mut(&mut self) -> &mut Filter {
+        &mut self.filter
+    }
+
+    /// Bytes of the stream that are in.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The chunk that iterator `from` asks for of what is in, as [`at`].
+    #[must_use]
+    pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
+        cut(&self.filter, from, self.received)
+    }
+
+    /// Takes the next chunk, or one that is in already (a client repeats what it got no answer for); whether the
+    /// filter is complete now.
+    ///
+    /// # Errors
+    /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed then.
+    pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<bool, Error> {
+        let chunk = Chunk::read(iterator, data)?;
+        let to = chunk.fits(&self.filter)?;
+        if chunk.first > self.received {
+            return Err(Error::Order {
+                from: chunk.first,
+                to,
+                received: self.received,
+            });
+        }
+        stream::merge(&mut self.filter, chunk.first, chunk.bits);
+        if let Some(newest) = self.filter.layers_mut().last() {
+            newest.set_items(newest.items().max(chunk.items));
+        }
+        self.received = self.received.max(to);
+        Ok(self.received == self.filter.bit_bytes())
+    }
+
+    /// The filter, once [`Self::take`] said that it is complete.
+    #[must_use]
+    pub fn into_filter(self) -> Filter {
+        self.filter
+    }
+}
+
+/// Accepts a chunk for a filter that is complete if it holds every bit of it already.
+///
+/// # Errors
+/// `Error::Complete` for one that would change the filter, and any other of [`Error`] for bad bytes.
+pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
+    let chunk = Chunk::read(iterator, data)?;
+    chunk.fits(filter)?;
+    if stream::holds(filter, chunk.first, chunk.bits) {
+        Ok(())
+    } else {
+        Err(Error::Complete)
+    }
+}

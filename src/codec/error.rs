@@ -1,0 +1,63 @@
+//! Why bytes were refused.
+
+use crate::filter;
+
+/// What is wrong with the bytes, for the log; a client is told only that they are bad.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The source ended, or failed, before everything was read.
+    #[error("the input ends early")]
+    Truncated,
+    /// Bytes are left over.
+    #[error("{0} bytes too many")]
+    Excess(usize),
+    /// Not this layout at all.
+    #[error("no {0} magic")]
+    Magic(&'static str),
+    /// A later version of this layout.
+    #[error("layout version {0} is not known")]
+    Version(u16),
+    /// A kind of layer that this version does not have.
+    #[error("layer kind {0} is not known")]
+    Kind(u8),
+    /// The bytes are damaged.
+    #[error("checksum {found:#018x}, expected {expected:#018x}")]
+    Checksum {
+        /// As computed.
+        found: u64,
+        /// As stored.
+        expected: u64,
+    },
+    /// The chunk was cut from another filter, or from this one before it grew.
+    #[error("the chunk belongs to another filter, or the filter grew while it was dumped")]
+    OtherFilter,
+    /// The chunk is not the next one, and not one that is already in.
+    #[error("a chunk of bytes {from}..{to} does not follow {received} received bytes")]
+    Order {
+        /// First byte of the chunk in the stream.
+        from: u64,
+        /// Byte after its last.
+        to: u64,
+        /// Bytes there are.
+        received: u64,
+    },
+    /// The chunk reaches past the end of the filter.
+    #[error("a chunk of bytes {from}..{to} of a filter of {total} bytes")]
+    TooBig {
+        /// First byte of the chunk in the stream.
+        from: u64,
+        /// Byte after its last.
+        to: u64,
+        /// Bytes of the filter.
+        total: u64,
+    },
+    /// The chunk would change a filter that is complete.
+    #[error("the chunk would change a complete filter")]
+    Complete,
+    /// The numbers do not describe a filter.
+    #[error(transparent)]
+    Broken(#[from] filter::Broken),
+    /// The filter cannot be made.
+    #[error(transparent)]
+    Filter(#[from] filter::Error),
+}

@@ -1,0 +1,21 @@
+//! Bytes to filter and back; pure, every input hostile.
+//!
+//! ```text
+//!   header   the numbers of a filter: parameters, plan of each layer          (one layout for both users below)
+//!   stream   the bits of all layers, oldest first, as one stream of bytes
+//!   v100     RDB and DUMP: header + stream in pieces of 1 MiB                 encoding version 100
+//!   chunk    SCANDUMP, LOADCHUNK, AOF: header, then stream in framed chunks of at most 16 MiB
+//! ```
+//!
+//! All numbers are little-endian on every machine. A decoder believes no count before it checked it, allocates nothing
+//! before `filter::Plan::check` passed, and takes its ceiling from the caller. A shipped layout is never edited; a new
+//! one is added beside it.
+
+pub mod chunk;
+mod error;
+mod header;
+mod reader;
+mod stream;
+pub mod v100;
+
+pub use error::Error;

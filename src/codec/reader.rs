@@ -1,0 +1,88 @@
+//! A cursor over hostile bytes: every read is checked, none can panic.
+
+use super::Error;
+
+/// What is left to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Opens bytes that end in the checksum of all before it, and start with `magic` and a version.
+    pub(super) fn sealed(bytes: &'a [u8], magic: &'static str, version: u16) -> Result<Self, Error> {
+        let (body, seal) = bytes.split_last_chunk::<8>().ok_or(Error::Truncated)?;
+        let mut reader = Self(body);
+        if reader.bytes(magic.len())? != magic.as_bytes() {
+            return Err(Error::Magic(magic));
+        }
+        match reader.u16()? {
+            found if found != version => return Err(Error::Version(found)),
+            _ => {}
+        }
+        let (found, expected) = (crate::filter::checksum(body), u64::from_le_bytes(*seal));
+        if found != expected {
+            return Err(Error::Checksum { found, expected });
+        }
+        Ok(reader)
+    }
+
+    /// The next `count` bytes.
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Error> {
+        let (head, tail) = self.0.split_at_checked(count).ok_or(Error::Truncated)?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (head, tail) = self.0.split_first_chunk::<N>().ok_or(Error::Truncated)?;
+        self.0 = tail;
+        Ok(*head)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Error> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Error> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Error> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Error> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn f64(&mut self) -> Result<f64, Error> {
+        self.array().map(f64::from_le_bytes)
+    }
+
+    /// Everything that is left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Nothing may be left.
+    pub(super) fn end(self) -> Result<(), Error> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Excess(self.0.len()))
+        }
+    }
+}
+
+/// Starts a sealed block: magic and version.
+pub(super) fn open(magic: &str, version: u16) -> Vec<u8> {
+    let mut out = magic.as_bytes().to_vec();
+    out.extend(version.to_le_bytes());
+    out
+}
+
+/// Ends a sealed block with its checksum.
+pub(super) fn seal(mut out: Vec<u8>) -> Vec<u8> {
+    let checksum = crate::filter::checksum(&out);
+    out.extend(checksum.to_le_bytes());
+    out
+}

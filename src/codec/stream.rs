@@ -1,0 +1,80 @@
+//! The bits of all layers, oldest first, as one stream of bytes; byte i of a layer holds its bits 8 i to 8 i + 7, least
+//! significant first. A layer is a whole number of words, so a stream position that is a multiple of 8 starts a word.
+
+use crate::filter::Filter;
+
+/// Bytes of a word.
+pub(super) const WORD: u64 = 8;
+
+/// Appends the bytes from `from` on, as many as there are up to `count`, to `out`.
+pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
+    let (mut skip, mut left) = (from, count);
+    for layer in filter.layers() {
+        let words = layer.bits().words();
+        let bytes = words.len() as u64 * WORD;
+        if skip >= bytes {
+            skip -= bytes;
+            continue;
+        }
+        // A start inside a word gives its tail, byte by byte; then whole words, which compile to a copy.
+        let (mut rest, inside) = (words.iter().skip((skip / WORD) as usize), (skip % WORD) as usize);
+        skip = 0;
+        if inside > 0
+            && let Some(word) = rest.next()
+        {
+            let tail = word.to_le_bytes().into_iter().skip(inside).take(left);
+            left -= tail.len();
+            out.extend(tail);
+        }
+        let whole = (left / WORD as usize).min(rest.len());
+        let start = out.len();
+        out.resize(start + whole * WORD as usize, 0);
+        let copied = out.get_mut(start..).unwrap_or_default();
+        for (bytes, word) in copied.chunks_exact_mut(WORD as usize).zip(rest.by_ref()) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        left -= whole * WORD as usize;
+        if let Some(word) = rest.next() {
+            out.extend(word.to_le_bytes().into_iter().take(left));
+            left = 0;
+        }
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+/// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` and the length are multiples
+/// of [`WORD`], and the range lies in the stream.
+pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
+    let mut new = words(bytes);
+    let mut skip = from / WORD;
+    for layer in filter.layers_mut() {
+        let old = layer.bits_mut().words_mut();
+        let Some(part) = usize::try_from(skip).ok().and_then(|skip| old.get_mut(skip..)) else {
+            skip -= old.len() as u64;
+            continue;
+        };
+        skip = 0;
+        for word in part {
+            match new.next() {
+                Some(bits) => *word |= bits,
+                None => return,
+            }
+        }
+    }
+}
+
+/// Whether every bit of `bytes` at `from` of the stream is set. The arguments are as for [`merge`].
+pub(super) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
+    let mut stored = Vec::new();
+    read(filter, from, bytes.len(), &mut stored);
+    words(bytes)
+        .zip(words(&stored))
+        .all(|(bits, word)| bits & !word == 0)
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let (words, _) = bytes.as_chunks::<{ WORD as usize }>();
+    words.iter().map(|word| u64::from_le_bytes(*word))
+}

@@ -1,0 +1,93 @@
+//! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits that it announces, as
+//! strings of at most 1 MiB.
+//!
+//! ```text
+//!   ┌────────┬───────────────┬───────────────┬─ ─ ─ ─┬───────────┐
+//!   │ header │ bits, 1 MiB   │ bits, 1 MiB   │       │ the rest  │
+//!   └────────┴───────────────┴───────────────┴─ ─ ─ ─┴───────────┘
+//! ```
+//!
+//! In pieces, because the server compresses each string into a second buffer of its size: a filter of 4 GiB is saved
+//! with 2 MiB of extra memory. The RDB's own checksum covers the bits.
+
+use super::{Error, chunk::Load, header, stream};
+use crate::filter::{Filter, Plan};
+
+/// The encoding version that the server stores beside the type name.
+pub const ENCODING_VERSION: i32 = 100;
+
+/// Bytes of bits in a piece.
+const PIECE: usize = 1 << 20;
+
+/// Where an encoder puts its strings.
+pub trait Sink {
+    /// Takes the next string.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+/// Where a decoder gets its strings.
+pub trait Source {
+    /// A string, alive until dropped.
+    type Piece: AsRef<[u8]>;
+
+    /// The next string, or `None` when the input has ended or failed.
+    fn next(&mut self) -> Option<Self::Piece>;
+}
+
+/// A filter as it is stored: complete, or still being loaded by BF.LOADCHUNK.
+#[derive(Debug)]
+pub enum Stored {
+    /// Every bit is there.
+    Complete(Filter),
+    /// The rest of the bits is to come.
+    Partial(Load),
+}
+
+/// Writes a complete filter.
+pub fn save(filter: &Filter, sink: &mut impl Sink) {
+    put(filter, filter.bit_bytes(), sink);
+}
+
+/// Writes what has been loaded of a filter.
+pub fn save_partial(load: &Load, sink: &mut impl Sink) {
+    put(load.filter(), load.received(), sink);
+}
+
+fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
+    sink.put(&header::encode(&Plan::of(filter), present));
+    let mut piece = Vec::new();
+    let mut from = 0;
+    while from < present {
+        piece.clear();
+        let count = (present - from).min(PIECE as u64);
+        stream::read(filter, from, count as usize, &mut piece);
+        sink.put(&piece);
+        from += count;
+    }
+}
+
+/// Reads what [`save`] or [`save_partial`] wrote, into a filter of at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// Any of [`Error`]; nothing stays allocated.
+pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
+    let (plan, present) = header::decode(source.next().ok_or(Error::Truncated)?.as_ref())?;
+    let total = plan.bit_bytes();
+    let mut filter = plan.allocate(ceiling)?;
+    let mut from = 0;
+    while from < present {
+        let piece = source.next().ok_or(Error::Truncated)?;
+        let bytes = piece.as_ref();
+        let to = from + bytes.len() as u64;
+        if bytes.is_empty() || !(bytes.len() as u64).is_multiple_of(stream::WORD) || to > present {
+            return Err(Error::TooBig { from, to, total });
+        }
+        stream::merge(&mut filter, from, bytes);
+        from = to;
+    }
+    Ok(if present == total {
+        Stored::Complete(filter)
+    } else {
+        Stored::Partial(Load::resume(filter, present))
+    })
+}

@@ -1,0 +1,98 @@
+//! The bit array of a layer: 64-bit words, zeroed lazily, on memory that may be refused. The only file that names
+//! `bitvec`, and the only one of the pure half with `unsafe` code.
+//!
+//! ```text
+//!   word 0                     word 1
+//!   ┌─┬─┬─┬ ─ ─ ─ ┬──┬──┐      ┌─┬ ─ ─        bit i of the array is bit i % 64 of word i / 64, counted from the
+//!   │0│1│2│       │62│63│      │64│           least significant (Lsb0); on disk words are little-endian, so byte
+//!   └─┴─┴─┴ ─ ─ ─ ┴──┴──┘      └─┴ ─ ─        i / 8 holds bit i % 8 on every machine
+//! ```
+//!
+//! Memory comes from `alloc_zeroed`, never from an allocation and a memset: the kernel hands out zero pages when they
+//! are first touched, so a filter of 1 GiB is made in microseconds and costs only the pages it uses. A null from the
+//! allocator is an error for the caller, not an abort. Alignment is that of `u64`: blocks that start on a cache line
+//! are likely (large arrays are page aligned plus a header), never assumed.
+//!
+//! `BitBox` owns the words; the probe path reads them as words.
+
+use std::alloc::{Layout, alloc_zeroed};
+
+use bitvec::{boxed::BitBox, order::Lsb0};
+
+use super::error::Error;
+
+/// The most words one array can have: `bitvec` spends three bits of a length on the position in a word.
+pub(super) const MAX_WORDS: u64 = (usize::MAX >> 3) as u64 / 64;
+
+/// A fixed number of bits, all zero at first.
+#[derive(Debug)]
+pub struct Bits(BitBox<u64, Lsb0>);
+
+impl Bits {
+    /// `words` times 64 zero bits, the pages untouched. `words` must be in [1, `MAX_WORDS`].
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory` when the allocator refuses or `words` is out of range.
+    pub fn zeroed(words: u64) -> Result<Self, Error> {
+        let refused = Error::OutOfMemory(words.saturating_mul(8));
+        let Ok(len) = usize::try_from(words) else {
+            return Err(refused);
+        };
+        let Ok(layout) = Layout::array::<u64>(len) else {
+            return Err(refused);
+        };
+        if len == 0 || words > MAX_WORDS {
+            return Err(refused);
+        }
+        // SAFETY: the layout is not of size zero, since `len` is at least 1.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            return Err(refused);
+        }
+        // SAFETY: 1. `memory` was just allocated by the global allocator with the layout of `[u64; len]`, which is
+        // what `Box<[u64]>` frees. 2. All `len` words are initialised: zero is a `u64`. 3. Nobody else holds it.
+        let words = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory.cast::<u64>(), len)) };
+        Ok(Self(BitBox::from_boxed_slice(words)))
+    }
+
+    /// The words, in order.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        self.0.as_raw_slice()
+    }
+
+    /// The words, in order, to write to.
+    #[inline]
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        self.0.as_raw_mut_slice()
+    }
+
+    /// How many bits are set. Touches every page.
+    #[must_use]
+    pub fn count_ones(&self) -> u64 {
+        self.0.count_ones() as u64
+    }
+
+    /// Asks the processor for the cache line of word `index`, without waiting. Any index is allowed; nothing is read.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let word = self.words().as_ptr().wrapping_add(index);
+            // SAFETY: a prefetch is a hint: it never faults, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) };
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            let word = self.words().as_ptr().wrapping_add(index);
+            // SAFETY: a prefetch is a hint: it never faults, whatever the address, and touches no register or flag.
+            unsafe {
+                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) word, options(nostack, readonly, preserves_flags))
+            };
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let _ = index;
+    }
+}

@@ -1,0 +1,185 @@
+//! What must hold of any filter, whoever made it: the one list that every decoder goes through.
+//!
+//! Stored bytes are hostile until they passed here. A decoder first parses numbers into a [`Plan`], then asks
+//! [`Plan::check`], and only then allocates and reads bits; so a forged count costs nothing but the refusal.
+//!
+//! Not asked: that the geometry is the one `sizing.rs` would choose today. Each layer stores its own rate and shape, so
+//! that the sizing may improve without a new encoding.
+
+use super::{
+    bits::MAX_WORDS,
+    error::Error,
+    layer::Layer,
+    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    scaling::Filter,
+    sizing::{Geometry, MAX_PROBES},
+};
+
+/// A filter without its bits: what a decoder has read before it allocates anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Key of the hash.
+    pub seed: u64,
+    /// Rate of the whole filter.
+    pub error_rate: f64,
+    /// How it grows.
+    pub expansion: Expansion,
+    /// Oldest first.
+    pub layers: Vec<LayerPlan>,
+}
+
+/// A layer without its bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerPlan {
+    /// Items it was made for.
+    pub capacity: u64,
+    /// Items counted.
+    pub items: u64,
+    /// Rate of this layer.
+    pub error_rate: f64,
+    /// Shape of the bit array.
+    pub geometry: Geometry,
+}
+
+/// Which rule stored numbers break.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Broken {
+    /// Rate or capacity out of range.
+    #[error(transparent)]
+    Range(#[from] Error),
+    /// No layer, too many, or several in a non-scaling filter.
+    #[error("{0} layers")]
+    Layers(usize),
+    /// More items than the capacity, or an older layer that is not full.
+    #[error("layer {index}: {items} items of {capacity}")]
+    Items {
+        /// Position of the layer, oldest first.
+        index: usize,
+        /// Items counted.
+        items: u64,
+        /// Items it was made for.
+        capacity: u64,
+    },
+    /// No blocks, no words, no probes, too many probes, or more bits than can be addressed.
+    #[error("layer {index}: shape {geometry:?}")]
+    Geometry {
+        /// Position of the layer, oldest first.
+        index: usize,
+        /// Its shape.
+        geometry: Geometry,
+    },
+}
+
+impl Plan {
+    /// The plan of a filter that exists.
+    #[must_use]
+    pub fn of(filter: &Filter) -> Self {
+        let layer = |layer: &Layer| LayerPlan {
+            capacity: layer.capacity(),
+            items: layer.items(),
+            error_rate: layer.error_rate(),
+            geometry: layer.geometry(),
+        };
+        Self {
+            seed: filter.seed(),
+            error_rate: filter.error_rate(),
+            expansion: filter.expansion(),
+            layers: filter.layers().map(layer).collect(),
+        }
+    }
+
+    /// Bytes of all bit arrays, `u64::MAX` if more.
+    #[must_use]
+    pub fn bit_bytes(&self) -> u64 {
+        self.layers.iter().fold(0, |sum, layer| {
+            sum.saturating_add(layer.geometry.words().saturating_mul(8))
+        })
+    }
+
+    /// Checks every rule.
+    ///
+    /// # Errors
+    /// The first that is broken.
+    pub fn check(&self) -> Result<(), Broken> {
+        let count = self.layers.len();
+        let most = if self.expansion.factor().is_some() {
+            MAX_LAYERS
+        } else {
+            1
+        };
+        if count == 0 || count > most {
+            return Err(Broken::Layers(count));
+        }
+        for (index, layer) in self.layers.iter().enumerate() {
+            let &LayerPlan {
+                capacity,
+                items,
+                error_rate,
+                geometry,
+            } = layer;
+            let ranges = Params {
+                error_rate,
+                capacity,
+                expansion: self.expansion,
+                seed: self.seed,
+            };
+            ranges.check()?;
+            let newest = index + 1 == count;
+            if items > capacity || (items < capacity && !newest) {
+                return Err(Broken::Items {
+                    index,
+                    items,
+                    capacity,
+                });
+            }
+            let Geometry {
+                blocks,
+                block_words,
+                probes,
+            } = geometry;
+            if blocks == 0
+                || block_words == 0
+                || !(1..=MAX_PROBES).contains(&probes)
+                || geometry.words() > MAX_WORDS
+            {
+                return Err(Broken::Geometry { index, geometry });
+            }
+        }
+        let whole = Params {
+            error_rate: self.error_rate,
+            capacity: MAX_CAPACITY,
+            expansion: self.expansion,
+            seed: 0,
+        };
+        whole.check()?;
+        if self.bit_bytes() / 8 > MAX_WORDS {
+            return Err(Error::Ceiling {
+                wanted: self.bit_bytes(),
+                ceiling: MAX_WORDS * 8,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// An empty-bitted filter of this plan, for a decoder to fill. Call [`Self::check`] first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`.
+    pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
+        let wanted = self.bit_bytes();
+        if wanted > ceiling {
+            return Err(Error::Ceiling { wanted, ceiling });
+        }
+        let mut layers = Vec::new();
+        layers
+            .try_reserve_exact(self.layers.len())
+            .map_err(|_| Error::OutOfMemory(wanted))?;
+        for plan in &self.layers {
+            let mut layer = Layer::blocked(plan.geometry, plan.capacity, plan.error_rate)?;
+            layer.set_items(plan.items);
+            layers.push(layer);
+        }
+        Filter::from_layers(self.seed, self.error_rate, self.expansion, layers).ok_or(Error::OutOfMemory(0))
+    }
+}

@@ -1,0 +1,66 @@
+//! What a caller asks of a filter, checked once: rate, capacity, expansion, seed.
+
+use super::error::Error;
+
+/// The most items a layer may be reserved for.
+pub const MAX_CAPACITY: u64 = 1 << 62;
+/// The largest factor by which a new layer may exceed the one before.
+pub const MAX_EXPANSION: u16 = 32_768;
+
+/// The most layers of a filter. A query visits all of them; with `EXPANSION 1` and a capacity of 1 each item makes one.
+pub const MAX_LAYERS: usize = 1 << 18;
+
+/// How a full filter goes on: a new layer this many times as large as the last, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expansion(u16);
+
+impl Expansion {
+    /// The filter refuses new items once it is full.
+    pub const NONSCALING: Self = Self(0);
+
+    /// An expansion by `factor`; 0 is [`Self::NONSCALING`].
+    ///
+    /// # Errors
+    /// `Error::Expansion` above [`MAX_EXPANSION`].
+    pub fn new(factor: u64) -> Result<Self, Error> {
+        match u16::try_from(factor) {
+            Ok(factor) if factor <= MAX_EXPANSION => Ok(Self(factor)),
+            _ => Err(Error::Expansion(factor)),
+        }
+    }
+
+    /// The factor in [1, `MAX_EXPANSION`], or `None` for a non-scaling filter.
+    #[must_use]
+    pub fn factor(self) -> Option<u16> {
+        (self.0 != 0).then_some(self.0)
+    }
+}
+
+/// Everything that decides the bits of an empty filter. Equal parameters give equal filters on every machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Params {
+    /// The rate of false positives that the filter never exceeds, in (0, 1).
+    pub error_rate: f64,
+    /// Items that the first layer is made for, in [1, `MAX_CAPACITY`].
+    pub capacity: u64,
+    /// What happens when they are in.
+    pub expansion: Expansion,
+    /// Secret key of the hash.
+    pub seed: u64,
+}
+
+impl Params {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// `Error::ErrorRate` (NaN included) or `Error::Capacity`.
+    pub fn check(&self) -> Result<(), Error> {
+        if !(self.error_rate > 0.0 && self.error_rate < 1.0) {
+            return Err(Error::ErrorRate(self.error_rate));
+        }
+        if !(1..=MAX_CAPACITY).contains(&self.capacity) {
+            return Err(Error::Capacity(self.capacity));
+        }
+        Ok(())
+    }
+}

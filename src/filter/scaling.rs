@@ -1,0 +1,255 @@
+//! The filter: a stack of layers that grows, under one seed and one promised rate.
+//!
+//! ```text
+//!            ┌───────────────────────┐
+//!   newest   │ capacity * e^2        │ ◀── additions        e = expansion
+//!            ├───────────────┬───────┘
+//!   older    │ capacity * e  │  full, never written again
+//!            ├───────┬───────┘
+//!            │capacity│  full            a query asks newest first, and stops at the first layer that says yes
+//!            └───────┘
+//! ```
+//!
+//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007), with the budget of `budget.rs` and
+//! blocked layers. An item is added to the newest layer, and counted, only if no layer holds it: then each layer's count
+//! is the number of items that changed its bits.
+//!
+//! The newest layer lives inside the struct, not in the list: a filter that never grew, by far the most common, is
+//! one struct of 80 bytes and one bit array, and its hot path follows one pointer.
+
+use thin_vec::ThinVec;
+
+use super::{
+    budget::layer_rate,
+    error::Error,
+    hash::Hash,
+    layer::Layer,
+    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    sizing,
+};
+
+/// A scaling Bloom filter.
+#[derive(Debug)]
+pub struct Filter {
+    seed: u64,
+    error_rate: f64,
+    newest: Layer,
+    /// Oldest first; all full.
+    older: ThinVec<Layer>,
+    expansion: Expansion,
+}
+
+impl Filter {
+    /// An empty filter whose bits take at most `ceiling` bytes. Its memory is zeroed lazily: time and resident memory
+    /// do not depend on its size.
+    ///
+    /// # Errors
+    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`; nothing is allocated then.
+    pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
+        params.check()?;
+        let &Params {
+            error_rate,
+            capacity,
+            expansion,
+            seed,
+        } = params;
+        let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
+        let newest = make_layer(capacity, rate, 0, ceiling)?;
+        Ok(Self {
+            seed,
+            error_rate,
+            newest,
+            older: ThinVec::new(),
+            expansion,
+        })
+    }
+
+    /// A filter from stored layers, oldest first; `None` without a layer. The caller has checked them (`check.rs`).
+    #[must_use]
+    pub fn from_layers(seed: u64, error_rate: f64, expansion: Expansion, layers: Vec<Layer>) -> Option<Self> {
+        let mut older: ThinVec<Layer> = layers.into_iter().collect();
+        let newest = older.pop()?;
+        Some(Self {
+            seed,
+            error_rate,
+            newest,
+            older,
+            expansion,
+        })
+    }
+
+    /// The key of its hash. A secret: show it to no client.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The rate of false positives that all layers together never exceed.
+    #[must_use]
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// How it grows.
+    #[must_use]
+    pub fn expansion(&self) -> Expansion {
+        self.expansion
+    }
+
+    /// The parameters that make an equal empty filter.
+    #[must_use]
+    pub fn params(&self) -> Params {
+        let first = self.older.first().unwrap_or(&self.newest);
+        Params {
+            error_rate: self.error_rate,
+            capacity: first.capacity(),
+            expansion: self.expansion,
+            seed: self.seed,
+        }
+    }
+
+    /// Its layers, oldest first; never none.
+    pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + DoubleEndedIterator {
+        // `chain` would not be an exact-size iterator.
+        let count = self.older.len() + 1;
+        (0..count).map(|i| self.older.get(i).unwrap_or(&self.newest))
+    }
+
+    /// Its layers, oldest first, to fill from stored ones.
+    pub fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
+        self.older.iter_mut().chain(std::iter::once(&mut self.newest))
+    }
+
+    /// The layer that takes additions.
+    #[inline]
+    #[must_use]
+    pub fn newest(&self) -> &Layer {
+        &self.newest
+    }
+
+    /// The full layers, newest first.
+    #[inline]
+    pub fn older(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
+        self.older.iter().rev()
+    }
+
+    /// The list of older layers as it lies in memory: address (dangling while empty), for accounting.
+    #[must_use]
+    pub fn older_memory(&self) -> Option<*const Layer> {
+        self.older.has_capacity().then(|| self.older.as_ptr())
+    }
+
+    /// Items counted: those whose addition changed a bit.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.layers().map(Layer::items).fold(0, u64::saturating_add)
+    }
+
+    /// Items that the layers there are were made for.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.layers().map(Layer::capacity).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of all bit arrays.
+    #[must_use]
+    pub fn bit_bytes(&self) -> u64 {
+        self.layers()
+            .map(|layer| layer.bits().words().len() as u64 * 8)
+            .sum()
+    }
+
+    /// Bytes of the filter in all: bit arrays, this struct, the list of older layers.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let list = self.older.capacity() * size_of::<Layer>();
+        self.bit_bytes() + (size_of::<Self>() + list) as u64
+    }
+
+    /// The item's hash under the filter's seed.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, item: &[u8]) -> Hash {
+        Hash::of(item, self.seed)
+    }
+
+    /// Whether the item may have been added. Never false for an item that was.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, hash: Hash) -> bool {
+        self.newest.contains(hash) || self.older().any(|layer| layer.contains(hash))
+    }
+
+    /// Adds the item if it tests absent; whether it did, that is whether the filter changed.
+    ///
+    /// A full filter grows first; `ceiling` is asked then for the bytes its bits may take in all.
+    ///
+    /// # Errors
+    /// As [`Self::grow`]; the filter is unchanged then and goes on answering.
+    #[inline]
+    pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce() -> u64) -> Result<bool, Error> {
+        if self.contains(hash) {
+            return Ok(false);
+        }
+        if self.newest.is_full() {
+            self.grow(ceiling())?;
+        }
+        self.newest.insert(hash);
+        Ok(true)
+    }
+
+    /// As [`Self::add`] for an item that no older layer holds, into a newest layer that is not full.
+    #[inline]
+    pub(super) fn add_to_newest(&mut self, hash: Hash) -> bool {
+        let absent = !self.newest.contains(hash);
+        if absent {
+            self.newest.insert(hash);
+        }
+        absent
+    }
+
+    /// Puts a new layer on the stack, whose bits and those before it take at most `ceiling` bytes in all.
+    ///
+    /// # Errors
+    /// `Error::Full` for a non-scaling filter, `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`.
+    #[cold]
+    pub fn grow(&mut self, ceiling: u64) -> Result<(), Error> {
+        let factor = self.expansion.factor().ok_or(Error::Full)?;
+        let capacity = self
+            .newest
+            .capacity()
+            .saturating_mul(u64::from(factor))
+            .min(MAX_CAPACITY);
+        let index = self.older.len() + 1;
+        if index >= MAX_LAYERS {
+            return Err(Error::Layers);
+        }
+        let rate = layer_rate(self.error_rate, index, true);
+        let layer = make_layer(capacity, rate, self.bit_bytes(), ceiling)?;
+        self.older.push(std::mem::replace(&mut self.newest, layer));
+        Ok(())
+    }
+}
+
+/// A layer for `capacity` items at `rate` beside `present` bytes of bits, within `ceiling` bytes in all.
+fn make_layer(capacity: u64, rate: f64, present: u64, ceiling: u64) -> Result<Layer, Error> {
+    let geometry = sizing::geometry(capacity, rate).ok_or(Error::Ceiling {
+        wanted: u64::MAX,
+        ceiling,
+    })?;
+    let wanted = geometry.words().saturating_mul(8).saturating_add(present);
+    if wanted > ceiling {
+        return Err(Error::Ceiling { wanted, ceiling });
+    }
+    Layer::blocked(geometry, capacity, rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_80_bytes_and_a_layer_48() {
+        assert_eq!((size_of::<Filter>(), size_of::<Layer>()), (80, 48));
+    }
+}
