@@ -46,12 +46,17 @@ pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "the size of a frame, bounded by `BITS`"
+)]
 fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
     let count = end.checked_sub(first).filter(|&left| left > 0)?.min(BITS);
     let next = from.checked_add_unsigned(count)?;
-    let mut out = Vec::new();
-    out.try_reserve_exact(FRAME + count as usize + 8).ok()?;
+    // Not a fallible allocation: the server copies the chunk next, with one that is not. A child that rewrites the AOF
+    // must not take "no memory" for "no more chunks"; it ends, and the old AOF stays.
+    let mut out = Vec::with_capacity(FRAME + count as usize + 8);
     out.extend(open(MAGIC, VERSION));
     out.extend(header::identity(&Plan::of(filter)).to_le_bytes());
     out.extend(first.to_le_bytes());
@@ -197,6 +202,17 @@ impl Load {
         }
         self.received = self.received.max(to);
         Ok(self.received == self.filter.bit_bytes())
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, crate::filter::Error> {
+        Ok(Self {
+            filter: self.filter.duplicate()?,
+            received: self.received,
+        })
     }
 
     /// The filter, once [`Self::take`] said that it is complete.

@@ -11,6 +11,17 @@
 //! before `filter::Plan::check` passed, and takes its ceiling from the caller. A shipped layout is never edited; a new
 //! one is added beside it.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    reason = "every input is hostile, and a panic takes the database down"
+)]
+
 pub mod chunk;
 mod error;
 mod header;

@@ -1,6 +1,11 @@
 //! The bits of all layers, oldest first, as one stream of bytes; byte i of a layer holds its bits 8 i to 8 i + 7, least
 //! significant first. A layer is a whole number of words, so a stream position that is a multiple of 8 starts a word.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "sums of positions inside a filter that exists: callers have checked the range"
+)]
+
 use crate::filter::Filter;
 
 /// Bytes of a word.

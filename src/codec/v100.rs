@@ -53,6 +53,10 @@ pub fn save_partial(load: &Load, sink: &mut impl Sink) {
     put(load.filter(), load.received(), sink);
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "positions inside a filter that exists"
+)]
 fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     sink.put(&header::encode(&Plan::of(filter), present));
     let mut piece = Vec::new();
@@ -78,7 +82,7 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     while from < present {
         let piece = source.next().ok_or(Error::Truncated)?;
         let bytes = piece.as_ref();
-        let to = from + bytes.len() as u64;
+        let to = from.saturating_add(bytes.len() as u64);
         if bytes.is_empty() || !(bytes.len() as u64).is_multiple_of(stream::WORD) || to > present {
             return Err(Error::TooBig { from, to, total });
         }

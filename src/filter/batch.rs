@@ -39,7 +39,7 @@ impl Filter {
     pub fn add_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
-        ceiling: impl Fn() -> u64,
+        ceiling: impl Fn(u64) -> u64,
         mut answer: impl FnMut(Result<bool, Error>),
     ) {
         let mut chunk = [Hash::default(); CHUNK];

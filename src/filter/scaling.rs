@@ -69,6 +69,7 @@ impl Filter {
     pub fn from_layers(seed: u64, error_rate: f64, expansion: Expansion, layers: Vec<Layer>) -> Option<Self> {
         let mut older: ThinVec<Layer> = layers.into_iter().collect();
         let newest = older.pop()?;
+        older.shrink_to_fit();
         Some(Self {
             seed,
             error_rate,
@@ -159,10 +160,11 @@ impl Filter {
             .sum()
     }
 
-    /// Bytes of the filter in all: bit arrays, this struct, the list of older layers.
+    /// Bytes of the filter in all: bit arrays, this struct, the older layers. The same for equal filters, so without the
+    /// room that a list keeps for growing.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let list = self.older.capacity() * size_of::<Layer>();
+        let list = self.older.len() * size_of::<Layer>();
         self.bit_bytes() + (size_of::<Self>() + list) as u64
     }
 
@@ -182,17 +184,17 @@ impl Filter {
 
     /// Adds the item if it tests absent; whether it did, that is whether the filter changed.
     ///
-    /// A full filter grows first; `ceiling` is asked then for the bytes its bits may take in all.
+    /// A full filter grows first: then `ceiling` is told the bytes its bits take, and answers how many they may take.
     ///
     /// # Errors
     /// As [`Self::grow`]; the filter is unchanged then and goes on answering.
     #[inline]
-    pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce() -> u64) -> Result<bool, Error> {
+    pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
         if self.contains(hash) {
             return Ok(false);
         }
         if self.newest.is_full() {
-            self.grow(ceiling())?;
+            self.grow(ceiling(self.bit_bytes()))?;
         }
         self.newest.insert(hash);
         Ok(true)
@@ -206,6 +208,23 @@ impl Filter {
             self.newest.insert(hash);
         }
         absent
+    }
+
+    /// A copy with the same seed, bits and counts.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let older = self
+            .older
+            .iter()
+            .map(Layer::duplicate)
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            newest: self.newest.duplicate()?,
+            older,
+            ..*self
+        })
     }
 
     /// Puts a new layer on the stack, whose bits and those before it take at most `ceiling` bytes in all.

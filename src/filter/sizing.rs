@@ -81,26 +81,35 @@ const PAGE_BITS: f64 = 32_768.0;
 /// The last bound keeps a reserved filter no larger than the ln(2/p) / ln(2)^2 bits per item of RedisBloom: its first
 /// layer is sized for rate = 3/4 p (`budget.rs`), so there are ln(1.5) = 0.405 nats an item to spend.
 fn slack(rate: f64) -> f64 {
-    if rate >= 0.001 {
+    let most: f64 = if rate >= 0.001 {
         1.06
     } else if rate >= 0.000_1 {
         1.04
     } else {
-        (1.0 + 0.4 / -libm::log(rate)).min(1.025)
-    }
+        1.025
+    };
+    most.min(1.0 + 0.4 / -libm::log(rate))
 }
 
+/// Rates at which the slack is the whole allowance.
+///
+/// Above, the uncounted items weigh and no whole number of probes comes near the optimum; below, `slack` tends to 1,
+/// which the longest blocks cannot reach. There 2 % over the classic filter that exists is the measure. The lower end lies
+/// under 3/4 of 1e-9, so that reserved filters keep RedisBloom's formula down to 1e-9.
+const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
+
 /// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1), or `None` when the bits are more
-/// than can be addressed.
+/// than can be addressed (2^50, 128 TiB: a 32-bit number of the longest blocks).
 #[must_use]
 pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     let target = SHARE * rate.max(FLOOR);
     let classic = Classic::at(target);
     let optimum = -libm::log(rate.max(FLOOR)) / (LN_2 * LN_2);
     let items = distinct(capacity as f64, target, classic.probes);
-    // The second bound matters above 10 %: there the uncounted items weigh, and no whole number of probes comes near
-    // the optimum, so the classic filter that exists for the items that come is the measure.
-    let allowed = (slack(rate) * optimum * capacity as f64).max(1.02 * classic.bits_per_item * items);
+    let mut allowed = slack(rate) * optimum * capacity as f64;
+    if !TIGHT.contains(&rate) {
+        allowed = allowed.max(1.02 * classic.bits_per_item * items);
+    }
     if allowed / 64.0 >= MAX_WORDS as f64 {
         return None;
     }
@@ -134,6 +143,9 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
 fn few_blocks(items: f64, target: f64, classic: Classic, allowed: f64) -> Option<Geometry> {
     let longest = f64::from(BLOCK_WORDS[BLOCK_WORDS.len() - 1]) * 64.0;
     let blocks = (allowed / longest).ceil().max(1.0);
+    if blocks > f64::from(u32::MAX) {
+        return None;
+    }
     let one = blocks == 1.0;
     let load = items / blocks;
     let rate = |words: f64, k: u32| {

@@ -1,1 +1,125 @@
+//! Everything that needs a server.
+//!
+//! ```text
+//!   server ─▶ entry (the net) ─▶ commands ─▶ data_type ─▶ filter
+//!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
+//!                  │                 └─▶ replicate                    what replicas and the AOF are told
+//!                  └─▶ rdb, aof ─▶ codec
+//!   api    the server's functions, wrapped            alloc  the server's allocator
+//!   reply  every error text                           number how clients write numbers
+//! ```
+//!
+//! This file loads the module: the order of its lines is the order in which the server learns of it.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a panic takes the database down"
+)]
+
+mod alloc;
+mod aof;
+mod api;
+mod commands;
+mod config;
+mod create;
+mod data_type;
+mod entry;
+mod limit;
+mod number;
+mod rdb;
+mod replicate;
+mod reply;
+
+use std::ffi::c_int;
+
+use api::{Context, Str, call, raw};
+
+/// What MODULE LIST shows. Clients and tools look for this name.
+const NAME: &std::ffi::CStr = c"bf";
+
+/// The version as the ecosystem encodes it: MM * 10000 + mm * 100 + pp.
+const VERSION: c_int = version(env!("CARGO_PKG_VERSION"));
+
+/// The entry of the module.
+///
+/// # Safety
+/// Only the server calls this, once, with a live context and `argc` strings at `argv`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // First of all, and before anything is allocated: this fills the table of functions, the allocator's among them.
+    // SAFETY: the server's own context.
+    let filled = unsafe {
+        raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int)
+    };
+    if filled != raw::REDISMODULE_OK as c_int {
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    entry::guarded("load", raw::REDISMODULE_ERR as c_int, || {
+        // SAFETY: the server's own context, alive until this returns.
+        let ctx = unsafe { Context::new(ctx) };
+        let arguments: &[Str] = match usize::try_from(argc) {
+            Ok(count) if count > 0 && !argv.is_null() => {
+                // SAFETY: `count` live strings, and `Str` is transparent over a pointer to one.
+                unsafe { std::slice::from_raw_parts(argv.cast(), count) }
+            }
+            _ => &[],
+        };
+        match load(ctx, arguments) {
+            Ok(()) => raw::REDISMODULE_OK as c_int,
+            Err(why) => {
+                ctx.warn(&format!("not loaded: {why}"));
+                raw::REDISMODULE_ERR as c_int
+            }
+        }
+    })
+}
+
+fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
+    if let Some(function) = api::missing() {
+        return Err(format!(
+            "this server is too old: it has no {function} (Redis 7.0 or later, or Valkey, is needed)"
+        ));
+    }
+    // Read errors are ours to handle: a damaged stream is a failed load, not a crash.
+    // Replicas may serve reads during a load, which shares no state with live keys.
+    // A key counts as changed when we say so, not whenever it was opened to write.
+    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int));
+    if !data_type::register(ctx) {
+        return Err("the data type cannot be registered: is another Bloom filter module loaded?".into());
+    }
+    commands::register(ctx)?;
+    config::register(ctx, arguments)?;
+    limit::watch(ctx);
+    Ok(())
+}
+
+/// Reads `MM.mm.pp`.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler alone")]
+const fn version(text: &str) -> c_int {
+    let (mut number, mut part, mut i) = (0, 0, 0);
+    while i < text.len() {
+        match text.as_bytes()[i] {
+            b'.' => {
+                number = (number + part) * 100;
+                part = 0;
+            }
+            digit => part = part * 10 + (digit - b'0') as c_int,
+        }
+        i += 1;
+    }
+    number + part
+}
+
+const _: () = assert!(version("2.10.3") == 21_003);

@@ -51,6 +51,16 @@ impl Blocked {
         })
     }
 
+    /// A copy.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let mut copy = Self::new(self.geometry())?;
+        copy.bits.words_mut().copy_from_slice(self.bits.words());
+        Ok(copy)
+    }
+
     /// The shape.
     #[must_use]
     pub fn geometry(&self) -> Geometry {

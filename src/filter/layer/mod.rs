@@ -41,6 +41,17 @@ impl Layer {
         })
     }
 
+    /// A copy.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let kind = match &self.kind {
+            Kind::Blocked(layer) => Kind::Blocked(layer.duplicate()?),
+        };
+        Ok(Self { kind, ..*self })
+    }
+
     /// Items counted so far.
     #[must_use]
     pub fn items(&self) -> u64 {

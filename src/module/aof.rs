@@ -1,0 +1,39 @@
+//! AOF rewrite: a filter becomes BF.LOADCHUNK commands of at most 16 MiB, so that no record comes near the server's limit
+//! of 512 MB for an argument.
+
+use std::ffi::{c_longlong, c_void};
+
+use super::{
+    api::{call, raw},
+    data_type::Value,
+    entry::guarded,
+};
+use crate::codec::chunk;
+
+pub(super) unsafe extern "C" fn rewrite(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    guarded("aof_rewrite", (), || {
+        // SAFETY: the server passes a live value, and nothing writes to it meanwhile (this runs in a child process, or
+        // between commands).
+        let value = unsafe { Value::borrow(value) };
+        let mut next = Some(chunk::header(value.filter()));
+        while let Some((iterator, data)) = next {
+            call!(RedisModule_EmitAOF(
+                io,
+                c"BF.LOADCHUNK".as_ptr(),
+                c"slb".as_ptr(),
+                key,
+                iterator as c_longlong,
+                data.as_ptr(),
+                data.len(),
+            ));
+            next = match value {
+                Value::Ready(filter) => chunk::at(filter, iterator),
+                Value::Loading(load) => load.at(iterator),
+            };
+        }
+    });
+}

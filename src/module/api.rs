@@ -1,0 +1,396 @@
+//! The server's API, wrapped: the only file that reads the function table of `redis_module::raw`.
+//!
+//! The server fills a table of function pointers when it loads the module; what a server is too old to have stays
+//! `None`. `missing` is asked once at load and refuses a server without the functions that nothing can do without; the
+//! wrappers here then never meet a `None`, and answer the neutral value of their type if they did. Raw pointers, not the
+//! `RedisString` of the comfortable API: that one retains, copies and frees every argument of every command.
+//!
+//! The wrappers are safe to call because of where their values come from: a `Context`, a `Str` and a `Key` are made
+//! only at the entries (`entry.rs`) from what the server passed, and live no longer than the call.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_long, c_longlong, c_void},
+    marker::PhantomData,
+    ptr::NonNull,
+    slice,
+};
+
+pub(crate) use redis_module::raw;
+
+/// Calls a function of the table, or gives the neutral value.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: 1. the table is written once, while the server loads the module, before any other entry runs.
+        // 2. Only a copy of the pointer is made.
+        let function = unsafe { raw::$name };
+        match function {
+            // SAFETY: 1. the pointer came from the server, with the signature of its header. 2. The arguments are
+            // alive: see the module's essay, and each wrapper for what is particular to it.
+            Some(function) => unsafe { function($($argument),*) },
+            None => $crate::module::api::Neutral::NEUTRAL,
+        }
+    }};
+}
+pub(crate) use call;
+
+/// What a function that is not there would answer.
+pub(crate) trait Neutral {
+    /// Nothing, zero, null.
+    const NEUTRAL: Self;
+}
+macro_rules! neutral {
+    ($($type:ty),*) => { $(impl Neutral for $type { const NEUTRAL: Self = 0 as Self; })* };
+}
+neutral!(c_int, c_longlong, u64, usize, f32);
+
+impl Neutral for () {
+    const NEUTRAL: Self = ();
+}
+impl<T> Neutral for *mut T {
+    const NEUTRAL: Self = std::ptr::null_mut();
+}
+impl<T> Neutral for *const T {
+    const NEUTRAL: Self = std::ptr::null();
+}
+
+/// The functions without which the module cannot work, that some server in use lacks; the first that is missing.
+///
+/// Redis 7.0 has all of them, 6.2 does not.
+pub(crate) fn missing() -> Option<&'static str> {
+    macro_rules! first_missing {
+        ($($name:ident),* $(,)?) => {
+            $(
+                // SAFETY: as in `call!`.
+                if unsafe { raw::$name }.is_none() {
+                    return Some(stringify!($name));
+                }
+            )*
+        };
+    }
+    first_missing!(
+        RedisModule_TryAlloc,
+        RedisModule_MallocSize,
+        RedisModule_SetCommandInfo,
+        RedisModule_GetCommand,
+        RedisModule_RegisterStringConfig,
+        RedisModule_RegisterNumericConfig,
+        RedisModule_RegisterBoolConfig,
+        RedisModule_LoadConfigs,
+        RedisModule_ReplyWithBool,
+        RedisModule_ReplyWithMap,
+        RedisModule_GetServerInfo,
+        RedisModule_SubscribeToServerEvent,
+    );
+    None
+}
+
+/// A string that the server owns and lends for the length of a call: a key name, an argument.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Str<'a>(*mut raw::RedisModuleString, PhantomData<&'a [u8]>);
+
+impl<'a> Str<'a> {
+    /// Wraps what the server passed to an entry.
+    ///
+    /// # Safety
+    /// `string` is alive and not written to while the value is used.
+    pub(crate) unsafe fn new(string: *mut raw::RedisModuleString) -> Self {
+        Self(string, PhantomData)
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        let mut len = 0;
+        let start: *const c_char = call!(RedisModule_StringPtrLen(self.0, &raw mut len));
+        if start.is_null() {
+            return &[];
+        }
+        // SAFETY: 1. the server answers the start and length of the bytes of a live string. 2. Nobody writes to an
+        // argument while the command runs.
+        unsafe { slice::from_raw_parts(start.cast(), len) }
+    }
+}
+
+/// A running call: the server's context.
+#[derive(Clone, Copy)]
+pub(crate) struct Context(*mut raw::RedisModuleCtx);
+
+impl Context {
+    /// Wraps what the server passed to an entry.
+    ///
+    /// # Safety
+    /// `ctx` is alive until the entry returns; null only where the functions called with it allow that.
+    pub(crate) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
+        Self(ctx)
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut raw::RedisModuleCtx {
+        self.0
+    }
+
+    /// `OK`.
+    pub(crate) fn reply_ok(self) {
+        call!(RedisModule_ReplyWithSimpleString(self.0, c"OK".as_ptr()));
+    }
+
+    pub(crate) fn reply_simple(self, text: &CStr) {
+        call!(RedisModule_ReplyWithSimpleString(self.0, text.as_ptr()));
+    }
+
+    #[inline]
+    pub(crate) fn reply_error(self, text: &CStr) {
+        call!(RedisModule_ReplyWithError(self.0, text.as_ptr()));
+    }
+
+    /// A boolean in RESP3, 1 or 0 in RESP2.
+    #[inline]
+    pub(crate) fn reply_bool(self, value: bool) {
+        call!(RedisModule_ReplyWithBool(self.0, c_int::from(value)));
+    }
+
+    /// An integer; beyond `i64` it stays at its end.
+    #[inline]
+    pub(crate) fn reply_integer(self, value: u64) {
+        call!(RedisModule_ReplyWithLongLong(
+            self.0,
+            c_longlong::try_from(value).unwrap_or(c_longlong::MAX)
+        ));
+    }
+
+    pub(crate) fn reply_null(self) {
+        call!(RedisModule_ReplyWithNull(self.0));
+    }
+
+    pub(crate) fn reply_bulk(self, bytes: &[u8]) {
+        call!(RedisModule_ReplyWithStringBuffer(
+            self.0,
+            bytes.as_ptr().cast(),
+            bytes.len()
+        ));
+    }
+
+    /// The head of an array of `len` elements, which the caller then sends.
+    #[inline]
+    pub(crate) fn reply_array(self, len: usize) {
+        call!(RedisModule_ReplyWithArray(
+            self.0,
+            c_long::try_from(len).unwrap_or(c_long::MAX)
+        ));
+    }
+
+    /// The head of a map of `len` pairs; a flat array of twice as many elements in RESP2.
+    pub(crate) fn reply_map(self, len: usize) {
+        call!(RedisModule_ReplyWithMap(
+            self.0,
+            c_long::try_from(len).unwrap_or(c_long::MAX)
+        ));
+    }
+
+    pub(crate) fn reply_wrong_arity(self) {
+        call!(RedisModule_WrongArity(self.0));
+    }
+
+    /// Writes a warning to the server's log.
+    pub(crate) fn warn(self, text: &str) {
+        let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).chain([0]).collect();
+        call!(RedisModule_Log(
+            self.0,
+            c"warning".as_ptr(),
+            c"%s".as_ptr(),
+            text.as_ptr()
+        ));
+    }
+
+    /// Whether the command comes from the primary or the AOF, and so must not be refused for a local limit.
+    pub(crate) fn must_obey(self) -> bool {
+        let obeyed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+        self.flags() & obeyed as c_int != 0
+    }
+
+    /// The server's context flags (`REDISMODULE_CTX_FLAGS_*`).
+    pub(crate) fn flags(self) -> c_int {
+        call!(RedisModule_GetContextFlags(self.0))
+    }
+
+    /// Whether the client speaks RESP3.
+    pub(crate) fn speaks_resp3(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 as c_int != 0
+    }
+
+    /// Tells the server, watchers and client-side caches that the key changed.
+    pub(crate) fn signal_modified(self, key: Str) {
+        call!(RedisModule_SignalModifiedKey(self.0, key.0));
+    }
+
+    /// Publishes a keyspace event of the generic class.
+    pub(crate) fn notify(self, event: &CStr, key: Str) {
+        call!(RedisModule_NotifyKeyspaceEvent(
+            self.0,
+            raw::REDISMODULE_NOTIFY_GENERIC,
+            event.as_ptr(),
+            key.0
+        ));
+    }
+
+    /// Replicates the running command word for word.
+    #[inline]
+    pub(crate) fn replicate_verbatim(self) {
+        call!(RedisModule_ReplicateVerbatim(self.0));
+    }
+
+    /// Replicates `command key arguments... items...`.
+    pub(crate) fn replicate(self, command: &CStr, key: Str, arguments: &[OwnedStr], items: &[Str]) {
+        // `Str` and `OwnedStr` are transparent over the pointer that the format `v` wants.
+        call!(RedisModule_Replicate(
+            self.0,
+            command.as_ptr(),
+            c"svv".as_ptr(),
+            key.0,
+            arguments.as_ptr(),
+            arguments.len(),
+            items.as_ptr(),
+            items.len(),
+        ));
+    }
+}
+
+/// A string of the server that this side made and frees.
+#[repr(transparent)]
+pub(crate) struct OwnedStr(NonNull<raw::RedisModuleString>);
+
+impl OwnedStr {
+    /// A copy of `bytes`; `None` only when the server has no such function.
+    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
+        let made: *mut raw::RedisModuleString = call!(RedisModule_CreateString(
+            std::ptr::null_mut(),
+            bytes.as_ptr().cast(),
+            bytes.len()
+        ));
+        NonNull::new(made).map(Self)
+    }
+
+    /// Gives it to the server, which frees it.
+    pub(crate) fn into_ptr(self) -> *mut raw::RedisModuleString {
+        let pointer = self.0.as_ptr();
+        std::mem::forget(self);
+        pointer
+    }
+}
+
+impl Drop for OwnedStr {
+    fn drop(&mut self) {
+        free_string(self.0.as_ptr());
+    }
+}
+
+/// Frees a string that [`OwnedStr::into_ptr`] gave away and that came back; nothing for null.
+pub(crate) fn free_string(string: *mut raw::RedisModuleString) {
+    if !string.is_null() {
+        call!(RedisModule_FreeString(std::ptr::null_mut(), string));
+    }
+}
+
+/// An open key; closed when dropped.
+pub(crate) struct Key(*mut raw::RedisModuleKey);
+
+/// What an open key is for. Writing expires and propagates a key whose time is over; reading never makes one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Key {
+    /// Opens the key.
+    #[inline]
+    pub(crate) fn open(ctx: Context, name: Str, access: Access) -> Self {
+        let mode = match access {
+            Access::Read => raw::REDISMODULE_READ,
+            Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        Self(call!(RedisModule_OpenKey(ctx.0, name.0, mode as c_int)))
+    }
+
+    /// Whether there is no such key.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_null() || call!(RedisModule_KeyType(self.0)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
+    }
+
+    /// The module value it holds if it is of type `data_type`, else null.
+    #[inline]
+    pub(crate) fn value(&self, data_type: *mut raw::RedisModuleType) -> *mut c_void {
+        if self.0.is_null() || call!(RedisModule_ModuleTypeGetType(self.0)) != data_type {
+            return std::ptr::null_mut();
+        }
+        call!(RedisModule_ModuleTypeGetValue(self.0))
+    }
+
+    /// Puts a value there; false if the server refuses, and the value stays the caller's.
+    pub(crate) fn set(&self, data_type: *mut raw::RedisModuleType, value: *mut c_void) -> bool {
+        call!(RedisModule_ModuleTypeSetValue(self.0, data_type, value)) == raw::REDISMODULE_OK as c_int
+    }
+}
+
+impl Drop for Key {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            call!(RedisModule_CloseKey(self.0));
+        }
+    }
+}
+
+/// Bytes that the server's allocator really spends on the allocation at `pointer`, 0 for null.
+pub(crate) fn malloc_size<T>(pointer: *const T) -> usize {
+    if pointer.is_null() {
+        0
+    } else {
+        call!(RedisModule_MallocSize(pointer.cast_mut().cast()))
+    }
+}
+
+/// A section of INFO.
+pub(crate) struct ServerInfo(NonNull<raw::RedisModuleServerInfoData>);
+
+impl Context {
+    /// Takes a section of INFO.
+    pub(crate) fn server_info(self, section: &CStr) -> Option<ServerInfo> {
+        NonNull::new(call!(RedisModule_GetServerInfo(self.0, section.as_ptr()))).map(ServerInfo)
+    }
+}
+
+impl ServerInfo {
+    /// A field that is an unsigned number.
+    pub(crate) fn number(&self, field: &CStr) -> Option<u64> {
+        let mut error = 0;
+        let value: u64 = call!(RedisModule_ServerInfoGetFieldUnsigned(
+            self.0.as_ptr(),
+            field.as_ptr(),
+            &raw mut error
+        ));
+        (error == 0).then_some(value)
+    }
+
+    /// A field as it stands.
+    pub(crate) fn text(&self, field: &CStr) -> Option<&str> {
+        let value: *const c_char = call!(RedisModule_ServerInfoGetFieldC(self.0.as_ptr(), field.as_ptr()));
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: the server answers a C string that lives as long as the section.
+        unsafe { CStr::from_ptr(value) }.to_str().ok()
+    }
+
+    /// Whether a field is there and reads `text`.
+    pub(crate) fn is(&self, field: &CStr, text: &str) -> bool {
+        self.text(field) == Some(text)
+    }
+}
+
+impl Drop for ServerInfo {
+    fn drop(&mut self) {
+        call!(RedisModule_FreeServerInfo(std::ptr::null_mut(), self.0.as_ptr()));
+    }
+}

@@ -1,0 +1,36 @@
+//! `BF.CARD key`: how many items were added, as far as a filter can know (those that changed it).
+
+use super::{Call, Command, Row, Uses};
+use crate::{
+    filter::Filter,
+    module::{
+        api::{Access, Key},
+        data_type::Value,
+        reply::Refusal,
+    },
+};
+
+pub(super) struct Card;
+
+impl Command for Card {
+    const ROW: Row = Row {
+        name: c"bf.card",
+        flags: c"readonly fast",
+        arity: 2,
+        uses: Uses::Reads,
+        categories: "read fast",
+        summary: c"Counts the items that were added to a Bloom filter",
+        complexity: c"O(L), where L is the number of layers of the filter",
+        since: c"2.4.4",
+        tips: None,
+        arguments: &[],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, []) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
+        let items = Value::filter_in_key(&mut key)?.map_or(0, |filter| Filter::items(filter));
+        call.ctx.reply_integer(items);
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! `BF.DEBUG key`: a line for the filter and a line for each layer, oldest first.
+
+use super::{Call, Command, Row, Uses};
+use crate::{
+    filter::Layer,
+    module::{
+        api::{Access, Key},
+        data_type::Value,
+        reply::Refusal,
+    },
+};
+
+pub(super) struct Debug;
+
+impl Command for Debug {
+    const ROW: Row = Row {
+        name: c"bf.debug",
+        flags: c"readonly fast",
+        arity: 2,
+        uses: Uses::Reads,
+        categories: "read",
+        summary: c"Describes each layer of a Bloom filter",
+        complexity: c"O(L), where L is the number of layers of the filter",
+        since: c"1.0.0",
+        tips: Some(c"dont_cache"),
+        arguments: &[],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, []) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
+        let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
+        call.ctx.reply_array(1 + filter.layers().len());
+        call.ctx.reply_bulk(format!("size:{}", filter.items()).as_bytes());
+        for layer in filter.layers() {
+            call.ctx.reply_bulk(describe(layer).as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// RedisBloom's fields, then ours.
+fn describe(layer: &Layer) -> String {
+    let shape = layer.geometry();
+    let bits = shape.words() * 64;
+    format!(
+        "bytes:{} bits:{bits} hashes:{} hashwidth:64 capacity:{} size:{} ratio:{} blocks:{} blockbits:{}",
+        bits / 8,
+        shape.probes,
+        layer.capacity(),
+        layer.items(),
+        layer.error_rate(),
+        shape.blocks,
+        u32::from(shape.block_words) * 64,
+    )
+}

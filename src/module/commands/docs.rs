@@ -1,0 +1,243 @@
+//! What the server is told of a command: flags, key, ACL categories, and the documentation that COMMAND DOCS and the
+//! hints of redis-cli show.
+
+use std::ffi::{CStr, c_int};
+
+use super::super::api::{Context, call, raw};
+
+/// A command's registration.
+pub(super) struct Row {
+    pub(super) name: &'static CStr,
+    /// Flags of the server's CreateCommand.
+    pub(super) flags: &'static CStr,
+    /// As the server counts it: the name included, negative for "at least".
+    pub(super) arity: c_int,
+    /// What it does with its key.
+    pub(super) uses: Uses,
+    /// ACL categories beside `bloom`.
+    pub(super) categories: &'static str,
+    pub(super) summary: &'static CStr,
+    pub(super) complexity: &'static CStr,
+    /// The release of RedisBloom that had it first.
+    pub(super) since: &'static CStr,
+    /// Hints for clients, such as `dont_cache`.
+    pub(super) tips: Option<&'static CStr>,
+    /// Behind the key, which every command has first.
+    pub(super) arguments: &'static [Argument],
+}
+
+/// What a command does with its key; this is what ACL key permissions judge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Uses {
+    /// Its data shows in the answer: needs read permission.
+    Reads,
+    /// It is made or added to, and what it held shows in the answer: needs both.
+    Adds,
+    /// It is made or added to, and shows nothing: needs write permission.
+    Fills,
+}
+
+/// An argument of a command.
+pub(super) enum Argument {
+    String(&'static CStr),
+    Integer(&'static CStr),
+    Double(&'static CStr),
+    /// One or more strings.
+    Items,
+    /// A word that may stand there.
+    Flag(&'static CStr, &'static CStr),
+    /// A word that must stand there.
+    Token(&'static CStr, &'static CStr),
+    /// A word with a value, which may stand there.
+    Option(&'static CStr, &'static CStr, &'static Argument),
+    /// One of several words, which may stand there: name and words.
+    OneOf(&'static CStr, &'static [(&'static CStr, &'static CStr)]),
+}
+
+/// The ACL category of all commands, on servers that let a module have one (Redis 7.4, Valkey 8).
+const CATEGORY: &CStr = c"bloom";
+
+/// Adds the category, once, before the commands.
+pub(super) fn add_category(ctx: Context) {
+    call!(RedisModule_AddACLCategory(ctx.as_ptr(), CATEGORY.as_ptr()));
+}
+
+impl Row {
+    /// Registers the command.
+    ///
+    /// # Errors
+    /// A line for the log.
+    pub(super) fn register(&self, ctx: Context, entry: raw::RedisModuleCmdFunc) -> Result<(), String> {
+        let name = self.name.as_ptr();
+        let created: c_int = call!(RedisModule_CreateCommand(
+            ctx.as_ptr(),
+            name,
+            entry,
+            self.flags.as_ptr(),
+            1,
+            1,
+            1
+        ));
+        let command: *mut raw::RedisModuleCommand = call!(RedisModule_GetCommand(ctx.as_ptr(), name));
+        if created != raw::REDISMODULE_OK as c_int || command.is_null() {
+            return Err(format!(
+                "the server refuses the command {}",
+                self.name.to_string_lossy()
+            ));
+        }
+        self.set_categories(command);
+        if !self.describe(command) {
+            return Err(format!(
+                "the server refuses the description of {}",
+                self.name.to_string_lossy()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where the server has categories for modules: with `bloom`, or without where it does not know that one.
+    fn set_categories(&self, command: *mut raw::RedisModuleCommand) {
+        let bloom = format!("{} {}\0", self.categories, CATEGORY.to_string_lossy());
+        let set: c_int = call!(RedisModule_SetCommandACLCategories(
+            command,
+            bloom.as_ptr().cast()
+        ));
+        if set != raw::REDISMODULE_OK as c_int {
+            let plain = format!("{}\0", self.categories);
+            call!(RedisModule_SetCommandACLCategories(
+                command,
+                plain.as_ptr().cast()
+            ));
+        }
+    }
+
+    fn describe(&self, command: *mut raw::RedisModuleCommand) -> bool {
+        let mut parts = Vec::new();
+        let mut arguments = vec![raw::RedisModuleCommandArg {
+            name: c"key".as_ptr(),
+            type_: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+            key_spec_index: 0,
+            ..END_OF_ARGUMENTS
+        }];
+        arguments.extend(
+            self.arguments
+                .iter()
+                .map(|argument| argument.describe(&mut parts)),
+        );
+        arguments.push(END_OF_ARGUMENTS);
+        let mut key_specs = [self.uses.key_spec(), END_OF_KEY_SPECS];
+        let info = raw::RedisModuleCommandInfo {
+            version: &raw const VERSION,
+            summary: self.summary.as_ptr(),
+            complexity: self.complexity.as_ptr(),
+            since: self.since.as_ptr(),
+            history: std::ptr::null_mut(),
+            tips: self.tips.map_or(std::ptr::null(), CStr::as_ptr),
+            arity: self.arity,
+            key_specs: key_specs.as_mut_ptr(),
+            args: arguments.as_mut_ptr(),
+        };
+        // The server copies all of it; `parts` holds what the pointers in `arguments` point to until then.
+        let set: c_int = call!(RedisModule_SetCommandInfo(command, &raw const info));
+        drop(parts);
+        set == raw::REDISMODULE_OK as c_int
+    }
+}
+
+impl Uses {
+    fn key_spec(self) -> raw::RedisModuleCommandKeySpec {
+        let flags = match self {
+            Self::Reads => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+            Self::Adds => {
+                raw::REDISMODULE_CMD_KEY_RW
+                    | raw::REDISMODULE_CMD_KEY_ACCESS
+                    | raw::REDISMODULE_CMD_KEY_INSERT
+            }
+            Self::Fills => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
+        };
+        let mut spec = END_OF_KEY_SPECS;
+        spec.flags = u64::from(flags);
+        spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+        spec.bs.index.pos = 1;
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+            lastkey: 0,
+            keystep: 1,
+            limit: 0,
+        };
+        spec
+    }
+}
+
+impl Argument {
+    /// The server's form of it; arrays that it points to go to `parts`.
+    fn describe(&self, parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>) -> raw::RedisModuleCommandArg {
+        use raw::{
+            REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
+        };
+        let leaf = |name: &CStr, type_, token: Option<&CStr>, flags: u32| raw::RedisModuleCommandArg {
+            name: name.as_ptr(),
+            type_,
+            token: token.map_or(std::ptr::null(), CStr::as_ptr),
+            flags: flags as c_int,
+            ..END_OF_ARGUMENTS
+        };
+        let mut group = |mut members: Vec<raw::RedisModuleCommandArg>| {
+            members.push(END_OF_ARGUMENTS);
+            let mut members = members.into_boxed_slice();
+            let start = members.as_mut_ptr();
+            parts.push(members);
+            start
+        };
+        match self {
+            Self::String(name) => leaf(name, STRING, None, 0),
+            Self::Integer(name) => leaf(name, INTEGER, None, 0),
+            Self::Double(name) => leaf(name, DOUBLE, None, 0),
+            Self::Items => leaf(c"item", STRING, None, MULTIPLE),
+            Self::Flag(name, token) => leaf(name, TOKEN, Some(token), OPTIONAL),
+            Self::Token(name, token) => leaf(name, TOKEN, Some(token), 0),
+            Self::Option(name, token, value) => {
+                let members = vec![leaf(name, TOKEN, Some(token), 0), value.describe(&mut Vec::new())];
+                raw::RedisModuleCommandArg {
+                    subargs: group(members),
+                    ..leaf(name, BLOCK, None, OPTIONAL)
+                }
+            }
+            Self::OneOf(name, words) => {
+                let members = words
+                    .iter()
+                    .map(|(name, token)| leaf(name, TOKEN, Some(token), 0))
+                    .collect();
+                raw::RedisModuleCommandArg {
+                    subargs: group(members),
+                    ..leaf(name, ONE_OF, None, OPTIONAL)
+                }
+            }
+        }
+    }
+}
+
+/// Sizes of the structures above, by which the server steps through the arrays: it may know other versions.
+static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
+    version: 1,
+    sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+    sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+    sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+};
+
+/// All zero: ends an array.
+// SAFETY: null pointers and zero numbers are valid in every field.
+const END_OF_ARGUMENTS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
+    key_spec_index: -1,
+    ..unsafe { std::mem::zeroed() }
+};
+
+/// All zero: ends an array.
+// SAFETY: null pointers and zero numbers are valid in every field, the unions included.
+const END_OF_KEY_SPECS: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };

@@ -1,0 +1,80 @@
+//! `BF.EXISTS key item` and `BF.MEXISTS key item [item ...]`: whether items may have been added.
+//!
+//! A missing key answers "no" for every item, as clients expect. To a guard in front of a database that is the unsafe
+//! answer (a lost filter would turn all traffic away), so the setting `missing-key-error` makes it an error.
+
+use super::{Argument, Call, Command, Row, Uses};
+use crate::{
+    filter::Filter,
+    module::{
+        api::{Access, Key},
+        config,
+        data_type::Value,
+        reply::Refusal,
+    },
+};
+
+pub(super) struct Exists;
+
+impl Command for Exists {
+    const ROW: Row = Row {
+        name: c"bf.exists",
+        flags: c"readonly fast",
+        arity: 3,
+        uses: Uses::Reads,
+        categories: "read",
+        summary: c"Tells whether an item may have been added to a Bloom filter",
+        complexity: c"O(L), where L is the number of layers of the filter (1 unless it grew)",
+        since: c"1.0.0",
+        tips: None,
+        arguments: &[Argument::String(c"item")],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [item]) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
+        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(filter.hash(item.bytes())));
+        call.ctx.reply_bool(found);
+        Ok(())
+    }
+}
+
+pub(super) struct MultiExists;
+
+impl Command for MultiExists {
+    const ROW: Row = Row {
+        name: c"bf.mexists",
+        flags: c"readonly fast",
+        arity: -3,
+        uses: Uses::Reads,
+        categories: "read",
+        summary: c"Tells for each item whether it may have been added to a Bloom filter",
+        complexity: c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        since: c"1.0.0",
+        tips: None,
+        arguments: &[Argument::Items],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, items) = call.key_and_rest(1)?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
+        let filter = queried(&mut key)?;
+        call.ctx.reply_array(items.len());
+        match filter {
+            Some(filter) => {
+                let bytes = items.iter().map(|item| item.bytes());
+                filter.contains_each(bytes, |found| call.ctx.reply_bool(found));
+            }
+            None => items.iter().for_each(|_| call.ctx.reply_bool(false)),
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn queried(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
+    match Value::filter_in_key(key)? {
+        None if config::missing_key_error() => Err(Refusal::NotFound),
+        filter => Ok(filter),
+    }
+}

@@ -1,0 +1,62 @@
+//! `BF.INSERT key [options] ITEMS item [item ...]`: BF.MADD with a say in how a missing filter is made.
+
+use super::{
+    Argument, Call, Command, Row, Uses,
+    add::{add, create_with},
+    args,
+};
+use crate::module::{
+    api::{Access, Key},
+    data_type::Value,
+    replicate,
+    reply::Refusal,
+};
+
+pub(super) struct Insert;
+
+impl Command for Insert {
+    const ROW: Row = Row {
+        name: c"bf.insert",
+        flags: c"write deny-oom",
+        arity: -4,
+        uses: Uses::Adds,
+        categories: "write",
+        summary:
+            c"Adds items to a Bloom filter, which is created with the given options if it does not exist",
+        complexity: c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        since: c"1.0.0",
+        tips: None,
+        arguments: &[
+            Argument::Option(c"capacity", c"CAPACITY", &Argument::Integer(c"capacity")),
+            Argument::Option(c"error", c"ERROR", &Argument::Double(c"error")),
+            Argument::Option(c"expansion", c"EXPANSION", &Argument::Integer(c"expansion")),
+            Argument::Flag(c"nocreate", c"NOCREATE"),
+            Argument::Flag(c"nonscaling", c"NONSCALING"),
+            Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed")),
+            Argument::Token(c"items", c"ITEMS"),
+            Argument::Items,
+        ],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, words) = call.key_and_rest(2)?;
+        let mut rest = words.iter();
+        let args::Insert { options, no_create } = args::insert(&mut rest.by_ref().map(|word| word.bytes()))?;
+        let items = rest.as_slice();
+        if items.is_empty() {
+            return Err(Refusal::Arity);
+        }
+        let mut key = Key::open(call.ctx, name, Access::Write);
+        let answers = match Value::filter_in_key(&mut key)? {
+            Some(filter) => {
+                let answers = add(call.ctx, filter, items);
+                replicate::added(call.ctx, name, &answers.new_of(items));
+                answers
+            }
+            None if no_create => return Err(Refusal::NotFound),
+            None => create_with(call.ctx, &key, name, options, items)?,
+        };
+        answers.reply(call.ctx);
+        Ok(())
+    }
+}

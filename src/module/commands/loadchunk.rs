@@ -1,0 +1,72 @@
+//! `BF.LOADCHUNK key iterator data`: restores what BF.SCANDUMP gave, chunk by chunk, in order.
+//!
+//! The header makes the key, and allocates all of it. Until the last chunk is in, the key answers no query and takes no
+//! item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and replicated meanwhile.
+
+use super::{Argument, Call, Command, Row, Uses};
+use crate::{
+    codec::chunk::{self, Load},
+    module::{
+        api::{Access, Key},
+        data_type::Value,
+        limit, number, replicate,
+        reply::Refusal,
+    },
+};
+
+pub(super) struct LoadChunk;
+
+impl Command for LoadChunk {
+    const ROW: Row = Row {
+        name: c"bf.loadchunk",
+        flags: c"write deny-oom",
+        arity: 4,
+        uses: Uses::Fills,
+        categories: "write",
+        summary: c"Restores a Bloom filter from a chunk of a dump",
+        complexity: c"O(N), where N is the size of the chunk",
+        since: c"1.0.0",
+        tips: None,
+        arguments: &[Argument::Integer(c"iterator"), Argument::String(c"data")],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [iterator, data]) = call.key_and()?;
+        let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)?;
+        let mut key = Key::open(call.ctx, name, Access::Write);
+        match Value::in_key(&mut key)? {
+            None if iterator == 1 => {
+                let ceiling = limit::ceiling(call.ctx, 0);
+                let load = Load::begin(data.bytes(), ceiling).map_err(Refusal::of_chunk)?;
+                if !Value::Loading(Box::new(load)).put(&key) {
+                    return Err(Refusal::NoMemory);
+                }
+                replicate::loaded(call.ctx, name);
+            }
+            None => return Err(Refusal::NotFound),
+            Some(value) => {
+                if take(value, iterator, data.bytes())? {
+                    replicate::loaded(call.ctx, name);
+                }
+            }
+        }
+        call.ctx.reply_ok();
+        Ok(())
+    }
+}
+
+/// Takes a chunk into a key that exists; whether it changed.
+fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<bool, Refusal> {
+    match value {
+        Value::Ready(filter) => {
+            chunk::repeat(filter, iterator, data).map_err(Refusal::of_chunk)?;
+            Ok(false)
+        }
+        Value::Loading(load) => {
+            if load.take(iterator, data).map_err(Refusal::of_chunk)? {
+                value.finish_load();
+            }
+            Ok(true)
+        }
+    }
+}

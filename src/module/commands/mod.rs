@@ -1,0 +1,104 @@
+//! The commands: one file and one row each.
+//!
+//! A command is a type with a `Row` (all that the server wants to know of it before it runs) and a `run`. `entry` is the
+//! only code between the server and `run`: it wraps what the server passed, catches a panic, and sends a refusal.
+
+mod add;
+mod args;
+mod card;
+mod debug;
+mod docs;
+mod exists;
+mod info;
+mod insert;
+mod loadchunk;
+mod reserve;
+mod scandump;
+
+use std::ffi::c_int;
+
+use docs::{Argument, Row, Uses};
+
+use super::{
+    api::{Context, Str, raw},
+    entry::guarded,
+    reply::Refusal,
+};
+
+/// Every command.
+pub(super) fn register(ctx: Context) -> Result<(), String> {
+    docs::add_category(ctx);
+    row::<reserve::Reserve>(ctx)?;
+    row::<add::Add>(ctx)?;
+    row::<add::MultiAdd>(ctx)?;
+    row::<insert::Insert>(ctx)?;
+    row::<exists::Exists>(ctx)?;
+    row::<exists::MultiExists>(ctx)?;
+    row::<card::Card>(ctx)?;
+    row::<info::Info>(ctx)?;
+    row::<debug::Debug>(ctx)?;
+    row::<scandump::ScanDump>(ctx)?;
+    row::<loadchunk::LoadChunk>(ctx)?;
+    Ok(())
+}
+
+/// A command.
+trait Command {
+    /// What the server knows of it.
+    const ROW: Row;
+
+    /// Runs it and replies, or refuses without having replied.
+    fn run(call: &Call) -> Result<(), Refusal>;
+}
+
+fn row<C: Command>(ctx: Context) -> Result<(), String> {
+    C::ROW.register(ctx, Some(entry::<C>))
+}
+
+unsafe extern "C" fn entry<C: Command>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server's own context, alive until this returns.
+    let ctx = unsafe { Context::new(ctx) };
+    // SAFETY: 1. the server passes `argc` pointers at `argv`, which live, with what they point to, until this returns.
+    // 2. `Str` is transparent over such a pointer.
+    let words = unsafe { std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0)) };
+    let call = Call { ctx, words };
+    match guarded(
+        C::ROW.name.to_str().unwrap_or("a command"),
+        Err(Refusal::Internal),
+        || C::run(&call),
+    ) {
+        Ok(()) => {}
+        Err(Refusal::Arity) => ctx.reply_wrong_arity(),
+        Err(refusal) => ctx.reply_error(refusal.text()),
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// A command as it was called.
+struct Call<'a> {
+    ctx: Context,
+    /// All its words, the command's name first.
+    words: &'a [Str<'a>],
+}
+
+impl<'a> Call<'a> {
+    /// The key and what follows it; at least `least` words must follow.
+    #[inline]
+    fn key_and_rest(&self, least: usize) -> Result<(Str<'a>, &'a [Str<'a>]), Refusal> {
+        match self.words {
+            [_, key, rest @ ..] if rest.len() >= least => Ok((*key, rest)),
+            _ => Err(Refusal::Arity),
+        }
+    }
+
+    /// The key and exactly `N` words that follow it.
+    #[inline]
+    fn key_and<const N: usize>(&self) -> Result<(Str<'a>, [Str<'a>; N]), Refusal> {
+        let (key, rest) = self.key_and_rest(N)?;
+        Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::Arity)?))
+    }
+}

@@ -1,0 +1,56 @@
+//! `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [SEED s]`: makes an empty filter.
+
+use super::{Argument, Call, Command, Row, Uses, args};
+use crate::module::{
+    api::{Access, Key},
+    create,
+    data_type::Value,
+    replicate,
+    reply::Refusal,
+};
+
+pub(super) struct Reserve;
+
+/// The words after the key that the longest form has.
+const MOST_WORDS: usize = 7;
+
+impl Command for Reserve {
+    const ROW: Row = Row {
+        name: c"bf.reserve",
+        flags: c"write deny-oom",
+        arity: -4,
+        uses: Uses::Fills,
+        categories: "write fast",
+        summary: c"Creates an empty Bloom filter for a capacity and an error rate",
+        complexity: c"O(1)",
+        since: c"1.0.0",
+        tips: None,
+        arguments: &[
+            Argument::Double(c"error_rate"),
+            Argument::Integer(c"capacity"),
+            Argument::Option(c"expansion", c"EXPANSION", &Argument::Integer(c"expansion")),
+            Argument::Flag(c"nonscaling", c"NONSCALING"),
+            Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed")),
+        ],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, words) = call.key_and_rest(2)?;
+        if words.len() > MOST_WORDS {
+            return Err(Refusal::Arity);
+        }
+        let options = args::reserve(words.iter().map(|word| word.bytes()))?;
+        let mut key = Key::open(call.ctx, name, Access::Write);
+        if Value::in_key(&mut key)?.is_some() {
+            return Err(Refusal::Exists);
+        }
+        let filter = create::filter(call.ctx, options)?;
+        let params = filter.params();
+        if !Value::Ready(filter).put(&key) {
+            return Err(Refusal::NoMemory);
+        }
+        replicate::reserved(call.ctx, name, &params);
+        call.ctx.reply_ok();
+        Ok(())
+    }
+}

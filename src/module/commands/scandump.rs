@@ -1,0 +1,45 @@
+//! `BF.SCANDUMP key iterator`: a filter in chunks of at most 16 MiB, to be restored by BF.LOADCHUNK.
+
+use super::{Argument, Call, Command, Row, Uses};
+use crate::{
+    codec::chunk,
+    module::{
+        api::{Access, Key},
+        data_type::Value,
+        number,
+        reply::Refusal,
+    },
+};
+
+pub(super) struct ScanDump;
+
+impl Command for ScanDump {
+    const ROW: Row = Row {
+        name: c"bf.scandump",
+        flags: c"readonly",
+        arity: 3,
+        uses: Uses::Reads,
+        categories: "read",
+        summary: c"Dumps a Bloom filter, a chunk a call",
+        complexity: c"O(N), where N is the size of the chunk, at most 16 MiB",
+        since: c"1.0.0",
+        tips: Some(c"dont_cache"),
+        arguments: &[Argument::Integer(c"iterator")],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [iterator]) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
+        let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
+        let chunk = match number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)? {
+            0 => Some(chunk::header(filter)),
+            from => chunk::at(filter, from),
+        };
+        // The end is an empty string, not a null: go-redis and redis-rs read nothing else.
+        let (next, data) = chunk.unwrap_or_default();
+        call.ctx.reply_array(2);
+        call.ctx.reply_integer(next.unsigned_abs());
+        call.ctx.reply_bulk(&data);
+        Ok(())
+    }
+}

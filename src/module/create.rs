@@ -1,0 +1,32 @@
+//! A new filter: what the command says, and the configuration for what it leaves out.
+
+use super::{api::Context, config, limit, reply::Refusal};
+use crate::filter::{Expansion, Filter, Params};
+
+/// What a command says of a filter to be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) error_rate: Option<f64>,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) expansion: Option<Expansion>,
+    pub(crate) seed: Option<u64>,
+}
+
+/// Makes an empty filter.
+///
+/// The seed, unless given, comes from the operating system: who does not know it cannot prepare items that collide.
+///
+/// # Errors
+/// `NoMemory` when the memory is not there or not allowed.
+pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> {
+    let params = Params {
+        error_rate: options.error_rate.unwrap_or_else(config::error_rate),
+        capacity: options.capacity.unwrap_or_else(config::initial_size),
+        expansion: options.expansion.unwrap_or_else(config::expansion),
+        seed: match options.seed {
+            Some(seed) => seed,
+            None => getrandom::u64().map_err(|_| Refusal::Internal)?,
+        },
+    };
+    Filter::new(&params, limit::ceiling(ctx, 0)).map_err(Refusal::of_creation)
+}

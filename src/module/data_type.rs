@@ -1,0 +1,228 @@
+//! The data type: its name, the value behind a key, and the callbacks by which the server saves, loads, copies, measures
+//! and frees one.
+//!
+//! The name is RedisBloom's, with an encoding version of our own (100): the server finds a type by name and hands
+//! `rdb_load` the version it found, so one type can read both, and tools that know Bloom keys by TYPE keep working.
+
+use std::{
+    ffi::c_void,
+    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+};
+
+use super::{
+    aof,
+    api::{Context, Key, call, malloc_size, raw},
+    entry::guarded,
+    rdb,
+    reply::Refusal,
+};
+use crate::{
+    codec::{chunk::Load, v100},
+    filter::Filter,
+};
+
+/// What TYPE answers.
+const NAME: &std::ffi::CStr = c"MBbloom--";
+
+/// The value behind a key.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// A filter.
+    Ready(Filter),
+    /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will hold is not all in.
+    Loading(Box<Load>),
+}
+
+/// The server's handle of the type, set by `register`.
+static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The server's handle of the type.
+#[inline]
+pub(crate) fn handle() -> *mut raw::RedisModuleType {
+    DATA_TYPE.load(Relaxed)
+}
+
+/// Makes the type known to the server; false if it refuses (the name is taken).
+pub(crate) fn register(ctx: Context) -> bool {
+    let mut methods = raw::RedisModuleTypeMethods {
+        version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
+        rdb_load: Some(rdb::load),
+        rdb_save: Some(rdb::save),
+        aof_rewrite: Some(aof::rewrite),
+        mem_usage: Some(mem_usage),
+        free: Some(free),
+        free_effort: Some(free_effort),
+        copy: Some(copy),
+        digest: Some(digest),
+        ..NO_METHODS
+    };
+    let made: *mut raw::RedisModuleType = call!(RedisModule_CreateDataType(
+        ctx.as_ptr(),
+        NAME.as_ptr(),
+        v100::ENCODING_VERSION,
+        &raw mut methods
+    ));
+    DATA_TYPE.store(made, Relaxed);
+    !made.is_null()
+}
+
+/// Every callback that is not named above.
+// SAFETY: a null function pointer is `None`, and zero is a valid `version` and trigger.
+const NO_METHODS: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
+
+impl Value {
+    /// The value in an open key.
+    ///
+    /// # Errors
+    /// `WrongType`; a key that is not there is `Ok(None)`.
+    #[inline]
+    pub(crate) fn in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
+        let raw = key.value(handle()).cast::<Self>();
+        if raw.is_null() && !key.is_empty() {
+            return Err(Refusal::WrongType);
+        }
+        // SAFETY: 1. a value of our type was made by `into_raw`: only this file gives the server any. 2. It lives as long
+        // as the key is open, and the exclusive borrow of the key makes this the only reference: commands run one at a
+        // time.
+        Ok(unsafe { raw.as_mut() })
+    }
+
+    /// The filter in an open key.
+    ///
+    /// # Errors
+    /// `WrongType`; `Loading` for one that is not complete; a key that is not there is `Ok(None)`.
+    #[inline]
+    pub(crate) fn filter_in_key(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
+        match Self::in_key(key)? {
+            None => Ok(None),
+            Some(Self::Ready(filter)) => Ok(Some(filter)),
+            Some(Self::Loading(_)) => Err(Refusal::Loading),
+        }
+    }
+
+    /// Puts the value into an open, empty key; false if the server refuses.
+    pub(crate) fn put(self, key: &Key) -> bool {
+        let raw = self.into_raw();
+        let put = key.set(handle(), raw);
+        if !put {
+            // SAFETY: it was made by the line above, and the server did not take it.
+            drop(unsafe { Self::from_raw(raw) });
+        }
+        put
+    }
+
+    /// Makes a filter of a load that is complete.
+    pub(crate) fn finish_load(&mut self) {
+        if let Self::Loading(load) = self {
+            // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or drop it again:
+            // nothing in between can panic.
+            let load = unsafe { std::ptr::read(load) };
+            // SAFETY: `self` is valid for writes; its old content was moved out by the line above.
+            unsafe { std::ptr::write(self, Self::Ready(load.into_filter())) };
+        }
+    }
+
+    /// Gives it to the server.
+    pub(crate) fn into_raw(self) -> *mut c_void {
+        Box::into_raw(Box::new(self)).cast()
+    }
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    /// `raw` came from [`Self::into_raw`], and is not used again.
+    unsafe fn from_raw(raw: *mut c_void) -> Box<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Box::from_raw(raw.cast()) }
+    }
+
+    /// What the server passed to a callback.
+    ///
+    /// # Safety
+    /// `raw` came from [`Self::into_raw`], and is not written to or freed while the reference lives.
+    pub(crate) unsafe fn borrow<'a>(raw: *const c_void) -> &'a Self {
+        // SAFETY: the caller's promise.
+        unsafe { &*raw.cast() }
+    }
+
+    /// The filter, complete or not: to measure, save and copy.
+    pub(crate) fn filter(&self) -> &Filter {
+        match self {
+            Self::Ready(filter) => filter,
+            Self::Loading(load) => load.filter(),
+        }
+    }
+
+    /// Bytes that the allocator really spends on it.
+    fn memory(&self) -> usize {
+        let boxed = match self {
+            Self::Ready(_) => 0,
+            Self::Loading(load) => malloc_size(std::ptr::from_ref::<Load>(load)),
+        };
+        let filter = self.filter();
+        let list = filter.older_memory().map_or(0, malloc_size);
+        let bits: usize = filter
+            .layers()
+            .map(|layer| malloc_size(layer.bits().words().as_ptr()))
+            .sum();
+        malloc_size(std::ptr::from_ref(self)) + boxed + list + bits
+    }
+}
+
+unsafe extern "C" fn free(value: *mut c_void) {
+    guarded("free", (), || {
+        // SAFETY: the server hands back what it was given, once.
+        drop(unsafe { Value::from_raw(value) });
+    });
+}
+
+unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
+    // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
+    guarded("mem_usage", 0, || unsafe { Value::borrow(value) }.memory())
+}
+
+/// How much work it is to free: more than 64 sends it to a background thread, and freeing 64 KiB is where that pays.
+unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
+    // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
+    guarded("free_effort", 1, || {
+        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
+        let value = unsafe { Value::borrow(value) };
+        (value.filter().bit_bytes() / 1024) as usize + 1
+    })
+}
+
+unsafe extern "C" fn copy(
+    _: *mut raw::RedisModuleString,
+    _: *mut raw::RedisModuleString,
+    value: *const c_void,
+) -> *mut c_void {
+    guarded("copy", std::ptr::null_mut(), || {
+        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
+        let copied = match unsafe { Value::borrow(value) } {
+            Value::Ready(filter) => filter.duplicate().map(Value::Ready),
+            Value::Loading(load) => load.duplicate().map(|load| Value::Loading(Box::new(load))),
+        };
+        copied.map_or(std::ptr::null_mut(), Value::into_raw)
+    })
+}
+
+/// For DEBUG DIGEST: sees every number and every bit, as they are saved.
+unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    guarded("digest", (), || {
+        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
+        rdb::write(unsafe { Value::borrow(value) }, &mut Digest(digest));
+        call!(RedisModule_DigestEndSequence(digest));
+    });
+}
+
+struct Digest(*mut raw::RedisModuleDigest);
+
+impl v100::Sink for Digest {
+    fn put(&mut self, bytes: &[u8]) {
+        call!(RedisModule_DigestAddStringBuffer(
+            self.0,
+            bytes.as_ptr().cast(),
+            bytes.len()
+        ));
+    }
+}

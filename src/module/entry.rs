@@ -1,0 +1,31 @@
+//! The net under every entry: a panic that crosses into the server aborts the whole database, so none does.
+//!
+//! Every `extern "C"` function of this module runs its body through `guarded`. That is the net, not the plan: the lints
+//! keep what can panic out of `module/` and `codec/`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::api::Context;
+
+/// Runs `body`; a panic ends in the log and in `fallback`.
+#[inline]
+pub(super) fn guarded<T>(entry: &str, fallback: T, body: impl FnOnce() -> T) -> T {
+    // What a body leaves half done stays memory-safe: it works on owned values and on filters, whose every state is a
+    // valid one.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => value,
+        Err(_) => {
+            report(entry);
+            fallback
+        }
+    }
+}
+
+#[cold]
+fn report(entry: &str) {
+    // SAFETY: the log takes a null context.
+    let server = unsafe { Context::new(std::ptr::null_mut()) };
+    server.warn(&format!(
+        "bf: a panic in {entry} was stopped; please report it with the lines above"
+    ));
+}

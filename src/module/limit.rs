@@ -1,0 +1,96 @@
+//! How many bytes one filter may take.
+//!
+//! * `max-filter-bytes`, where it is set; else `maxmemory`, where that is set; else the machine's memory.
+//! * Under `maxmemory` with `noeviction` also what is left of it: the server judges a command's memory before it runs,
+//!   and a new layer of a large filter would overshoot by its whole size.
+//! * None for what comes from the primary or the AOF: a replica that refuses what its primary did is no replica.
+//!
+//! The server's settings are read once at load and again when it says that its configuration changed; a filter is made
+//! (BF.ADD makes them) without a question to the server.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use super::{
+    api::{Context, call, raw},
+    config,
+    entry::guarded,
+};
+
+/// `maxmemory` in bytes, 0 for none.
+static MAXMEMORY: AtomicU64 = AtomicU64::new(0);
+/// Whether a server at `maxmemory` refuses writes instead of evicting keys.
+static NOEVICTION: AtomicBool = AtomicBool::new(true);
+/// Bytes of memory of the machine.
+static MACHINE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// The most bytes of bits that a filter may take, of which it has `present` already.
+pub(crate) fn ceiling(ctx: Context, present: u64) -> u64 {
+    if ctx.must_obey() {
+        return u64::MAX;
+    }
+    let configured = config::max_filter_bytes();
+    let maxmemory = MAXMEMORY.load(Relaxed);
+    let whole = match (configured, maxmemory) {
+        (0, 0) => MACHINE.load(Relaxed),
+        (0, maxmemory) => maxmemory,
+        (configured, _) => configured,
+    };
+    if maxmemory == 0 || !NOEVICTION.load(Relaxed) {
+        return whole;
+    }
+    let used: f32 = call!(RedisModule_GetUsedMemoryRatio());
+    let room = maxmemory as f64 * (1.0 - f64::from(used)).max(0.0);
+    whole.min(present.saturating_add(room as u64))
+}
+
+/// Reads the server's settings, and asks to be told when they change.
+pub(crate) fn watch(ctx: Context) {
+    read(ctx);
+    let event = raw::RedisModuleEvent {
+        id: raw::REDISMODULE_EVENT_CONFIG,
+        dataver: 1,
+    };
+    call!(RedisModule_SubscribeToServerEvent(
+        ctx.as_ptr(),
+        event,
+        Some(config_changed)
+    ));
+}
+
+unsafe extern "C" fn config_changed(
+    ctx: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut std::ffi::c_void,
+) {
+    // SAFETY: the server's own context, for this call.
+    let ctx = unsafe { Context::new(ctx) };
+    guarded("config event", (), || read(ctx));
+}
+
+fn read(ctx: Context) {
+    let Some(info) = ctx.server_info(c"memory") else {
+        return;
+    };
+    MAXMEMORY.store(info.number(c"maxmemory").unwrap_or(0), Relaxed);
+    NOEVICTION.store(info.is(c"maxmemory_policy", "noeviction"), Relaxed);
+    MACHINE.store(
+        info.number(c"total_system_memory")
+            .filter(|&bytes| bytes > 0)
+            .unwrap_or(u64::MAX),
+        Relaxed,
+    );
+}
+
+/// The most bytes of bits of a filter that is read from RDB. A client's RESTORE is bounded like a creation; what a
+/// starting server or a replica loads was allowed where it was made.
+pub(crate) fn load_ceiling() -> u64 {
+    // SAFETY: the server's flags are asked of a null context.
+    let server = unsafe { Context::new(std::ptr::null_mut()) };
+    let trusted = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_SLAVE;
+    if server.flags() & trusted as std::ffi::c_int != 0 {
+        u64::MAX
+    } else {
+        ceiling(server, 0)
+    }
+}

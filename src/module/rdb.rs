@@ -1,0 +1,105 @@
+//! RDB, DUMP and RESTORE: the server's stream as source and sink of the codec.
+//!
+//! The module declares that it handles read errors: a short or damaged stream is a failed load for the caller (RESTORE
+//! answers an error, a replica asks again), never a crash. Each read is checked before its result is used.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::{
+    api::{Context, call, raw},
+    data_type::Value,
+    entry::guarded,
+    limit,
+};
+use crate::codec::v100;
+
+/// Writes a value as RDB and DUMP have it.
+pub(super) fn write(value: &Value, sink: &mut impl v100::Sink) {
+    match value {
+        Value::Ready(filter) => v100::save(filter, sink),
+        Value::Loading(load) => v100::save_partial(load, sink),
+    }
+}
+
+pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+    guarded("rdb_save", (), || {
+        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
+        let value = unsafe { Value::borrow(value) };
+        write(value, &mut Stream(io));
+    });
+}
+
+/// Null refuses the load.
+pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+    guarded("rdb_load", std::ptr::null_mut(), || {
+        if version != v100::ENCODING_VERSION {
+            log(
+                io,
+                &format!("bf: cannot read encoding version {version} of a filter"),
+            );
+            return std::ptr::null_mut();
+        }
+        match v100::load(&mut Stream(io), limit::load_ceiling()) {
+            Ok(v100::Stored::Complete(filter)) => Value::Ready(filter).into_raw(),
+            Ok(v100::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
+            Err(error) => {
+                log(io, &format!("bf: a stored filter was refused: {error}"));
+                std::ptr::null_mut()
+            }
+        }
+    })
+}
+
+#[cold]
+fn log(io: *mut raw::RedisModuleIO, text: &str) {
+    let ctx: *mut raw::RedisModuleCtx = call!(RedisModule_GetContextFromIO(io));
+    // SAFETY: the server makes the context for this callback and keeps it until the callback returns.
+    unsafe { Context::new(ctx) }.warn(text);
+}
+
+/// The server's stream of strings.
+struct Stream(*mut raw::RedisModuleIO);
+
+impl v100::Sink for Stream {
+    fn put(&mut self, bytes: &[u8]) {
+        call!(RedisModule_SaveStringBuffer(
+            self.0,
+            bytes.as_ptr().cast(),
+            bytes.len()
+        ));
+    }
+}
+
+impl v100::Source for Stream {
+    type Piece = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let mut len = 0;
+        let start: *mut c_char = call!(RedisModule_LoadStringBuffer(self.0, &raw mut len));
+        let piece = Piece { start, len };
+        let failed: c_int = call!(RedisModule_IsIOError(self.0));
+        (failed == 0 && !start.is_null()).then_some(piece)
+    }
+}
+
+/// A string that the server read and allocated.
+struct Piece {
+    start: *mut c_char,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the server allocated `len` bytes at `start`, which is not null where a piece is handed out; they are
+        // ours until dropped.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if !self.start.is_null() {
+            call!(RedisModule_Free(self.start.cast()));
+        }
+    }
+}

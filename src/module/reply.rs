@@ -1,0 +1,127 @@
+//! What a client reads when it is refused: the only file with error texts.
+//!
+//! The words after the code are RedisBloom's, because clients and their tests know them; the code (`ERR`, which some of
+//! its texts lack) is always there, because clients split it off.
+
+use std::ffi::CStr;
+
+use crate::{codec, filter};
+
+/// A refusal. Each has one text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Wrong number of arguments; the server words it.
+    Arity,
+    WrongType,
+    NotFound,
+    Exists,
+    /// RESERVE: the rate is not a number.
+    BadErrorRate,
+    /// RESERVE: the rate is a number outside (0, 1).
+    ErrorRateRange,
+    /// RESERVE: the capacity is not an integer.
+    BadCapacity,
+    /// RESERVE: the capacity is an integer out of range.
+    CapacityRange,
+    /// RESERVE: EXPANSION is the last word.
+    NoExpansion,
+    /// RESERVE: the expansion is not an integer.
+    BadExpansion,
+    /// RESERVE: the expansion is an integer out of range.
+    ExpansionRange,
+    /// NONSCALING with an expansion.
+    NonscalingExpands,
+    /// RESERVE: SEED is the last word.
+    NoSeed,
+    /// RESERVE: the seed is not an unsigned 64-bit number.
+    BadSeed,
+    /// INSERT: a word that is no option.
+    UnknownArgument,
+    /// INSERT: what RESERVE words apart, in one text each.
+    InsertErrorRate,
+    InsertCapacity,
+    InsertExpansion,
+    InsertSeed,
+    /// INFO: no such field.
+    UnknownField,
+    /// SCANDUMP, LOADCHUNK: the iterator is not an integer.
+    BadIterator,
+    /// LOADCHUNK: damaged, foreign or out of order.
+    BadData,
+    /// LOADCHUNK: a chunk that lies outside the filter.
+    BadOffset,
+    /// LOADCHUNK: a chunk that reaches past the end, or would change a complete filter.
+    ChunkTooBig,
+    /// The key is still being filled by LOADCHUNK.
+    Loading,
+    /// A non-scaling filter takes no new item.
+    Full,
+    /// No memory, or not that much allowed, for a new filter.
+    NoMemory,
+    /// No memory, or not that much allowed, for a new layer.
+    NoGrowth,
+    /// A bug.
+    Internal,
+}
+
+impl Refusal {
+    /// The text on the wire.
+    pub(crate) fn text(self) -> &'static CStr {
+        match self {
+            // Sent by the server itself, which knows the command's name.
+            Self::Arity => c"ERR wrong number of arguments",
+            Self::WrongType => c"WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::NotFound => c"ERR not found",
+            Self::Exists => c"ERR item exists",
+            Self::BadErrorRate => c"ERR bad error rate",
+            Self::ErrorRateRange => c"ERR error rate must be in the range (0.000000, 1.000000)",
+            Self::BadCapacity => c"ERR bad capacity",
+            Self::CapacityRange => c"ERR capacity must be in the range [1, 4611686018427387904]",
+            Self::NoExpansion => c"ERR no expansion",
+            Self::BadExpansion => c"ERR bad expansion",
+            Self::ExpansionRange => c"ERR expansion must be in the range [0, 32768]",
+            Self::NonscalingExpands => c"ERR Nonscaling filters cannot expand",
+            Self::NoSeed => c"ERR no seed",
+            Self::BadSeed => c"ERR bad seed",
+            Self::UnknownArgument => c"ERR Unknown argument received",
+            Self::InsertErrorRate => c"ERR Bad error rate",
+            Self::InsertCapacity => c"ERR Bad capacity",
+            Self::InsertExpansion => c"ERR Bad expansion",
+            Self::InsertSeed => c"ERR Bad seed",
+            Self::UnknownField => c"ERR Invalid information value",
+            Self::BadIterator => c"ERR Second argument must be numeric",
+            Self::BadData => c"ERR received bad data",
+            Self::BadOffset => c"ERR invalid offset - no link found",
+            Self::ChunkTooBig => c"ERR invalid chunk - Too big for current filter",
+            Self::Loading => c"ERR filter is being loaded by BF.LOADCHUNK",
+            Self::Full => c"ERR non scaling filter is full",
+            Self::NoMemory => c"ERR Insufficient memory to create filter",
+            Self::NoGrowth => c"ERR problem inserting into filter",
+            Self::Internal => c"ERR internal error, see the server log",
+        }
+    }
+
+    /// For a filter that could not be made. The arguments' ranges were checked where they were read.
+    pub(crate) fn of_creation(_: filter::Error) -> Self {
+        Self::NoMemory
+    }
+
+    /// For an item that could not be added.
+    pub(crate) fn of_addition(error: filter::Error) -> Self {
+        match error {
+            filter::Error::Full => Self::Full,
+            _ => Self::NoGrowth,
+        }
+    }
+
+    /// For a chunk that could not be loaded.
+    pub(crate) fn of_chunk(error: codec::Error) -> Self {
+        use filter::Error as Filter;
+        match error {
+            codec::Error::Filter(Filter::Ceiling { .. } | Filter::OutOfMemory(_)) => Self::NoMemory,
+            codec::Error::TooBig { .. } | codec::Error::Complete => Self::ChunkTooBig,
+            codec::Error::Order { .. } => Self::BadOffset,
+            _ => Self::BadData,
+        }
+    }
+}
