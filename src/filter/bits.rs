@@ -68,6 +68,22 @@ impl Bits {
         self.0.as_raw_mut_slice()
     }
 
+    /// Lets an allocator move the words: `mover` is given their address, and answers the new one, or null for no move.
+    ///
+    /// # Safety
+    /// A new address points to an allocation of the same allocator and layout with the same content, and the old one has
+    /// been freed; with null, the old one is untouched.
+    pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
+        let words = std::mem::take(&mut self.0).into_boxed_slice();
+        let len = words.len();
+        let old = Box::into_raw(words).cast::<u64>();
+        let new = mover(old);
+        let at = if new.is_null() { old } else { new };
+        // SAFETY: `at` is the old allocation, given up just above, or by the caller's promise one equal to it.
+        let words = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };
+        self.0 = BitBox::from_boxed_slice(words);
+    }
+
     /// How many bits are set. Touches every page.
     #[must_use]
     pub fn count_ones(&self) -> u64 {

@@ -12,6 +12,7 @@ use std::{
 use super::{
     aof,
     api::{Context, Key, call, malloc_size, raw},
+    defrag,
     entry::guarded,
     rdb,
     reply::Refusal,
@@ -54,6 +55,7 @@ pub(crate) fn register(ctx: Context) -> bool {
         free_effort: Some(free_effort),
         copy: Some(copy),
         digest: Some(digest),
+        defrag: Some(defrag::defrag),
         ..NO_METHODS
     };
     let made: *mut raw::RedisModuleType = call!(RedisModule_CreateDataType(
@@ -150,6 +152,14 @@ impl Value {
         match self {
             Self::Ready(filter) => filter,
             Self::Loading(load) => load.filter(),
+        }
+    }
+
+    /// The filter, complete or not: to move its memory.
+    pub(crate) fn filter_mut(&mut self) -> &mut Filter {
+        match self {
+            Self::Ready(filter) => filter,
+            Self::Loading(load) => load.filter_mut(),
         }
     }
 

@@ -4,7 +4,7 @@
 //!   server ─▶ entry (the net) ─▶ commands ─▶ data_type ─▶ filter
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ replicate                    what replicas and the AOF are told
-//!                  └─▶ rdb, aof ─▶ codec
+//!                  └─▶ rdb, aof ─▶ codec     defrag
 //!   api    the server's functions, wrapped            alloc  the server's allocator
 //!   reply  every error text                           number how clients write numbers
 //! ```
@@ -28,6 +28,7 @@ mod commands;
 mod config;
 mod create;
 mod data_type;
+mod defrag;
 mod entry;
 mod limit;
 mod number;
