@@ -23,6 +23,8 @@ use crate::filter::{Error as FilterError, Expansion, Geometry, LayerPlan, MAX_LA
 
 const MAGIC: &str = "rbloom";
 const VERSION: u16 = 1;
+/// Bytes of a layer.
+const LAYER: usize = 32;
 /// Layer kind: a blocked layer, the only one so far.
 const BLOCKED: u8 = 0;
 
@@ -57,6 +59,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let present = reader.u64()?;
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
+    }
+    // A count reserves memory only once its layers are there.
+    if reader.left() / LAYER < count {
+        return Err(Error::Truncated);
     }
     let mut layers = Vec::new();
     layers

@@ -58,6 +58,11 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> usize {
+        self.0.len()
+    }
+
     /// Everything that is left.
     pub(super) fn rest(self) -> &'a [u8] {
         self.0

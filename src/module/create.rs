@@ -1,6 +1,6 @@
 //! A new filter: what the command says, and the configuration for what it leaves out.
 
-use super::{api::Context, config, limit, reply::Refusal};
+use super::{api::Context, config, limit, reply::Refusal, stats};
 use crate::filter::{Expansion, Filter, Params};
 
 /// What a command says of a filter to be made.
@@ -28,5 +28,8 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
             None => getrandom::u64().map_err(|_| Refusal::Internal)?,
         },
     };
-    Filter::new(&params, limit::ceiling(ctx, 0)).map_err(Refusal::of_creation)
+    Filter::new(&params, limit::ceiling(ctx, 0)).map_err(|error| {
+        stats::REFUSED.add(1);
+        Refusal::of_creation(error)
+    })
 }

@@ -16,6 +16,7 @@ use super::{
     entry::guarded,
     rdb,
     reply::Refusal,
+    stats,
 };
 use crate::{
     codec::{chunk::Load, v100},
@@ -102,15 +103,18 @@ impl Value {
         }
     }
 
-    /// Puts the value into an open, empty key; false if the server refuses.
-    pub(crate) fn put(self, key: &Key) -> bool {
+    /// Puts the value into an open, empty key.
+    ///
+    /// # Errors
+    /// `NoMemory` if the server refuses it.
+    pub(crate) fn put(self, key: &mut Key) -> Result<(), Refusal> {
         let raw = self.into_raw();
-        let put = key.set(handle(), raw);
-        if !put {
-            // SAFETY: it was made by the line above, and the server did not take it.
-            drop(unsafe { Self::from_raw(raw) });
+        if key.set(handle(), raw) {
+            return Ok(());
         }
-        put
+        // SAFETY: it was made above, and the server did not take it.
+        drop(unsafe { Self::from_raw(raw) });
+        Err(Refusal::NoMemory)
     }
 
     /// Makes a filter of a load that is complete.
@@ -126,6 +130,7 @@ impl Value {
 
     /// Gives it to the server.
     pub(crate) fn into_raw(self) -> *mut c_void {
+        stats::made(self.filter());
         Box::into_raw(Box::new(self)).cast()
     }
 
@@ -135,7 +140,9 @@ impl Value {
     /// `raw` came from [`Self::into_raw`], and is not used again.
     unsafe fn from_raw(raw: *mut c_void) -> Box<Self> {
         // SAFETY: the caller's promise.
-        unsafe { Box::from_raw(raw.cast()) }
+        let value: Box<Self> = unsafe { Box::from_raw(raw.cast()) };
+        stats::freed(value.filter());
+        value
     }
 
     /// What the server passed to a callback.

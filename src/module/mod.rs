@@ -3,7 +3,7 @@
 //! ```text
 //!   server ─▶ entry (the net) ─▶ commands ─▶ data_type ─▶ filter
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
-//!                  │                 └─▶ replicate                    what replicas and the AOF are told
+//!                  │                 └─▶ effects, stats               what the rest of the world is told
 //!                  └─▶ rdb, aof ─▶ codec     defrag
 //!   api    the server's functions, wrapped            alloc  the server's allocator
 //!   reply  every error text                           number how clients write numbers
@@ -29,12 +29,14 @@ mod config;
 mod create;
 mod data_type;
 mod defrag;
+mod effects;
 mod entry;
 mod limit;
 mod number;
 mod rdb;
-mod replicate;
+
 mod reply;
+mod stats;
 
 use std::ffi::c_int;
 
@@ -103,6 +105,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     commands::register(ctx)?;
     config::register(ctx, arguments)?;
     limit::watch(ctx);
+    call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(stats::info)));
     Ok(())
 }
 

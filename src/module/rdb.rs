@@ -9,7 +9,7 @@ use super::{
     api::{Context, call, raw},
     data_type::Value,
     entry::guarded,
-    limit,
+    limit, stats,
 };
 use crate::codec::v100;
 
@@ -40,7 +40,10 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
             return std::ptr::null_mut();
         }
         match v100::load(&mut Stream(io), limit::load_ceiling()) {
-            Ok(v100::Stored::Complete(filter)) => Value::Ready(filter).into_raw(),
+            Ok(v100::Stored::Complete(filter)) => {
+                stats::LOADS.add(1);
+                Value::Ready(filter).into_raw()
+            }
             Ok(v100::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
             Err(error) => {
                 log(io, &format!("bf: a stored filter was refused: {error}"));

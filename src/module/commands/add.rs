@@ -11,8 +11,9 @@ use crate::{
         api::{Access, Context, Key, Str},
         create::{self, Options},
         data_type::Value,
-        limit, replicate,
+        effects, limit,
         reply::Refusal,
+        stats,
     },
 };
 
@@ -37,20 +38,8 @@ impl Command for Add {
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(ctx, name, Access::Write);
         let added = match Value::filter_in_key(&mut key)? {
-            Some(filter) => {
-                let ceiling = |present| limit::ceiling(ctx, present);
-                let added = filter
-                    .add(filter.hash(item.bytes()), ceiling)
-                    .map_err(Refusal::of_addition)?;
-                if added {
-                    replicate::added_every_item(ctx, name);
-                }
-                added
-            }
-            None => {
-                create_with(ctx, &key, name, Options::default(), &[item])?;
-                true
-            }
+            Some(filter) => add_one(ctx, name, filter, item)?,
+            None => create_with(ctx, &mut key, name, Options::default(), &[item])?.new == 1,
         };
         ctx.reply_bool(added);
         Ok(())
@@ -78,18 +67,38 @@ impl Command for MultiAdd {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let answers = match Value::filter_in_key(&mut key)? {
             Some(filter) => {
-                let answers = add(call.ctx, filter, items);
+                let answers = add(call.ctx, name, filter, items);
                 if answers.new == items.len() {
-                    replicate::added_every_item(call.ctx, name);
+                    effects::added_every_item(call.ctx, name);
                 } else {
-                    replicate::added(call.ctx, name, &answers.new_of(items));
+                    effects::added(call.ctx, name, &answers.new_of(items));
                 }
                 answers
             }
-            None => create_with(call.ctx, &key, name, Options::default(), items)?,
+            None => create_with(call.ctx, &mut key, name, Options::default(), items)?,
         };
         answers.reply(call.ctx);
         Ok(())
+    }
+}
+
+/// Adds an item to a filter that exists; whether it was new.
+#[inline]
+fn add_one(ctx: Context, name: Str, filter: &mut Filter, item: Str) -> Result<bool, Refusal> {
+    stats::ADDS.add(1);
+    let before = filter.layers().len();
+    let added = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
+    match added {
+        Ok(true) => {
+            notice(ctx, name, filter, before, 1);
+            effects::added_every_item(ctx, name);
+            Ok(true)
+        }
+        Ok(false) => Ok(false),
+        Err(error) => {
+            stats::REFUSED.add(1);
+            Err(Refusal::of_addition(error))
+        }
     }
 }
 
@@ -99,29 +108,46 @@ impl Command for MultiAdd {
 /// `NoMemory`; nothing has changed then.
 pub(super) fn create_with(
     ctx: Context,
-    key: &Key,
+    key: &mut Key,
     name: Str,
     options: Options,
     items: &[Str],
 ) -> Result<Answers, Refusal> {
-    let mut filter = create::filter(ctx, options)?;
-    let answers = add(ctx, &mut filter, items);
+    let filter = create::filter(ctx, options)?;
     let params = filter.params();
-    if !Value::Ready(filter).put(key) {
-        return Err(Refusal::NoMemory);
-    }
-    replicate::created(ctx, name, &params, &answers.new_of(items));
+    Value::Ready(filter).put(key)?;
+    let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
+    let answers = add(ctx, name, filter, items);
+    effects::created(ctx, name, &params, &answers.new_of(items));
     Ok(answers)
 }
 
-/// Adds `items` in order, up to the first that cannot be added.
-pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
+/// Adds `items` to a filter of the server, in order, up to the first that cannot be added.
+pub(super) fn add(ctx: Context, name: Str, filter: &mut Filter, items: &[Str]) -> Answers {
+    stats::ADDS.add(items.len() as u64);
+    let before = filter.layers().len();
     let mut answers = Answers::for_items(items.len());
     let ceiling = |present| limit::ceiling(ctx, present);
     filter.add_each(items.iter().map(|item| item.bytes()), ceiling, |answer| {
         answers.push(answer);
     });
+    if answers.error.is_some() {
+        stats::REFUSED.add(1);
+    }
+    notice(ctx, name, filter, before, answers.new);
     answers
+}
+
+/// Notes additions to a filter that had `before` layers. Nobody may use the filter afterwards: subscribers of keyspace
+/// events run within.
+#[inline]
+fn notice(ctx: Context, name: Str, filter: &Filter, before: usize, new: usize) {
+    stats::added(new as u64);
+    let layers = filter.layers().len().saturating_sub(before);
+    let filled = new > 0 && filter.newest().is_full() && filter.expansion().factor().is_none();
+    if layers > 0 || filled {
+        effects::reshaped(ctx, name, filter, layers);
+    }
 }
 
 /// What became of each item: one bit, and the error that ended it.

@@ -11,6 +11,7 @@ use crate::{
         config,
         data_type::Value,
         reply::Refusal,
+        stats,
     },
 };
 
@@ -34,6 +35,8 @@ impl Command for Exists {
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let found = queried(&mut key)?.is_some_and(|filter| filter.contains(filter.hash(item.bytes())));
+        stats::CHECKS.add(1);
+        stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
         Ok(())
     }
@@ -59,11 +62,17 @@ impl Command for MultiExists {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = queried(&mut key)?;
+        stats::CHECKS.add(items.len() as u64);
         call.ctx.reply_array(items.len());
         match filter {
             Some(filter) => {
                 let bytes = items.iter().map(|item| item.bytes());
-                filter.contains_each(bytes, |found| call.ctx.reply_bool(found));
+                let mut positives = 0;
+                filter.contains_each(bytes, |found| {
+                    positives += u64::from(found);
+                    call.ctx.reply_bool(found);
+                });
+                stats::POSITIVES.add(positives);
             }
             None => items.iter().for_each(|_| call.ctx.reply_bool(false)),
         }

@@ -8,7 +8,7 @@ use super::{
 use crate::module::{
     api::{Access, Key},
     data_type::Value,
-    replicate,
+    effects,
     reply::Refusal,
 };
 
@@ -49,12 +49,12 @@ impl Command for Insert {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let answers = match Value::filter_in_key(&mut key)? {
             Some(filter) => {
-                let answers = add(call.ctx, filter, items);
-                replicate::added(call.ctx, name, &answers.new_of(items));
+                let answers = add(call.ctx, name, filter, items);
+                effects::added(call.ctx, name, &answers.new_of(items));
                 answers
             }
             None if no_create => return Err(Refusal::NotFound),
-            None => create_with(call.ctx, &key, name, options, items)?,
+            None => create_with(call.ctx, &mut key, name, options, items)?,
         };
         answers.reply(call.ctx);
         Ok(())

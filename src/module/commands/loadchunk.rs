@@ -9,8 +9,9 @@ use crate::{
     module::{
         api::{Access, Key},
         data_type::Value,
-        limit, number, replicate,
+        effects, limit, number,
         reply::Refusal,
+        stats,
     },
 };
 
@@ -38,15 +39,13 @@ impl Command for LoadChunk {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling(call.ctx, 0);
                 let load = Load::begin(data.bytes(), ceiling).map_err(Refusal::of_chunk)?;
-                if !Value::Loading(Box::new(load)).put(&key) {
-                    return Err(Refusal::NoMemory);
-                }
-                replicate::loaded(call.ctx, name);
+                Value::Loading(Box::new(load)).put(&mut key)?;
+                effects::loaded(call.ctx, name);
             }
             None => return Err(Refusal::NotFound),
             Some(value) => {
                 if take(value, iterator, data.bytes())? {
-                    replicate::loaded(call.ctx, name);
+                    effects::loaded(call.ctx, name);
                 }
             }
         }
@@ -63,7 +62,11 @@ fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<bool, Refusal> 
             Ok(false)
         }
         Value::Loading(load) => {
-            if load.take(iterator, data).map_err(Refusal::of_chunk)? {
+            let before = load.filter().items();
+            let complete = load.take(iterator, data).map_err(Refusal::of_chunk)?;
+            stats::added(load.filter().items().saturating_sub(before));
+            if complete {
+                stats::LOADS.add(1);
                 value.finish_load();
             }
             Ok(true)

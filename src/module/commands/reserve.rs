@@ -5,7 +5,7 @@ use crate::module::{
     api::{Access, Key},
     create,
     data_type::Value,
-    replicate,
+    effects,
     reply::Refusal,
 };
 
@@ -46,10 +46,8 @@ impl Command for Reserve {
         }
         let filter = create::filter(call.ctx, options)?;
         let params = filter.params();
-        if !Value::Ready(filter).put(&key) {
-            return Err(Refusal::NoMemory);
-        }
-        replicate::reserved(call.ctx, name, &params);
+        Value::Ready(filter).put(&mut key)?;
+        effects::reserved(call.ctx, name, &params);
         call.ctx.reply_ok();
         Ok(())
     }

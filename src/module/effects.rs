@@ -1,4 +1,5 @@
-//! What replicas and the AOF are told: effects, never intentions.
+//! What the rest of the world is told of a change: replicas and the AOF, watchers and caches, subscribers. Effects, never
+//! intentions.
 //!
 //! * A creation carries every resolved parameter, the seed included. A replica with other defaults makes the same filter.
 //! * An addition carries the items that changed the filter, and only those. A command that changed nothing is not
@@ -7,8 +8,11 @@
 //! The primary's answer for an item depends on its bits, so a replica must hold the same bits: an item that the primary
 //! found present by accident is never sent. Sizing and hashing are therefore deterministic (`filter::sizing`).
 
-use super::api::{Context, OwnedStr, Str};
-use crate::filter::Params;
+use super::{
+    api::{Context, OwnedStr, Str},
+    stats,
+};
+use crate::filter::{Filter, Params};
 
 /// After BF.RESERVE made a filter.
 pub(crate) fn reserved(ctx: Context, key: Str, params: &Params) {
@@ -50,6 +54,17 @@ pub(crate) fn added_every_item(ctx: Context, key: Str) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
     ctx.notify(c"bloom.add", key);
+}
+
+/// After additions that gave a filter new layers, or filled one that gets none.
+pub(crate) fn reshaped(ctx: Context, key: Str, filter: &Filter, layers: usize) {
+    if layers > 0 {
+        stats::scaled(filter, layers);
+        ctx.notify(c"bloom.scale", key);
+    } else {
+        stats::FILLED.add(1);
+        ctx.notify(c"bloom.full", key);
+    }
 }
 
 /// After BF.LOADCHUNK took a chunk.
