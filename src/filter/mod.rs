@@ -4,7 +4,7 @@
 //!   params ─▶ scaling ─▶ layer ─▶ bits            batch: many items through scaling at once
 //!                │         └───▶ probe            check: what must hold of a stored filter
 //!                ├─▶ budget (whose share of the error rate)
-//!                └─▶ sizing (how many bits)       hash: one XXH3-128 per item
+//!                └─▶ sizing (how many bits)       hash: one XXH3-128 per item      estimate: how full it is now
 //! ```
 
 mod batch;
@@ -12,6 +12,7 @@ mod bits;
 mod budget;
 mod check;
 mod error;
+mod estimate;
 mod hash;
 mod layer;
 mod params;
@@ -23,6 +24,7 @@ pub use bits::Bits;
 pub use budget::layer_rate;
 pub use check::{Broken, LayerPlan, Plan};
 pub use error::Error;
+pub use estimate::Estimate;
 pub use hash::{Hash, checksum};
 pub use layer::{Blocked, Layer};
 pub use params::{Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};

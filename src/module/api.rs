@@ -158,6 +158,11 @@ impl Context {
         ));
     }
 
+    /// A double in RESP3, its text in RESP2.
+    pub(crate) fn reply_double(self, value: f64) {
+        call!(RedisModule_ReplyWithDouble(self.0, value));
+    }
+
     pub(crate) fn reply_null(self) {
         call!(RedisModule_ReplyWithNull(self.0));
     }

@@ -1,7 +1,7 @@
-//! `BF.INFO key [field]`: what a filter is, in five fields.
+//! `BF.INFO key [field]`: what a filter is, in five fields, and more on request.
 //!
-//! The full reply has exactly RedisBloom's five pairs: go-redis fails on a sixth. A single field is an array of one in
-//! RESP2 and a map of one pair in RESP3.
+//! The full reply has exactly RedisBloom's five pairs: go-redis fails on a sixth. What else there is to know has a word of
+//! its own. A single field is an array of one in RESP2 and a map of one pair in RESP3.
 
 use std::ffi::CStr;
 
@@ -36,6 +36,10 @@ impl Command for Info {
                 (c"filters", c"FILTERS"),
                 (c"items", c"ITEMS"),
                 (c"expansion", c"EXPANSION"),
+                (c"error", c"ERROR"),
+                (c"fpr", c"FPR"),
+                (c"fill", c"FILL"),
+                (c"layers", c"LAYERS"),
             ],
         )],
     };
@@ -49,8 +53,9 @@ impl Command for Info {
         };
         match words.first() {
             None => {
-                call.ctx.reply_map(FIELDS.len());
-                FIELDS.iter().for_each(|field| field.reply_pair(call.ctx, asked));
+                let full = FIELDS.iter().take(FULL);
+                call.ctx.reply_map(full.len());
+                full.for_each(|field| field.reply_pair(call.ctx, asked));
             }
             Some(word) => {
                 let field = FIELDS
@@ -62,7 +67,7 @@ impl Command for Info {
                     field.reply_pair(call.ctx, asked);
                 } else {
                     call.ctx.reply_array(1);
-                    field.reply_value(call.ctx, asked);
+                    (field.reply)(call.ctx, asked);
                 }
             }
         }
@@ -70,51 +75,93 @@ impl Command for Info {
     }
 }
 
-/// A field: the word that asks for it, its name in the reply, its value (`None` is null).
+/// A field: the word that asks for it, its name in the reply, how its value is sent.
 struct Field {
     word: &'static str,
     label: &'static CStr,
-    value: fn(&Filter) -> Option<u64>,
+    reply: fn(Context, &Filter),
 }
 
-const FIELDS: [Field; 5] = [
+/// How many of the fields make up the full reply.
+const FULL: usize = 5;
+
+const FIELDS: [Field; 9] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
-        value: |filter| Some(filter.capacity()),
+        reply: |ctx, filter| ctx.reply_integer(filter.capacity()),
     },
     Field {
         word: "SIZE",
         label: c"Size",
-        value: |filter| Some(filter.bytes()),
+        reply: |ctx, filter| ctx.reply_integer(filter.bytes()),
     },
     Field {
         word: "FILTERS",
         label: c"Number of filters",
-        value: |filter| Some(filter.layers().len() as u64),
+        reply: |ctx, filter| ctx.reply_integer(filter.layers().len() as u64),
     },
     Field {
         word: "ITEMS",
         label: c"Number of items inserted",
-        value: |filter| Some(filter.items()),
+        reply: |ctx, filter| ctx.reply_integer(filter.items()),
     },
     Field {
         word: "EXPANSION",
         label: c"Expansion rate",
-        value: |filter| filter.expansion().factor().map(u64::from),
+        reply: |ctx, filter| match filter.expansion().factor() {
+            Some(factor) => ctx.reply_integer(u64::from(factor)),
+            None => ctx.reply_null(),
+        },
+    },
+    // The rate that was asked for, and is never exceeded.
+    Field {
+        word: "ERROR",
+        label: c"Error rate",
+        reply: |ctx, filter| ctx.reply_double(filter.error_rate()),
+    },
+    // The rate right now, estimated from the bits that are set.
+    Field {
+        word: "FPR",
+        label: c"False positive rate",
+        reply: |ctx, filter| ctx.reply_double(filter.estimate().error_rate),
+    },
+    // The share of bits that are set; a filter at its capacity has about half of them set.
+    Field {
+        word: "FILL",
+        label: c"Fill",
+        reply: |ctx, filter| ctx.reply_double(filter.estimate().fill),
+    },
+    Field {
+        word: "LAYERS",
+        label: c"Layers",
+        reply: reply_layers,
     },
 ];
 
 impl Field {
     fn reply_pair(&self, ctx: Context, filter: &Filter) {
         ctx.reply_simple(self.label);
-        self.reply_value(ctx, filter);
+        (self.reply)(ctx, filter);
     }
+}
 
-    fn reply_value(&self, ctx: Context, filter: &Filter) {
-        match (self.value)(filter) {
-            Some(value) => ctx.reply_integer(value),
-            None => ctx.reply_null(),
-        }
+/// A map for each layer, oldest first.
+fn reply_layers(ctx: Context, filter: &Filter) {
+    ctx.reply_array(filter.layers().len());
+    for (layer, estimate) in filter.estimate_layers() {
+        ctx.reply_map(6);
+        ctx.reply_simple(c"Capacity");
+        ctx.reply_integer(layer.capacity());
+        ctx.reply_simple(c"Items");
+        ctx.reply_integer(layer.items());
+        ctx.reply_simple(c"Size");
+        ctx.reply_integer(size_of_val(layer.bits().words()) as u64);
+        ctx.reply_simple(c"Error rate");
+        ctx.reply_double(layer.error_rate());
+        ctx.reply_simple(c"False positive rate");
+        ctx.reply_double(estimate.error_rate);
+        ctx.reply_simple(c"Fill");
+        ctx.reply_double(estimate.fill);
     }
 }
