@@ -1,1 +1,11 @@
-//! x
+//! Tests of the pure filter: what it promises of its answers, its rate and its memory, and what may never change.
+
+mod batch;
+mod golden;
+mod layers;
+mod limits;
+mod memory;
+mod model;
+mod rate;
+mod sizing;
+mod support;

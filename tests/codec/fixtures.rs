@@ -1,0 +1,258 @@
+//! Golden files: bytes as they were written once, which every later version must read, and write again.
+//!
+//! `tests/fixtures/v100-rdb-*.bin` are the strings of encoding version 100, `v100-dump-*.bin` the pieces of a dump:
+//!
+//! ```text
+//!   rdb    ┌────────────┬───────┬─ ─ ─      dump   ┌──────────────┬────────────┬───────┬─ ─ ─
+//!          │ length u32 │ bytes │ next             │ iterator i64 │ length u32 │ bytes │ next       little-endian
+//!          └────────────┴───────┴─ ─ ─             └──────────────┴────────────┴───────┴─ ─ ─
+//! ```
+//!
+//! Files that somebody may have on disk are never rewritten: **if a test here fails, the code is wrong, not the file.**
+//! `REDIS_BLOOM_WRITE_FIXTURES=1 cargo test --no-default-features --test codec fixtures` writes those that are missing.
+//! A change to the sizing or the budget makes `today_writes_the_same_bytes` fail and nothing else: then the files stay as
+//! they are, as files of an old version, and new ones go beside them.
+
+use std::{fs, path::PathBuf};
+
+use redis_bloom::{
+    codec::{
+        chunk::{self, Load},
+        v100::{self, Stored},
+    },
+    filter::{Filter, Layer, Params},
+};
+
+use crate::{
+    forge, sample,
+    support::{Reading, Strings, fill, filter, has, item, params},
+};
+
+/// What a file holds.
+struct Fixture {
+    name: &'static str,
+    params: Params,
+    /// Items counted: those of set 1 (`support::item`), in order.
+    items: u64,
+    /// Layers, and bytes of bits.
+    shape: (usize, u64),
+    /// Bytes that are there, if the rest is still to be loaded.
+    partial: Option<u64>,
+}
+
+fn fixtures() -> [Fixture; 6] {
+    let row = |name, params, items, shape| Fixture {
+        name,
+        params,
+        items,
+        shape,
+        partial: None,
+    };
+    [
+        row("empty", params(0.01, 100, 2, 0), 0, (1, 128)),
+        row(
+            "one-block",
+            params(0.01, 100, 2, 0x0123_4567_89AB_CDEF),
+            60,
+            (1, 128),
+        ),
+        row("full", params(0.000_1, 50, 0, u64::MAX), 50, (1, 128)),
+        row("grown", params(0.001, 20, 2, 7), 200, (4, 808)),
+        row("blocks", params(0.01, 4_000, 4, 8), 2_500, (1, 5_376)),
+        Fixture {
+            partial: Some(256),
+            ..row("partial", params(0.001, 20, 2, 9), 200, (4, 808))
+        },
+    ]
+}
+
+impl Fixture {
+    fn path(&self, kind: &str) -> PathBuf {
+        let name = format!("v100-{kind}-{}.bin", self.name);
+        [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name]
+            .iter()
+            .collect()
+    }
+
+    /// The bytes of the file.
+    fn read(&self, kind: &str) -> Vec<u8> {
+        let path = self.path(kind);
+        fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// The filter, made anew.
+    fn filter(&self) -> Filter {
+        let mut filter = filter(&self.params);
+        fill(&mut filter, 1, self.items);
+        filter
+    }
+
+    /// The filter as far as the file has it, made anew.
+    fn stored(&self) -> Stored {
+        let filter = self.filter();
+        let Some(present) = self.partial else {
+            return Stored::Complete(filter);
+        };
+        let (iterator, data) = chunk::at(&filter, 1).expect("a chunk");
+        let [head, _] = forge::split(iterator, &data, present as usize);
+        let mut load = Load::begin(&chunk::header(&filter).1, u64::MAX).expect("its header");
+        assert_eq!(load.take(head.0, &head.1), Ok(false));
+        Stored::Partial(load)
+    }
+
+    /// What holds of a filter that was read from a file.
+    #[track_caller]
+    fn check(&self, filter: &Filter) {
+        let name = self.name;
+        assert_eq!(filter.params(), self.params, "{name}");
+        assert_eq!(filter.items(), self.items, "{name}");
+        assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
+        let (newest, older) = (filter.newest(), filter.older().map(Layer::items).sum::<u64>());
+        assert_eq!(newest.items() + older, self.items, "{name}");
+        // The first so many items are in: no accident made one of them test present before.
+        let missing = (0..self.items).find(|&number| !has(filter, &item(1, number)));
+        assert_eq!(missing, None, "{name}");
+        let wrong = (0..1_000).filter(|&number| has(filter, &item(2, number))).count();
+        assert!(wrong < 30, "{name}: {wrong} of 1000 absent items are there");
+    }
+}
+
+/// The strings as a file has them.
+fn framed(strings: &Strings) -> Vec<u8> {
+    let mut out = Vec::new();
+    for string in &strings.0 {
+        out.extend((string.len() as u32).to_le_bytes());
+        out.extend(string);
+    }
+    out
+}
+
+/// The strings of a file.
+#[track_caller]
+fn unframed(mut file: &[u8]) -> Strings {
+    let mut strings = Strings::default();
+    while let Some((length, rest)) = file.split_first_chunk() {
+        let (string, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        strings.0.push(string.to_vec());
+        file = rest;
+    }
+    assert_eq!(file, b"", "a file ends after a string");
+    strings
+}
+
+/// The strings of an RDB of the filter.
+fn rdb(stored: &Stored) -> Strings {
+    let mut strings = Strings::default();
+    match stored {
+        Stored::Complete(filter) => v100::save(filter, &mut strings),
+        Stored::Partial(load) => v100::save_partial(load, &mut strings),
+    }
+    strings
+}
+
+/// The pieces of a dump of the filter, as a file has them.
+fn dump(stored: &Stored) -> Vec<u8> {
+    let pieces = match stored {
+        Stored::Complete(filter) => sample::dump(filter),
+        Stored::Partial(load) => {
+            let header = chunk::header(load.filter());
+            let chunk = load.at(header.0).expect("a chunk");
+            vec![header, chunk]
+        }
+    };
+    let mut out = Vec::new();
+    for (iterator, data) in pieces {
+        out.extend(iterator.to_le_bytes());
+        out.extend((data.len() as u32).to_le_bytes());
+        out.extend(data);
+    }
+    out
+}
+
+/// Loads the pieces of a file.
+#[track_caller]
+fn load(mut file: &[u8]) -> Stored {
+    let mut load: Option<Load> = None;
+    while let Some((iterator, rest)) = file.split_first_chunk() {
+        let (length, rest) = rest.split_first_chunk().expect("a length");
+        let (data, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        file = rest;
+        let iterator = i64::from_le_bytes(*iterator);
+        match &mut load {
+            None => {
+                assert_eq!(iterator, 1);
+                load = Some(Load::begin(data, u64::MAX).expect("a header"));
+            }
+            Some(begun) => {
+                if begun.take(iterator, data).expect("the next chunk") {
+                    assert_eq!(file, b"", "a file ends with the last chunk");
+                    return Stored::Complete(load.expect("begun").into_filter());
+                }
+            }
+        }
+    }
+    Stored::Partial(load.expect("a header"))
+}
+
+#[test]
+fn files_of_strings_are_read_and_written_again() {
+    for fixture in fixtures() {
+        let strings = unframed(&fixture.read("rdb"));
+        let stored = v100::load(&mut Reading(strings.0.iter()), u64::MAX).expect("a good file");
+        match (&stored, fixture.partial) {
+            (Stored::Complete(filter), None) => fixture.check(filter),
+            (Stored::Partial(load), Some(present)) => assert_eq!(load.received(), present),
+            (other, _) => panic!("{}: {other:?}", fixture.name),
+        }
+        assert_eq!(rdb(&stored), strings, "{}", fixture.name);
+    }
+}
+
+#[test]
+fn files_of_pieces_are_loaded_and_dumped_again() {
+    for fixture in fixtures() {
+        let file = fixture.read("dump");
+        let stored = load(&file);
+        match (&stored, fixture.partial) {
+            (Stored::Complete(filter), None) => fixture.check(filter),
+            (Stored::Partial(load), Some(present)) => assert_eq!(load.received(), present),
+            (other, _) => panic!("{}: {other:?}", fixture.name),
+        }
+        assert!(dump(&stored) == file, "{}", fixture.name);
+    }
+}
+
+#[test]
+fn a_half_loaded_file_is_completed_by_the_rest_of_its_filter() {
+    for fixture in fixtures() {
+        let Some(present) = fixture.partial else { continue };
+        let whole = fixture.filter();
+        let (iterator, data) = chunk::at(&whole, 1).expect("a chunk");
+        let [_, (next, rest)] = forge::split(iterator, &data, present as usize);
+        let strings = unframed(&fixture.read("rdb"));
+        let Ok(Stored::Partial(from_rdb)) = v100::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+            panic!("{}: not partial", fixture.name);
+        };
+        let Stored::Partial(from_dump) = load(&fixture.read("dump")) else {
+            panic!("{}: not partial", fixture.name);
+        };
+        for mut load in [from_rdb, from_dump] {
+            assert_eq!(load.take(next, &rest), Ok(true), "{}", fixture.name);
+            fixture.check(&load.into_filter());
+        }
+    }
+}
+
+#[test]
+fn today_writes_the_same_bytes() {
+    for fixture in fixtures() {
+        let stored = fixture.stored();
+        for (kind, bytes) in [("rdb", framed(&rdb(&stored))), ("dump", dump(&stored))] {
+            let path = fixture.path(kind);
+            if std::env::var_os("REDIS_BLOOM_WRITE_FIXTURES").is_some() && !path.exists() {
+                fs::write(&path, &bytes).expect("a file that can be written");
+            }
+            assert!(fixture.read(kind) == bytes, "{}", path.display());
+        }
+    }
+}

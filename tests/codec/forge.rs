@@ -1,0 +1,78 @@
+//! Headers and frames as bytes, to change and to seal again. The offsets are written down a second time here, from the
+//! essays of `src/codec/header.rs` and `chunk.rs`: a test that took them from the code would follow it astray.
+
+use redis_bloom::filter::checksum;
+
+/// Offsets in a header.
+pub(crate) mod header {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const VERSION: usize = 6;
+    pub(crate) const SEED: usize = 8;
+    pub(crate) const ERROR_RATE: usize = 16;
+    pub(crate) const EXPANSION: usize = 24;
+    pub(crate) const LAYERS: usize = 28;
+    pub(crate) const PRESENT: usize = 32;
+    /// The first layer.
+    pub(crate) const FIRST: usize = 40;
+    /// Bytes of a layer.
+    pub(crate) const LAYER: usize = 32;
+
+    /// Offsets in a layer.
+    pub(crate) const KIND: usize = 0;
+    pub(crate) const PROBES: usize = 1;
+    pub(crate) const BLOCK_WORDS: usize = 2;
+    pub(crate) const BLOCKS: usize = 4;
+    pub(crate) const CAPACITY: usize = 8;
+    pub(crate) const ITEMS: usize = 16;
+    pub(crate) const LAYER_RATE: usize = 24;
+}
+
+/// Offsets in a frame.
+pub(crate) mod frame {
+    pub(crate) const FIRST: usize = 16;
+    pub(crate) const ITEMS: usize = 24;
+    pub(crate) const BITS: usize = 32;
+}
+
+/// Bytes of a checksum.
+pub(crate) const SEAL: usize = 8;
+
+/// Writes the checksum that is right for the bytes before it.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let (body, seal) = bytes.split_last_chunk_mut::<SEAL>().expect("room for a checksum");
+    *seal = checksum(body).to_le_bytes();
+}
+
+/// Bytes with `new` at an offset, and the checksum made right again.
+pub(crate) fn patched(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    out[at..at + new.len()].copy_from_slice(new);
+    seal(&mut out);
+    out
+}
+
+/// A chunk cut in two after `count` bytes of bits: the iterator and the bytes of each part.
+pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>); 2] {
+    let bits = &chunk[frame::BITS..chunk.len() - SEAL];
+    let part = |first: u64, bits: &[u8]| {
+        let mut out = chunk[..frame::BITS].to_vec();
+        out[frame::FIRST..frame::ITEMS].copy_from_slice(&first.to_le_bytes());
+        out.extend(bits);
+        out.extend([0; SEAL]);
+        seal(&mut out);
+        out
+    };
+    let first = first_byte(chunk);
+    let (head, tail) = bits.split_at(count);
+    let middle = iterator - tail.len() as i64;
+    [
+        (middle, part(first, head)),
+        (iterator, part(first + count as u64, tail)),
+    ]
+}
+
+/// The position of a chunk's first byte.
+pub(crate) fn first_byte(chunk: &[u8]) -> u64 {
+    let bytes = &chunk[frame::FIRST..frame::ITEMS];
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}

@@ -1,0 +1,171 @@
+//! BF.SCANDUMP is handed any integer, BF.LOADCHUNK any integer with any bytes.
+
+use redis_bloom::codec::{
+    Error,
+    chunk::{self, Load},
+};
+
+use crate::{
+    forge::{self, frame},
+    sample,
+};
+
+/// What no filter here has.
+const ODD: [i64; 10] = [
+    i64::MIN,
+    i64::MIN + 1,
+    -(1 << 32),
+    -2,
+    -1,
+    1 << 31,
+    1 << 32,
+    1 << 53,
+    i64::MAX - 1,
+    i64::MAX,
+];
+
+#[test]
+fn any_iterator_reads_the_stream_from_its_byte_on_or_nothing() {
+    for (name, filter) in sample::all()
+        .into_iter()
+        .filter(|(_, filter)| filter.bit_bytes() < 3_000)
+    {
+        let stream = sample::stream(&filter);
+        let size = stream.len() as i64;
+        for iterator in (0..size + 1_024).chain(ODD) {
+            let chunk = chunk::at(&filter, iterator);
+            if !(1..=size).contains(&iterator) {
+                assert_eq!(chunk, None, "{name}, {iterator}");
+                continue;
+            }
+            let (next, data) = chunk.unwrap_or_else(|| panic!("{name}, {iterator}"));
+            assert_eq!(next, size + 1, "{name}, {iterator}");
+            assert_eq!(
+                forge::first_byte(&data),
+                iterator as u64 - 1,
+                "{name}, {iterator}"
+            );
+            let bits = &data[frame::BITS..data.len() - forge::SEAL];
+            assert_eq!(bits, &stream[iterator as usize - 1..], "{name}, {iterator}");
+        }
+    }
+}
+
+#[test]
+fn any_iterator_reads_a_half_loaded_filter_up_to_what_is_in() {
+    let filter = sample::small();
+    let stream = sample::stream(&filter);
+    let (end, data) = chunk::at(&filter, 1).expect("a chunk");
+    for received in (8..stream.len()).step_by(8) {
+        let mut load = Load::begin(&chunk::header(&filter).1, u64::MAX).expect("its header");
+        let [head, _] = forge::split(end, &data, received);
+        load.take(head.0, &head.1).expect("the first part");
+        for iterator in (0..stream.len() as i64 + 1_024).chain(ODD) {
+            let chunk = load.at(iterator);
+            if !(1..=received as i64).contains(&iterator) {
+                assert_eq!(chunk, None, "{iterator} of {received}");
+                continue;
+            }
+            let (next, data) = chunk.unwrap_or_else(|| panic!("{iterator} of {received}"));
+            assert_eq!(next, received as i64 + 1);
+            let bits = &data[frame::BITS..data.len() - forge::SEAL];
+            assert_eq!(
+                bits,
+                &stream[iterator as usize - 1..received],
+                "{iterator} of {received}"
+            );
+        }
+    }
+}
+
+#[test]
+fn unaligned_cuts_can_be_read_but_not_loaded() {
+    let filter = sample::small();
+    let (_, header) = chunk::header(&filter);
+    let size = filter.bit_bytes() as i64;
+    let (end, whole) = chunk::at(&filter, 1).expect("a chunk");
+    for iterator in 1..=size {
+        let (next, data) = chunk::at(&filter, iterator).expect("a chunk");
+        // A filter that has all before the cut.
+        let mut load = Load::begin(&header, u64::MAX).expect("its header");
+        let before = (iterator as usize - 1) / 8 * 8;
+        if before > 0 {
+            let [head, _] = forge::split(end, &whole, before);
+            load.take(head.0, &head.1).expect("the first part");
+        }
+        let outcome = load.take(next, &data);
+        if (iterator - 1) % 8 == 0 {
+            assert_eq!(outcome, Ok(true), "{iterator}");
+            assert!(chunk::repeat(&filter, next, &data).is_ok(), "{iterator}");
+        } else {
+            assert!(
+                matches!(outcome, Err(Error::Order { .. })),
+                "{iterator}: {outcome:?}"
+            );
+            assert_eq!(load.received(), before as u64, "{iterator}");
+            assert!(chunk::repeat(&filter, next, &data).is_err(), "{iterator}");
+        }
+        // An end inside a word.
+        let length = whole.len() - forge::SEAL - frame::BITS;
+        if length as i64 > iterator && iterator % 8 != 0 {
+            let [head, _] = forge::split(end, &whole, iterator as usize);
+            let mut load = Load::begin(&header, u64::MAX).expect("its header");
+            let outcome = load.take(head.0, &head.1);
+            assert!(
+                matches!(outcome, Err(Error::Order { .. })),
+                "end at {iterator}: {outcome:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
+    let filter = sample::small();
+    let (_, header) = chunk::header(&filter);
+    let (end, data) = chunk::at(&filter, 1).expect("a chunk");
+    let mut load = Load::begin(&header, u64::MAX).expect("its header");
+    for iterator in (-1_024..end + 1_024)
+        .chain(ODD)
+        .filter(|&iterator| iterator != end)
+    {
+        let outcome = load.take(iterator, &data);
+        assert!(
+            matches!(outcome, Err(Error::Order { .. })),
+            "{iterator}: {outcome:?}"
+        );
+        assert!(chunk::repeat(&filter, iterator, &data).is_err(), "{iterator}");
+        assert_eq!(load.received(), 0);
+    }
+    assert_eq!(load.take(end, &data), Ok(true));
+}
+
+#[test]
+fn a_first_byte_near_the_end_of_numbers_is_refused() {
+    let filter = sample::small();
+    let (_, header) = chunk::header(&filter);
+    let (end, data) = chunk::at(&filter, 1).expect("a chunk");
+    let bits = (data.len() - frame::BITS - forge::SEAL) as u64;
+    let mut load = Load::begin(&header, u64::MAX).expect("its header");
+    for first in [
+        bits,
+        1 << 32,
+        1 << 62,
+        (1 << 63) - bits - 1,
+        1 << 63,
+        u64::MAX - bits,
+        u64::MAX - 7,
+        u64::MAX,
+    ] {
+        let forged = forge::patched(&data, frame::FIRST, &first.to_le_bytes());
+        let last = first.wrapping_add(bits).wrapping_add(1).cast_signed();
+        for iterator in [end, last, 1, 0, -1, i64::MIN, i64::MAX] {
+            assert!(load.take(iterator, &forged).is_err(), "{first}, {iterator}");
+            assert!(
+                chunk::repeat(&filter, iterator, &forged).is_err(),
+                "{first}, {iterator}"
+            );
+        }
+    }
+    assert_eq!(load.received(), 0);
+}

@@ -1,0 +1,16 @@
+//! Tests of the codec: what is written is read back, and nothing else that is read does harm.
+
+// Its counting allocator cannot stand beside the module's.
+#[cfg(not(feature = "module"))]
+mod allocation;
+mod damage;
+mod fixtures;
+mod forge;
+mod forged;
+mod iterators;
+mod order;
+mod round_trip;
+mod sample;
+mod sane;
+#[path = "../filter/support.rs"]
+mod support;

@@ -1,0 +1,184 @@
+//! What was written is what is read.
+
+use redis_bloom::{
+    codec::{
+        chunk::{self, Load},
+        v100::{self, Stored},
+    },
+    filter::{Filter, Plan},
+};
+
+use crate::{
+    forge, sample,
+    support::{Reading, Strings, add, fill, filter, has, item, params},
+};
+
+/// Bytes of bits in a piece of an RDB, and in a chunk.
+const PIECE: usize = 1 << 20;
+const CHUNK: usize = 16 << 20;
+
+/// All that can be seen of a filter.
+#[track_caller]
+fn assert_equal(left: &Filter, right: &Filter, case: &str) {
+    assert_eq!(Plan::of(left), Plan::of(right), "{case}");
+    assert!(sample::stream(left) == sample::stream(right), "{case}: bits");
+    assert_eq!(left.params(), right.params(), "{case}");
+}
+
+#[track_caller]
+fn load_all(pieces: &[(i64, Vec<u8>)]) -> Filter {
+    let (header, chunks) = pieces.split_first().expect("a header");
+    let mut load = Load::begin(&header.1, u64::MAX).expect("a header");
+    for (index, (iterator, data)) in chunks.iter().enumerate() {
+        let complete = load.take(*iterator, data).expect("the next chunk");
+        assert_eq!(complete, index + 1 == chunks.len(), "chunk {index}");
+    }
+    load.into_filter()
+}
+
+#[test]
+fn a_filter_of_any_shape_is_stored_and_read_back() {
+    for (name, filter) in sample::all() {
+        let strings = Strings::of(&filter);
+        assert_equal(&strings.filter(), &filter, name);
+        // One header, then the stream and nothing else.
+        assert_eq!(strings.0[1..].concat(), sample::stream(&filter), "{name}");
+    }
+}
+
+#[test]
+fn a_filter_of_any_shape_is_dumped_and_loaded() {
+    for (name, filter) in sample::all() {
+        let pieces = sample::dump(&filter);
+        assert_eq!(pieces[0].0, 1, "{name}: the header comes with iterator 1");
+        assert_equal(&load_all(&pieces), &filter, name);
+    }
+}
+
+#[test]
+fn a_filter_that_was_read_back_goes_on_as_if_it_never_left() {
+    for (name, mut original) in sample::all() {
+        let mut copy = Strings::of(&original).filter();
+        let mut loaded = load_all(&sample::dump(&original));
+        if original.expansion().factor().is_none() {
+            continue;
+        }
+        for number in 0..2_000 {
+            let new = add(&mut original, &item(2, number));
+            assert_eq!(add(&mut copy, &item(2, number)), new, "{name}, item {number}");
+            assert_eq!(add(&mut loaded, &item(2, number)), new, "{name}, item {number}");
+        }
+        assert_equal(&copy, &original, name);
+        assert_equal(&loaded, &original, name);
+    }
+}
+
+#[test]
+fn bits_are_stored_in_pieces_of_a_mebibyte_and_dumped_in_chunks_of_16() {
+    // 36 MB in one layer, and 3 MB in seven of which the borders lie anywhere.
+    let mut large = filter(&params(0.01, 30_000_000, 0, 3));
+    fill(&mut large, 1, 2_000);
+    let mut grown = filter(&params(0.001, 10_000, 2, 4));
+    fill(&mut grown, 1, 10_000 * 127);
+    for (name, filter) in [("one layer", large), ("seven layers", grown)] {
+        let total = filter.bit_bytes() as usize;
+        let strings = Strings::of(&filter);
+        let (last, whole) = strings.0[1..].split_last().expect("some pieces");
+        assert_eq!(whole.len(), (total - 1) / PIECE, "{name}");
+        assert!(whole.iter().all(|piece| piece.len() == PIECE), "{name}");
+        assert_eq!(last.len(), total - whole.len() * PIECE, "{name}");
+        assert_equal(&strings.filter(), &filter, name);
+
+        let pieces = sample::dump(&filter);
+        assert_eq!(pieces.len(), 1 + total.div_ceil(CHUNK), "{name}");
+        for (index, (iterator, data)) in pieces[1..].iter().enumerate() {
+            let bits = data.len() - forge::frame::BITS - forge::SEAL;
+            let end = total.min((index + 1) * CHUNK);
+            assert_eq!(
+                (*iterator, bits),
+                (1 + end as i64, end - index * CHUNK),
+                "{name}, chunk {index}"
+            );
+        }
+        assert_equal(&load_all(&pieces), &filter, name);
+    }
+}
+
+#[test]
+fn pieces_may_be_cut_anywhere_between_words() {
+    let filter = sample::small();
+    let strings = Strings::of(&filter);
+    let stream = sample::stream(&filter);
+    for size in (8..=stream.len()).step_by(8) {
+        let mut cut = Strings(vec![strings.0[0].clone()]);
+        cut.0.extend(stream.chunks(size).map(<[u8]>::to_vec));
+        assert_equal(&cut.filter(), &filter, &format!("pieces of {size} bytes"));
+    }
+}
+
+#[test]
+fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
+    for (name, filter) in sample::all().into_iter().chain([("small", sample::small())]) {
+        let [(_, header), (iterator, data)] = &sample::dump(&filter)[..] else {
+            panic!("{name} is one chunk");
+        };
+        let total = filter.bit_bytes() as usize;
+        for at in (0..total).step_by(8 * total.div_ceil(800)) {
+            let case = format!("{name}, {at} of {total} bytes");
+            let [head, tail] = forge::split(*iterator, data, at);
+            let mut load = Load::begin(header, u64::MAX).expect("its own header");
+            if at > 0 {
+                assert_eq!(load.take(head.0, &head.1), Ok(false), "{case}");
+            }
+            assert_eq!(load.received(), at as u64, "{case}");
+
+            let mut strings = Strings::default();
+            v100::save_partial(&load, &mut strings);
+            assert_eq!(strings.0[1..].concat(), sample::stream(&filter)[..at], "{case}");
+            let Ok(Stored::Partial(again)) = v100::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+                panic!("{case}: not partial");
+            };
+            assert_eq!(again.received(), at as u64, "{case}");
+
+            // An AOF that is rewritten now holds the header and what is in.
+            let mut rewritten = Load::begin(&chunk::header(again.filter()).1, u64::MAX).expect("its header");
+            if let Some((next, chunk)) = again.at(1) {
+                assert_eq!(rewritten.take(next, &chunk), Ok(false), "{case}");
+                assert_eq!(again.at(next), None, "{case}");
+            }
+            assert_eq!(rewritten.received(), at as u64, "{case}");
+
+            for mut load in [load.duplicate().expect("memory"), load, again, rewritten] {
+                assert_eq!(load.take(tail.0, &tail.1), Ok(true), "{case}");
+                assert_equal(&load.into_filter(), &filter, &case);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_the_last_piece_is_left_unread() {
+    let filter = sample::small();
+    let mut strings = Strings::of(&filter);
+    strings.0.push(b"the next key".to_vec());
+    let mut reading = Reading(strings.0.iter());
+    let Ok(Stored::Complete(read)) = v100::load(&mut reading, u64::MAX) else {
+        panic!("not complete");
+    };
+    assert_equal(&read, &filter, "small");
+    assert_eq!(reading.0.len(), 1);
+}
+
+#[test]
+fn every_seed_and_float_survives() {
+    for seed in [0, 1, 0x0123_4567_89AB_CDEF, u64::MAX] {
+        for rate in [5e-324, 1e-300, 0.1, 1.0 / 3.0, 1.0 - f64::EPSILON / 2.0] {
+            let mut filter = filter(&params(rate, 3, 1, seed));
+            fill(&mut filter, 1, 10);
+            let copy = Strings::of(&filter).filter();
+            assert_equal(&copy, &filter, &format!("seed {seed}, rate {rate}"));
+            assert_eq!(copy.error_rate().to_bits(), rate.to_bits());
+            assert!(has(&copy, &item(1, 0)));
+        }
+    }
+}

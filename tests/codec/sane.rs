@@ -1,0 +1,64 @@
+//! What must hold of anything that a decoder accepted, however wrong the bytes were.
+
+use redis_bloom::{
+    codec::{
+        chunk::Load,
+        v100::{self, Stored},
+    },
+    filter::{Filter, Plan},
+};
+
+use crate::support::{Reading, Strings, item};
+
+/// A filter may be wrong about its items, for who forges a file decides what is in it; it may not be broken.
+#[track_caller]
+pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
+    check_shape(filter, ceiling);
+    let stored = Strings::of(filter);
+    let again = stored.filter();
+    assert_eq!(Strings::of(&again), stored);
+    // It answers, takes what it has room for, and refuses the rest.
+    let items: Vec<_> = (0..70).map(|number| item(9, number)).collect();
+    let mut answers = 0;
+    filter.contains_each(items.iter().map(<[u8; 16]>::as_slice), |_| answers += 1);
+    assert_eq!(answers, items.len());
+    for item in &items {
+        let hash = filter.hash(item);
+        match filter.add(hash, |_| ceiling) {
+            Ok(_) => assert!(filter.contains(hash)),
+            Err(_) => break,
+        }
+    }
+    check_shape(filter, ceiling);
+}
+
+#[track_caller]
+fn check_shape(filter: &Filter, ceiling: u64) {
+    assert_eq!(Plan::of(filter).check(), Ok(()));
+    assert!(filter.bit_bytes() <= ceiling);
+    assert!(filter.items() <= filter.capacity());
+}
+
+/// A half-loaded filter can be stored, read back and dumped.
+#[track_caller]
+pub(crate) fn check_load(load: &Load, ceiling: u64) {
+    check_shape(load.filter(), ceiling);
+    assert!(load.received() < load.filter().bit_bytes());
+    let mut stored = Strings::default();
+    v100::save_partial(load, &mut stored);
+    let again = match v100::load(&mut Reading(stored.0.iter()), ceiling) {
+        Ok(Stored::Partial(again)) => again,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(again.received(), load.received());
+    assert_eq!(load.at(1).is_some(), load.received() > 0);
+}
+
+/// Either of the two.
+#[track_caller]
+pub(crate) fn check_stored(stored: Stored, ceiling: u64) {
+    match stored {
+        Stored::Complete(mut filter) => check_filter(&mut filter, ceiling),
+        Stored::Partial(load) => check_load(&load, ceiling),
+    }
+}

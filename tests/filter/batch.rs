@@ -1,0 +1,185 @@
+//! Many items at once: the same answers as one by one, in order, across the borders of chunks and of layers.
+
+use std::cell::Cell;
+
+use redis_bloom::filter::{Error, Filter};
+
+use crate::support::{Strings, fill, filter, has, item, params};
+
+/// Numbers to items, and the answers of `add_each` for them.
+fn add_each(filter: &mut Filter, items: &[Vec<u8>], ceiling: u64) -> Vec<Result<bool, Error>> {
+    let mut answers = Vec::new();
+    filter.add_each(
+        items.iter().map(Vec::as_slice),
+        |_| ceiling,
+        |answer| answers.push(answer),
+    );
+    answers
+}
+
+fn contains_each(filter: &Filter, items: &[Vec<u8>]) -> Vec<bool> {
+    let mut answers = Vec::new();
+    filter.contains_each(items.iter().map(Vec::as_slice), |answer| answers.push(answer));
+    answers
+}
+
+/// Items `from .. to` of set 1, of lengths 0 (once) to 40.
+fn items(from: u64, to: u64) -> Vec<Vec<u8>> {
+    (from..to)
+        .map(|number| {
+            let mut bytes = number.to_string().into_bytes();
+            bytes.resize(bytes.len() + (number % 34) as usize, b'-');
+            bytes
+        })
+        .collect()
+}
+
+/// Sizes on both sides of a chunk of 64, and more than the server's biggest.
+const SIZES: [u64; 12] = [0, 1, 2, 63, 64, 65, 127, 128, 129, 640, 1_000, 100_000];
+
+#[test]
+fn a_batch_of_any_size_answers_once_for_each_item() {
+    for size in SIZES {
+        for expansion in [0, 1, 2] {
+            let mut filter = filter(&params(
+                0.001,
+                size.max(1).div_ceil(1 + 3 * expansion),
+                expansion,
+                size,
+            ));
+            let batch = items(0, size);
+            let answers = add_each(&mut filter, &batch, u64::MAX);
+            let case = format!(
+                "{size} items, expansion {expansion}, {} layers",
+                filter.layers().len()
+            );
+            assert_eq!(answers.len() as u64, size, "{case}");
+            let new = answers.iter().filter(|&answer| *answer == Ok(true)).count();
+            assert_eq!(filter.items(), new as u64, "{case}");
+            assert_eq!(
+                answers.iter().filter(|answer| answer.is_err()).count(),
+                0,
+                "{case}"
+            );
+            let found = contains_each(&filter, &batch);
+            assert_eq!(found.len() as u64, size, "{case}");
+            assert!(found.iter().all(|&found| found), "{case}");
+            // Absent ones too, in the same order as alone.
+            let others = items(size, 2 * size);
+            let alone: Vec<bool> = others.iter().map(|item| has(&filter, item)).collect();
+            assert_eq!(contains_each(&filter, &others), alone, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_duplicate_in_a_batch_is_new_once() {
+    // Within a chunk, across chunks, and across layers that begin in between.
+    for capacity in [1, 10, 1_000] {
+        for distance in [1, 5, 63, 64, 65, 200] {
+            let mut filter = filter(&params(0.000_1, capacity, 2, 4));
+            let first = items(0, distance);
+            let twice: Vec<Vec<u8>> = first.iter().chain(&first).cloned().collect();
+            let answers = add_each(&mut filter, &twice, u64::MAX);
+            let (first, second) = answers.split_at(distance as usize);
+            let case = format!("capacity {capacity}, {distance} apart");
+            assert_eq!(first[0], Ok(true), "{case}");
+            assert!(
+                second.iter().all(|&answer| answer == Ok(false)),
+                "{case}: {second:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_error_is_the_last_answer() {
+    for capacity in [1, 60, 64, 70, 128, 130] {
+        let mut filter = filter(&params(0.000_1, capacity, 0, 11));
+        let batch = items(0, 300);
+        let answers = add_each(&mut filter, &batch, u64::MAX);
+        let (last, before) = answers.split_last().expect("answers");
+        assert_eq!(*last, Err(Error::Full), "capacity {capacity}");
+        assert!(before.iter().all(Result::is_ok), "capacity {capacity}");
+        assert_eq!(filter.items(), capacity);
+        assert!(answers.len() < 300, "capacity {capacity}");
+        // What comes after the error was not tried.
+        let stored = Strings::of(&filter);
+        let known: Vec<Vec<u8>> = batch[..before.len()].to_vec();
+        assert!(
+            add_each(&mut filter, &known, u64::MAX)
+                .iter()
+                .all(|&answer| answer == Ok(false))
+        );
+        assert_eq!(Strings::of(&filter), stored);
+    }
+}
+
+#[test]
+fn a_batch_stops_at_the_ceiling() {
+    let mut filter = filter(&params(0.01, 100, 2, 12));
+    let ceiling = filter.bit_bytes() + 500;
+    let answers = add_each(&mut filter, &items(0, 5_000), ceiling);
+    assert!(
+        matches!(answers.last(), Some(Err(Error::Ceiling { .. }))),
+        "{:?}",
+        answers.last()
+    );
+    assert!(filter.bit_bytes() <= ceiling);
+    assert_eq!(filter.items(), filter.capacity());
+    assert_eq!(filter.layers().len(), 2, "one layer more fits");
+}
+
+#[test]
+fn a_batch_asks_for_the_ceiling_only_to_grow() {
+    let mut filter = filter(&params(0.01, 100, 2, 13));
+    let asked = Cell::new(0);
+    for from in (0..2_000).step_by(100) {
+        let batch = items(from, from + 100);
+        let layers = filter.layers().len();
+        asked.set(0);
+        let ceiling = |present| {
+            assert!(present > 0);
+            asked.set(asked.get() + 1);
+            u64::MAX
+        };
+        filter.add_each(batch.iter().map(Vec::as_slice), ceiling, |answer| {
+            assert!(answer.is_ok());
+        });
+        assert_eq!(asked.get(), filter.layers().len() - layers);
+    }
+    assert!(filter.layers().len() > 3);
+}
+
+#[test]
+fn long_and_empty_items_are_items() {
+    let mut filter = filter(&params(0.01, 1_000, 2, 14));
+    let batch: Vec<Vec<u8>> = [0, 1, 240, 241, 1 << 20, 3 << 20]
+        .into_iter()
+        .map(|length| vec![0; length])
+        .collect();
+    assert_eq!(contains_each(&filter, &batch), [false; 6]);
+    assert_eq!(add_each(&mut filter, &batch, u64::MAX), [Ok(true); 6]);
+    assert_eq!(add_each(&mut filter, &batch, u64::MAX), [Ok(false); 6]);
+    assert_eq!(contains_each(&filter, &batch), [true; 6]);
+}
+
+#[test]
+fn a_batch_finds_items_in_every_layer() {
+    let mut filter = filter(&params(0.001, 20, 2, 15));
+    let added = fill(&mut filter, 1, 20 * 127);
+    assert_eq!(filter.layers().len(), 7);
+    // Old and new and absent in one chunk.
+    let mixed: Vec<Vec<u8>> = (0..added)
+        .flat_map(|number| [item(1, number).to_vec(), item(2, number).to_vec()])
+        .collect();
+    let found = contains_each(&filter, &mixed);
+    for (number, found) in found.chunks_exact(2).enumerate() {
+        assert!(found[0], "item {number}");
+        assert_eq!(
+            found[1],
+            has(&filter, &item(2, number as u64)),
+            "absent item {number}"
+        );
+    }
+}

@@ -1,0 +1,359 @@
+//! Golden vectors: what may never change, because two machines must agree on it.
+//!
+//! A primary tells its replicas the parameters of a filter and the items, not the bits; an AOF and a cluster migration
+//! do the same. If a version gives another hash, other probes, another geometry or another share of the rate, replicas
+//! of different versions hold different bits from then on, and each saved filter answers "absent" for what is in it.
+//! **A change that turns a value below makes replicas of different versions diverge.** For the sizing and the budget
+//! that can be right (a layer stores its own rate and shape, so that old files keep working), but it is a decision, to be
+//! named in CHANGELOG.md; for hash, probes and block it is never right.
+//!
+//! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (by way of Python), not with the
+//! code under test. The rest was recorded from it.
+
+use redis_bloom::filter::{Filter, Geometry, Hash, Walk, checksum, geometry, layer_rate, scale};
+
+use crate::support::{Strings, fill, filter, params};
+
+/// `length` bytes 0, 1, 2 ... 250, 0 ...
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i % 251) as u8).collect()
+}
+
+/// Compares the rows, and prints those that differ as they would have to be written.
+#[track_caller]
+fn check<T: PartialEq + std::fmt::Debug>(rows: impl IntoIterator<Item = (T, T)>) {
+    let wrong: Vec<String> = rows
+        .into_iter()
+        .filter(|(golden, got)| golden != got)
+        .map(|(golden, got)| format!("  golden {golden:?}\n     got {got:?}"))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} rows changed (read the top of this file):\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Length of the item, seed, the two halves of the hash. XXH3 has a way of its own for each range of lengths: 0, 1 to 3,
+/// 4 to 8, 9 to 16, 17 to 128, 129 to 240, and longer.
+#[rustfmt::skip]
+const HASHES: [(usize, u64, u64, u64); 39] = [
+    (0, 0x0000_0000_0000_0000, 0x99AA_06D3_0147_98D8, 0x6001_C324_468D_497F),
+    (0, 0x0123_4567_89AB_CDEF, 0xA4CB_05DB_BF09_907A, 0xAAA2_87AF_24A9_BB3A),
+    (0, 0xFFFF_FFFF_FFFF_FFFF, 0x5334_EC22_748B_5FCD, 0x2D10_110A_247D_19DD),
+    (1, 0x0000_0000_0000_0000, 0xA6CD_5E93_9200_0F6A, 0xC44B_DFF4_074E_ECDB),
+    (1, 0x0123_4567_89AB_CDEF, 0xCFED_A148_0838_2AD3, 0xD5DD_6891_1C7F_195D),
+    (1, 0xFFFF_FFFF_FFFF_FFFF, 0x4084_B473_DCC2_9B59, 0x77B2_DF5F_F42A_AB88),
+    (3, 0x0000_0000_0000_0000, 0xE3B5_5F57_945A_17CF, 0x5F42_99FC_161C_9CBB),
+    (3, 0x0123_4567_89AB_CDEF, 0x5910_9E2C_7580_E6E6, 0x6DB0_8023_5333_6496),
+    (3, 0xFFFF_FFFF_FFFF_FFFF, 0x9DC2_9E26_B838_D9A4, 0x8FEC_B24E_5F5C_2208),
+    (4, 0x0000_0000_0000_0000, 0xEB70_BF5F_C779_E9E6, 0xA611_1D53_E80A_3DB5),
+    (4, 0x0123_4567_89AB_CDEF, 0x234A_845E_731E_E8C3, 0xC226_D1F5_A56D_EC1A),
+    (4, 0xFFFF_FFFF_FFFF_FFFF, 0x3F8C_CC6C_A6E5_A293, 0xA708_E608_3DB5_1760),
+    (8, 0x0000_0000_0000_0000, 0xE1E4_432A_6221_7FE4, 0xCFD5_0C61_C8BB_98C1),
+    (8, 0x0123_4567_89AB_CDEF, 0x31B6_00D2_5B84_B1DD, 0x820D_57BE_67D0_DD52),
+    (8, 0xFFFF_FFFF_FFFF_FFFF, 0x5384_D376_18C5_CACF, 0xFC4C_4F57_F161_795B),
+    (9, 0x0000_0000_0000_0000, 0x16C7_69D8_3E4A_EBCE, 0x9079_3197_9DCA_3746),
+    (9, 0x0123_4567_89AB_CDEF, 0x3603_CE02_1F0B_88F4, 0x38D6_48D4_CE49_FA1B),
+    (9, 0xFFFF_FFFF_FFFF_FFFF, 0x87A6_F9C5_E8D2_76E8, 0x319D_E0CB_7AE5_5E6F),
+    (16, 0x0000_0000_0000_0000, 0x7295_0631_8276_07E2, 0x8428_12CC_870D_CAE2),
+    (16, 0x0123_4567_89AB_CDEF, 0xB14D_0B33_AEDC_79CB, 0xFDB5_7B7F_9152_AA8D),
+    (16, 0xFFFF_FFFF_FFFF_FFFF, 0x044D_F9C7_A9E0_C082, 0x652C_1A33_D94D_6D99),
+    (17, 0x0000_0000_0000_0000, 0x685B_C458_B37D_057F, 0xC06E_233D_F772_9217),
+    (17, 0x0123_4567_89AB_CDEF, 0xF75A_265D_040E_8FB9, 0xC4E9_1051_864D_F390),
+    (17, 0xFFFF_FFFF_FFFF_FFFF, 0x17C7_B437_F6A7_9DA6, 0x193A_927B_32CF_C801),
+    (128, 0x0000_0000_0000_0000, 0x1479_2FC3_AF88_DC6C, 0x0532_1A0B_64D6_7B41),
+    (128, 0x0123_4567_89AB_CDEF, 0xA735_B0D3_CCE9_3E16, 0xB848_932B_FC16_7ADB),
+    (128, 0xFFFF_FFFF_FFFF_FFFF, 0x96E7_7A7D_42A5_239F, 0x92C0_C952_425C_1130),
+    (129, 0x0000_0000_0000_0000, 0xDD5E_74AC_6B45_F54E, 0xBC30_B633_82B0_9A3B),
+    (129, 0x0123_4567_89AB_CDEF, 0x7593_90B2_4BE5_EBC2, 0x1DDD_AD78_AD26_C26C),
+    (129, 0xFFFF_FFFF_FFFF_FFFF, 0x05F2_A94D_235A_9BAF, 0x63DD_7F76_4AD1_CD33),
+    (240, 0x0000_0000_0000_0000, 0x65B5_BE86_DA55_40E7, 0xC92B_68E1_6F83_BBB6),
+    (240, 0x0123_4567_89AB_CDEF, 0xC774_9934_436F_BF97, 0xB8FF_7D7B_210B_F7D8),
+    (240, 0xFFFF_FFFF_FFFF_FFFF, 0xBA86_0B4F_19A3_0B59, 0x9830_9241_3C4A_B9A7),
+    (241, 0x0000_0000_0000_0000, 0x1DA1_CB61_BCB8_A2A1, 0x02E8_CD95_421C_6D02),
+    (241, 0x0123_4567_89AB_CDEF, 0x1EC5_AC16_12AC_B5DA, 0xACE3_AFE8_4C9A_DF7C),
+    (241, 0xFFFF_FFFF_FFFF_FFFF, 0x076E_03DA_B3F4_B344, 0xB1F0_0188_5DC8_9E7C),
+    (1000, 0x0000_0000_0000_0000, 0x18BF_41BC_8229_E277, 0x33EF_703F_B2B2_0ED1),
+    (1000, 0x0123_4567_89AB_CDEF, 0x1125_28B8_5542_096E, 0xF59B_3946_6FFE_E4F0),
+    (1000, 0xFFFF_FFFF_FFFF_FFFF, 0x615C_4C1B_6684_F49C, 0x0B11_F8E1_9143_A7F5),
+];
+
+#[test]
+fn the_hash_of_an_item_never_changes() {
+    check(HASHES.map(|golden| {
+        let (length, seed, ..) = golden;
+        let hash = Hash::of(&bytes(length), seed);
+        (golden, (length, seed, hash.block, hash.probes))
+    }));
+}
+
+#[test]
+fn the_checksum_of_stored_bytes_never_changes() {
+    #[rustfmt::skip]
+    const CHECKSUMS: [(usize, u64); 7] = [
+        (0, 0x2D06_8005_38D3_94C2),
+        (1, 0xC44B_DFF4_074E_ECDB),
+        (8, 0x3A1C_2D7C_85AF_88F8),
+        (56, 0xBC77_D05F_F952_F606),
+        (240, 0x375A_384D_957F_E865),
+        (241, 0x02E8_CD95_421C_6D02),
+        (1000, 0x33EF_703F_B2B2_0ED1),
+    ];
+    check(CHECKSUMS.map(|golden| (golden, (golden.0, checksum(&bytes(golden.0))))));
+}
+
+/// Length of the block in bits, and the first positions of the item `golden` under seed 7.
+#[rustfmt::skip]
+const WALKS: [(u64, [u64; 12]); 8] = [
+    (64, [62, 2, 63, 24, 29, 43, 59, 18, 28, 8, 8, 29]),
+    (192, [188, 6, 189, 72, 89, 131, 177, 54, 85, 25, 24, 87]),
+    (512, [503, 17, 505, 193, 239, 349, 473, 145, 228, 67, 65, 233]),
+    (1024, [1006, 35, 1011, 387, 478, 698, 946, 291, 456, 134, 130, 467]),
+    (4096, [4024, 142, 4047, 1551, 1913, 2795, 3784, 1167, 1825, 538, 521, 1871]),
+    (32_768, [32_193, 1136, 32_377, 12_414, 15_308, 22_364, 30_275, 9343, 14_601, 4304, 4174, 14_972]),
+    (262_144, [257_545, 9091, 259_017, 99_316, 122_468, 178_919, 242_203, 74_748, 116_813, 34_432, 33_398, 119_781]),
+    (4_194_240, [4_120_665, 145_460, 4_144_213, 1_589_042, 1_959_470, 2_862_673, 3_875_200, 1_195_960, 1_868_983, 550_911, 534_373, 1_916_477]),
+];
+
+#[test]
+fn the_probes_of_an_item_never_change() {
+    check(WALKS.map(|golden| {
+        let (bits, _) = golden;
+        let mut walk = Walk::new(Hash::of(b"golden", 7));
+        (golden, (bits, std::array::from_fn(|_| walk.next(bits))))
+    }));
+}
+
+#[test]
+fn a_walk_depends_on_both_halves_of_the_hash() {
+    let start = Hash {
+        block: 0x0123_4567_89AB_CDEF,
+        probes: 0xFEDC_BA98_7654_3210,
+    };
+    let positions = |hash| {
+        let mut walk = Walk::new(hash);
+        std::array::from_fn::<u64, 12, _>(|_| walk.next(32_768))
+    };
+    for bit in 0..64 {
+        let (block, probes) = (start.block ^ 1 << bit, start.probes ^ 1 << bit);
+        let other_block = positions(Hash { block, ..start });
+        let other_probes = positions(Hash { probes, ..start });
+        // The last positions, where a difference in the lowest bits has come up.
+        assert_ne!(positions(start)[9..], other_block[9..], "bit {bit} of the block");
+        assert_ne!(
+            positions(start)[9..],
+            other_probes[9..],
+            "bit {bit} of the probes"
+        );
+    }
+}
+
+#[test]
+fn the_block_of_an_item_never_changes() {
+    /// Number of blocks, and the blocks of the items `0`, `1`, `2`, `3` under seed 7.
+    #[rustfmt::skip]
+    const BLOCKS: [(u64, [u64; 4]); 7] = [
+        (1, [0, 0, 0, 0]),
+        (2, [0, 1, 1, 1]),
+        (3, [1, 1, 2, 1]),
+        (7, [2, 4, 5, 4]),
+        (1000, [392, 624, 794, 576]),
+        (2_147_483_648, [841_990_212, 1_341_530_885, 1_706_143_767, 1_237_532_320]),
+        (4_294_967_295, [1_683_980_423, 2_683_061_770, 3_412_287_534, 2_475_064_640]),
+    ];
+    check(BLOCKS.map(|golden| {
+        let block = |item: &[u8]| scale(Hash::of(item, 7).block, golden.0);
+        let items: [&[u8]; 4] = [b"0", b"1", b"2", b"3"];
+        (golden, (golden.0, items.map(block)))
+    }));
+}
+
+#[test]
+fn a_fraction_scales_to_all_integers_below_n_and_no_other() {
+    for n in [1, 2, 3, 7, 64, 1000, 1 << 31, u64::from(u32::MAX), u64::MAX] {
+        assert_eq!(scale(0, n), 0, "n = {n}");
+        assert_eq!(scale(u64::MAX, n), n - 1, "n = {n}");
+        // The first fraction of each of some integers, and the one before.
+        for i in [1, 2, n / 3, n / 2, n - 1]
+            .into_iter()
+            .filter(|&i| (1..n).contains(&i))
+        {
+            let first = ((u128::from(i) << 64).div_ceil(u128::from(n))) as u64;
+            assert_eq!((scale(first, n), scale(first - 1, n)), (i, i - 1), "n = {n}");
+        }
+    }
+}
+
+/// The capacities of the columns of `GEOMETRIES`.
+const CAPACITIES: [u64; 8] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    1_000_000,
+    1_000_000_000,
+    1_000_000_000_000,
+];
+
+/// Blocks, words in a block, probes.
+type Shape = (u32, u16, u8);
+
+/// Rate, and the shape for each capacity.
+#[rustfmt::skip]
+const GEOMETRIES: [(f64, [Shape; 8]); 14] = [
+    (0.9, [
+        (1, 1, 1), (1, 1, 1), (1, 2, 1), (1, 18, 1), (1, 176, 1),
+        (2193, 8, 1), (2_192_278, 8, 1), (2_192_277_460, 8, 1),
+    ]),
+    (0.5, [
+        (1, 1, 1), (1, 1, 1), (1, 4, 1), (1, 32, 1), (1, 316, 1),
+        (3947, 8, 1), (3_946_102, 8, 1), (3_946_101_070, 8, 1),
+    ]),
+    (0.25, [
+        (1, 1, 1), (1, 1, 1), (1, 6, 2), (1, 51, 2), (63, 8, 2),
+        (6298, 8, 2), (6_297_438, 8, 2), (3_146_459_756, 16, 2),
+    ]),
+    (0.1, [
+        (1, 1, 1), (1, 1, 2), (1, 8, 3), (1, 78, 3), (98, 8, 3),
+        (9781, 8, 3), (9_780_280, 8, 3), (2_434_565_704, 32, 3),
+    ]),
+    (0.05, [
+        (1, 1, 1), (1, 2, 2), (1, 10, 4), (1, 100, 4), (126, 8, 4),
+        (12_540, 8, 4), (12_539_815, 8, 4), (3_108_041_347, 32, 4),
+    ]),
+    (0.01, [
+        (1, 1, 2), (1, 2, 3), (1, 16, 5), (1, 151, 6), (195, 8, 6),
+        (19_453, 8, 6), (19_452_124, 8, 6), (2_423_310_550, 64, 5),
+    ]),
+    (0.0075, [
+        (1, 1, 2), (1, 2, 4), (1, 16, 7), (1, 160, 7), (209, 8, 6),
+        (20_830, 8, 6), (20_829_558, 8, 6), (2_609_702_796, 64, 5),
+    ]),
+    (0.001, [
+        (1, 1, 2), (1, 3, 5), (1, 23, 8), (1, 226, 9), (147, 16, 9),
+        (14_804, 16, 8), (14_803_860, 16, 8), (3_701_420_817, 64, 7),
+    ]),
+    (0.0001, [
+        (1, 1, 4), (1, 4, 6), (1, 31, 10), (1, 300, 13), (48, 64, 12),
+        (9728, 32, 13), (9_727_390, 32, 13), (2_427_216_740, 128, 10),
+    ]),
+    (1e-5, [
+        (1, 1, 5), (1, 4, 12), (1, 38, 14), (1, 375, 16), (1, 3762, 15),
+        (2997, 128, 14), (2_996_804, 128, 14), (2_996_803_492, 128, 14),
+    ]),
+    (1e-6, [
+        (1, 1, 6), (1, 5, 12), (1, 46, 16), (1, 450, 20), (2, 2302, 16),
+        (3593, 128, 19), (3_592_114, 128, 19), (3_592_113_532, 128, 19),
+    ]),
+    (1e-9, [
+        (1, 1, 13), (1, 7, 23), (1, 68, 26), (1, 676, 28), (2, 3434, 24),
+        (1338, 512, 27), (1_341_164, 512, 26), (1_341_163_727, 512, 26),
+    ]),
+    (1e-15, [
+        (1, 2, 17), (1, 12, 34), (1, 113, 45), (1, 1127, 46), (3, 3820, 41),
+        (1119, 1024, 46), (1_118_811, 1024, 46), (1_118_810_445, 1024, 46),
+    ]),
+    (1e-30, [
+        (1, 3, 45), (1, 23, 82), (1, 226, 89), (1, 2254, 91), (6, 3833, 88),
+        (559, 4096, 95), (559_476, 4096, 92), (559_475_755, 4096, 92),
+    ]),
+];
+
+#[test]
+fn the_geometry_of_a_layer_never_changes_unnoticed() {
+    check(GEOMETRIES.map(|golden| {
+        let (rate, _) = golden;
+        let shape = |capacity| {
+            let Geometry {
+                blocks,
+                block_words,
+                probes,
+            } = geometry(capacity, rate).expect("bits that can be addressed");
+            (blocks, block_words, probes)
+        };
+        (golden, (rate, CAPACITIES.map(shape)))
+    }));
+}
+
+#[test]
+fn the_shares_of_the_budget_never_change_unnoticed() {
+    /// Asked rate, index of the layer, its rate.
+    const SHARES: [(f64, usize, f64); 12] = [
+        (0.01, 0, 0.0075),
+        (0.01, 1, 0.00125),
+        (0.01, 2, 0.00041666666666666664),
+        (0.01, 3, 0.00020833333333333332),
+        (0.01, 4, 0.000125),
+        (0.01, 11, 1.893939393939394e-5),
+        (0.01, 100, 2.4752475247524754e-7),
+        (0.01, 4999, 1.0002000400080016e-10),
+        (0.01, 262_143, 3.6379926849324607e-14),
+        (0.25, 0, 0.1875),
+        (1e-30, 7, 4.4642857142857144e-33),
+        (5e-324, 3, 2.2250738585072014e-308),
+    ];
+    check(SHARES.map(|golden| {
+        let (asked, index, _) = golden;
+        (golden, (asked, index, layer_rate(asked, index, true)))
+    }));
+    // A filter that does not scale gives all of it to its layer.
+    for asked in [0.9, 0.01, 1e-300, f64::MIN_POSITIVE] {
+        assert_eq!(layer_rate(asked, 0, false), asked);
+    }
+}
+
+#[test]
+fn the_shares_of_all_layers_never_add_up_to_more_than_the_asked_rate() {
+    for asked in [0.999, 0.25, 0.01, 1e-6, 1e-30] {
+        let mut sum = 0.0;
+        for index in 0..1 << 18 {
+            let share = layer_rate(asked, index, true);
+            assert!(share > 0.0 && share < asked, "{asked}, layer {index}: {share}");
+            sum += share;
+            // 1 - 1 / (4 (n + 1)) up to layer n, with room for 2^18 roundings.
+            let whole = asked * (1.0 - 0.25 / (index as f64 + 1.0));
+            assert!(
+                (sum / whole - 1.0).abs() < 1e-12,
+                "{asked}, up to layer {index}: {sum}"
+            );
+        }
+        assert!(sum < asked, "{asked}: {sum}");
+    }
+    // No share is zero, however small the rate.
+    assert!(layer_rate(5e-324, 200_000, true) > 0.0);
+}
+
+/// The checksum of everything that is stored of a filter.
+fn stored(filter: &Filter) -> u64 {
+    checksum(&Strings::of(filter).0.concat())
+}
+
+#[test]
+fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
+    /// Rate, capacity, expansion; layers and checksum. The first three were computed in Python too, given the geometry:
+    /// hash, block, probes, count, order of the bits and header are those of the essays in `src`.
+    #[rustfmt::skip]
+    const FILTERS: [(f64, u64, u64, usize, u64); 9] = [
+        (0.01, 10_000, 0, 1, 0x35E1_EEC1_F29D_04F5),
+        (0.01, 1000, 0, 1, 0x3839_0842_2CAC_56F5),
+        (0.001, 1000, 0, 1, 0x371B_93ED_B775_8BC9),
+        (0.01, 1000, 2, 1, 0x1675_E602_3CEB_0F15),
+        (0.01, 100, 2, 4, 0x3CA2_3EA1_8EA6_E972),
+        (0.0001, 2000, 4, 1, 0x4982_FB99_1B02_43E1),
+        (1e-6, 250, 1, 4, 0x77BA_BA85_CB4B_017E),
+        (0.25, 10, 1, 100, 0xFA49_2A03_9671_C3BA),
+        (0.01, 1, 1, 1000, 0xDA2F_26E6_453B_652C),
+    ];
+    check(FILTERS.map(|golden| {
+        let (rate, capacity, expansion, ..) = golden;
+        let mut filter = filter(&params(rate, capacity, expansion, 0xB100_3F11_7E25_EED5));
+        fill(&mut filter, 1, 1_000);
+        (
+            golden,
+            (rate, capacity, expansion, filter.layers().len(), stored(&filter)),
+        )
+    }));
+}

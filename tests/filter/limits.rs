@@ -1,0 +1,310 @@
+//! What a filter refuses: bad parameters, more memory than it may have or than there is, items beyond its end.
+
+use redis_bloom::filter::{
+    Bits, Error, Expansion, Filter, Geometry, Layer, MAX_CAPACITY, MAX_EXPANSION, Params, geometry,
+};
+
+use crate::support::{Strings, add, fill, filter, has, item, params};
+
+#[test]
+fn rates_and_capacities_out_of_range_are_refused() {
+    let refused = [
+        (0.0, 100),
+        (-0.0, 100),
+        (1.0, 100),
+        (1.5, 100),
+        (-0.01, 100),
+        (f64::INFINITY, 100),
+        (f64::NEG_INFINITY, 100),
+        (f64::NAN, 100),
+        (0.01, 0),
+        (0.01, MAX_CAPACITY + 1),
+        (0.01, u64::MAX),
+    ];
+    for (rate, capacity) in refused {
+        for expansion in [0, 2] {
+            let params = params(rate, capacity, expansion, 0);
+            let outcome = Filter::new(&params, u64::MAX).map(|_| ()).expect_err("refused");
+            let expected = if capacity == 100 {
+                Error::ErrorRate(rate)
+            } else {
+                Error::Capacity(capacity)
+            };
+            // As text, because a NaN does not equal itself.
+            assert_eq!(format!("{outcome:?}"), format!("{expected:?}"), "{params:?}");
+        }
+    }
+    for (rate, capacity) in [
+        (5e-324, 1),
+        (1.0 - f64::EPSILON / 2.0, 1),
+        (0.999_999, 7),
+        (0.01, 1),
+    ] {
+        let mut filter = filter(&params(rate, capacity, 2, 0));
+        fill(&mut filter, 1, 10 * capacity);
+    }
+}
+
+#[test]
+fn expansions_range_from_none_to_32768() {
+    let largest = u64::from(MAX_EXPANSION);
+    assert_eq!(largest, 32_768);
+    assert_eq!(Expansion::new(0), Ok(Expansion::NONSCALING));
+    assert_eq!(Expansion::NONSCALING.factor(), None);
+    for factor in [1, 2, 3, 255, 256, 32_767, largest] {
+        let expansion = Expansion::new(factor).expect("in range");
+        assert_eq!(expansion.factor().map(u64::from), Some(factor));
+    }
+    for factor in [largest + 1, 65_535, 65_536, 65_537, 1 << 32, u64::MAX] {
+        assert_eq!(Expansion::new(factor), Err(Error::Expansion(factor)));
+    }
+}
+
+#[test]
+fn a_filter_takes_its_ceiling_and_not_a_byte_more() {
+    for (rate, capacity, expansion) in [(0.01, 10, 2), (0.01, 100_000, 0), (1e-6, 100_000, 4)] {
+        let params = params(rate, capacity, expansion, 0);
+        let wanted = filter(&params).bit_bytes();
+        assert!(Filter::new(&params, wanted).is_ok(), "{params:?}");
+        for ceiling in [wanted - 1, wanted / 2, 0] {
+            let outcome = Filter::new(&params, ceiling).map(|_| ());
+            assert_eq!(outcome, Err(Error::Ceiling { wanted, ceiling }), "{params:?}");
+        }
+    }
+}
+
+#[test]
+fn growth_is_told_the_bytes_there_are_and_takes_the_ceiling_exactly() {
+    for expansion in [1, 2, 7] {
+        let mut filter = filter(&params(0.01, 50, expansion, 9));
+        for round in 0..5 {
+            let capacity = filter.capacity();
+            fill(&mut filter, round, capacity);
+            let before = Strings::of(&filter);
+            let present = filter.bit_bytes();
+            let absent = (0..)
+                .map(|number| item(100, number))
+                .find(|item| !has(&filter, item))
+                .expect("one that is absent");
+            let hash = filter.hash(&absent);
+            // A full filter asked for an item that it has does not ask for memory.
+            let (known, unasked) = (filter.hash(&item(round, 0)), |_| {
+                panic!("not full of what it has")
+            });
+            assert_eq!(filter.add(known, unasked), Ok(false));
+            let outcome = filter.add(hash, |told| {
+                assert_eq!(told, present, "round {round}");
+                0
+            });
+            let Err(Error::Ceiling { wanted, ceiling: 0 }) = outcome else {
+                panic!("round {round}: {outcome:?}");
+            };
+            assert_eq!(
+                filter.add(hash, |_| wanted - 1),
+                Err(Error::Ceiling {
+                    wanted,
+                    ceiling: wanted - 1
+                })
+            );
+            assert_eq!(
+                Strings::of(&filter),
+                before,
+                "round {round}: a refusal changed the filter"
+            );
+            assert_eq!(filter.add(hash, |_| wanted), Ok(true));
+            assert_eq!(filter.bit_bytes(), wanted, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_full_nonscaling_filter_refuses_what_is_new_and_answers_the_rest() {
+    for (rate, capacity) in [(0.01, 1), (0.9, 3), (0.5, 100), (0.000_1, 1_000)] {
+        let mut filter = filter(&params(rate, capacity, 0, 3));
+        let count = fill(&mut filter, 1, capacity);
+        let before = Strings::of(&filter);
+        let (mut refused, mut present) = (0, 0);
+        for number in 0..1_000 {
+            let hash = filter.hash(&item(2, number));
+            let known = filter.contains(hash);
+            match filter.add(hash, |_| u64::MAX) {
+                Ok(false) if known => present += 1,
+                Err(Error::Full) if !known => refused += 1,
+                other => panic!("{capacity} items at {rate}: {other:?}, known: {known}"),
+            }
+        }
+        assert!(
+            refused > 0 && refused + present == 1_000,
+            "{capacity} items at {rate}"
+        );
+        assert!((0..count).all(|number| has(&filter, &item(1, number))));
+        assert_eq!(Strings::of(&filter), before, "{capacity} items at {rate}");
+    }
+}
+
+#[test]
+fn each_layer_is_the_last_times_the_expansion() {
+    for (expansion, capacities) in [
+        (1, [10, 10, 10, 10]),
+        (2, [10, 20, 40, 80]),
+        (3, [10, 30, 90, 270]),
+        (10, [10, 100, 1_000, 10_000]),
+    ] {
+        let made = params(0.01, 10, expansion, 3);
+        let mut filter = filter(&made);
+        while filter.layers().len() < 4 {
+            filter.grow(u64::MAX).expect("memory for a small layer");
+        }
+        let got: Vec<u64> = filter.layers().map(Layer::capacity).collect();
+        assert_eq!(got, capacities, "expansion {expansion}");
+        assert_eq!(filter.capacity(), capacities.iter().sum::<u64>());
+        assert_eq!(filter.params(), made);
+        assert_eq!(filter.older().len(), 3);
+    }
+}
+
+#[test]
+fn asks_beyond_memory_are_refused_and_nothing_is_taken() {
+    for (rate, capacity) in [
+        (1e-300, 1 << 60),
+        (5e-324, MAX_CAPACITY),
+        (0.01, MAX_CAPACITY),
+        (0.99, MAX_CAPACITY),
+        (0.01, 1 << 48),
+    ] {
+        for ceiling in [u64::MAX, 1 << 40, 0] {
+            let params = params(rate, capacity, 2, 0);
+            let outcome = Filter::new(&params, ceiling).map(|filter| filter.bit_bytes());
+            assert!(
+                matches!(outcome, Err(Error::Ceiling { .. } | Error::OutOfMemory(_))),
+                "{params:?}: {outcome:?}"
+            );
+        }
+    }
+    // The largest growth there is: the capacity stops at its own limit, the memory is refused.
+    let mut filter = filter(&params(0.01, 10, u64::from(MAX_EXPANSION), 0));
+    for _ in 0..6 {
+        if let Err(error) = filter.grow(1 << 30) {
+            assert!(matches!(error, Error::Ceiling { .. }), "{error:?}");
+        }
+    }
+    assert!(filter.bit_bytes() <= 1 << 30);
+}
+
+#[test]
+fn bit_arrays_that_cannot_be_are_refused() {
+    for words in [0, 1 << 45, 1 << 55, (1 << 55) + 1, 1 << 60, 1 << 61, u64::MAX] {
+        let outcome = Bits::zeroed(words).map(|bits| bits.words().len());
+        assert_eq!(
+            outcome,
+            Err(Error::OutOfMemory(words.saturating_mul(8))),
+            "{words} words"
+        );
+    }
+    let shape = Geometry {
+        blocks: u32::MAX,
+        block_words: u16::MAX,
+        probes: 1,
+    };
+    assert!(matches!(
+        Layer::blocked(shape, 1, 0.5),
+        Err(Error::OutOfMemory(_))
+    ));
+}
+
+#[test]
+fn a_bit_array_starts_at_zero_and_counts_its_bits() {
+    let mut bits = Bits::zeroed(1_000).expect("8 kB");
+    assert!(bits.words().iter().all(|&word| word == 0));
+    assert_eq!(bits.count_ones(), 0);
+    bits.words_mut()[0] = 1;
+    bits.words_mut()[999] = u64::MAX;
+    assert_eq!(bits.count_ones(), 65);
+    // A prefetch is a hint: any index is allowed.
+    for index in [0, 999, 1_000, 1 << 40, usize::MAX] {
+        bits.prefetch(index);
+    }
+}
+
+/// Bytes of this process in memory.
+#[cfg(target_os = "linux")]
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("VmRSS");
+    let kib = line
+        .trim()
+        .trim_end_matches(" kB")
+        .parse::<u64>()
+        .expect("a number");
+    kib * 1024
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_empty_filter_of_a_gigabyte_costs_no_resident_memory() {
+    let params = params(0.01, 800_000_000, 2, 0);
+    let before = resident();
+    let mut filter = filter(&params);
+    assert!(filter.bit_bytes() > 1_000_000_000);
+    for number in 0..1_000 {
+        assert!(add(&mut filter, &item(1, number)));
+    }
+    // 1,000 items touch a page each; other tests of this process run beside this one.
+    let taken = resident().saturating_sub(before);
+    assert!(taken < 300_000_000, "{taken} bytes resident");
+}
+
+#[test]
+fn the_bytes_of_a_filter_count_its_struct_and_its_layers() {
+    let mut filter = filter(&params(0.01, 100, 2, 0));
+    assert_eq!(filter.bytes(), filter.bit_bytes() + size_of::<Filter>() as u64);
+    assert_eq!(filter.older_memory(), None);
+    let mut bits = filter.bit_bytes();
+    for index in 1..10 {
+        filter.grow(u64::MAX).expect("memory for a small layer");
+        let newest = filter.newest();
+        bits += geometry(newest.capacity(), newest.error_rate())
+            .expect("small")
+            .words()
+            * 8;
+        assert_eq!(filter.bit_bytes(), bits);
+        let list = filter.bytes() - bits - size_of::<Filter>() as u64;
+        assert!(
+            list >= index * size_of::<Layer>() as u64,
+            "{index} older layers, {list} bytes"
+        );
+        assert!(filter.older_memory().is_some());
+    }
+}
+
+#[test]
+fn a_duplicate_is_equal_and_apart() {
+    let mut original = filter(&params(0.01, 100, 2, 5));
+    fill(&mut original, 1, 1_000);
+    let before = Strings::of(&original);
+    let mut copy = original.duplicate().expect("memory for a small filter");
+    assert_eq!(Strings::of(&copy), before);
+    assert_eq!(copy.params(), original.params());
+    fill(&mut copy, 2, 2_000);
+    assert_eq!(
+        Strings::of(&original),
+        before,
+        "the copy shares memory with the original"
+    );
+}
+
+#[test]
+fn equal_parameters_and_items_make_equal_filters_and_other_seeds_make_others() {
+    let make = |params: Params| {
+        let mut filter = filter(&params);
+        fill(&mut filter, 1, 500);
+        Strings::of(&filter)
+    };
+    let first = params(0.01, 100, 2, 5);
+    assert_eq!(make(first), make(first));
+    let bits = |strings: Strings| strings.0[1].clone();
+    assert_ne!(bits(make(first)), bits(make(Params { seed: 6, ..first })));
+}

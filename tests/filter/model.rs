@@ -1,0 +1,296 @@
+//! Random sequences of operations against a model that cannot be wrong: the exact set of what was added.
+//!
+//! Held after each step: no false negative, ever; `add` says "new" exactly when `contains` said no; the count is the
+//! number of those answers; a batch answers as its items would alone; what is refused changes nothing; no ceiling is passed;
+//! a filter that was stored and read back goes on as if nothing had been.
+
+use std::collections::HashSet;
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{Config, RngSeed},
+};
+use redis_bloom::{
+    codec::chunk::{self, Load},
+    filter::{Error, Filter, Hash, Plan},
+};
+
+use crate::support::{Strings, filter, params};
+
+/// Bytes of bits that a filter may grow to: an expansion of 32,768 is in the game too.
+const CEILING: u64 = 100_000;
+
+/// Items are numbers of this size: few enough that many are added twice.
+type Number = u16;
+
+/// What is done.
+#[derive(Clone, Debug)]
+enum Step {
+    Add(Number),
+    AddEach(Vec<Number>),
+    /// `Add`, then `AddEach`, with room for so many bytes more.
+    AddWithin(u64, Number, Vec<Number>),
+    Contains(Number),
+    ContainsEach(Vec<Number>),
+    /// Through the strings of an RDB.
+    Store,
+    /// Through the pieces of a dump.
+    Dump,
+    Duplicate,
+}
+
+/// Bytes of an item: of all lengths up to 300, so that every path of the hash is walked.
+fn bytes(number: Number) -> Vec<u8> {
+    let mut bytes = vec![(number >> 8) as u8; usize::from(number % 301)];
+    bytes.extend(number.to_le_bytes());
+    // One number is the empty item.
+    if number == 0 { Vec::new() } else { bytes }
+}
+
+/// The filter, and what is known to be in it.
+struct Model {
+    filter: Filter,
+    added: HashSet<Number>,
+    /// Answers `Ok(true)` so far.
+    new: u64,
+}
+
+/// The strings of the filter: equal for equal filters.
+fn stored(filter: &Filter) -> Strings {
+    Strings::of(filter)
+}
+
+impl Model {
+    fn hash(&self, number: Number) -> Hash {
+        self.filter.hash(&bytes(number))
+    }
+
+    /// Checks one answer of an addition against what `contains` said before it, and notes it.
+    fn note(&mut self, number: Number, known: bool, full: bool, answer: Result<bool, Error>) {
+        if self.added.contains(&number) {
+            assert!(known, "a false negative: {number}");
+        }
+        match answer {
+            Ok(new) => {
+                assert_eq!(new, !known, "{number}");
+                self.new += u64::from(new);
+                self.added.insert(number);
+            }
+            Err(error) => {
+                assert!(full && !known, "{number} was refused: {error:?}");
+                let scales = self.filter.expansion().factor().is_some();
+                let expected = match error {
+                    Error::Full => !scales,
+                    Error::Ceiling { wanted, ceiling } => scales && wanted > ceiling,
+                    _ => false,
+                };
+                assert!(expected, "{number} was refused: {error:?}");
+            }
+        }
+    }
+
+    /// Adds one item, with room for `ceiling` bytes of bits.
+    fn add(&mut self, number: Number, ceiling: u64) -> Result<bool, Error> {
+        let hash = self.hash(number);
+        let (known, full) = (self.filter.contains(hash), self.filter.newest().is_full());
+        // Compared where a change is likeliest to slip in; for every known item of a large filter it would take minutes.
+        let compared = full || (known && self.filter.bit_bytes() < 2_000);
+        let before = compared.then(|| stored(&self.filter));
+        let size = self.filter.bit_bytes();
+        let answer = self.filter.add(hash, |told| {
+            assert_eq!(told, size);
+            ceiling
+        });
+        self.note(number, known, full, answer);
+        if let Some(before) = before
+            && answer != Ok(true)
+        {
+            assert_eq!(
+                stored(&self.filter),
+                before,
+                "an answer of {answer:?} changed the filter"
+            );
+        }
+        let grown = self.filter.bit_bytes();
+        assert!(
+            grown == size || grown <= ceiling,
+            "{size} bytes became {grown} under {ceiling}"
+        );
+        answer
+    }
+
+    /// Adds a batch, and the same items one by one to a copy.
+    fn add_each(&mut self, numbers: &[Number], ceiling: u64) {
+        let mut answers = Vec::new();
+        let items: Vec<Vec<u8>> = numbers.iter().map(|&number| bytes(number)).collect();
+        let copy = stored(&self.filter).filter();
+        self.filter.add_each(
+            items.iter().map(Vec::as_slice),
+            |_| ceiling,
+            |answer| answers.push(answer),
+        );
+
+        let mut alone = Vec::new();
+        let batch = std::mem::replace(&mut self.filter, copy);
+        for &number in numbers {
+            let answer = self.add(number, ceiling);
+            alone.push(answer);
+            if answer.is_err() {
+                break;
+            }
+        }
+        assert_eq!(answers, alone, "a batch of {}", numbers.len());
+        assert_eq!(
+            stored(&batch),
+            stored(&self.filter),
+            "a batch of {}",
+            numbers.len()
+        );
+        self.filter = batch;
+    }
+
+    fn contains_each(&self, numbers: &[Number]) {
+        let items: Vec<Vec<u8>> = numbers.iter().map(|&number| bytes(number)).collect();
+        let mut answers = Vec::new();
+        self.filter
+            .contains_each(items.iter().map(Vec::as_slice), |answer| answers.push(answer));
+        let alone: Vec<bool> = numbers
+            .iter()
+            .map(|&number| self.filter.contains(self.hash(number)))
+            .collect();
+        assert_eq!(answers, alone);
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Add(number) => {
+                let _ = self.add(*number, CEILING);
+            }
+            Step::AddEach(numbers) => self.add_each(numbers, CEILING),
+            Step::AddWithin(room, number, numbers) => {
+                let ceiling = self.filter.bit_bytes() + room;
+                let _ = self.add(*number, ceiling);
+                self.add_each(numbers, ceiling);
+            }
+            Step::Contains(number) => {
+                let found = self.filter.contains(self.hash(*number));
+                assert!(
+                    found || !self.added.contains(number),
+                    "a false negative: {number}"
+                );
+            }
+            Step::ContainsEach(numbers) => self.contains_each(numbers),
+            Step::Store => {
+                let strings = stored(&self.filter);
+                self.filter = strings.filter();
+                assert_eq!(stored(&self.filter), strings);
+            }
+            Step::Dump => {
+                let strings = stored(&self.filter);
+                self.filter = dumped(&self.filter);
+                assert_eq!(stored(&self.filter), strings);
+            }
+            Step::Duplicate => self.filter = self.filter.duplicate().expect("memory for a small filter"),
+        }
+    }
+
+    /// What holds after every step.
+    fn check(&self) {
+        assert_eq!(self.filter.items(), self.new);
+        assert!(self.filter.items() <= self.filter.capacity());
+        assert!(self.new <= self.added.len() as u64);
+        let plan = Plan::of(&self.filter);
+        assert_eq!(plan.check(), Ok(()));
+        assert_eq!(plan.bit_bytes(), self.filter.bit_bytes());
+    }
+
+    /// What was added is in, one by one and all at once.
+    fn check_all(&self) {
+        for &number in &self.added {
+            assert!(
+                self.filter.contains(self.hash(number)),
+                "a false negative: {number}"
+            );
+        }
+        let numbers: Vec<Number> = self.added.iter().copied().collect();
+        self.contains_each(&numbers);
+    }
+}
+
+/// The filter, dumped and loaded again.
+fn dumped(filter: &Filter) -> Filter {
+    let (mut iterator, header) = chunk::header(filter);
+    let mut load = Load::begin(&header, u64::MAX).expect("its own header");
+    loop {
+        let (next, data) = chunk::at(filter, iterator).expect("a chunk before the end");
+        if load.take(next, &data).expect("its own chunk") {
+            assert_eq!(chunk::at(filter, next), None, "a chunk behind the end");
+            return load.into_filter();
+        }
+        iterator = next;
+    }
+}
+
+fn numbers() -> impl Strategy<Value = Vec<Number>> {
+    // On both sides of a chunk of 64, and of two.
+    let size = prop_oneof![0..8_usize, 60..70_usize, 120..140_usize, 0..300_usize];
+    size.prop_flat_map(|size| vec(number(), size))
+}
+
+/// A third of the numbers are small, so that they come again.
+fn number() -> impl Strategy<Value = Number> {
+    prop_oneof![1 => 0..64_u16, 2 => any::<Number>()]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => number().prop_map(Step::Add),
+        4 => numbers().prop_map(Step::AddEach),
+        2 => (0..2_000_u64, number(), numbers())
+            .prop_map(|(room, number, numbers)| Step::AddWithin(room, number, numbers)),
+        2 => number().prop_map(Step::Contains),
+        2 => numbers().prop_map(Step::ContainsEach),
+        1 => Just(Step::Store),
+        1 => Just(Step::Dump),
+        1 => Just(Step::Duplicate),
+    ]
+}
+
+/// Rates of all sizes, those in use most often.
+fn rate() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        4 => prop::sample::select(vec![0.5, 0.25, 0.1, 0.05, 0.01, 0.001, 0.000_1, 1e-6]),
+        1 => prop::sample::select(vec![0.999_999, 0.99, 0.9, 1e-9, 1e-15, 1e-30, 1e-300, 5e-324]),
+        2 => (0.01..30.0_f64).prop_map(|exponent| 10f64.powf(-exponent)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(Config {
+        cases: 1_500,
+        rng_seed: RngSeed::Fixed(0xB100_F117),
+        failure_persistence: None,
+        ..Config::default()
+    })]
+
+    #[test]
+    fn no_sequence_of_operations_makes_a_filter_forget(
+        rate in rate(),
+        capacity in prop_oneof![1..=8_u64, 1..=80_u64, 1..=400_u64],
+        expansion in prop_oneof![2 => Just(0_u64), 2 => Just(1), 3 => Just(2), 1 => 3..=10_u64, 1 => Just(32_768)],
+        seed: u64,
+        steps in vec(step(), 1..40),
+    ) {
+        let mut model = Model {
+            filter: filter(&params(rate, capacity, expansion, seed)),
+            added: HashSet::new(),
+            new: 0,
+        };
+        for step in &steps {
+            model.step(step);
+            model.check();
+        }
+        model.check_all();
+    }
+}

@@ -1,0 +1,92 @@
+//! What the tests of the filter and of the codec share: items, filters, and strings to store them in.
+
+use redis_bloom::{
+    codec::v100::{self, Sink, Source, Stored},
+    filter::{Expansion, Filter, Params},
+};
+
+/// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
+pub(crate) fn item(set: u64, number: u64) -> [u8; 16] {
+    (u128::from(set) << 64 | u128::from(number)).to_le_bytes()
+}
+
+/// Parameters; an expansion of 0 is a non-scaling filter.
+pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
+    let expansion = Expansion::new(expansion).expect("an expansion in range");
+    Params {
+        error_rate,
+        capacity,
+        expansion,
+        seed,
+    }
+}
+
+/// An empty filter without a ceiling.
+#[track_caller]
+pub(crate) fn filter(params: &Params) -> Filter {
+    Filter::new(params, u64::MAX).unwrap_or_else(|error| panic!("{params:?}: {error}"))
+}
+
+/// Adds one item without a ceiling; whether it was new.
+#[track_caller]
+pub(crate) fn add(filter: &mut Filter, item: &[u8]) -> bool {
+    let hash = filter.hash(item);
+    filter.add(hash, |_| u64::MAX).expect("room for the item")
+}
+
+/// Whether the filter holds the item.
+pub(crate) fn has(filter: &Filter, item: &[u8]) -> bool {
+    filter.contains(filter.hash(item))
+}
+
+/// Adds the items of `set` in order until `count` items are counted; how many it took.
+#[track_caller]
+pub(crate) fn fill(filter: &mut Filter, set: u64, count: u64) -> u64 {
+    let mut number = 0;
+    while filter.items() < count {
+        add(filter, &item(set, number));
+        number += 1;
+        // A filter with too few bits is saturated, and counts nothing any more.
+        assert!(number < 100 * count + 1_000_000, "{number} items make no {count}");
+    }
+    number
+}
+
+/// Stored strings, to write to and to read from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Strings(pub(crate) Vec<Vec<u8>>);
+
+impl Sink for Strings {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.push(bytes.to_vec());
+    }
+}
+
+/// Reads the strings one by one.
+pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Vec<u8>>);
+
+impl<'a> Source for Reading<'a> {
+    type Piece = &'a Vec<u8>;
+
+    fn next(&mut self) -> Option<Self::Piece> {
+        self.0.next()
+    }
+}
+
+impl Strings {
+    /// The RDB strings of a complete filter.
+    pub(crate) fn of(filter: &Filter) -> Self {
+        let mut strings = Self::default();
+        v100::save(filter, &mut strings);
+        strings
+    }
+
+    /// The complete filter that they hold.
+    #[track_caller]
+    pub(crate) fn filter(&self) -> Filter {
+        match v100::load(&mut Reading(self.0.iter()), u64::MAX) {
+            Ok(Stored::Complete(filter)) => filter,
+            other => panic!("not a complete filter: {other:?}"),
+        }
+    }
+}

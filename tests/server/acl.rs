@@ -1,0 +1,119 @@
+//! Who may do what: the key specs say which permission a command needs, so a user who may only read cannot add.
+
+use crate::harness::{Reply, Server, ok, version};
+
+const READERS: [&str; 7] = [
+    "BF.EXISTS k a",
+    "BF.MEXISTS k a b",
+    "BF.CARD k",
+    "BF.INFO k",
+    "BF.INFO k CAPACITY",
+    "BF.DEBUG k",
+    "BF.SCANDUMP k 0",
+];
+/// Commands that write and tell what is there.
+const ADDERS: [&str; 3] = ["BF.ADD k x", "BF.MADD k x y", "BF.INSERT k ITEMS x"];
+/// Commands that only write.
+const FILLERS: [&str; 2] = ["BF.RESERVE new 0.01 100", "BF.LOADCHUNK k 1 data"];
+
+fn refused(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(text) if text.starts_with("NOPERM"))
+}
+
+fn server_with_user(rules: &str) -> (Server, crate::harness::Client) {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.ADD k a");
+    assert_eq!(
+        client.run(&format!("ACL SETUSER user on nopass {rules}")),
+        ok(),
+        "{rules}"
+    );
+    assert_eq!(client.run("AUTH user any"), ok());
+    (server, client)
+}
+
+#[test]
+fn a_user_who_may_only_read_cannot_add() {
+    let (_server, mut client) = server_with_user("+@all %R~*");
+    for line in READERS {
+        assert!(!client.run(line).is_error(), "{line} only reads");
+    }
+    for line in ADDERS.iter().chain(&FILLERS) {
+        let reply = client.run(line);
+        assert!(
+            refused(&reply),
+            "{line} by a user who may only read answered {reply:?}"
+        );
+    }
+}
+
+/// What a filter holds shows in the answers of the adding commands too, so they need both permissions.
+#[test]
+fn a_user_who_may_only_write_cannot_ask() {
+    let (_server, mut client) = server_with_user("+@all %W~*");
+    for line in READERS {
+        let reply = client.run(line);
+        assert!(
+            refused(&reply),
+            "{line} by a user who may only write answered {reply:?}"
+        );
+    }
+    for line in ADDERS {
+        let reply = client.run(line);
+        assert!(
+            refused(&reply),
+            "{line} tells what is there and answered {reply:?}"
+        );
+    }
+    for line in FILLERS {
+        let reply = client.run(line);
+        assert!(!refused(&reply), "{line} tells nothing and answered {reply:?}");
+    }
+}
+
+#[test]
+fn a_user_with_other_keys_reaches_none() {
+    let (_server, mut client) = server_with_user("+@all ~other:*");
+    for line in READERS.iter().chain(&ADDERS).chain(&FILLERS) {
+        let reply = client.run(line);
+        assert!(refused(&reply), "{line} answered {reply:?}");
+    }
+    assert!(
+        !client.run("BF.ADD other:k a").is_error(),
+        "its own keys are open"
+    );
+}
+
+/// The category `bloom` needs Redis 7.4 or Valkey 8; RedisBloom's suite wants exactly the BF.* commands in it.
+#[test]
+fn the_bloom_category_is_exactly_our_commands() {
+    let server = Server::start();
+    let mut client = server.client();
+    if !version().at_least((7, 4), (8, 0)) {
+        assert!(
+            client.run("ACL CAT bloom").is_error(),
+            "this server has no way to make a category"
+        );
+        return;
+    }
+    let names = |reply: Reply| {
+        let mut names: Vec<_> = reply
+            .elements()
+            .iter()
+            .map(|name| name.text().to_lowercase())
+            .collect();
+        names.sort();
+        names
+    };
+    let ours = names(client.run("COMMAND LIST FILTERBY MODULE bf"));
+    assert!(!ours.is_empty());
+    assert_eq!(names(client.run("ACL CAT bloom")), ours);
+    assert_eq!(client.run("ACL SETUSER user on nopass ~* -@all +@bloom"), ok());
+    assert_eq!(client.run("AUTH user any"), ok());
+    for line in READERS.iter().chain(&ADDERS).chain(&FILLERS) {
+        let reply = client.run(line);
+        assert!(!refused(&reply), "{line} answered {reply:?}");
+    }
+    assert!(refused(&client.run("GET k")));
+}

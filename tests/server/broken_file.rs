@@ -1,0 +1,228 @@
+//! A server that starts on a damaged file: it says what is wrong and stops, or, where the damage stays inside one command
+//! of an AOF, starts with a filter that answers no query. It never crashes, and never answers from half a filter.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::harness::{
+    Header, Payload, Server, add_until_card, assert_no_crash, assert_unharmed, digest, mexists, ok, sealed,
+    wait_until,
+};
+
+/// A server with a filter of three layers under "k", as its dump file has it.
+struct Saved {
+    server: Server,
+    path: PathBuf,
+    file: Vec<u8>,
+    /// Where the filter's header begins in the file, and the header.
+    at: usize,
+    header: Header,
+    /// Bytes of the filter's strings in the file, lengths included.
+    value: usize,
+    items: Vec<String>,
+}
+
+fn saved() -> Saved {
+    let mut server = Server::with().config("rdbcompression no").start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.01 100"), ok());
+    let items = add_until_card(client, "k", "item", 500);
+    let payload = Payload::of(client, "k");
+    assert_eq!(client.run("SAVE"), ok());
+    server.kill();
+    let path = server.dir().join("dump.rdb");
+    let file = fs::read(&path).expect("a dump file");
+    let stored = &payload.strings[0];
+    let at = file
+        .windows(stored.len())
+        .position(|window| window == stored)
+        .expect("the header, as in DUMP");
+    Saved {
+        header: Header::parse(stored),
+        value: payload.body().len() - payload.head.len(),
+        server,
+        path,
+        file,
+        at,
+        items,
+    }
+}
+
+/// The file without its checksum changed, and the checksum made right.
+fn changed(file: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = file[..file.len() - 8].to_vec();
+    change(&mut bytes);
+    sealed(&bytes)
+}
+
+#[test]
+fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
+    let mut saved = saved();
+    let (file, at) = (saved.file.clone(), saved.at);
+    let header_len = saved.header.bytes().len();
+    let refused = "a stored filter was refused";
+    let mut rows: Vec<(String, Vec<u8>, &str)> = Vec::new();
+    // A byte of each number of the header.
+    for (what, offset) in [
+        ("magic", 0),
+        ("version", 6),
+        ("seed", 8),
+        ("error rate", 16),
+        ("expansion", 24),
+        ("layer count", 28),
+        ("bytes of bits", 32),
+        ("layer", 40),
+        ("checksum", header_len - 1),
+    ] {
+        rows.push((
+            what.into(),
+            changed(&file, |bytes| bytes[at + offset] ^= 0x40),
+            refused,
+        ));
+    }
+    // Forged ones, whose own checksum is right.
+    let edits: [(&str, fn(&mut Header)); 5] = [
+        ("an error rate that is no number", |header| {
+            header.error_rate = f64::NAN
+        }),
+        ("no probes", |header| header.layers[2].probes = 0),
+        ("2^31 layers", |header| header.count = 1 << 31),
+        ("bits that never come", |header| header.present += 8),
+        ("more bits than the filter has", |header| {
+            header.layers[2].blocks -= 1
+        }),
+    ];
+    for (what, edit) in edits {
+        let mut header = saved.header.clone();
+        edit(&mut header);
+        let forged = changed(&file, |bytes| {
+            bytes[at..at + header_len].copy_from_slice(&header.bytes())
+        });
+        rows.push((what.into(), forged, refused));
+    }
+    // The byte before the header is the end of its length.
+    rows.push((
+        "a header of another length".into(),
+        changed(&file, |bytes| bytes[at - 1] ^= 8),
+        refused,
+    ));
+    // Not at the very end of a string: there the check that the server runs on a file it refused never ends, whatever the
+    // module (redis/redis#15034, fixed in 2026).
+    for cut in [
+        1,
+        header_len / 2,
+        header_len + 1,
+        header_len + 40,
+        saved.value - 20,
+    ] {
+        rows.push((
+            format!("an end after {cut} bytes of the filter"),
+            file[..at + cut].to_vec(),
+            "the input ends early",
+        ));
+    }
+    for (what, bytes, line) in &rows {
+        fs::write(&saved.path, bytes).expect("the dump file can be written");
+        let before = saved.server.log().len();
+        let log = saved.server.try_relaunch().expect_err(what);
+        let log = &log[before..];
+        assert!(
+            log.contains(line),
+            "{what}: no line in the log says {line:?}:\n{log}"
+        );
+        assert_no_crash(log);
+    }
+    println!(
+        "{} damaged dump files, each refused with a line in the log",
+        rows.len()
+    );
+    fs::write(&saved.path, &file).expect("the dump file can be written");
+    saved.server.relaunch();
+    let client = &mut saved.server.client();
+    assert!(
+        mexists(client, "k", &saved.items).iter().all(|&there| there),
+        "the right file is read"
+    );
+}
+
+/// A module that does not know an encoding leaves the file alone.
+#[test]
+fn an_encoding_of_a_later_version_is_refused() {
+    let mut saved = saved();
+    // Module id: 54 bits of name, 10 of encoding version, big-endian; then opcode and length of the header's string.
+    let length = if saved.header.bytes().len() < 64 { 1 } else { 2 };
+    let version = saved.at - length - 1 - 1;
+    assert_eq!(saved.file[version], 100, "encoding version 100");
+    for other in [0, 1, 4, 99, 101, 255] {
+        let bytes = changed(&saved.file, |bytes| bytes[version] = other);
+        fs::write(&saved.path, bytes).expect("the dump file can be written");
+        let before = saved.server.log().len();
+        let log = saved.server.try_relaunch().expect_err("an unknown encoding");
+        let log = &log[before..];
+        assert!(
+            log.contains(&format!("encoding version {other}")),
+            "{other}:\n{log}"
+        );
+        assert_no_crash(log);
+    }
+}
+
+/// The server goes on after a command of the file that fails, whatever its type. Then the key must not pass for a
+/// complete filter.
+#[test]
+fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_nothing() {
+    let mut server = Server::with()
+        .config("appendonly yes")
+        .config("aof-use-rdb-preamble no")
+        .start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.01 100"), ok());
+    assert_eq!(client.run("BF.RESERVE other 0.01 100"), ok());
+    let items = add_until_card(client, "k", "item", 500);
+    let before = digest(client, "k");
+    let other = digest(client, "other");
+    assert!(!client.run("BGREWRITEAOF").is_error());
+    wait_until("the rewrite ends", || {
+        client.server_info("persistence", "aof_rewrite_in_progress") == "0"
+            && client.server_info("persistence", "aof_rewrite_scheduled") == "0"
+    });
+    server.kill();
+    let path = fs::read_dir(server.dir().join("appendonlydir"))
+        .expect("the directory of the append-only files")
+        .map(|entry| entry.expect("a file").path())
+        .find(|path| path.to_string_lossy().ends_with("base.aof"))
+        .expect("the rewritten file");
+    let file = fs::read(&path).expect("the rewritten file");
+    // In any order: the chunk that is large enough to be that of "k".
+    let chunks: Vec<usize> = (0..file.len())
+        .filter(|&at| file[at..].starts_with(b"rbchnk"))
+        .collect();
+    let length = |at: &usize| file[*at..].windows(2).position(|end| end == b"\r\n").unwrap_or(0);
+    let chunk = chunks.into_iter().max_by_key(length).expect("a chunk");
+    let mut damaged = file.clone();
+    damaged[chunk + 100] ^= 1;
+    fs::write(&path, damaged).expect("the file can be written");
+    server.relaunch();
+    let client = &mut server.client();
+    for line in [
+        "BF.EXISTS k item-0",
+        "BF.MEXISTS k item-0",
+        "BF.ADD k item-0",
+        "BF.CARD k",
+        "BF.SCANDUMP k 0",
+    ] {
+        assert!(client.run(line).is_error(), "{line}");
+    }
+    assert_eq!(digest(client, "other"), other, "the others are there");
+    assert!(
+        server.log().contains("CRITICAL"),
+        "no line in the log tells of it"
+    );
+    assert_unharmed(&server);
+    server.kill();
+    fs::write(&path, file).expect("the file can be written");
+    server.relaunch();
+    let client = &mut server.client();
+    assert_eq!(digest(client, "k"), before);
+    assert!(mexists(client, "k", &items).iter().all(|&there| there));
+}

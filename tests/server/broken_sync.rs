@@ -1,0 +1,151 @@
+//! A replica whose first copy is cut or damaged on the way: it tries again, and ends with the same filters.
+
+use crate::harness::{
+    Client, Fault, Proxy, Random, Server, add_until_card, assert_no_crash, assert_unharmed, digest, load, ok,
+    settled_memory, wait_until,
+};
+
+const KEYS: [&str; 4] = ["small", "layers", "large", "half"];
+
+/// Filters of 11 MB in all, one of them half loaded.
+fn primary() -> Server {
+    let server = Server::with()
+        .config("repl-diskless-sync yes")
+        .config("rdbcompression no")
+        .start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE small 0.01 100"), ok());
+    assert_eq!(client.run("BF.RESERVE layers 0.01 1 EXPANSION 1"), ok());
+    assert_eq!(client.run("BF.RESERVE large 0.01 8000000"), ok());
+    for (key, card) in [("small", 500), ("layers", 300), ("large", 20_000)] {
+        add_until_card(client, key, "item", card);
+    }
+    let header = crate::harness::dump(client, "layers").swap_remove(0);
+    assert_eq!(load(client, "half", &header), ok());
+    server
+}
+
+#[track_caller]
+fn wait_for_link(replica: &mut Client) {
+    wait_until("the replica is in sync", || {
+        replica.server_info("replication", "master_link_status") == "up"
+    });
+}
+
+#[track_caller]
+fn assert_same(primary: &Server, replica: &Server) {
+    let (client, read) = (&mut primary.client(), &mut replica.client());
+    for key in KEYS {
+        assert_eq!(digest(read, key), digest(client, key), "{key}");
+    }
+    assert_unharmed(replica);
+}
+
+/// Cuts in the middle of the header, of a piece, between pieces, anywhere.
+fn cuts(seed: u64) -> Vec<Fault> {
+    let mut random = Random::new(seed);
+    let mut cuts: Vec<Fault> = (0..3)
+        .map(|_| Fault::Cut(500 + random.next() % 10_000_000))
+        .collect();
+    // Among the first small filters and headers.
+    cuts.push(Fault::Cut(400 + random.next() % 1_500));
+    cuts
+}
+
+fn a_replica_survives_cuts(load: &str, seed: u64) {
+    let primary = primary();
+    let proxy = Proxy::before(primary.port(), &cuts(seed));
+    let replica = Server::with()
+        .config(&format!("repl-diskless-load {load}"))
+        .config(&format!("replicaof 127.0.0.1 {}", proxy.port()))
+        .start();
+    wait_until("every cut was met", || proxy.left() == 0);
+    wait_for_link(&mut replica.client());
+    assert_same(&primary, &replica);
+    let log = replica.log();
+    let retries =
+        log.matches("Full resync from master").count() + log.matches("Full resync from primary").count();
+    println!("{load}: {retries} attempts at a first copy");
+    assert!(retries >= 4, "the copy was begun {retries} times:\n{log}");
+    // What was read of a copy that did not arrive is freed.
+    let used = settled_memory(&replica);
+    let fresh = Server::with()
+        .config(&format!("repl-diskless-load {load}"))
+        .config(&format!("replicaof 127.0.0.1 {}", primary.port()))
+        .start();
+    wait_for_link(&mut fresh.client());
+    let left = used - settled_memory(&fresh);
+    assert!(left < 500_000, "{left} bytes are left of the attempts");
+    // And the stream goes on.
+    let client = &mut primary.client();
+    add_until_card(client, "small", "more", 900);
+    assert_eq!(client.run("WAIT 2 30000").int(), 2);
+    assert_same(&primary, &replica);
+}
+
+#[test]
+fn a_replica_that_loads_from_the_socket_survives_cuts() {
+    a_replica_survives_cuts("swapdb", 1);
+}
+
+#[test]
+fn a_replica_that_loads_from_disk_survives_cuts() {
+    a_replica_survives_cuts("disabled", 2);
+}
+
+/// Damage inside the copy, not at its end: a server stops at that by design, whatever the type ("Terminating server after
+/// rdb file reading failure"), or tries again; it does not crash, and the next attempt works.
+#[test]
+fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
+    let primary = primary();
+    let file = {
+        let client = &mut primary.client();
+        assert_eq!(client.run("SAVE"), ok());
+        std::fs::read(primary.dir().join("dump.rdb")).expect("the dump file")
+    };
+    let header = file
+        .windows(6)
+        .position(|window| window == b"rbloom")
+        .expect("a header") as u64;
+    let mut stopped = 0;
+    for (what, at) in [
+        ("a header", header + 12),
+        ("the end of a header", header + 130),
+        ("the bits", file.len() as u64 / 2),
+    ] {
+        // The file is preceded by answers to the handshake, some 150 bytes.
+        let proxy = Proxy::before(primary.port(), &[Fault::Change(at + 150)]);
+        let mut replica = Server::with().config("repl-diskless-load swapdb").start();
+        let mut read = replica.client();
+        assert_eq!(read.run(&format!("REPLICAOF 127.0.0.1 {}", proxy.port())), ok());
+        wait_until("the damage arrived", || proxy.left() == 0);
+        let mut up = false;
+        wait_until("the replica stops or is in sync", || {
+            match read.try_cmd(&["INFO", "replication"]) {
+                Ok(reply) => {
+                    up = reply.text().contains("master_link_status:up");
+                    up
+                }
+                Err(_) => true,
+            }
+        });
+        assert_no_crash(&replica.log());
+        if !up {
+            stopped += 1;
+            replica.kill();
+            replica.configure(&format!("replicaof 127.0.0.1 {}", proxy.port()));
+            replica.relaunch();
+            wait_for_link(&mut replica.client());
+        }
+        assert_same(&primary, &replica);
+        println!(
+            "damage in {what}: the replica {}",
+            if up {
+                "tried again"
+            } else {
+                "stopped, as the server does for any type"
+            }
+        );
+    }
+    println!("{stopped} of 3 stopped");
+}

@@ -1,0 +1,144 @@
+//! COMMAND DOCS: what `redis-cli` shows as a hint while one types, and what the documentation of a server lists.
+
+use crate::harness::{Reply, Server};
+
+/// Name, the release of RedisBloom that had it first, and the names of the arguments in order, as RedisBloom 8
+/// documents them; `seed` is ours alone and left out.
+const COMMANDS: [(&str, &str, &[&str]); 11] = [
+    (
+        "bf.reserve",
+        "1.0.0",
+        &["key", "error_rate", "capacity", "expansion", "nonscaling"],
+    ),
+    ("bf.add", "1.0.0", &["key", "item"]),
+    ("bf.madd", "1.0.0", &["key", "item"]),
+    ("bf.insert", "1.0.0", INSERT),
+    ("bf.exists", "1.0.0", &["key", "item"]),
+    ("bf.mexists", "1.0.0", &["key", "item"]),
+    ("bf.card", "2.4.4", &["key"]),
+    ("bf.info", "1.0.0", &["key", "single_value"]),
+    ("bf.debug", "1.0.0", &["key"]),
+    ("bf.scandump", "1.0.0", &["key", "iterator"]),
+    ("bf.loadchunk", "1.0.0", &["key", "iterator", "data"]),
+];
+
+const INSERT: &[&str] = &[
+    "key",
+    "capacity",
+    "error",
+    "expansion",
+    "nocreate",
+    "nonscaling",
+    "items",
+    "item",
+];
+
+#[test]
+fn command_docs_describes_every_command() {
+    let server = Server::start();
+    let client = &mut server.resp3();
+    for (name, since, expected) in COMMANDS {
+        let reply = client.cmd(&["COMMAND", "DOCS", name]);
+        let docs = reply
+            .get(name)
+            .unwrap_or_else(|| panic!("no docs of {name}: {reply:?}"));
+        let field = |field: &str| {
+            docs.get(field)
+                .unwrap_or_else(|| panic!("docs of {name} have no {field}: {docs:?}"))
+        };
+        assert!(field("summary").text().len() > 10, "{name}: {docs:?}");
+        assert!(field("complexity").text().starts_with("O("), "{name}: {docs:?}");
+        assert_eq!(field("since").text(), since, "{name}");
+        assert_eq!(field("group").text(), "module", "{name}");
+        assert_eq!(field("module").text(), "bf", "{name}");
+        let names: Vec<_> = field("arguments")
+            .elements()
+            .iter()
+            .map(|argument| text_of(argument, "name"))
+            .collect();
+        let names: Vec<_> = names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| *name != "seed")
+            .collect();
+        assert_eq!(names, expected, "{name}: arguments");
+        assert_eq!(
+            text_of(&field("arguments").elements()[0], "type"),
+            "key",
+            "{name}"
+        );
+    }
+}
+
+#[track_caller]
+fn text_of(argument: &Reply, field: &str) -> String {
+    argument
+        .get(field)
+        .unwrap_or_else(|| panic!("no {field} in {argument:?}"))
+        .text()
+}
+
+#[test]
+fn command_docs_gives_the_arguments_their_types() {
+    let server = Server::start();
+    let client = &mut server.resp3();
+    let rows = [
+        ("bf.reserve", "error_rate", "double"),
+        ("bf.reserve", "capacity", "integer"),
+        ("bf.reserve", "expansion", "block"),
+        ("bf.reserve", "nonscaling", "pure-token"),
+        ("bf.insert", "capacity", "block"),
+        ("bf.insert", "error", "block"),
+        ("bf.insert", "expansion", "block"),
+        ("bf.insert", "nocreate", "pure-token"),
+        ("bf.insert", "nonscaling", "pure-token"),
+        ("bf.insert", "items", "pure-token"),
+        ("bf.insert", "item", "string"),
+        ("bf.madd", "item", "string"),
+        ("bf.add", "item", "string"),
+        ("bf.info", "single_value", "oneof"),
+    ];
+    for (command, name, kind) in rows {
+        let reply = client.cmd(&["COMMAND", "DOCS", command]);
+        let arguments = reply
+            .get(command)
+            .and_then(|docs| docs.get("arguments"))
+            .expect("arguments");
+        let argument = arguments
+            .elements()
+            .iter()
+            .find(|argument| text_of(argument, "name") == name);
+        let argument = argument.unwrap_or_else(|| panic!("{command} has no argument {name}"));
+        assert_eq!(text_of(argument, "type"), kind, "{command} {name}");
+        let flags = argument.get("flags").map(texts).unwrap_or_default();
+        let optional =
+            !matches!(name, "error_rate" | "item" | "items") && (command, name) != ("bf.reserve", "capacity");
+        assert_eq!(
+            flags.contains(&"optional".to_owned()),
+            optional,
+            "{command} {name}: {flags:?}"
+        );
+        let multiple = name == "item" && command != "bf.add";
+        assert_eq!(
+            flags.contains(&"multiple".to_owned()),
+            multiple,
+            "{command} {name}: {flags:?}"
+        );
+        if name == "single_value" {
+            let words: Vec<_> = argument
+                .get("arguments")
+                .expect("the fields")
+                .elements()
+                .iter()
+                .map(|field| text_of(field, "token"))
+                .collect();
+            for word in ["CAPACITY", "SIZE", "FILTERS", "ITEMS", "EXPANSION"] {
+                assert!(words.iter().any(|known| known == word), "{words:?}");
+            }
+        }
+    }
+}
+
+fn texts(reply: &Reply) -> Vec<String> {
+    reply.elements().iter().map(Reply::text).collect()
+}

@@ -1,0 +1,147 @@
+//! What BF.SCANDUMP and BF.LOADCHUNK refuse: hostile, damaged and misplaced bytes. A chunk comes from anyone who may write.
+
+use crate::harness::{
+    Case, Client, Piece, Protocol, Reply, Server, add_until_card, array, bulk, dump, err, fresh, info, int,
+    load, madd, numbered, ok,
+};
+
+const NOT_NUMERIC: &str = "ERR Second argument must be numeric";
+const NOT_FOUND: &str = "ERR not found";
+const BAD_DATA: &str = "ERR received bad data";
+/// The only texts that RedisBloom's fuzz tests accept from a filter that exists.
+const REFUSALS: [&str; 3] = [
+    BAD_DATA,
+    "ERR invalid offset - no link found",
+    "ERR invalid chunk - Too big for current filter",
+];
+
+#[test]
+fn what_is_wrong_with_a_dump_or_a_chunk_is_said() {
+    let server = Server::start();
+    for protocol in Protocol::BOTH {
+        let filter = &["BF.ADD k a"][..];
+        let rows: Vec<Case<'_>> = vec![
+            (&[], "BF.SCANDUMP missing 0", err(NOT_FOUND)),
+            (&[], "BF.SCANDUMP missing 1", err(NOT_FOUND)),
+            // The key is looked at first.
+            (&[], "BF.SCANDUMP missing x", err(NOT_FOUND)),
+            (filter, "BF.SCANDUMP k x", err(NOT_NUMERIC)),
+            (filter, "BF.SCANDUMP k 1.5", err(NOT_NUMERIC)),
+            (filter, "BF.SCANDUMP k 9223372036854775808", err(NOT_NUMERIC)),
+            (&[], "BF.LOADCHUNK missing x data", err(NOT_NUMERIC)),
+            (&[], "BF.LOADCHUNK missing 1 data", err(BAD_DATA)),
+            (&[], "BF.LOADCHUNK missing 2 data", err(NOT_FOUND)),
+            (&[], "BF.LOADCHUNK missing 0 data", err(NOT_FOUND)),
+            (&[], "BF.LOADCHUNK missing -1 data", err(NOT_FOUND)),
+            (filter, "BF.LOADCHUNK k x data", err(NOT_NUMERIC)),
+        ];
+        fresh(&mut server.speak(protocol), &rows);
+    }
+}
+
+#[test]
+fn any_iterator_is_answered_with_a_piece_or_the_end() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE k 0.01 1000");
+    madd(client, "k", &numbered("item", 2_500));
+    let size = info(client, "k").size;
+    let iterators = (0..size + 1_024).chain([-1, -2, i64::MIN, i64::MAX, i64::MAX - 1, 1 << 53, 1 << 32]);
+    for iterator in iterators {
+        let reply = client.cmd(&["BF.SCANDUMP", "k", &iterator.to_string()]);
+        match reply.elements() {
+            [Reply::Int(0), Reply::Bulk(data)] if data.is_empty() => assert!(iterator != 0 && iterator != 1),
+            [Reply::Int(next), Reply::Bulk(_)] if *next > iterator && iterator >= 0 => {}
+            other => panic!("BF.SCANDUMP k {iterator} answered {other:?}"),
+        }
+    }
+    assert_eq!(client.run("BF.SCANDUMP k 1000000000"), array([int(0), bulk("")]));
+}
+
+/// A finished filter is never changed by a chunk that is not its own.
+#[test]
+fn a_finished_filter_refuses_chunks_that_are_not_its_own() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for (key, options, card) in [
+        ("empty", "0.01 100", 0),
+        ("one_block", "0.01 100", 50),
+        ("grown", "0.001 100", 3_000),
+        ("full", "0.01 9 NONSCALING", 9),
+    ] {
+        assert_eq!(client.run(&format!("BF.RESERVE {key} {options}")), ok());
+        add_until_card(client, key, "item", card);
+    }
+    client.run("BF.RESERVE other 0.01 100");
+    client.run("BF.ADD other x");
+    let mut chunks = dump(client, "other");
+    for length in [0, 1, 7, 64, 5_000] {
+        for iterator in [i64::MIN, -1, 0, 1, 2, 65, 5_001, i64::MAX] {
+            chunks.push((iterator, vec![0xff; length]));
+        }
+    }
+    for key in ["empty", "one_block", "grown", "full"] {
+        let before = client.cmd(&["DUMP", key]);
+        for chunk in &chunks {
+            let reply = load(client, key, chunk);
+            let known = matches!(&reply, Reply::Error(text) if REFUSALS.contains(&text.as_str()));
+            assert!(
+                known,
+                "{key}, iterator {}, {} bytes: {reply:?}",
+                chunk.0,
+                chunk.1.len()
+            );
+        }
+        assert_eq!(client.cmd(&["DUMP", key]), before, "{key} is as it was");
+    }
+}
+
+/// Every single bit of every piece is checked: a changed one is refused, and never crashes the server.
+#[test]
+fn a_damaged_piece_is_refused() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE k 0.01 100 SEED 1");
+    add_until_card(client, "k", "item", 150);
+    let pieces = dump(client, "k");
+    for (place, (iterator, data)) in pieces.iter().enumerate() {
+        for byte in 0..data.len() {
+            let mut damaged = data.clone();
+            damaged[byte] ^= 1 << (byte % 8);
+            refused_at(
+                client,
+                &pieces,
+                place,
+                (*iterator, damaged),
+                &format!("byte {byte}"),
+            );
+        }
+        for length in [0, 1, data.len() / 2, data.len() - 1] {
+            refused_at(
+                client,
+                &pieces,
+                place,
+                (*iterator, data[..length].to_vec()),
+                &format!("{length} bytes"),
+            );
+        }
+        let longer = [data.as_slice(), b"x"].concat();
+        refused_at(client, &pieces, place, (*iterator, longer), "a byte too many");
+    }
+    client.assert_in_step();
+}
+
+#[track_caller]
+fn refused_at(client: &mut Client, pieces: &[Piece], place: usize, damaged: Piece, what: &str) {
+    client.run("DEL copy");
+    for piece in &pieces[..place] {
+        assert_eq!(load(client, "copy", piece), ok());
+    }
+    let reply = load(client, "copy", &damaged);
+    let known = matches!(&reply, Reply::Error(text) if REFUSALS.contains(&text.as_str()));
+    assert!(known, "piece {place}, {what}: {reply:?}");
+    // The right piece still fits.
+    for piece in &pieces[place..] {
+        assert_eq!(load(client, "copy", piece), ok(), "after piece {place}, {what}");
+    }
+}

@@ -1,0 +1,123 @@
+//! `redis.conf.example` says what the module does today: every setting with its default, every load argument, and a
+//! server starts with it as it is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::harness::{Server, config_name, module_path};
+
+fn example() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis.conf.example");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The settings of the module that the text shows, commented out or not: a line of exactly a name and a value. Names
+/// are cut to what follows `bf.` or `bf-`, because the prefix depends on the server. Those of valkey-bloom are there only
+/// where the server puts the prefix.
+fn settings(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for line in text.lines() {
+        let line = line.trim_start_matches(['#', ' ']);
+        let Some(rest) = line.strip_prefix("bf.").or_else(|| line.strip_prefix("bf-")) else {
+            continue;
+        };
+        let words: Vec<_> = rest.split_whitespace().collect();
+        if let [name, value] = words[..] {
+            if name.starts_with("bloom-") && !has_prefix() {
+                continue;
+            }
+            let value = value.trim_matches('"').to_owned();
+            let twice = found.insert(name.to_owned(), value);
+            assert_eq!(twice, None, "{name} stands in the example twice");
+        }
+    }
+    found
+}
+
+/// Whether the server itself puts `bf.` before the names of our settings, as all but Redis 8 do.
+fn has_prefix() -> bool {
+    config_name("error-rate").contains('.')
+}
+
+#[test]
+fn the_example_shows_every_setting_with_its_default_and_no_other() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let mut known = BTreeMap::new();
+    for pattern in ["bf.*", "bf-*"] {
+        let reply = client.cmd(&["CONFIG", "GET", pattern]);
+        for pair in reply.elements().chunks_exact(2) {
+            known.insert(pair[0].text()[3..].to_owned(), pair[1].text());
+        }
+    }
+    assert!(known.len() >= 5, "CONFIG GET knows only {known:?}");
+    assert_eq!(
+        settings(&example()),
+        known,
+        "left: redis.conf.example, right: CONFIG GET"
+    );
+}
+
+/// The `loadmodule` lines of the text, commented out or not, without the path.
+fn load_lines(text: &str) -> Vec<Vec<String>> {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.trim_start_matches(['#', ' ']).strip_prefix("loadmodule "));
+    lines
+        .map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect())
+        .collect()
+}
+
+#[test]
+fn the_example_shows_every_load_argument_in_a_line_that_loads() {
+    let lines = load_lines(&example());
+    for argument in ["ERROR_RATE", "INITIAL_SIZE", "CF_MAX_EXPANSIONS"] {
+        let shown = lines.iter().flatten().any(|word| word == argument);
+        assert!(
+            shown,
+            "no loadmodule line of the example shows {argument}: {lines:?}"
+        );
+    }
+    for line in lines {
+        let arguments: Vec<_> = line.iter().map(String::as_str).collect();
+        let server = Server::with().module_arguments(&arguments).try_start();
+        assert!(
+            server.is_ok(),
+            "loadmodule … {arguments:?}:\n{}",
+            server.err().unwrap_or_default()
+        );
+    }
+}
+
+/// The file as it is; only the path of the module is this build's.
+#[test]
+fn a_server_starts_with_the_example() {
+    let kept: Vec<_> = example()
+        .lines()
+        .filter(|line| !line.starts_with("loadmodule "))
+        .map(str::to_owned)
+        .collect();
+    let server = Server::with().file(&kept.join("\n")).start();
+    assert!(
+        server.client().run("BF.ADD k a").int() == 1,
+        "{}",
+        module_path().display()
+    );
+}
+
+/// And with every setting of the module uncommented, which must change nothing: they are the defaults.
+#[test]
+fn a_server_starts_with_every_setting_of_the_example_in_force() {
+    let mut builder = Server::with();
+    let shown = settings(&example());
+    for (name, value) in &shown {
+        builder = builder.config(&format!("{} \"{value}\"", config_name(name)));
+    }
+    let server = builder.start();
+    let client = &mut server.client();
+    for (name, value) in &shown {
+        let got = client.config_get(&config_name(name));
+        assert_eq!(got.as_deref(), Some(value.as_str()), "{name}");
+    }
+}

@@ -1,0 +1,433 @@
+//! Headers and chunks with forged numbers and every checksum right: by RESTORE and by BF.LOADCHUNK.
+//!
+//! What breaks a rule of a filter is refused by both, before memory is asked for. What is merely odd (a seed, a rate, a
+//! shape that the module would not choose itself) may be accepted, and then every command answers.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{
+    Client, Header, Payload, Random, Reply, Server, StoredLayer, add_until_card, assert_sane,
+    assert_unharmed, dump, err, info, load, mexists, numbered, ok, sealed_with_xxh3, settled_memory,
+};
+
+const BAD_DATA: &str = "ERR received bad data";
+/// Generous, for a busy machine: an allocation of gigabytes that is touched takes longer.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// What the server itself keeps between two looks: statistics, buffers of the connection.
+const NOISE: i64 = 200_000;
+
+/// Strings are stored plainly, and the first use of a command takes no memory.
+fn server() -> Server {
+    Server::with()
+        .config("rdbcompression no")
+        .config("latency-tracking no")
+        .start()
+}
+
+/// A filter of three layers, as stored.
+fn original(client: &mut Client) -> (Payload, Header) {
+    assert_eq!(client.run("BF.RESERVE original 0.01 10 SEED 5"), ok());
+    add_until_card(client, "original", "item", 50);
+    let payload = Payload::of(client, "original");
+    let header = Header::parse(&payload.strings[0]);
+    assert_eq!(header.layers.len(), 3);
+    (payload, header)
+}
+
+fn with_header(payload: &Payload, header: &Header) -> Vec<u8> {
+    let mut forged = payload.clone();
+    forged.strings[0] = header.bytes();
+    forged.bytes()
+}
+
+fn restore(client: &mut Client, payload: &[u8]) -> Reply {
+    client.call("RESTORE", "forged", &[b"0", payload])
+}
+
+type Edit = Box<dyn Fn(&mut Header)>;
+
+fn edit(what: impl Into<String>, edit: impl Fn(&mut Header) + 'static) -> (String, Edit) {
+    (what.into(), Box::new(edit))
+}
+
+/// Numbers that no filter has.
+fn broken() -> Vec<(String, Edit)> {
+    let mut rows = Vec::new();
+    for count in [0, 1, 2, 4, 1 << 18, (1 << 18) + 1, 1 << 31, u32::MAX] {
+        rows.push(edit(format!("{count} layers announced"), move |header| {
+            header.count = count
+        }));
+    }
+    rows.push(edit("no layers", |header| {
+        header.count = 0;
+        header.layers.clear();
+    }));
+    rows.push(edit("a non-scaling filter of three layers", |header| {
+        header.expansion = 0
+    }));
+    for expansion in [32_769, 65_536, 65_537, 1 << 31, u32::MAX] {
+        rows.push(edit(format!("expansion {expansion}"), move |header| {
+            header.expansion = expansion
+        }));
+    }
+    for rate in [
+        f64::NAN,
+        -f64::NAN,
+        0.0,
+        -0.0,
+        1.0,
+        1.5,
+        -0.01,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MAX,
+    ] {
+        rows.push(edit(format!("error rate {rate:?}"), move |header| {
+            header.error_rate = rate
+        }));
+        for layer in 0..3 {
+            rows.push(edit(
+                format!("layer {layer}: error rate {rate:?}"),
+                move |header| {
+                    header.layers[layer].error_rate = rate;
+                },
+            ));
+        }
+    }
+    for layer in 0..3 {
+        let mut change = |what: String, change: fn(&mut StoredLayer)| {
+            rows.push(edit(format!("layer {layer}: {what}"), move |header| {
+                change(&mut header.layers[layer])
+            }));
+        };
+        change("kind 1".into(), |layer| layer.kind = 1);
+        change("kind 255".into(), |layer| layer.kind = 255);
+        change("no probes".into(), |layer| layer.probes = 0);
+        change("129 probes".into(), |layer| layer.probes = 129);
+        change("255 probes".into(), |layer| layer.probes = 255);
+        change("no words in a block".into(), |layer| layer.block_words = 0);
+        change("no blocks".into(), |layer| layer.blocks = 0);
+        change("2^51 bytes of blocks".into(), |layer| {
+            (layer.blocks, layer.block_words) = (u32::MAX, u16::MAX);
+        });
+        change("a capacity of 0".into(), |layer| layer.capacity = 0);
+        change("a capacity of 2^62 + 1, and full".into(), |layer| {
+            (layer.capacity, layer.items) = ((1 << 62) + 1, (1 << 62) + 1);
+        });
+        change("a capacity of 2^64 - 1, and full".into(), |layer| {
+            (layer.capacity, layer.items) = (u64::MAX, u64::MAX);
+        });
+        change("more items than its capacity".into(), |layer| {
+            layer.items = layer.capacity + 1
+        });
+        change("2^63 items".into(), |layer| layer.items = 1 << 63);
+        change("2^64 - 1 items".into(), |layer| layer.items = u64::MAX);
+    }
+    rows.push(edit("an older layer that is not full", |header| {
+        header.layers[0].items -= 1
+    }));
+    rows
+}
+
+#[test]
+fn forged_numbers_that_no_filter_has_are_refused() {
+    let server = server();
+    let client = &mut server.client();
+    let (payload, header) = original(client);
+    let used = server.client().memory("used_memory");
+    let rows = broken();
+    for (what, edit) in &rows {
+        let mut forged = header.clone();
+        edit(&mut forged);
+        let begin = Instant::now();
+        let reply = restore(client, &with_header(&payload, &forged));
+        assert_eq!(reply, err("ERR Bad data format"), "RESTORE: {what}");
+        // In a dump no bits follow the header.
+        forged.present = 0;
+        let reply = load(client, "forged", &(1, forged.bytes()));
+        let refused = matches!(&reply, Reply::Error(text) if text == BAD_DATA || text.contains("memory"));
+        assert!(refused, "BF.LOADCHUNK: {what}: {reply:?}");
+        assert!(begin.elapsed() < AT_ONCE, "{what} took {:?}", begin.elapsed());
+        assert_eq!(client.run("EXISTS forged").int(), 0, "{what}");
+    }
+    for present in [
+        0,
+        1,
+        7,
+        8,
+        header.present - 1,
+        header.present + 1,
+        header.present + 8,
+        1 << 40,
+        u64::MAX,
+    ] {
+        let forged = Header {
+            present,
+            ..header.clone()
+        };
+        let reply = restore(client, &with_header(&payload, &forged));
+        assert!(reply.is_error(), "RESTORE: {present} bytes announced: {reply:?}");
+        if present > 0 {
+            let reply = load(client, "forged", &(1, forged.bytes()));
+            assert!(
+                reply.is_error(),
+                "BF.LOADCHUNK: {present} bytes announced: {reply:?}"
+            );
+        }
+    }
+    let left = server.client().memory("used_memory") - used;
+    assert!(left < NOISE, "{left} bytes of memory are left behind");
+    println!(
+        "{} headers with broken numbers, all refused by RESTORE and BF.LOADCHUNK",
+        rows.len()
+    );
+    let right = dump(client, "original").swap_remove(0);
+    assert_eq!(load(client, "forged", &right), ok(), "the right one is not");
+    assert_unharmed(&server);
+}
+
+/// Far more bits than follow: the memory is asked for, never touched, and given back.
+#[test]
+fn a_header_that_announces_gigabytes_costs_nothing() {
+    let server = server();
+    let client = &mut server.client();
+    let (payload, header) = original(client);
+    let (used, resident) = (client.memory("used_memory"), client.memory("used_memory_rss"));
+    for gibibytes in [1, 2, 4] {
+        let mut forged = header.clone();
+        let newest = forged.layers.last_mut().expect("a layer");
+        // A block of 512 bytes.
+        (newest.block_words, newest.blocks) = (64, gibibytes << 21);
+        forged.present = u64::from(gibibytes) << 30;
+        let begin = Instant::now();
+        for _ in 0..20 {
+            let reply = restore(client, &with_header(&payload, &forged));
+            assert!(reply.is_error(), "{gibibytes} GiB: {reply:?}");
+        }
+        assert!(
+            begin.elapsed() < 10 * AT_ONCE,
+            "20 times {gibibytes} GiB took {:?}",
+            begin.elapsed()
+        );
+        println!(
+            "20 refusals of {gibibytes} GiB that never come took {:?}",
+            begin.elapsed()
+        );
+    }
+    assert!(client.memory("used_memory") - used < NOISE);
+    // Sampled when the server was idle; what was touched would be gigabytes.
+    let touched = client.memory("used_memory_rss") - resident;
+    assert!(touched < 100 << 20, "{touched} bytes are resident");
+    assert_unharmed(&server);
+}
+
+/// Values that are legal, but that the module would never choose.
+#[test]
+fn odd_numbers_are_refused_or_make_a_filter_that_works() {
+    const TRIES: usize = 1_500;
+    const NUMBERS: [u64; 12] = [0, 1, 2, 3, 7, 8, 10, 64, 1 << 20, 1 << 32, 1 << 62, u64::MAX];
+    const RATES: [f64; 9] = [
+        5e-324,
+        1e-300,
+        1e-15,
+        0.001,
+        0.5,
+        0.999_999_999,
+        1.0,
+        0.0,
+        f64::NAN,
+    ];
+    let server = server();
+    let (payload, original) = original(&mut server.client());
+    let used = settled_memory(&server);
+    let mut client = server.client();
+    let seed = 11;
+    let mut random = Random::new(seed);
+    let (mut refused, mut accepted, mut halves) = (0, 0, 0);
+    for attempt in 0..TRIES {
+        let mut header = original.clone();
+        // One layer or all of them; few changes, so that many pass.
+        if random.below(2) == 0 {
+            header.layers.drain(1..);
+            header.count = 1;
+        }
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(header.layers.len());
+            let layer = &mut header.layers[at];
+            match random.below(9) {
+                0 => header.seed = random.next(),
+                1 => header.error_rate = *random.pick(&RATES),
+                2 => header.expansion = *random.pick(&[0, 1, 2, 3, 32_768]),
+                3 => layer.error_rate = *random.pick(&RATES),
+                4 => layer.probes = *random.pick(&[1, 2, 63, 64, 65, 127, 128]),
+                5 => layer.block_words = *random.pick(&[1, 2, 3, 8, 512, 513, u16::MAX]),
+                6 => layer.blocks = *random.pick(&[1, 2, 3, 1_000, 65_537]),
+                7 => layer.capacity = *random.pick(&NUMBERS),
+                _ => layer.items = *random.pick(&NUMBERS),
+            }
+            if random.below(2) == 0 {
+                let layer = &mut header.layers[at];
+                layer.items = layer.capacity;
+            }
+        }
+        // As many bits as it announces, or about half of them, all zero or all one.
+        let total: u64 = header
+            .layers
+            .iter()
+            .map(|layer| u64::from(layer.blocks) * u64::from(layer.block_words) * 8)
+            .sum();
+        if total > 8 << 20 {
+            continue;
+        }
+        let half = random.below(5) == 0;
+        header.present = if half { total / 16 * 8 } else { total };
+        let filler = *random.pick(&[0, 0xff]);
+        let bits = vec![filler; usize::try_from(header.present).expect("megabytes")];
+        let what = format!("attempt {attempt} of seed {seed}: {header:?}, bits {filler:#04x}");
+        let mut forged = payload.clone();
+        forged.strings = [header.bytes()]
+            .into_iter()
+            .chain(bits.chunks(1 << 20).map(<[u8]>::to_vec))
+            .collect();
+        let reply = restore(&mut client, &forged.bytes());
+        if reply.is_error() {
+            refused += 1;
+        } else {
+            assert_sane(&mut client, "forged", &what);
+            accepted += 1;
+            halves += usize::from(half);
+        }
+    }
+    println!(
+        "{TRIES} odd headers: {refused} refused, {accepted} sane filters, {halves} of them still loading"
+    );
+    assert!(refused > 50 && accepted > 50 && halves > 5, "both ways are taken");
+    drop(client);
+    let left = settled_memory(&server) - used;
+    assert!(left < NOISE, "{left} bytes of memory are left behind");
+    assert_unharmed(&server);
+}
+
+/// A chunk whose frame is right and whose numbers are not.
+#[test]
+fn forged_chunks_are_refused_and_change_nothing() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.01 1000 SEED 6"), ok());
+    let items = add_until_card(client, "k", "item", 900);
+    let pieces = dump(client, "k");
+    let [(_, header), (iterator, chunk)] = pieces.as_slice() else {
+        panic!("a header and a chunk")
+    };
+    const FRAME: usize = 32;
+    let identity = u64::from_le_bytes(chunk[8..16].try_into().expect("eight bytes"));
+    let bits = &chunk[FRAME..chunk.len() - 8];
+    let end = bits.len() as u64;
+    let forge = |identity: u64, first: u64, items: u64, bits: &[u8]| {
+        let mut frame = chunk[..8].to_vec();
+        for number in [identity, first, items] {
+            frame.extend(number.to_le_bytes());
+        }
+        frame.extend(bits);
+        sealed_with_xxh3(frame)
+    };
+    assert_eq!(
+        &forge(identity, 0, 900, bits),
+        chunk,
+        "a chunk put together again is the same"
+    );
+    let rows: Vec<(&str, i64, Vec<u8>)> = vec![
+        ("another identity", *iterator, forge(identity ^ 1, 0, 900, bits)),
+        (
+            "more items than the capacity",
+            *iterator,
+            forge(identity, 0, 1_001, bits),
+        ),
+        ("2^64 - 1 items", *iterator, forge(identity, 0, u64::MAX, bits)),
+        ("no bits", 1, forge(identity, 0, 900, &[])),
+        ("no bits at the end", *iterator, forge(identity, end, 900, &[])),
+        ("a gap before it", *iterator, forge(identity, 8, 900, &bits[8..])),
+        (
+            "a word too many",
+            iterator + 8,
+            forge(identity, 0, 900, &[bits, &[0; 8]].concat()),
+        ),
+        (
+            "a start inside a word",
+            *iterator,
+            forge(identity, 1, 900, &bits[1..]),
+        ),
+        (
+            "an end inside a word",
+            iterator - 1,
+            forge(identity, 0, 900, &bits[..bits.len() - 1]),
+        ),
+        (
+            "a start past the end",
+            iterator + 8,
+            forge(identity, end, 900, &[0xff; 8]),
+        ),
+        (
+            "an end past 2^64",
+            8,
+            forge(identity, u64::MAX - 7, 900, &[0xff; 16]),
+        ),
+        (
+            "an end at 2^64",
+            i64::MAX,
+            forge(identity, u64::MAX - 7, 900, &[0xff; 8]),
+        ),
+        (
+            "a start at 2^63",
+            i64::MIN,
+            forge(identity, 1 << 63, 900, &[0xff; 8]),
+        ),
+        (
+            "the iterator of another place",
+            *iterator,
+            forge(identity, 0, 900, &bits[..8]),
+        ),
+    ];
+    let saved = client.run("DUMP k");
+    let used = client.memory("used_memory");
+    for (what, iterator, data) in &rows {
+        client.run("DEL half");
+        assert_eq!(load(client, "half", &(1, header.clone())), ok());
+        let half = client.run("DUMP half");
+        let reply = load(client, "half", &(*iterator, data.clone()));
+        assert!(reply.is_error(), "{what}: {reply:?}");
+        // A filter that is complete takes a chunk of bits that it has, wherever that begins.
+        load(client, "k", &(*iterator, data.clone()));
+        client.assert_in_step();
+        assert_eq!(
+            client.run("DUMP half"),
+            half,
+            "{what}: half a filter is as it was"
+        );
+        assert_eq!(client.run("DUMP k"), saved, "{what}: a whole filter is as it was");
+        assert_eq!(
+            load(client, "half", &pieces[1]),
+            ok(),
+            "{what}: the right chunk still fits"
+        );
+        assert_eq!(client.run("DUMP half"), saved, "{what}");
+    }
+    // A chunk may come in smaller ones, overlap what is there, and raise the count.
+    client.run("DEL half");
+    assert_eq!(load(client, "half", &(1, header.clone())), ok());
+    let middle = bits.len() / 2 / 8 * 8;
+    let first = forge(identity, 0, 900, &bits[..middle]);
+    let second = forge(identity, middle as u64 - 8, 950, &bits[middle - 8..]);
+    assert_eq!(load(client, "half", &(middle as i64 + 1, first)), ok());
+    assert!(
+        client.run("BF.EXISTS half item-0").is_error(),
+        "half of it is not there"
+    );
+    assert_eq!(load(client, "half", &(*iterator, second)), ok());
+    assert_eq!(info(client, "half").items, 950);
+    assert!(mexists(client, "half", &items).iter().all(|&there| there));
+    let others = numbered("other", 500);
+    assert_eq!(mexists(client, "half", &others), mexists(client, "k", &others));
+    assert!(client.memory("used_memory") - used < NOISE);
+    assert_unharmed(&server);
+}

@@ -1,0 +1,164 @@
+//! A non-scaling filter that is full, and a scaling one that cannot get memory to grow. go-redis stops reading at the
+//! first error inside an array, so that error must be its last element; every case ends with a PING that shows whether
+//! the reply was as long as it announced.
+
+use crate::harness::{
+    Protocol, Server, add_until_card, array, err, fresh, info, int, madd, mexists, numbered, ok,
+};
+
+const FULL: &str = "ERR non scaling filter is full";
+
+#[test]
+fn the_error_of_a_full_filter_is_the_last_element() {
+    let server = Server::start();
+    for protocol in Protocol::BOTH {
+        let (yes, no, full) = (protocol.bit(true), protocol.bit(false), err(FULL));
+        let one = || yes.clone();
+        let empty = &["BF.RESERVE k 1e-9 2 NONSCALING"][..];
+        let filled = &["BF.RESERVE k 1e-9 2 NONSCALING", "BF.MADD k a b"][..];
+        fresh(
+            &mut server.speak(protocol),
+            &[
+                (empty, "BF.MADD k a b", array([one(), one()])),
+                (empty, "BF.MADD k a b c", array([one(), one(), full.clone()])),
+                (empty, "BF.MADD k a b c d e", array([one(), one(), full.clone()])),
+                (
+                    empty,
+                    "BF.MADD k a a b c d",
+                    array([one(), no.clone(), one(), full.clone()]),
+                ),
+                (
+                    empty,
+                    "BF.MADD k a b a c b",
+                    array([one(), one(), no.clone(), full.clone()]),
+                ),
+                (
+                    empty,
+                    "BF.INSERT k ITEMS a b c d e",
+                    array([one(), one(), full.clone()]),
+                ),
+                (
+                    &[],
+                    "BF.INSERT k ERROR 1e-9 CAPACITY 2 NONSCALING ITEMS a b c d",
+                    array([one(), one(), full.clone()]),
+                ),
+                (
+                    &[],
+                    "BF.INSERT k ERROR 1e-9 CAPACITY 2 EXPANSION 0 ITEMS a b c d",
+                    array([one(), one(), full.clone()]),
+                ),
+                // A known item needs no room.
+                (filled, "BF.ADD k a", no.clone()),
+                (
+                    filled,
+                    "BF.MADD k a b a",
+                    array([no.clone(), no.clone(), no.clone()]),
+                ),
+                (filled, "BF.INSERT k ITEMS b a", array([no.clone(), no.clone()])),
+                (filled, "BF.MADD k a c b", array([no.clone(), full.clone()])),
+                (filled, "BF.MADD k c", array([full.clone()])),
+                (filled, "BF.INSERT k ITEMS c d", array([full.clone()])),
+                // A single command is the error itself.
+                (filled, "BF.ADD k c", full.clone()),
+                (
+                    &["BF.RESERVE k 1e-9 2 EXPANSION 0", "BF.MADD k a b"],
+                    "BF.ADD k c",
+                    full.clone(),
+                ),
+                // And it has changed nothing.
+                (filled, "BF.MEXISTS k a b c", array([one(), one(), no.clone()])),
+                (filled, "BF.CARD k", int(2)),
+            ],
+        );
+    }
+}
+
+/// Batches longer than any chunk the module works in: the array ends at the error wherever that is.
+#[test]
+fn a_long_batch_ends_where_the_filter_is_full() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for room in [0_usize, 1, 63, 64, 65, 127, 128, 129, 1_000] {
+        client.run("FLUSHALL");
+        // A rate this small keeps accidents out: every item is new.
+        client.run(&format!("BF.RESERVE k 1e-12 {} NONSCALING", 1_000));
+        madd(client, "k", &numbered("old", 1_000 - room));
+        let reply = client.call("BF.MADD", "k", &numbered("new", 1_500));
+        client.assert_in_step();
+        let mut expected = vec![int(1); room];
+        expected.push(err(FULL));
+        assert_eq!(reply, array(expected), "with room for {room}");
+        assert_eq!(info(client, "k").items, 1_000, "with room for {room}");
+        let there = mexists(client, "k", &numbered("new", 1_500));
+        let expected: Vec<bool> = (0..1_500).map(|place| place < room).collect();
+        assert_eq!(
+            there, expected,
+            "with room for {room}: what was not answered was not added"
+        );
+    }
+}
+
+#[test]
+fn a_non_scaling_filter_takes_exactly_its_capacity() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for capacity in [1, 2, 10, 100, 12_345] {
+        client.run("FLUSHALL");
+        client.run(&format!("BF.RESERVE k 0.01 {capacity} NONSCALING"));
+        let tried = add_until_card(client, "k", "item", capacity);
+        let absent = (0..).map(|number| format!("absent-{number}")).find(|item| {
+            let there = client.cmd(&["BF.EXISTS", "k", item]);
+            there == int(0)
+        });
+        let absent = absent.expect("some item is not there");
+        assert_eq!(
+            client.cmd(&["BF.ADD", "k", &absent]),
+            err(FULL),
+            "capacity {capacity}"
+        );
+        let now = info(client, "k");
+        assert_eq!((now.items, now.capacity, now.filters), (capacity, capacity, 1));
+        assert!(
+            mexists(client, "k", &tried).iter().all(|&there| there),
+            "capacity {capacity}"
+        );
+    }
+}
+
+/// A server with 1 GiB of address space: the layers hold 1, then 32,768 items, and the third would need 1.3 GB.
+#[test]
+fn a_filter_that_cannot_grow_says_so_once_and_keeps_what_it_has() {
+    let server = Server::with().address_space(1 << 30).start();
+    let client = &mut server.client();
+    let failed = err("ERR problem inserting into filter");
+    assert_eq!(client.run("BF.RESERVE k 0.01 1 EXPANSION 32768 SEED 1"), ok());
+    let tried = add_until_card(client, "k", "item", 32_769);
+    let before = client.run("DUMP k");
+    let mut absent = numbered("absent", 200);
+    let there = mexists(client, "k", &absent);
+    let mut keep = there.iter().map(|there| !there);
+    absent.retain(|_| keep.next().unwrap_or(false));
+
+    assert_eq!(client.cmd(&["BF.ADD", "k", &absent[0]]), failed);
+    assert_eq!(client.call("BF.MADD", "k", &absent), array([failed.clone()]));
+    client.assert_in_step();
+    let known_first = [tried[0].as_str(), tried[9].as_str(), &absent[0], &absent[1]];
+    assert_eq!(
+        client.call("BF.MADD", "k", &known_first),
+        array([int(0), int(0), failed.clone()])
+    );
+    let with_word = ["ITEMS", &tried[0], &absent[0], &absent[1]];
+    assert_eq!(client.call("BF.INSERT", "k", &with_word), array([int(0), failed]));
+    client.assert_in_step();
+
+    let now = info(client, "k");
+    assert_eq!((now.items, now.filters), (32_769, 2), "no half-built layer");
+    assert!(mexists(client, "k", &tried).iter().all(|&there| there));
+    assert!(
+        mexists(client, "k", &absent).iter().all(|&there| !there),
+        "nothing was added"
+    );
+    assert_eq!(client.run("DUMP k"), before);
+    assert_eq!(client.run("BF.ADD other a"), int(1), "another filter still works");
+    assert_eq!(Protocol::Resp2.bit(true), client.cmd(&["BF.ADD", "other", "b"]));
+}

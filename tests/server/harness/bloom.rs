@@ -1,0 +1,152 @@
+//! The BF.* replies as values, for tests that are about what a filter holds and not about the wire.
+
+use super::client::Client;
+use super::reply::Reply;
+
+/// What BF.INFO says of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Info {
+    pub(crate) capacity: i64,
+    pub(crate) size: i64,
+    pub(crate) filters: i64,
+    pub(crate) items: i64,
+    /// `None` for a non-scaling filter.
+    pub(crate) expansion: Option<i64>,
+}
+
+/// What BF.DEBUG says of one layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Layer {
+    pub(crate) bytes: i64,
+    pub(crate) bits: i64,
+    pub(crate) hashes: i64,
+    pub(crate) hash_width: i64,
+    pub(crate) capacity: i64,
+    pub(crate) size: i64,
+    pub(crate) ratio: f64,
+}
+
+/// BF.INFO of a filter that exists.
+#[track_caller]
+pub(crate) fn info(client: &mut Client, key: &str) -> Info {
+    let reply = client.cmd(&["BF.INFO", key]);
+    let field = |name: &str| {
+        reply
+            .get(name)
+            .unwrap_or_else(|| panic!("BF.INFO has no {name:?}: {reply:?}"))
+    };
+    Info {
+        capacity: field("Capacity").int(),
+        size: field("Size").int(),
+        filters: field("Number of filters").int(),
+        items: field("Number of items inserted").int(),
+        expansion: match field("Expansion rate") {
+            Reply::Null => None,
+            rate => Some(rate.int()),
+        },
+    }
+}
+
+/// BF.DEBUG of a filter that exists: the item count of its first line, and its layers, oldest first.
+#[track_caller]
+pub(crate) fn layers(client: &mut Client, key: &str) -> (i64, Vec<Layer>) {
+    let reply = client.cmd(&["BF.DEBUG", key]);
+    let mut lines = reply.elements().iter().map(Reply::text);
+    let first = lines.next().unwrap_or_else(|| panic!("BF.DEBUG is empty"));
+    let items = first.strip_prefix("size:").and_then(|count| count.parse().ok());
+    (
+        items.unwrap_or_else(|| panic!("first line of BF.DEBUG: {first:?}")),
+        lines.map(|line| layer(&line)).collect(),
+    )
+}
+
+/// Reads `bytes:N bits:N hashes:N hashwidth:64 capacity:N size:N ratio:%g`, more words may follow.
+#[track_caller]
+fn layer(line: &str) -> Layer {
+    let mut words = line.split_whitespace();
+    let mut field = |name: &str| {
+        let word = words
+            .next()
+            .and_then(|word| word.strip_prefix(name)?.strip_prefix(':'));
+        word.unwrap_or_else(|| panic!("{name} is not where it belongs in the BF.DEBUG line {line:?}"))
+            .to_owned()
+    };
+    let whole = |text: String| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{text:?} in {line:?} is no number"))
+    };
+    Layer {
+        bytes: whole(field("bytes")),
+        bits: whole(field("bits")),
+        hashes: whole(field("hashes")),
+        hash_width: whole(field("hashwidth")),
+        capacity: whole(field("capacity")),
+        size: whole(field("size")),
+        ratio: field("ratio")
+            .parse()
+            .unwrap_or_else(|_| panic!("the ratio in {line:?} is no number")),
+    }
+}
+
+/// DEBUG DIGEST-VALUE: the same for two filters only if every number and every bit is.
+#[track_caller]
+pub(crate) fn digest(client: &mut Client, key: &str) -> String {
+    client.cmd(&["DEBUG", "DIGEST-VALUE", key]).elements()[0].text()
+}
+
+/// BF.MADD in batches of 1,000: which of the items were new.
+#[track_caller]
+pub(crate) fn madd<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
+    batches(client, "BF.MADD", key, items)
+}
+
+/// BF.MEXISTS in batches of 1,000: which of the items are there.
+#[track_caller]
+pub(crate) fn mexists<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
+    batches(client, "BF.MEXISTS", key, items)
+}
+
+#[track_caller]
+fn batches<A: AsRef<[u8]>>(client: &mut Client, command: &str, key: &str, items: &[A]) -> Vec<bool> {
+    let mut answers = Vec::with_capacity(items.len());
+    for batch in items.chunks(1000) {
+        let reply = client.call(command, key, batch);
+        assert_eq!(
+            reply.elements().len(),
+            batch.len(),
+            "{command} {key}: an answer per item"
+        );
+        answers.extend(reply.answers());
+    }
+    answers
+}
+
+/// `count` different items: `prefix-0`, `prefix-1`, …
+pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}-{number}")).collect()
+}
+
+/// Adds `prefix-0`, `prefix-1`, … until the filter counts exactly `card` items; returns all it tried. A false positive
+/// is not counted, so this may take a few more items than `card`; a filter that is saturated counts nothing more, and
+/// then this panics.
+#[track_caller]
+pub(crate) fn add_until_card(client: &mut Client, key: &str, prefix: &str, card: i64) -> Vec<String> {
+    let wanted = usize::try_from(card).expect("a count of items");
+    let most = 20 * wanted + 1_000;
+    let mut now = usize::try_from(client.cmd(&["BF.CARD", key]).int()).expect("a count of items");
+    let mut tried = Vec::new();
+    while now < wanted {
+        assert!(
+            tried.len() < most,
+            "{key} counts {now} items after {most} additions: it is saturated"
+        );
+        // As many as are missing cannot be too many.
+        let batch = 1_000.min(wanted - now);
+        let items: Vec<_> = (tried.len()..tried.len() + batch)
+            .map(|number| format!("{prefix}-{number}"))
+            .collect();
+        now += madd(client, key, &items).iter().filter(|&&new| new).count();
+        tried.extend(items);
+    }
+    tried
+}

@@ -1,0 +1,115 @@
+//! What a server is told before it starts: its configuration file, the module's arguments, the bounds of its process.
+
+use std::path::{Path, PathBuf};
+
+use super::server::Server;
+use super::version::version;
+
+/// Another process may take the port between our look and the server's bind; then another port is tried.
+const PORT_ATTEMPTS: u32 = 5;
+
+/// The module under test.
+pub(crate) fn module_path() -> PathBuf {
+    let path = std::env::var_os("REDIS_BLOOM_SO").unwrap_or_else(|| {
+        panic!(
+            "REDIS_BLOOM_SO names no module: run these tests with `make test-server`, which builds it first"
+        )
+    });
+    let path = PathBuf::from(path);
+    path.canonicalize()
+        .unwrap_or_else(|error| panic!("REDIS_BLOOM_SO={}: {error}", path.display()))
+}
+
+/// What a server is started with.
+#[derive(Clone, Default)]
+pub(crate) struct Builder {
+    file: String,
+    lines: Vec<String>,
+    module_arguments: Vec<String>,
+    without_module: bool,
+    address_space: Option<u64>,
+}
+
+impl Builder {
+    /// Text of a configuration file that stands before everything else.
+    pub(crate) fn file(mut self, text: &str) -> Builder {
+        self.file = text.to_owned();
+        self
+    }
+
+    /// One more line of configuration, as in a configuration file: `.config("appendonly yes")`.
+    pub(crate) fn config(mut self, line: &str) -> Builder {
+        self.lines.push(line.to_owned());
+        self
+    }
+
+    /// Arguments of the module's `loadmodule` line.
+    pub(crate) fn module_arguments(mut self, arguments: &[&str]) -> Builder {
+        self.module_arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        self
+    }
+
+    /// Leaves the module out.
+    pub(crate) fn without_module(mut self) -> Builder {
+        self.without_module = true;
+        self
+    }
+
+    /// Bounds the virtual memory of the process, in bytes, so that an allocation fails where the machine would give it.
+    pub(crate) fn address_space(mut self, bytes: u64) -> Builder {
+        self.address_space = Some(bytes);
+        self
+    }
+
+    /// That bound, if there is one.
+    pub(crate) fn address_space_limit(&self) -> Option<u64> {
+        self.address_space
+    }
+
+    /// Makes it a replica of `master`.
+    pub(crate) fn replica_of(self, master: &Server) -> Builder {
+        self.config(&format!("replicaof 127.0.0.1 {}", master.port()))
+    }
+
+    /// Starts the server; panics with its log if it does not come up.
+    #[track_caller]
+    pub(crate) fn start(self) -> Server {
+        self.try_start()
+            .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+    }
+
+    /// Starts the server, or returns its log if it does not come up.
+    pub(crate) fn try_start(self) -> Result<Server, String> {
+        for attempt in 1.. {
+            match Server::launched(&self) {
+                Err(log) if log.contains("Address already in use") && attempt < PORT_ATTEMPTS => {}
+                started => return started,
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// The whole configuration file of a server.
+    pub(crate) fn text(&self, port: u16, dir: &Path) -> String {
+        let mut text = format!(
+            "{}\nport {port}\nbind 127.0.0.1\ndaemonize no\nsave \"\"\n",
+            self.file
+        );
+        text += &format!("dir \"{}\"\n", dir.display());
+        if version().major >= 7 {
+            text += "enable-debug-command yes\nshutdown-timeout 1\n";
+        }
+        text += "repl-diskless-sync-delay 0\n";
+        for line in &self.lines {
+            text += &format!("{line}\n");
+        }
+        if !self.without_module {
+            text += &format!("loadmodule \"{}\"", module_path().display());
+            for argument in &self.module_arguments {
+                text += &format!(" \"{argument}\"");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,47 @@
+//! What every black-box test stands on: a real server with the module in it, and a client that shows the wire.
+//!
+//! ```text
+//!   Server::with()...start() ──> Server (own port, own directory, dies with the value)
+//!            │ client() / resp3()
+//!            v
+//!   Client  run("BF.ADD k a")  ──>  Reply::Int(1)        RESP2
+//!           run("BF.ADD k a")  ──>  Reply::Bool(true)    RESP3
+//! ```
+//!
+//! The tests know the module only through its commands: nothing here may `use redis_bloom`. Two variables tell where
+//! things are: `REDIS_BLOOM_SO` (the module, required) and `REDIS_SERVER` (the server, default `redis-server`; a
+//! wrapper script must `exec` the server, because tests kill it by the child's process id).
+
+mod bloom;
+mod builder;
+mod client;
+mod cluster;
+mod decode;
+mod header;
+mod pieces;
+mod port;
+mod proxy;
+mod random;
+mod rdb;
+mod reply;
+mod sane;
+mod server;
+mod table;
+mod version;
+mod wait;
+
+pub(crate) use bloom::{add_until_card, digest, info, layers, madd, mexists, numbered};
+pub(crate) use builder::{Builder, module_path};
+pub(crate) use client::{Client, Protocol};
+pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
+pub(crate) use header::{Header, StoredLayer, sealed_with_xxh3};
+pub(crate) use pieces::{Piece, dump, load};
+pub(crate) use proxy::{Fault, Proxy};
+pub(crate) use random::Random;
+pub(crate) use rdb::{Payload, sealed};
+pub(crate) use reply::{Reply, array, bulk, err, int, ints, map, null, ok, simple};
+pub(crate) use sane::{assert_no_crash, assert_sane, assert_unharmed, settled_memory};
+pub(crate) use server::Server;
+pub(crate) use table::{Case, check, fresh};
+pub(crate) use version::{config_name, version};
+pub(crate) use wait::wait_until;

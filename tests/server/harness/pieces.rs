@@ -1,0 +1,38 @@
+//! BF.SCANDUMP and BF.LOADCHUNK as clients use them.
+
+use super::client::Client;
+use super::reply::Reply;
+
+/// One piece: the iterator that came with it, and the data.
+pub(crate) type Piece = (i64, Vec<u8>);
+
+/// All pieces of a filter, as every client fetches them: from 0 on, until the iterator is 0 again.
+#[track_caller]
+pub(crate) fn dump(client: &mut Client, key: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut iterator = 0;
+    loop {
+        let reply = client.cmd(&["BF.SCANDUMP", key, &iterator.to_string()]);
+        let [Reply::Int(next), Reply::Bulk(data)] = reply.elements() else {
+            panic!("BF.SCANDUMP {key} {iterator} answered {reply:?}");
+        };
+        if *next == 0 {
+            assert_eq!(
+                data, b"",
+                "the end has an empty bulk string, which go-redis and redis-rs rely on"
+            );
+            return pieces;
+        }
+        assert!(*next <= 1 << 53, "JavaScript cannot hold the iterator {next}");
+        assert!(
+            *next > iterator,
+            "the iterator must grow: {iterator}, then {next}"
+        );
+        pieces.push((*next, data.clone()));
+        iterator = *next;
+    }
+}
+
+pub(crate) fn load(client: &mut Client, key: &str, (iterator, data): &Piece) -> Reply {
+    client.call("BF.LOADCHUNK", key, &[iterator.to_string().as_bytes(), data])
+}

@@ -1,0 +1,36 @@
+//! Seeded randomness, so that a failure can be seen twice.
+//!
+//! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one word of state, good
+//! enough to choose moments and bytes.
+
+/// A generator that gives the same numbers for the same seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Starts at `seed`; any value is as good as another.
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next number, uniform over all of `u64`.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`. Multiply-shift: the bias, below `end` / 2^64, matters to nothing here.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        let end = u64::try_from(end).expect("a usize has at most 64 bits");
+        let high = (u128::from(self.next()) * u128::from(end)) >> 64;
+        usize::try_from(high).expect("less than `end`, which was a usize")
+    }
+
+    /// One of them.
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}

@@ -1,0 +1,246 @@
+//! A server process that belongs to one test.
+//!
+//! Everything it is told stands in `redis.conf` of its own temporary directory, so a restart is the same server again.
+//! Dropping the value kills the process by its id and removes the directory.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::builder::Builder;
+use super::client::{Client, Protocol};
+use super::port::free_port;
+use super::reply::{Reply, simple};
+use super::version::server_program;
+
+/// How long a start or a stop may take: loading the largest file of these tests takes a few seconds.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two looks at a server that starts or stops.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A running server. It dies with the value.
+pub(crate) struct Server {
+    child: Option<Child>,
+    port: u16,
+    dir: tempfile::TempDir,
+    builder: Builder,
+}
+
+impl Server {
+    /// Starts the described server on a port of its own choice; an error is its log if it does not come up.
+    pub(crate) fn launched(builder: &Builder) -> Result<Server, String> {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let mut server = Server {
+            child: None,
+            port: free_port(),
+            dir,
+            builder: builder.clone(),
+        };
+        server.launch()?;
+        Ok(server)
+    }
+
+    /// A server with the module and nothing else asked for.
+    #[track_caller]
+    pub(crate) fn start() -> Server {
+        Server::with().start()
+    }
+
+    /// A server to be described.
+    pub(crate) fn with() -> Builder {
+        Builder::default()
+    }
+
+    /// The port it listens on, on 127.0.0.1.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its directory, which holds its configuration, log and persistence files.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Everything it has logged since its first start.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log_path()).unwrap_or_default()).into_owned()
+    }
+
+    /// A new RESP2 connection.
+    #[track_caller]
+    pub(crate) fn client(&self) -> Client {
+        Client::try_connect(self.port)
+            .unwrap_or_else(|| panic!("cannot connect to port {}; log:\n{}", self.port, self.log()))
+    }
+
+    /// A new RESP3 connection.
+    #[track_caller]
+    pub(crate) fn resp3(&self) -> Client {
+        let mut client = self.client();
+        let hello = client.run("HELLO 3");
+        assert!(matches!(hello, Reply::Map(_)), "HELLO 3 answered {hello:?}");
+        client
+    }
+
+    /// A new connection in the given protocol.
+    #[track_caller]
+    pub(crate) fn speak(&self, protocol: Protocol) -> Client {
+        match protocol {
+            Protocol::Resp2 => self.client(),
+            Protocol::Resp3 => self.resp3(),
+        }
+    }
+
+    /// Saves, stops and starts it again.
+    #[track_caller]
+    pub(crate) fn restart(&mut self) {
+        let mut client = self.client();
+        client.send(&["SHUTDOWN", "SAVE"]);
+        if let Ok(refused) = client.try_read() {
+            panic!("SHUTDOWN SAVE answered {refused:?}; log:\n{}", self.log());
+        }
+        self.wait_for_exit();
+        self.relaunch();
+    }
+
+    /// Kills it with SIGKILL and starts it again: only what is on disk survives.
+    #[track_caller]
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.kill();
+        self.relaunch();
+    }
+
+    /// Starts another server as a replica of this one and waits until it has everything.
+    #[track_caller]
+    pub(crate) fn replica(&self) -> Server {
+        let replica = Server::with().replica_of(self).start();
+        let mut client = replica.client();
+        let deadline = Instant::now() + START_TIMEOUT;
+        while client.server_info("replication", "master_link_status") != "up" {
+            assert!(
+                Instant::now() < deadline,
+                "the replica never caught up; its log:\n{}",
+                replica.log()
+            );
+            sleep(POLL);
+        }
+        replica
+    }
+
+    /// Starts it again after `kill`.
+    #[track_caller]
+    pub(crate) fn relaunch(&mut self) {
+        self.try_relaunch()
+            .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
+    }
+
+    /// Starts it again after `kill`; an error is its log if it does not come up.
+    pub(crate) fn try_relaunch(&mut self) -> Result<(), String> {
+        self.launch()
+    }
+
+    /// Adds a line to its configuration file, for the next start.
+    pub(crate) fn configure(&mut self, line: &str) {
+        self.builder = self.builder.clone().config(line);
+    }
+
+    /// The process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server was started").id()
+    }
+
+    /// Starts the process and waits until it serves; an error is the log of a process that ended.
+    fn launch(&mut self) -> Result<(), String> {
+        let config = self.dir().join("redis.conf");
+        fs::write(&config, self.builder.text(self.port, self.dir())).expect("redis.conf can be written");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .expect("a log file");
+        let program = server_program();
+        let mut command = match self.builder.address_space_limit() {
+            None => Command::new(&program),
+            Some(bytes) => {
+                let mut shell = Command::new("sh");
+                let kib = (bytes / 1024).to_string();
+                shell.args([
+                    "-c",
+                    r#"ulimit -v "$1" && shift && exec "$@""#,
+                    "sh",
+                    &kib,
+                    &program,
+                ]);
+                shell
+            }
+        };
+        let child = command
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().expect("the log file can be shared"))
+            .stdout(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {program}: {error}"));
+        self.child = Some(child);
+        self.wait_until_it_serves()
+    }
+
+    fn wait_until_it_serves(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while Instant::now() < deadline {
+            if self.has_exited() {
+                self.child = None;
+                return Err(self.log());
+            }
+            // While it loads its data it answers PING with an error.
+            if let Some(mut client) = Client::try_connect(self.port) {
+                client.send(&["PING"]);
+                if client.try_read().is_ok_and(|reply| reply == simple("PONG")) {
+                    return Ok(());
+                }
+            }
+            sleep(POLL);
+        }
+        panic!("the server neither serves nor ends; log:\n{}", self.log());
+    }
+
+    fn has_exited(&mut self) -> bool {
+        let child = self.child.as_mut().expect("the server was started");
+        child.try_wait().expect("the child can be waited for").is_some()
+    }
+
+    #[track_caller]
+    fn wait_for_exit(&mut self) {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !self.has_exited() {
+            assert!(
+                Instant::now() < deadline,
+                "the server does not stop; log:\n{}",
+                self.log()
+            );
+            sleep(POLL);
+        }
+        self.child = None;
+    }
+
+    /// Kills it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself; then there is nothing to kill, and waiting still reaps it.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir().join("server.log")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

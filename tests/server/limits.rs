@@ -1,0 +1,97 @@
+//! Bounds that an operator sets: on one filter, and on the server. They are judged before anything is allocated.
+
+use crate::harness::{Client, Reply, Server, add_until_card, config_name, err, info, mexists, numbered, ok};
+
+const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
+const NO_GROWTH: &str = "ERR problem inserting into filter";
+const MIB: i64 = 1 << 20;
+
+fn bound(client: &mut Client, bytes: &str) -> Reply {
+    client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), bytes])
+}
+
+#[test]
+fn a_filter_may_be_bounded_in_bytes() {
+    let server = Server::start();
+    let client = &mut server.client();
+    // With a unit, as the server's own sizes.
+    assert_eq!(bound(client, "100kb"), ok());
+    let shown = client.config_get(&config_name("max-filter-bytes"));
+    assert_eq!(shown.as_deref(), Some("102400"));
+    // 70,000 items in a scaling filter at 1 % are 92 kB or a little less; 100,000 are 120 kB at least.
+    assert_eq!(client.run("BF.RESERVE large 0.01 100000"), err(NO_MEMORY));
+    assert_eq!(
+        client.run("BF.INSERT large CAPACITY 100000 ITEMS a"),
+        err(NO_MEMORY)
+    );
+    assert_eq!(client.run("BF.RESERVE small 0.01 70000"), ok());
+    // All layers together are bounded: 10,000 items at 0.1 % are 18 kB, 20,000 more 40 kB, and 40,000 more 80 kB.
+    assert_eq!(client.run("BF.RESERVE grown 0.001 10000"), ok());
+    let tried = add_until_card(client, "grown", "item", 30_000);
+    let absent = numbered("absent", 100);
+    let reply = client.call("BF.MADD", "grown", &absent);
+    assert_eq!(reply.elements().last(), Some(&err(NO_GROWTH)));
+    client.assert_in_step();
+    assert_eq!(info(client, "grown").items, 30_000);
+    assert!(mexists(client, "grown", &tried).iter().all(|&there| there));
+    // Lifted, the filter goes on.
+    assert_eq!(bound(client, "0"), ok());
+    assert!(
+        client
+            .call("BF.MADD", "grown", &absent)
+            .elements()
+            .iter()
+            .all(|reply| !reply.is_error())
+    );
+    assert_eq!(info(client, "grown").filters, 3);
+    for value in ["-1", "many", "10xb"] {
+        assert!(bound(client, value).is_error(), "{value}");
+    }
+}
+
+/// A primary without the bound made it, so it is right: a replica that refuses holds other data than its primary.
+#[test]
+fn the_bound_of_a_replica_does_not_bind_its_primary() {
+    let master = Server::start();
+    let replica = master.replica();
+    let (client, read) = (&mut master.client(), &mut replica.client());
+    assert_eq!(bound(read, "1kb"), ok());
+    assert_eq!(client.run("BF.RESERVE k 0.01 10000"), ok());
+    let items = add_until_card(client, "k", "item", 15_000);
+    assert_eq!(client.run("WAIT 1 30000").int(), 1);
+    assert!(mexists(read, "k", &items).iter().all(|&there| there));
+    assert_eq!(read.run("DUMP k"), client.run("DUMP k"));
+    assert_eq!(read.run("DEBUG RELOAD"), ok(), "and it reads its own file");
+    assert_eq!(read.run("BF.DEBUG k"), client.run("BF.DEBUG k"));
+}
+
+/// The server looks at `maxmemory` before a command runs; what the command itself then takes is the module's to judge.
+#[test]
+fn a_filter_does_not_overshoot_maxmemory() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE small 0.01 1000 EXPANSION 32768"), ok());
+    let tried = add_until_card(client, "small", "item", 1_000);
+    let used = client.memory("used_memory");
+    let most = used + 8 * MIB;
+    client.run(&format!("CONFIG SET maxmemory {most}"));
+    // 12 MB of bits.
+    assert_eq!(client.run("BF.RESERVE k 0.01 10000000"), err(NO_MEMORY));
+    assert_eq!(
+        client.run("BF.INSERT k CAPACITY 10000000 ITEMS a"),
+        err(NO_MEMORY)
+    );
+    // The next layer has 32,768,000 items: 43 MB.
+    let absent: Vec<String> = (0..100).map(|number| format!("absent-{number}")).collect();
+    let reply = client.call("BF.MADD", "small", &absent);
+    assert_eq!(reply.elements().last(), Some(&err(NO_GROWTH)));
+    client.assert_in_step();
+    assert!(
+        client.memory("used_memory") < most,
+        "the server is above its maxmemory"
+    );
+    assert!(mexists(client, "small", &tried).iter().all(|&there| there));
+    assert_eq!(client.run("BF.RESERVE k 0.01 1000000"), ok(), "1.2 MB still fit");
+    assert_eq!(client.run("CONFIG SET maxmemory 0"), ok());
+    assert_eq!(client.run("BF.RESERVE large 0.01 10000000"), ok());
+}

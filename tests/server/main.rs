@@ -1,0 +1,49 @@
+//! Black-box tests of the module inside a real server: what a client sees, and nothing else.
+//!
+//! Run them with `make test-server`, which builds the module in release mode and hands its path over. One file a
+//! behaviour; each test starts a server of its own, so they run in parallel and in any order.
+
+mod harness;
+
+mod acl;
+mod add;
+mod arity;
+mod broken_file;
+mod broken_sync;
+mod card_info_debug;
+mod cluster;
+mod command_docs;
+mod commands;
+mod concurrency;
+mod config;
+mod copy;
+mod corruption;
+mod documentation;
+mod defrag;
+mod dump;
+mod dump_errors;
+mod example_config;
+mod exists;
+mod forged;
+mod full;
+mod full_sync;
+mod huge;
+mod insert;
+mod insert_options;
+mod items;
+mod large;
+mod life;
+mod limits;
+mod load_arguments;
+mod memory;
+mod notifications;
+mod persistence;
+mod real_input;
+mod replicas;
+mod replication;
+mod reserve;
+mod reserve_errors;
+mod seed;
+mod torture;
+mod unlink;
+mod wrong_type;

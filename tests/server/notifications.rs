@@ -1,0 +1,119 @@
+//! Who is told of a change: subscribers of keyspace events, and clients that WATCH a key. A command that changed
+//! nothing changed nothing for them either. The names of the events are valkey-bloom's.
+
+use crate::harness::{Client, Reply, Server, add_until_card, int, ok};
+
+/// The events, sorted, that the keys got since the last call.
+#[track_caller]
+fn events(subscriber: &mut Client, client: &mut Client) -> Vec<String> {
+    client.run("SET end x");
+    let mut events = Vec::new();
+    loop {
+        let message = subscriber.read();
+        let [_, _, channel, key] = message.elements() else {
+            panic!("a message of four parts: {message:?}")
+        };
+        if key.text() == "end" {
+            events.sort();
+            return events;
+        }
+        events.push(format!(
+            "{} {}",
+            channel.text().rsplit(':').next().unwrap_or_default(),
+            key.text()
+        ));
+    }
+}
+
+#[test]
+fn keyspace_events_tell_of_new_filters_and_new_items() {
+    let server = Server::start();
+    let (client, subscriber) = (&mut server.client(), &mut server.client());
+    client.run("CONFIG SET notify-keyspace-events Eg$");
+    assert!(!subscriber.run("PSUBSCRIBE __keyevent@0__:*").is_error());
+    client.run("BF.RESERVE full 0.001 2 NONSCALING");
+    client.run("BF.MADD full a b");
+    events(subscriber, client);
+    let both: &[&str] = &["bloom.add k", "bloom.reserve k"];
+    let rows: [(&str, &[&str]); 15] = [
+        ("BF.RESERVE k 0.01 100", &["bloom.reserve k"]),
+        ("BF.RESERVE k 0.01 100", &[]),
+        ("BF.ADD k a", &["bloom.add k"]),
+        ("BF.ADD k a", &[]),
+        ("BF.MADD k a b c", &["bloom.add k"]),
+        ("BF.MADD k a b c", &[]),
+        ("BF.INSERT k ITEMS a d", &["bloom.add k"]),
+        ("BF.INSERT k NOCREATE ITEMS a d", &[]),
+        ("BF.EXISTS k a", &[]),
+        ("BF.MEXISTS k a z", &[]),
+        ("BF.INFO k", &[]),
+        ("BF.ADD full c", &[]),
+        ("BF.MADD full a c", &[]),
+        ("BF.INSERT missing NOCREATE ITEMS a", &[]),
+        ("BF.RESERVE missing 2 100", &[]),
+    ];
+    for (line, expected) in rows {
+        client.run(line);
+        assert_eq!(events(subscriber, client), expected, "{line}");
+    }
+    for line in ["BF.ADD k a", "BF.MADD k a b", "BF.INSERT k ITEMS a b"] {
+        client.run("DEL k");
+        events(subscriber, client);
+        client.run(line);
+        assert_eq!(events(subscriber, client), both, "{line} on a missing key");
+    }
+}
+
+/// An EXEC after a WATCH is refused exactly if the filter was changed in between.
+#[test]
+fn watch_sees_changes_and_nothing_else() {
+    let server = Server::start();
+    let (client, other) = (&mut server.client(), &mut server.client());
+    let rows = [
+        ("BF.ADD k a", false),
+        ("BF.MADD k a b", false),
+        ("BF.INSERT k ITEMS a b", false),
+        ("BF.EXISTS k z", false),
+        ("BF.INFO k", false),
+        ("BF.SCANDUMP k 0", false),
+        ("BF.RESERVE k 0.01 100", false),
+        ("BF.LOADCHUNK k 5 x", false),
+        ("BF.ADD k c", true),
+        ("BF.MADD k a d", true),
+        ("BF.INSERT k ITEMS a e", true),
+        ("DEL k", true),
+        ("BF.RESERVE k 0.01 100", true),
+    ];
+    other.run("BF.MADD k a b");
+    for (line, changes) in rows {
+        client.run("WATCH k");
+        other.run(line);
+        client.run("MULTI");
+        client.run("PING");
+        let refused = matches!(client.run("EXEC"), Reply::Null | Reply::NullArray);
+        assert_eq!(refused, changes, "{line}");
+    }
+}
+
+/// A client that caches what it read (CLIENT TRACKING) is told to forget it when the filter changes.
+#[test]
+fn tracking_clients_are_told_of_changes() {
+    let server = Server::start();
+    let (client, other) = (&mut server.resp3(), &mut server.client());
+    assert_eq!(client.run("CLIENT TRACKING ON"), ok());
+    add_until_card(other, "k", "item", 10);
+    assert_eq!(client.run("BF.EXISTS k z"), Reply::Bool(false));
+    other.run("BF.ADD k item-0");
+    assert_eq!(
+        client.run("PING").text(),
+        "PONG",
+        "nothing changed, nothing to forget"
+    );
+    assert_eq!(other.run("BF.ADD k z"), int(1));
+    let message = client.read();
+    assert!(
+        matches!(&message, Reply::Push(parts) if parts[0].text() == "invalidate"),
+        "{message:?}"
+    );
+    assert_eq!(client.run("BF.EXISTS k z"), Reply::Bool(true));
+}

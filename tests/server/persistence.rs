@@ -1,0 +1,256 @@
+//! A filter survives SAVE and restart, DEBUG RELOAD, and an AOF rewrite in both formats: the same counters, the same
+//! items, and the same answer to every other question, false positives included.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Client, Reply, Server, add_until_card, array, err, int, madd, mexists, numbered, ok};
+
+/// A filter, by what made it, and the items that went in.
+struct Sample {
+    key: &'static str,
+    items: Vec<String>,
+}
+
+/// One filter of every shape there is.
+fn make(client: &mut Client) -> Vec<Sample> {
+    let shapes = [
+        ("empty", "0.01 100", 0),
+        ("one_block", "0.01 100", 60),
+        ("single_item", "1e-9 1 NONSCALING", 1),
+        ("blocks", "0.01 20000", 20_000),
+        ("grown", "0.01 100", 5_000),
+        ("wide", "0.01 1 EXPANSION 32768", 10_000),
+        ("layers", "0.01 1 EXPANSION 1", 2_000),
+        ("full", "0.001 1000 NONSCALING", 1_000),
+        ("strict", "1e-9 5000", 7_000),
+        ("tiniest", "5e-324 10", 40),
+        ("loose", "0.9 1000 NONSCALING", 100),
+        ("seeded", "0.01 1000 SEED 18446744073709551615", 1_500),
+    ];
+    let mut samples = Vec::new();
+    for (key, options, card) in shapes {
+        assert_eq!(client.run(&format!("BF.RESERVE {key} {options}")), ok(), "{key}");
+        samples.push(Sample {
+            key,
+            items: add_until_card(client, key, key, card),
+        });
+    }
+    client.run("BF.ADD added item");
+    samples.push(Sample {
+        key: "added",
+        items: vec!["item".to_owned()],
+    });
+    samples
+}
+
+/// Everything a client can see of the filters.
+fn look(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
+    let others = numbered("other", 3_000);
+    let mut seen = Vec::new();
+    for Sample { key, items } in samples {
+        for command in ["TYPE", "BF.CARD", "BF.INFO", "BF.DEBUG", "DUMP", "TTL"] {
+            seen.push((format!("{command} {key}"), client.cmd(&[command, key])));
+        }
+        assert!(
+            mexists(client, key, items).iter().all(|&there| there),
+            "an item of {key} is missing"
+        );
+        let others = mexists(client, key, &others)
+            .into_iter()
+            .map(|there| int(there.into()));
+        seen.push((format!("false positives of {key}"), array(others)));
+    }
+    seen
+}
+
+#[track_caller]
+fn assert_same(before: &[(String, Reply)], after: &[(String, Reply)], way: &str) {
+    assert_eq!(before.len(), after.len());
+    for ((what, before), (_, after)) in before.iter().zip(after) {
+        assert_eq!(before, after, "{what} after {way}");
+    }
+}
+
+/// A filter that came back must also go on: grow, be full, refuse.
+#[track_caller]
+fn assert_goes_on(client: &mut Client, way: &str) {
+    assert_eq!(
+        client.run("BF.ADD single_item another"),
+        err("ERR non scaling filter is full"),
+        "{way}"
+    );
+    let more = numbered("more", 2_000);
+    for key in ["empty", "one_block", "grown", "layers", "seeded", "tiniest"] {
+        madd(client, key, &more);
+        assert!(
+            mexists(client, key, &more).iter().all(|&there| there),
+            "{key} after {way}"
+        );
+    }
+}
+
+#[test]
+fn save_and_restart_keep_every_filter() {
+    let mut server = Server::start();
+    let samples = make(&mut server.client());
+    server.client().run("EXPIRE added 10000");
+    server.client().run("PERSIST added");
+    let before = look(&mut server.client(), &samples);
+    server.restart();
+    let after = look(&mut server.client(), &samples);
+    assert_same(&before, &after, "SAVE and restart");
+    server.restart();
+    assert_same(&before, &look(&mut server.client(), &samples), "a second restart");
+    assert_goes_on(&mut server.client(), "two restarts");
+}
+
+#[test]
+fn a_restart_without_compression_and_checksum_keeps_every_filter() {
+    let mut server = Server::with()
+        .config("rdbcompression no")
+        .config("rdbchecksum no")
+        .start();
+    let samples = make(&mut server.client());
+    let before = look(&mut server.client(), &samples);
+    server.restart();
+    assert_same(&before, &look(&mut server.client(), &samples), "a plain RDB file");
+}
+
+#[test]
+fn debug_reload_keeps_every_filter() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let samples = make(client);
+    let before = look(client, &samples);
+    assert_eq!(client.run("DEBUG RELOAD"), ok());
+    assert_same(&before, &look(client, &samples), "DEBUG RELOAD");
+    assert_goes_on(client, "DEBUG RELOAD");
+}
+
+/// What DUMP gives, RESTORE takes, and the copy is the same filter.
+#[test]
+fn dump_and_restore_make_the_same_filter() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let samples = make(client);
+    let before = look(client, &samples);
+    for sample in &samples {
+        let Reply::Bulk(payload) = client.cmd(&["DUMP", sample.key]) else {
+            panic!("DUMP {}", sample.key)
+        };
+        client.cmd(&["DEL", sample.key]);
+        assert_eq!(
+            client.call("RESTORE", sample.key, &[&b"0"[..], &payload]),
+            ok(),
+            "{}",
+            sample.key
+        );
+    }
+    assert_same(&before, &look(client, &samples), "DUMP and RESTORE");
+    assert_goes_on(client, "DUMP and RESTORE");
+}
+
+fn rewrite(client: &mut Client) {
+    let reply = client.run("BGREWRITEAOF");
+    assert!(!reply.is_error(), "BGREWRITEAOF answered {reply:?}");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let running = client.server_info("persistence", "aof_rewrite_in_progress") != "0"
+            || client.server_info("persistence", "aof_rewrite_scheduled") != "0";
+        if !running {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the rewrite does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(
+        client.server_info("persistence", "aof_last_bgrewrite_status"),
+        "ok"
+    );
+}
+
+fn an_aof_rewrite_keeps_every_filter(preamble: &str) {
+    let mut server = Server::with()
+        .config("appendonly yes")
+        .config("appendfsync always")
+        .config(&format!("aof-use-rdb-preamble {preamble}"))
+        .start();
+    let samples = make(&mut server.client());
+    let before = look(&mut server.client(), &samples);
+    rewrite(&mut server.client());
+    let way = format!("an AOF rewrite with aof-use-rdb-preamble {preamble}");
+    assert_same(&before, &look(&mut server.client(), &samples), &way);
+    server.kill_and_restart();
+    assert_same(
+        &before,
+        &look(&mut server.client(), &samples),
+        &format!("{way} and a kill"),
+    );
+    assert_goes_on(&mut server.client(), &way);
+    // What came after the rewrite stands behind it in the file.
+    server.kill_and_restart();
+    let client = &mut server.client();
+    for key in ["empty", "one_block", "grown", "layers", "seeded", "tiniest"] {
+        let more = mexists(client, key, &numbered("more", 2_000));
+        assert!(
+            more.iter().all(|&there| there),
+            "{key}: added after {way}, lost by a kill"
+        );
+    }
+    rewrite(client);
+    server.kill_and_restart();
+    let client = &mut server.client();
+    for Sample { key, items } in &samples {
+        assert!(
+            mexists(client, key, items).iter().all(|&there| there),
+            "{key} after a second rewrite"
+        );
+    }
+}
+
+#[test]
+fn an_aof_rewrite_with_an_rdb_preamble_keeps_every_filter() {
+    an_aof_rewrite_keeps_every_filter("yes");
+}
+
+#[test]
+fn an_aof_rewrite_without_an_rdb_preamble_keeps_every_filter() {
+    an_aof_rewrite_keeps_every_filter("no");
+}
+
+/// Without any rewrite: the commands themselves are in the file.
+#[test]
+fn an_acknowledged_addition_survives_a_kill() {
+    let mut server = Server::with()
+        .config("appendonly yes")
+        .config("appendfsync always")
+        .start();
+    let samples = make(&mut server.client());
+    server.kill_and_restart();
+    let client = &mut server.client();
+    for Sample { key, items } in &samples {
+        assert!(
+            mexists(client, key, items).iter().all(|&there| there),
+            "an item of {key} is lost"
+        );
+    }
+    assert_eq!(
+        client.run("BF.ADD single_item another"),
+        err("ERR non scaling filter is full")
+    );
+}
+
+/// A large filter, once, through the file: 200,000 items at 0.01 %.
+#[test]
+fn a_filter_of_half_a_megabyte_survives_a_restart() {
+    let mut server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.0001 200000"), ok());
+    let items = numbered("item", 200_000);
+    madd(client, "k", &items);
+    let before = client.run("BF.DEBUG k");
+    server.restart();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.DEBUG k"), before);
+    assert!(mexists(client, "k", &items).iter().all(|&there| there));
+}

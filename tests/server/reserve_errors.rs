@@ -1,0 +1,149 @@
+//! Every way to get BF.RESERVE wrong, and its text. Nothing may be created by a command that fails.
+
+use crate::harness::{Case, Protocol, Server, err, fresh, int};
+
+const RATE_RANGE: &str = "ERR error rate must be in the range (0.000000, 1.000000)";
+const CAPACITY_RANGE: &str = "ERR capacity must be in the range [1, 4611686018427387904]";
+const EXPANSION_RANGE: &str = "ERR expansion must be in the range [0, 32768]";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const NON_SCALING: &str = "ERR Nonscaling filters cannot expand";
+
+const ERRORS: &[(&str, &str)] = &[
+    // The rate is no number. Numbers are as strict as the server's own: no blanks, no NaN.
+    ("BF.RESERVE k x 100", "ERR bad error rate"),
+    ("BF.RESERVE k 0.01x 100", "ERR bad error rate"),
+    ("BF.RESERVE k 1% 100", "ERR bad error rate"),
+    ("BF.RESERVE k 0,01 100", "ERR bad error rate"),
+    ("BF.RESERVE k nan 100", "ERR bad error rate"),
+    ("BF.RESERVE k NaN 100", "ERR bad error rate"),
+    ("BF.RESERVE k -nan 100", "ERR bad error rate"),
+    // A rate outside (0, 1).
+    ("BF.RESERVE k 0 100", RATE_RANGE),
+    ("BF.RESERVE k 0.0 100", RATE_RANGE),
+    ("BF.RESERVE k -0 100", RATE_RANGE),
+    ("BF.RESERVE k 1 100", RATE_RANGE),
+    ("BF.RESERVE k 1.0 100", RATE_RANGE),
+    ("BF.RESERVE k 1.5 100", RATE_RANGE),
+    ("BF.RESERVE k -0.01 100", RATE_RANGE),
+    ("BF.RESERVE k inf 100", RATE_RANGE),
+    ("BF.RESERVE k -inf 100", RATE_RANGE),
+    // Rounds to 1 as a double.
+    ("BF.RESERVE k 0.99999999999999999999 100", RATE_RANGE),
+    // The capacity is no integer, as the server reads integers.
+    ("BF.RESERVE k 0.01 x", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 1.5", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 1e3", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 +100", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 0100", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 0x64", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 9223372036854775808", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 99999999999999999999999999", "ERR bad capacity"),
+    // A capacity outside [1, 2^62].
+    ("BF.RESERVE k 0.01 0", CAPACITY_RANGE),
+    ("BF.RESERVE k 0.01 -1", CAPACITY_RANGE),
+    ("BF.RESERVE k 0.01 -9223372036854775808", CAPACITY_RANGE),
+    ("BF.RESERVE k 0.01 4611686018427387905", CAPACITY_RANGE),
+    ("BF.RESERVE k 0.01 9223372036854775807", CAPACITY_RANGE),
+    // Expansion.
+    ("BF.RESERVE k 0.01 100 EXPANSION", "ERR no expansion"),
+    ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION", "ERR no expansion"),
+    ("BF.RESERVE k 0.01 100 EXPANSION x", "ERR bad expansion"),
+    ("BF.RESERVE k 0.01 100 EXPANSION 1.5", "ERR bad expansion"),
+    ("BF.RESERVE k 0.01 100 EXPANSION NONSCALING", "ERR bad expansion"),
+    (
+        "BF.RESERVE k 0.01 100 EXPANSION 99999999999999999999",
+        "ERR bad expansion",
+    ),
+    ("BF.RESERVE k 0.01 100 EXPANSION -1", EXPANSION_RANGE),
+    ("BF.RESERVE k 0.01 100 EXPANSION 32769", EXPANSION_RANGE),
+    ("BF.RESERVE k 0.01 100 EXPANSION 4294967298", EXPANSION_RANGE),
+    (
+        "BF.RESERVE k 0.01 100 EXPANSION 9223372036854775807",
+        EXPANSION_RANGE,
+    ),
+    // A contradiction, in either order.
+    ("BF.RESERVE k 0.01 100 EXPANSION 2 NONSCALING", NON_SCALING),
+    ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION 2", NON_SCALING),
+    ("BF.RESERVE k 0.01 100 nonscaling expansion 1", NON_SCALING),
+    // Seed.
+    ("BF.RESERVE k 0.01 100 SEED", "ERR no seed"),
+    ("BF.RESERVE k 0.01 100 SEED x", "ERR bad seed"),
+    ("BF.RESERVE k 0.01 100 SEED -1", "ERR bad seed"),
+    ("BF.RESERVE k 0.01 100 SEED 1.5", "ERR bad seed"),
+    ("BF.RESERVE k 0.01 100 SEED 18446744073709551616", "ERR bad seed"),
+    // The order of the checks: error rate, capacity, options, key.
+    ("BF.RESERVE k x x EXPANSION x", "ERR bad error rate"),
+    ("BF.RESERVE k 2 0 EXPANSION x", RATE_RANGE),
+    ("BF.RESERVE k 0.01 x EXPANSION x", "ERR bad capacity"),
+    ("BF.RESERVE k 0.01 0 EXPANSION x", CAPACITY_RANGE),
+];
+
+#[test]
+fn a_refused_reserve_says_why_and_creates_nothing() {
+    let server = Server::start();
+    for protocol in Protocol::BOTH {
+        let client = &mut server.speak(protocol);
+        let rows: Vec<Case<'_>> = ERRORS
+            .iter()
+            .map(|&(line, text)| (&[][..], line, err(text)))
+            .collect();
+        fresh(client, &rows);
+        // No row flushes after itself, so look after each once more for what it left.
+        for (line, _) in ERRORS {
+            client.run(line);
+            assert_eq!(client.run("DBSIZE"), int(0), "{protocol:?}: {line} left a key");
+        }
+    }
+}
+
+#[test]
+fn a_blank_in_a_number_is_refused() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for (arguments, text) in [
+        (["BF.RESERVE", "k", " 0.01", "100"], "ERR bad error rate"),
+        (["BF.RESERVE", "k", "0.01 ", "100"], "ERR bad error rate"),
+        (["BF.RESERVE", "k", "", "100"], "ERR bad error rate"),
+        (["BF.RESERVE", "k", "0.01", " 100"], "ERR bad capacity"),
+        (["BF.RESERVE", "k", "0.01", "100 "], "ERR bad capacity"),
+        (["BF.RESERVE", "k", "0.01", ""], "ERR bad capacity"),
+        (["BF.RESERVE", "k", "0.01", "1\0"], "ERR bad capacity"),
+    ] {
+        assert_eq!(client.cmd(&arguments), err(text), "{arguments:?}");
+    }
+}
+
+#[test]
+fn reserve_never_touches_a_key_that_exists() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let filter = &["BF.RESERVE k 0.01 100"][..];
+    let string = &["SET k v"][..];
+    fresh(
+        client,
+        &[
+            (filter, "BF.RESERVE k 0.01 100", err("ERR item exists")),
+            (
+                filter,
+                "BF.RESERVE k 0.001 1000 NONSCALING",
+                err("ERR item exists"),
+            ),
+            (&["BF.ADD k a"], "BF.RESERVE k 0.01 100", err("ERR item exists")),
+            (string, "BF.RESERVE k 0.01 100", err(WRONG_TYPE)),
+            (&["HSET k f v"], "BF.RESERVE k 0.01 100", err(WRONG_TYPE)),
+            // The arguments are looked at before the key.
+            (filter, "BF.RESERVE k 2 100", err(RATE_RANGE)),
+            (filter, "BF.RESERVE k 0.01 0", err(CAPACITY_RANGE)),
+            (
+                filter,
+                "BF.RESERVE k 0.01 100 EXPANSION x",
+                err("ERR bad expansion"),
+            ),
+            (string, "BF.RESERVE k 0.01 100 EXPANSION -1", err(EXPANSION_RANGE)),
+        ],
+    );
+    client.run("FLUSHALL");
+    client.run("SET k v");
+    client.run("BF.RESERVE k 0.01 100");
+    assert_eq!(client.run("GET k").text(), "v", "the string is still there");
+}

@@ -1,0 +1,78 @@
+//! A key that holds something else. RedisBloom answers 0 to BF.EXISTS there; an error is the honest answer.
+
+use crate::harness::{Protocol, Server, err, int, ok};
+
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+const COMMANDS: [&str; 15] = [
+    "BF.RESERVE k 0.01 100",
+    "BF.ADD k a",
+    "BF.MADD k a b",
+    "BF.INSERT k ITEMS a",
+    "BF.INSERT k NOCREATE ITEMS a",
+    "BF.EXISTS k a",
+    "BF.MEXISTS k a b",
+    "BF.CARD k",
+    "BF.INFO k",
+    "BF.INFO k CAPACITY",
+    "BF.DEBUG k",
+    "BF.SCANDUMP k 0",
+    // The key is looked at before the iterator.
+    "BF.SCANDUMP k x",
+    "BF.LOADCHUNK k 1 data",
+    "BF.LOADCHUNK k 2 data",
+];
+
+#[test]
+fn every_command_refuses_a_key_of_another_type() {
+    let server = Server::start();
+    for protocol in Protocol::BOTH {
+        let client = &mut server.speak(protocol);
+        for make in [
+            "SET k v",
+            "HSET k f v",
+            "RPUSH k v",
+            "SADD k v",
+            "ZADD k 1 v",
+            "XADD k * f v",
+            "SETBIT k 1 1",
+        ] {
+            client.run("FLUSHALL");
+            client.run(make);
+            let before = client.run("DUMP k");
+            for command in COMMANDS {
+                assert_eq!(
+                    client.run(command),
+                    err(WRONG_TYPE),
+                    "{protocol:?}: {make} ; {command}"
+                );
+                client.assert_in_step();
+            }
+            assert_eq!(client.run("DUMP k"), before, "{make}: the value is as it was");
+        }
+    }
+}
+
+#[test]
+fn commands_of_other_types_refuse_a_filter() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.ADD k a");
+    for command in [
+        "GET k",
+        "APPEND k x",
+        "HGET k f",
+        "LPUSH k x",
+        "SADD k x",
+        "INCR k",
+        "PFADD k x",
+    ] {
+        let reply = client.run(command);
+        assert!(
+            reply.error().starts_with("WRONGTYPE"),
+            "{command} answered {reply:?}"
+        );
+    }
+    assert_eq!(client.run("BF.EXISTS k a"), int(1));
+    assert_eq!(client.run("SET k v"), ok(), "SET overwrites any type");
+}
