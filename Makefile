@@ -44,7 +44,8 @@ build: setup ## Build the module: target/release/libredis_bloom.so
 .PHONY: run
 run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its data goes to target/run
 	@mkdir -p "$(CARGO_TARGET_DIR)/run"
-	exec "$(REDIS_SERVER)" "$(CURDIR)/redis.conf.example" --loadmodule "$$(realpath "$(SO)")" \
+	@cp redis.conf.example "$(CARGO_TARGET_DIR)/run/redis.conf"
+	exec "$(REDIS_SERVER)" "$(CARGO_TARGET_DIR)/run/redis.conf" --loadmodule "$$(realpath "$(SO)")" \
 		--bind 127.0.0.1 --port $(PORT) --daemonize no --dir "$(CARGO_TARGET_DIR)/run"
 
 .PHONY: install
@@ -81,7 +82,7 @@ test-pure: setup ## Unit and property tests of the filter and its codecs
 
 .PHONY: test-server
 test-server: build ## Black-box tests of the release build in a real server
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED)
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
 
 .PHONY: doc
 doc: setup ## The API documentation, no warnings

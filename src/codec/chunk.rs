@@ -73,6 +73,17 @@ pub struct Load {
     received: u64,
 }
 
+/// What became of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was in already; nothing changed.
+    Repeated,
+    /// It is in, others are to come.
+    Next,
+    /// It is in, and the filter is complete.
+    Last,
+}
+
 /// A chunk whose frame was checked.
 struct Chunk<'a> {
     identity: u64,
@@ -123,11 +134,7 @@ impl<'a> Chunk<'a> {
             || !self.first.is_multiple_of(stream::WORD)
             || !to.is_multiple_of(stream::WORD)
         {
-            return Err(Error::Order {
-                from: self.first,
-                to,
-                received: total,
-            });
+            return Err(Error::Unaligned { from: self.first, to });
         }
         Ok(to)
     }
@@ -151,6 +158,13 @@ impl Load {
             filter: plan.allocate(ceiling)?,
             received: 0,
         })
+    }
+
+    /// Whether `data` is the header of a dump of a filter like this: a client sends it again when it got no answer.
+    #[must_use]
+    pub fn began_with(&self, data: &[u8]) -> bool {
+        let same = |plan: &Plan| header::identity(plan) == header::identity(&Plan::of(&self.filter));
+        header::decode(data).is_ok_and(|(plan, present)| present == 0 && same(&plan))
     }
 
     /// Goes on with a filter of which the first `received` bytes are in.
@@ -181,14 +195,17 @@ impl Load {
         cut(&self.filter, from, self.received)
     }
 
-    /// Takes the next chunk, or one that is in already (a client repeats what it got no answer for); whether the
-    /// filter is complete now.
+    /// Takes the next chunk, or one that is in already (a client repeats what it got no answer for).
     ///
     /// # Errors
     /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed then.
-    pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<bool, Error> {
+    pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
         let chunk = Chunk::read(iterator, data)?;
         let to = chunk.fits(&self.filter)?;
+        // Counts only rise: a lower one is of a filter that took this one's place, with the same seed, during the dump.
+        if chunk.items < self.filter.newest().items() {
+            return Err(Error::OtherFilter);
+        }
         if chunk.first > self.received {
             return Err(Error::Order {
                 from: chunk.first,
@@ -196,12 +213,19 @@ impl Load {
                 received: self.received,
             });
         }
+        if to <= self.received && stream::holds(&self.filter, chunk.first, chunk.bits) {
+            return Ok(Taken::Repeated);
+        }
         stream::merge(&mut self.filter, chunk.first, chunk.bits);
         if let Some(newest) = self.filter.layers_mut().last() {
             newest.set_items(newest.items().max(chunk.items));
         }
         self.received = self.received.max(to);
-        Ok(self.received == self.filter.bit_bytes())
+        Ok(if self.received == self.filter.bit_bytes() {
+            Taken::Last
+        } else {
+            Taken::Next
+        })
     }
 
     /// A copy.
@@ -215,7 +239,7 @@ impl Load {
         })
     }
 
-    /// The filter, once [`Self::take`] said that it is complete.
+    /// The filter, once [`Self::take`] answered [`Taken::Last`].
     #[must_use]
     pub fn into_filter(self) -> Filter {
         self.filter

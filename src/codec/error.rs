@@ -41,6 +41,14 @@ pub enum Error {
         /// Bytes there are.
         received: u64,
     },
+    /// The chunk is empty, or its ends are not multiples of 8: it was cut at an iterator of the client's own making.
+    #[error("a chunk of bytes {from}..{to} is not whole words")]
+    Unaligned {
+        /// First byte of the chunk in the stream.
+        from: u64,
+        /// Byte after its last.
+        to: u64,
+    },
     /// The chunk reaches past the end of the filter.
     #[error("a chunk of bytes {from}..{to} of a filter of {total} bytes")]
     TooBig {

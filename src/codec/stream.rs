@@ -63,6 +63,8 @@ pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
         skip = 0;
         for word in part {
             match new.next() {
+                // Zero sets nothing, and writing it would make a page resident that nobody has touched yet.
+                Some(0) => {}
                 Some(bits) => *word |= bits,
                 None => return,
             }

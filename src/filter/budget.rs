@@ -13,7 +13,7 @@
 //! layers that is 33 bits an item against 25 here. And a filter that was sized well, and so has one layer only, pays
 //! 0.6 bits for the right to grow instead of 1.44. A non-scaling filter gives layer 0 all of p.
 
-/// The rate that layer `index` of a filter of rate `asked` is built for, in (0, `asked`].
+/// The rate that layer `index` of a filter of rate `asked` is built for, in (0, `asked`] (at least the smallest normal double).
 #[must_use]
 pub fn layer_rate(asked: f64, index: usize, scales: bool) -> f64 {
     let share = match (scales, index) {

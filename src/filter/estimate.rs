@@ -5,13 +5,17 @@
 //! share f is set takes a random item for its own with probability f^k, and the layer's rate is the mean over its blocks.
 //! The filter's rate is that of meeting at least one such layer.
 //!
-//! Only a sample of blocks is read, evenly spaced: counting all bits of a filter of 1 GiB would block the server for 100 ms
-//! and more. 65,536 blocks of 512 bits, half of them set, give the share of bits set to 1 in 10,000.
+//! Only a sample is read, of at most `SAMPLE` words over all layers (but at least one word of each), in runs of at most a
+//! block that lie evenly spaced: counting all bits of a filter of 1 GiB would block the server for 100 ms and more. 65,536
+//! words with half of their bits set give the share of bits set to 1 in 4,000.
 
 use super::{layer::Layer, scaling::Filter};
 
-/// Blocks read at most, over all layers (but at least one of each).
+/// Words read at most, over all layers.
 const SAMPLE: usize = 65_536;
+
+/// Words read of one block at most: enough to know its share of bits set.
+const RUN: usize = 256;
 
 /// What the bits of a filter or a layer say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,16 +51,22 @@ impl Filter {
 }
 
 impl Layer {
-    /// Estimates from at most `sample` blocks.
+    /// Estimates from at most `sample` words, or a run of the first block.
     fn estimate(&self, sample: usize) -> Estimate {
         let shape = self.geometry();
         let (length, probes) = (usize::from(shape.block_words), i32::from(shape.probes));
+        // A layer of one block is that block; of others a run tells the share of bits set of its block.
+        let run = if shape.blocks == 1 {
+            length.min(sample)
+        } else {
+            length.min(RUN)
+        };
         let blocks = self.bits().words().chunks_exact(length);
-        let stride = blocks.len().div_ceil(sample).max(1);
+        let stride = blocks.len().div_ceil((sample / run).max(1));
         let (mut read, mut fill, mut rate) = (0.0, 0.0, 0.0);
         for block in blocks.step_by(stride) {
-            let set: u32 = block.iter().map(|word| word.count_ones()).sum();
-            let share = f64::from(set) / (length as f64 * 64.0);
+            let set: u32 = block.iter().take(run).map(|word| word.count_ones()).sum();
+            let share = f64::from(set) / (run as f64 * 64.0);
             read += 1.0;
             fill += share;
             rate += share.powi(probes);

@@ -17,8 +17,6 @@
 //! The newest layer lives inside the struct, not in the list: a filter that never grew, by far the most common, is
 //! one struct of 80 bytes and one bit array, and its hot path follows one pointer.
 
-use thin_vec::ThinVec;
-
 use super::{
     budget::layer_rate,
     error::Error,
@@ -34,8 +32,12 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// Oldest first; all full.
-    older: ThinVec<Layer>,
+    /// Oldest first; all full. Boxed, and absent in a filter that never grew, so that such a filter stays small.
+    #[expect(
+        clippy::box_collection,
+        reason = "one pointer instead of three words in every filter"
+    )]
+    older: Option<Box<Vec<Layer>>>,
     expansion: Expansion,
 }
 
@@ -59,7 +61,7 @@ impl Filter {
             seed,
             error_rate,
             newest,
-            older: ThinVec::new(),
+            older: None,
             expansion,
         })
     }
@@ -67,9 +69,10 @@ impl Filter {
     /// A filter from stored layers, oldest first; `None` without a layer. The caller has checked them (`check.rs`).
     #[must_use]
     pub fn from_layers(seed: u64, error_rate: f64, expansion: Expansion, layers: Vec<Layer>) -> Option<Self> {
-        let mut older: ThinVec<Layer> = layers.into_iter().collect();
+        let mut older = layers;
         let newest = older.pop()?;
         older.shrink_to_fit();
+        let older = (!older.is_empty()).then(|| Box::new(older));
         Some(Self {
             seed,
             error_rate,
@@ -100,7 +103,7 @@ impl Filter {
     /// The parameters that make an equal empty filter.
     #[must_use]
     pub fn params(&self) -> Params {
-        let first = self.older.first().unwrap_or(&self.newest);
+        let first = self.older_list().first().unwrap_or(&self.newest);
         Params {
             error_rate: self.error_rate,
             capacity: first.capacity(),
@@ -112,13 +115,16 @@ impl Filter {
     /// Its layers, oldest first; never none.
     pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + DoubleEndedIterator {
         // `chain` would not be an exact-size iterator.
-        let count = self.older.len() + 1;
-        (0..count).map(|i| self.older.get(i).unwrap_or(&self.newest))
+        let older = self.older_list();
+        (0..older.len() + 1).map(|i| older.get(i).unwrap_or(&self.newest))
     }
 
     /// Its layers, oldest first, to fill from stored ones.
     pub fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.older.iter_mut().chain(std::iter::once(&mut self.newest))
+        self.older
+            .iter_mut()
+            .flat_map(|older| older.iter_mut())
+            .chain(std::iter::once(&mut self.newest))
     }
 
     /// The layer that takes additions.
@@ -131,13 +137,20 @@ impl Filter {
     /// The full layers, newest first.
     #[inline]
     pub fn older(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
-        self.older.iter().rev()
+        self.older_list().iter().rev()
     }
 
-    /// The list of older layers as it lies in memory: address (dangling while empty), for accounting.
+    #[inline]
+    fn older_list(&self) -> &[Layer] {
+        self.older.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// Addresses of the two allocations of the list of older layers, for accounting; none in a filter that never grew.
     #[must_use]
-    pub fn older_memory(&self) -> Option<*const Layer> {
-        self.older.has_capacity().then(|| self.older.as_ptr())
+    pub fn older_memory(&self) -> Option<[*const u8; 2]> {
+        self.older
+            .as_deref()
+            .map(|older| [std::ptr::from_ref(older).cast(), older.as_ptr().cast()])
     }
 
     /// Items counted: those whose addition changed a bit.
@@ -164,7 +177,7 @@ impl Filter {
     /// room that a list keeps for growing.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let list = self.older.len() * size_of::<Layer>();
+        let list = size_of_val(self.older_list());
         self.bit_bytes() + (size_of::<Self>() + list) as u64
     }
 
@@ -216,10 +229,11 @@ impl Filter {
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let older = self
-            .older
+            .older_list()
             .iter()
             .map(Layer::duplicate)
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let older = (!older.is_empty()).then(|| Box::new(older));
         Ok(Self {
             newest: self.newest.duplicate()?,
             older,
@@ -239,13 +253,15 @@ impl Filter {
             .capacity()
             .saturating_mul(u64::from(factor))
             .min(MAX_CAPACITY);
-        let index = self.older.len() + 1;
+        let index = self.older_list().len() + 1;
         if index >= MAX_LAYERS {
             return Err(Error::Layers);
         }
         let rate = layer_rate(self.error_rate, index, true);
         let layer = make_layer(capacity, rate, self.bit_bytes(), ceiling)?;
-        self.older.push(std::mem::replace(&mut self.newest, layer));
+        self.older
+            .get_or_insert_default()
+            .push(std::mem::replace(&mut self.newest, layer));
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! aborts when memory is out, and promises alignments that the server does not give. This one
 //! * zeroes lazily: `RedisModule_TryCalloc` hands out untouched pages;
 //! * can fail: where the server has the Try functions, null reaches Rust, and `filter::bits` makes an error reply of it;
-//! * leaves alignments above 16 to the system, because that is all malloc promises;
+//! * leaves alignments above 8 to the system: a server that keeps sizes itself hands out malloc's address plus 8;
 //! * is the system's allocator as long as there is no server: unit tests, benches and fuzzers link this crate too. The
 //!   table is filled by the first line of the load entry, before anything is allocated, so nothing ever changes hands.
 
@@ -21,8 +21,8 @@ struct Server;
 #[global_allocator]
 static ALLOCATOR: Server = Server;
 
-/// What malloc aligns to on every platform that the server runs on.
-const ALIGNMENT: usize = 16;
+/// What the server's allocator aligns to at least, on every build.
+const ALIGNMENT: usize = 8;
 
 /// From this size on, a plain Calloc (which aborts when memory is out) is first tried by an allocation that may fail.
 const TRIED: usize = 64 * 1024;
@@ -35,7 +35,7 @@ fn served(layout: Layout) -> bool {
 }
 
 // SAFETY: 1. each block goes back to the allocator it came from, since `served` depends on the layout and on a table that
-// is filled before the first allocation. 2. The server's functions are malloc, calloc, realloc and free, aligned to 16.
+// is filled before the first allocation. 2. The server's functions are malloc, calloc, realloc and free, aligned to 8.
 unsafe impl GlobalAlloc for Server {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !served(layout) {

@@ -1,12 +1,16 @@
-//! The server's API, wrapped: the only file that reads the function table of `redis_module::raw`.
+//! The server's API: the way to its functions, and safe types over what it passes.
 //!
 //! The server fills a table of function pointers when it loads the module; what a server is too old to have stays
-//! `None`. `missing` is asked once at load and refuses a server without the functions that nothing can do without; the
-//! wrappers here then never meet a `None`, and answer the neutral value of their type if they did. Raw pointers, not the
-//! `RedisString` of the comfortable API: that one retains, copies and frees every argument of every command.
+//! `None`. `missing` is asked once at load and refuses a server without the functions that nothing can do without; a call
+//! of another that is not there answers the neutral value of its type.
 //!
-//! The wrappers are safe to call because of where their values come from: a `Context`, a `Str` and a `Key` are made
-//! only at the entries (`entry.rs`) from what the server passed, and live no longer than the call.
+//! `call!` is the only way to the table (but for the allocator, which comes first). It vouches for the table, not for the
+//! arguments: a call with pointers of the server's is as safe as those pointers are alive, which is why they come only from
+//! the entries (`entry.rs`) and go no further than the call. What commands use is wrapped here in `Context`, `Str` and
+//! `Key`; the callbacks of the data type, of settings and of INFO each call what is theirs alone.
+//!
+//! Raw pointers, not the `RedisString` of the comfortable API: that one retains, copies and frees every argument of every
+//! command.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_longlong, c_void},
@@ -205,12 +209,6 @@ impl Context {
             c"%s".as_ptr(),
             text.as_ptr()
         ));
-    }
-
-    /// Whether the command comes from the primary or the AOF, and so must not be refused for a local limit.
-    pub(crate) fn must_obey(self) -> bool {
-        let obeyed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-        self.flags() & obeyed as c_int != 0
     }
 
     /// The server's context flags (`REDISMODULE_CTX_FLAGS_*`).

@@ -138,19 +138,9 @@ static TIGHTENING_RATIO: AtomicU64 = AtomicU64::new(0.5_f64.to_bits());
 static RANDOM_SEED: AtomicBool = AtomicBool::new(true);
 static DEFRAG_ENABLED: AtomicBool = AtomicBool::new(true);
 
-/// Every setting. An alias stands after what it means: the server sets the rows in this order.
+/// Every setting. An alias stands before what it means: the server sets the rows in this order, and where a file has both,
+/// our name wins.
 static SETTINGS: [Setting; 12] = [
-    rate(c"error-rate", Role::Own, &ERROR_RATE),
-    integer(c"initial-size", Role::Own, &INITIAL_SIZE, 1, MAX_CAPACITY as i64),
-    integer(
-        c"expansion-factor",
-        Role::Own,
-        &EXPANSION_FACTOR,
-        0,
-        MAX_EXPANSION as i64,
-    ),
-    bytes(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
-    switch(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
     rate(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
     integer(
         c"bloom-capacity",
@@ -167,6 +157,17 @@ static SETTINGS: [Setting; 12] = [
         MAX_EXPANSION as i64,
     ),
     bytes(c"bloom-memory-usage-limit", Role::Alias, &MAX_FILTER_BYTES),
+    rate(c"error-rate", Role::Own, &ERROR_RATE),
+    integer(c"initial-size", Role::Own, &INITIAL_SIZE, 1, MAX_CAPACITY as i64),
+    integer(
+        c"expansion-factor",
+        Role::Own,
+        &EXPANSION_FACTOR,
+        0,
+        MAX_EXPANSION as i64,
+    ),
+    bytes(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
+    switch(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
     rate(c"bloom-tightening-ratio", Role::Ignored, &TIGHTENING_RATIO),
     switch(c"bloom-use-random-seed", Role::Ignored, &RANDOM_SEED),
     switch(c"bloom-defrag-enabled", Role::Ignored, &DEFRAG_ENABLED),
@@ -333,8 +334,8 @@ impl Setting {
 
     /// Whether the cell takes this value.
     ///
-    /// At the start the server sets every row that the configuration file does not have to its default; an alias must not
-    /// undo then what the file says of the setting it means.
+    /// At the start the server sets every row that the configuration file does not have to its default. The cells hold the
+    /// defaults then; setting them again would undo what the file says under the other name.
     fn takes(&self, bits: u64) -> bool {
         let default = bits == self.default.load(Relaxed);
         if self.role == Role::Ignored && !default {
@@ -346,7 +347,7 @@ impl Setting {
             );
             server.warn(&text);
         }
-        !(self.role == Role::Alias && default && STARTING.load(Relaxed))
+        !(default && STARTING.load(Relaxed))
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     api::{Context, Key, call, malloc_size, raw},
     defrag,
     entry::guarded,
-    rdb,
+    limit, rdb,
     reply::Refusal,
     stats,
 };
@@ -177,7 +177,7 @@ impl Value {
             Self::Loading(load) => malloc_size(std::ptr::from_ref::<Load>(load)),
         };
         let filter = self.filter();
-        let list = filter.older_memory().map_or(0, malloc_size);
+        let list: usize = filter.older_memory().into_iter().flatten().map(malloc_size).sum();
         let bits: usize = filter
             .layers()
             .map(|layer| malloc_size(layer.bits().words().as_ptr()))
@@ -215,7 +215,14 @@ unsafe extern "C" fn copy(
 ) -> *mut c_void {
     guarded("copy", std::ptr::null_mut(), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-        let copied = match unsafe { Value::borrow(value) } {
+        let value = unsafe { Value::borrow(value) };
+        // SAFETY: limits ask the server's flags, which takes a null context.
+        let ceiling = limit::ceiling(unsafe { Context::new(std::ptr::null_mut()) }, 0);
+        if value.filter().bit_bytes() > ceiling {
+            stats::REFUSED.add(1);
+            return std::ptr::null_mut();
+        }
+        let copied = match value {
             Value::Ready(filter) => filter.duplicate().map(Value::Ready),
             Value::Loading(load) => load.duplicate().map(|load| Value::Loading(Box::new(load))),
         };

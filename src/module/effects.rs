@@ -5,6 +5,10 @@
 //! * An addition carries the items that changed the filter, and only those. A command that changed nothing is not
 //!   replicated, does not grow the AOF and does not disturb WATCH or client-side caches.
 //!
+//! In that order: replicated first, then signalled, then published. A subscriber of an event may be another module that
+//! writes at once; what it does must come after what it was told of, on replicas too. And nothing here is called while a
+//! filter or its key is still held, for the subscriber may delete it.
+//!
 //! The primary's answer for an item depends on its bits, so a replica must hold the same bits: an item that the primary
 //! found present by accident is never sent. Sizing and hashing are therefore deterministic (`filter::sizing`).
 
@@ -12,56 +16,75 @@ use super::{
     api::{Context, OwnedStr, Str},
     stats,
 };
-use crate::filter::{Filter, Params};
+use crate::filter::Params;
 
-/// After BF.RESERVE made a filter.
-pub(crate) fn reserved(ctx: Context, key: Str, params: &Params) {
-    let mut words = vec![exact(params.error_rate), params.capacity.to_string()];
-    words.extend(growth_and_seed(params));
-    ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
-    ctx.signal_modified(key);
-    ctx.notify(c"bloom.reserve", key);
+/// What a command changed.
+pub(crate) struct Change<'a> {
+    /// The parameters of the filter, where the command made it.
+    pub(crate) created: Option<Params>,
+    pub(crate) items: Items<'a>,
+    pub(crate) shape: Shape,
 }
 
-/// After a command made a filter and added `items` to it, all of them new.
-pub(crate) fn created(ctx: Context, key: Str, params: &Params, items: &[Str]) {
-    let mut words = vec![
-        "ERROR".into(),
-        exact(params.error_rate),
-        "CAPACITY".into(),
-        params.capacity.to_string(),
-    ];
-    words.extend(growth_and_seed(params));
-    words.push("ITEMS".into());
-    ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
-    ctx.signal_modified(key);
-    ctx.notify(c"bloom.reserve", key);
-    ctx.notify(c"bloom.add", key);
+/// The items that were new.
+pub(crate) enum Items<'a> {
+    /// All of a command that may be repeated word for word.
+    Every,
+    /// These, perhaps none.
+    These(Vec<Str<'a>>),
 }
 
-/// After a command added `items`, all of them new; nothing where there are none.
-pub(crate) fn added(ctx: Context, key: Str, items: &[Str]) {
-    if !items.is_empty() {
-        ctx.replicate(c"BF.MADD", key, &[], items);
-        ctx.signal_modified(key);
+/// What became of the filter's shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Shape {
+    /// Layers that it was given.
+    pub(crate) layers: usize,
+    /// Whether it is a non-scaling filter that became full.
+    pub(crate) filled: bool,
+}
+
+/// Tells of it.
+pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
+    let added = match (&change.created, &change.items) {
+        (Some(params), Items::These(items)) if items.is_empty() => {
+            let mut words = vec![exact(params.error_rate), params.capacity.to_string()];
+            words.extend(growth_and_seed(params));
+            ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
+            false
+        }
+        (Some(params), Items::These(items)) => {
+            let mut words = vec![
+                "ERROR".into(),
+                exact(params.error_rate),
+                "CAPACITY".into(),
+                params.capacity.to_string(),
+            ];
+            words.extend(growth_and_seed(params));
+            words.push("ITEMS".into());
+            ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
+            true
+        }
+        (None, Items::These(items)) if items.is_empty() => return,
+        (None, Items::These(items)) => {
+            ctx.replicate(c"BF.MADD", key, &[], items);
+            true
+        }
+        (_, Items::Every) => {
+            ctx.replicate_verbatim();
+            true
+        }
+    };
+    ctx.signal_modified(key);
+    if change.created.is_some() {
+        ctx.notify(c"bloom.reserve", key);
+    }
+    if added {
         ctx.notify(c"bloom.add", key);
     }
-}
-
-/// After a BF.ADD or BF.MADD of which every item was new.
-#[inline]
-pub(crate) fn added_every_item(ctx: Context, key: Str) {
-    ctx.replicate_verbatim();
-    ctx.signal_modified(key);
-    ctx.notify(c"bloom.add", key);
-}
-
-/// After additions that gave a filter new layers, or filled one that gets none.
-pub(crate) fn reshaped(ctx: Context, key: Str, filter: &Filter, layers: usize) {
-    if layers > 0 {
-        stats::scaled(filter, layers);
+    if change.shape.layers > 0 {
         ctx.notify(c"bloom.scale", key);
-    } else {
+    }
+    if change.shape.filled {
         stats::FILLED.add(1);
         ctx.notify(c"bloom.full", key);
     }

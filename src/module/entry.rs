@@ -5,9 +5,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::api::Context;
+use super::api::{Context, raw};
 
-/// Runs `body`; a panic ends in the log and in `fallback`.
+/// Runs `body`; a panic ends in the log and in `fallback`, or, in a child process of the server, in the end of the child.
+///
+/// A child writes a snapshot or a new AOF. Half a filter in it would replace the whole one in the old file; a child that
+/// dies leaves the old file as it is.
 #[inline]
 pub(super) fn guarded<T>(entry: &str, fallback: T, body: impl FnOnce() -> T) -> T {
     // What a body leaves half done stays memory-safe: it works on owned values and on filters, whose every state is a
@@ -28,4 +31,7 @@ fn report(entry: &str) {
     server.warn(&format!(
         "bf: a panic in {entry} was stopped; please report it with the lines above"
     ));
+    if server.flags() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD as std::ffi::c_int != 0 {
+        std::process::abort();
+    }
 }

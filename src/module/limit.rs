@@ -3,7 +3,10 @@
 //! * `max-filter-bytes`, where it is set; else `maxmemory`, where that is set; else the machine's memory.
 //! * Under `maxmemory` with `noeviction` also what is left of it: the server judges a command's memory before it runs,
 //!   and a new layer of a large filter would overshoot by its whole size.
-//! * None for what comes from the primary or the AOF: a replica that refuses what its primary did is no replica.
+//! * None for what comes from a primary or the AOF, and none on a replica: one that refuses what its primary did is no
+//!   replica.
+//! * For what is read from RDB or RESTORE only the machine's memory, which is what stops a forged size. A slot migration
+//!   sends filters by RESTORE, and a node that refuses one loses it.
 //!
 //! The server's settings are read once at load and again when it says that its configuration changed; a filter is made
 //! (BF.ADD makes them) without a question to the server.
@@ -25,7 +28,7 @@ static MACHINE: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The most bytes of bits that a filter may take, of which it has `present` already.
 pub(crate) fn ceiling(ctx: Context, present: u64) -> u64 {
-    if ctx.must_obey() {
+    if must_obey(ctx) {
         return u64::MAX;
     }
     let configured = config::max_filter_bytes();
@@ -82,15 +85,15 @@ fn read(ctx: Context) {
     );
 }
 
-/// The most bytes of bits of a filter that is read from RDB. A client's RESTORE is bounded like a creation; what a
-/// starting server or a replica loads was allowed where it was made.
+/// The most bytes of bits of a filter that is read from RDB or RESTORE.
 pub(crate) fn load_ceiling() -> u64 {
-    // SAFETY: the server's flags are asked of a null context.
-    let server = unsafe { Context::new(std::ptr::null_mut()) };
-    let trusted = raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_SLAVE;
-    if server.flags() & trusted as std::ffi::c_int != 0 {
-        u64::MAX
-    } else {
-        ceiling(server, 0)
-    }
+    MACHINE.load(Relaxed)
+}
+
+/// Whether the command must not be refused: it comes from a primary or the AOF, or this is a replica.
+fn must_obey(ctx: Context) -> bool {
+    let obeyed = raw::REDISMODULE_CTX_FLAGS_REPLICATED
+        | raw::REDISMODULE_CTX_FLAGS_LOADING
+        | raw::REDISMODULE_CTX_FLAGS_SLAVE;
+    ctx.flags() & obeyed as std::ffi::c_int != 0
 }

@@ -120,7 +120,7 @@ impl Refusal {
         match error {
             codec::Error::Filter(Filter::Ceiling { .. } | Filter::OutOfMemory(_)) => Self::NoMemory,
             codec::Error::TooBig { .. } | codec::Error::Complete => Self::ChunkTooBig,
-            codec::Error::Order { .. } => Self::BadOffset,
+            codec::Error::Order { .. } | codec::Error::Unaligned { .. } => Self::BadOffset,
             _ => Self::BadData,
         }
     }

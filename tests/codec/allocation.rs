@@ -31,8 +31,8 @@ fn given(bytes: usize) {
     LIVE.set(LIVE.get().wrapping_sub(bytes));
 }
 
-// SAFETY: each method hands its arguments to `System`, which keeps the contract. The counters are constants at first and
-// have no destructor, so touching them never allocates.
+// SAFETY: each method hands its arguments to `System`, which keeps the contract. The counters are constants at first
+// and have no destructor, so touching them never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         taken(layout.size());

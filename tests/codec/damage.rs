@@ -2,7 +2,7 @@
 
 use redis_bloom::codec::{
     Error,
-    chunk::{self, Load},
+    chunk::{self, Load, Taken},
     v100::{self, Stored},
 };
 
@@ -16,8 +16,8 @@ use crate::{
 /// Bytes of bits that a decoder may allocate in these tests.
 const CEILING: u64 = 1 << 16;
 
-/// Beside the bits a decoder holds the plan (40 bytes a layer of 32 in the header, then 48 and 48 in two lists), which is
-/// bounded by the bytes that are there.
+/// Beside the bits a decoder holds the plan (40 bytes a layer of 32 in the header, then 48 and 48 in two lists), which
+/// is bounded by the bytes that are there.
 #[track_caller]
 fn within<T>(input: usize, decode: impl FnOnce() -> T) -> T {
     let (result, most) = peak(decode);
@@ -257,11 +257,12 @@ fn any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter() {
             let forged = forge::patched(&data, at, &[byte]);
             let mut load = begin(&header).expect("its header");
             let outcome = within(forged.len(), || load.take(iterator, &forged));
-            // What the frame says of itself must agree with the iterator and the filter; the count may be any that fits.
+            // What the frame says of itself must agree with the iterator and the filter; the count may be any that
+            // fits.
             if at < frame::ITEMS {
                 assert!(outcome.is_err(), "byte {at} = {byte}");
             }
-            let Ok(complete) = outcome else {
+            let Ok(taken) = outcome else {
                 assert_eq!(
                     (load.received(), load.filter().newest().items()),
                     (0, newest.items())
@@ -269,7 +270,7 @@ fn any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter() {
                 sane::check_load(&load, CEILING);
                 continue;
             };
-            assert!(complete);
+            assert_eq!(taken, Taken::Last);
             let mut loaded = load.into_filter();
             assert!(loaded.newest().items() >= newest.items(), "byte {at} = {byte}");
             sane::check_filter(&mut loaded, CEILING);

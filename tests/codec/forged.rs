@@ -1,5 +1,5 @@
-//! Numbers that no filter has, under a checksum that is right: each is refused, by its own error, before anything of its
-//! size is allocated. The list of what broke the peers is in `filter/check.rs` what must hold.
+//! Numbers that no filter has, under a checksum that is right: each is refused, by its own error, before anything of
+//! its size is allocated. The list of what broke the peers is in `filter/check.rs` what must hold.
 
 use redis_bloom::{
     codec::{

@@ -2,7 +2,7 @@
 
 use redis_bloom::codec::{
     Error,
-    chunk::{self, Load},
+    chunk::{self, Load, Taken},
 };
 
 use crate::{
@@ -95,11 +95,11 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
         }
         let outcome = load.take(next, &data);
         if (iterator - 1) % 8 == 0 {
-            assert_eq!(outcome, Ok(true), "{iterator}");
+            assert_eq!(outcome, Ok(Taken::Last), "{iterator}");
             assert!(chunk::repeat(&filter, next, &data).is_ok(), "{iterator}");
         } else {
             assert!(
-                matches!(outcome, Err(Error::Order { .. })),
+                matches!(outcome, Err(Error::Unaligned { .. })),
                 "{iterator}: {outcome:?}"
             );
             assert_eq!(load.received(), before as u64, "{iterator}");
@@ -112,7 +112,7 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
             let mut load = Load::begin(&header, u64::MAX).expect("its header");
             let outcome = load.take(head.0, &head.1);
             assert!(
-                matches!(outcome, Err(Error::Order { .. })),
+                matches!(outcome, Err(Error::Unaligned { .. })),
                 "end at {iterator}: {outcome:?}"
             );
         }
@@ -137,7 +137,7 @@ fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
         assert!(chunk::repeat(&filter, iterator, &data).is_err(), "{iterator}");
         assert_eq!(load.received(), 0);
     }
-    assert_eq!(load.take(end, &data), Ok(true));
+    assert_eq!(load.take(end, &data), Ok(Taken::Last));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests of the codec: what is written is read back, and nothing else that is read does harm.
 
-// Its counting allocator cannot stand beside the module's.
-#[cfg(not(feature = "module"))]
+// A counting allocator cannot stand beside the module's.
+#[cfg_attr(feature = "module", path = "uncounted.rs")]
 mod allocation;
 mod damage;
 mod fixtures;

@@ -3,7 +3,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        chunk::{self, Load},
+        chunk::{self, Load, Taken},
     },
     filter::{Filter, Params},
 };
@@ -50,8 +50,9 @@ fn a_gap_is_refused_and_changes_nothing() {
             );
             assert_eq!(load.received(), received);
         }
-        let done = load.take(*iterator, data).expect("the next chunk");
-        assert_eq!(done, index + 1 == chunks.len());
+        let last = index + 1 == chunks.len();
+        let expected = if last { Taken::Last } else { Taken::Next };
+        assert_eq!(load.take(*iterator, data), Ok(expected));
     }
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter));
 }
@@ -63,11 +64,15 @@ fn a_chunk_that_is_in_is_taken_again() {
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for index in 0..chunks.len() {
         let (iterator, data) = &chunks[index];
-        let done = load.take(*iterator, data).expect("the next chunk");
+        assert_ne!(load.take(*iterator, data), Ok(Taken::Repeated));
         let received = load.received();
         // A client repeats what it got no answer for: this one, or all from the start.
         for (iterator, data) in &chunks[..=index] {
-            assert_eq!(load.take(*iterator, data), Ok(done), "after chunk {index}");
+            assert_eq!(
+                load.take(*iterator, data),
+                Ok(Taken::Repeated),
+                "after chunk {index}"
+            );
             assert_eq!(load.received(), received);
         }
     }
@@ -80,16 +85,76 @@ fn a_chunk_that_is_in_is_taken_again() {
 }
 
 #[test]
+fn a_chunk_with_fewer_items_than_are_in_is_of_another_filter() {
+    // Counts only rise, so a lower one was cut from a filter that took this one's place, or before what is in already.
+    let mut original = filter(&params(0.01, 1_000, 2, 23));
+    fill(&mut original, 1, 300);
+    let (header, earlier) = cut(&original, 20);
+    fill(&mut original, 1, 600);
+    let (_, later) = cut(&original, 20);
+    let mut load = Load::begin(&header, u64::MAX).expect("its header");
+    for (later, earlier) in later.iter().zip(&earlier) {
+        load.take(later.0, &later.1).expect("the next chunk");
+        assert_eq!(load.take(earlier.0, &earlier.1), Err(Error::OtherFilter));
+    }
+    assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
+}
+
+#[test]
+fn no_chunk_takes_away_what_is_in() {
+    let filter = sample::small();
+    let (end, data) = chunk::at(&filter, 1).expect("a chunk");
+    let mut load = Load::begin(&chunk::header(&filter).1, u64::MAX).expect("its header");
+    let [head, _] = forge::split(end, &data, 40);
+    assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next));
+    // All of it, but with zeros where the first part is in.
+    let forged = forge::patched(&data, forge::frame::BITS, &[0; 40]);
+    assert_eq!(load.take(end, &forged), Ok(Taken::Last));
+    assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter));
+}
+
+#[test]
+fn a_header_that_is_sent_again_is_known() {
+    let original = sample::small();
+    let (header, chunks) = cut(&original, 5);
+    let mut load = Load::begin(&header, u64::MAX).expect("its header");
+    for (iterator, data) in &chunks {
+        assert!(load.began_with(&header));
+        load.take(*iterator, data).expect("the next chunk");
+    }
+    let load = Load::begin(&header, u64::MAX).expect("its header");
+    // The same filter with fewer items is the same filter.
+    let shape = params(0.01, 20, 2, 0x5EED);
+    let same = {
+        let mut same = filter(&shape);
+        fill(&mut same, 1, 70);
+        same
+    };
+    assert!(load.began_with(&chunk::header(&same).1));
+    let other = filter(&Params { seed: 1, ..shape });
+    let not = [
+        &b""[..],
+        &header[1..],
+        &chunks[0].1,
+        &Strings::of(&original).0[0],
+        &chunk::header(&other).1,
+    ];
+    for bytes in not {
+        assert!(!load.began_with(bytes), "{} bytes", bytes.len());
+    }
+}
+
+#[test]
 fn chunks_that_overlap_are_taken_if_they_leave_no_gap() {
     let filter = sample::small();
     let (header, small) = cut(&filter, 3);
     let (_, large) = cut(&filter, 7);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
-    let mut done = false;
+    let mut complete = false;
     for (iterator, data) in small.iter().zip(&large).flat_map(|(small, large)| [small, large]) {
-        done = load.take(*iterator, data).expect("no gap");
+        complete |= load.take(*iterator, data).expect("no gap") == Taken::Last;
     }
-    assert!(done);
+    assert!(complete);
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter));
 }
 
@@ -175,7 +240,10 @@ fn an_empty_chunk_is_refused() {
     let (end, data) = chunk::at(&filter, 1).expect("a chunk");
     let [(iterator, empty), _] = forge::split(end, &data, 0);
     let mut load = Load::begin(&chunk::header(&filter).1, u64::MAX).expect("its header");
-    assert!(matches!(load.take(iterator, &empty), Err(Error::Order { .. })));
+    assert!(matches!(
+        load.take(iterator, &empty),
+        Err(Error::Unaligned { .. })
+    ));
 }
 
 #[test]
@@ -184,7 +252,7 @@ fn growing_during_a_dump_is_refused() {
     let (header, chunks) = cut(&filter, 5);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for (iterator, data) in &chunks[..3] {
-        assert_eq!(load.take(*iterator, data), Ok(false));
+        assert_eq!(load.take(*iterator, data), Ok(Taken::Next));
     }
     let capacity = filter.capacity();
     fill(&mut filter, 2, capacity + 1);
@@ -212,9 +280,9 @@ fn additions_during_a_dump_lose_nothing_that_was_in_before() {
     loop {
         fill(&mut original, 2 + chunks, 30_000 + 10_000 * chunks);
         let (next, data) = chunk::at(&original, iterator).expect("a chunk");
-        let done = load.take(next, &data).expect("the next chunk");
+        let taken = load.take(next, &data).expect("the next chunk");
         (iterator, chunks) = (next, chunks + 1);
-        if done {
+        if taken == Taken::Last {
             break;
         }
     }
@@ -252,6 +320,6 @@ fn the_count_of_a_dump_that_filled_the_filter_leaves_no_room() {
     let (iterator, data) = chunk::at(&original, 1).expect("a chunk");
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     assert_eq!(load.filter().items(), 60);
-    assert_eq!(load.take(iterator, &data), Ok(true));
+    assert_eq!(load.take(iterator, &data), Ok(Taken::Last));
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
 }

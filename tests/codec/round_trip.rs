@@ -2,7 +2,7 @@
 
 use redis_bloom::{
     codec::{
-        chunk::{self, Load},
+        chunk::{self, Load, Taken},
         v100::{self, Stored},
     },
     filter::{Filter, Plan},
@@ -30,8 +30,9 @@ fn load_all(pieces: &[(i64, Vec<u8>)]) -> Filter {
     let (header, chunks) = pieces.split_first().expect("a header");
     let mut load = Load::begin(&header.1, u64::MAX).expect("a header");
     for (index, (iterator, data)) in chunks.iter().enumerate() {
-        let complete = load.take(*iterator, data).expect("the next chunk");
-        assert_eq!(complete, index + 1 == chunks.len(), "chunk {index}");
+        let last = index + 1 == chunks.len();
+        let expected = if last { Taken::Last } else { Taken::Next };
+        assert_eq!(load.take(*iterator, data), Ok(expected), "chunk {index}");
     }
     load.into_filter()
 }
@@ -128,7 +129,7 @@ fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
             let [head, tail] = forge::split(*iterator, data, at);
             let mut load = Load::begin(header, u64::MAX).expect("its own header");
             if at > 0 {
-                assert_eq!(load.take(head.0, &head.1), Ok(false), "{case}");
+                assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next), "{case}");
             }
             assert_eq!(load.received(), at as u64, "{case}");
 
@@ -143,13 +144,13 @@ fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
             // An AOF that is rewritten now holds the header and what is in.
             let mut rewritten = Load::begin(&chunk::header(again.filter()).1, u64::MAX).expect("its header");
             if let Some((next, chunk)) = again.at(1) {
-                assert_eq!(rewritten.take(next, &chunk), Ok(false), "{case}");
+                assert_eq!(rewritten.take(next, &chunk), Ok(Taken::Next), "{case}");
                 assert_eq!(again.at(next), None, "{case}");
             }
             assert_eq!(rewritten.received(), at as u64, "{case}");
 
             for mut load in [load.duplicate().expect("memory"), load, again, rewritten] {
-                assert_eq!(load.take(tail.0, &tail.1), Ok(true), "{case}");
+                assert_eq!(load.take(tail.0, &tail.1), Ok(Taken::Last), "{case}");
                 assert_equal(&load.into_filter(), &filter, &case);
             }
         }

@@ -16,8 +16,8 @@ fn five_thousand_layers_hold_what_was_added_and_keep_the_rate() {
     for number in 0..added {
         assert!(has(&filter, &item(1, number)), "item {number}");
     }
-    // 30,000 queries: a standard deviation of 5.8 % of 1 %, so 4.5 of them are 26 %. The true rate is a quarter of the asked
-    // one: a layer of one item has a whole word, which is better than its share.
+    // 30,000 queries: a standard deviation of 5.8 % of 1 %, so 4.5 of them are 26 %. The true rate is a quarter of the
+    // asked one: a layer of one item has a whole word, which is better than its share.
     let queries = 30_000;
     let wrong = (0..queries)
         .filter(|&number| has(&filter, &item(2, number)))

@@ -1,7 +1,7 @@
 //! How much memory a filter takes, against the classic optimum and against the formulas of others.
 //!
-//! The classic optimum is Bloom's (1970) with a real number of probes: ln(1/p) / ln(2)^2 bits per item. Bits are those of
-//! the bit arrays; what a key costs beside them is measured on a server (`tests/server/memory.rs`).
+//! The classic optimum is Bloom's (1970) with a real number of probes: ln(1/p) / ln(2)^2 bits per item. Bits are those
+//! of the bit arrays; what a key costs beside them is measured on a server (`tests/server/memory.rs`).
 
 use std::f64::consts::LN_2;
 
@@ -90,8 +90,8 @@ fn a_nonscaling_filter_stays_near_the_classic_optimum() {
 
 /// Distinct items that are added for each one counted, when the rate is `rate` at the end.
 ///
-/// Of a filter that counts what changed a bit, dc/dx = 1 - (1 - e^-x)^k with x = k n / m the load; so n / c is the last
-/// load over the integral, here by Simpson's rule (`sizing.rs` has it in closed form).
+/// Of a filter that counts what changed a bit, dc/dx = 1 - (1 - e^-x)^k with x = k n / m the load; so n / c is the
+/// last load over the integral, here by Simpson's rule (`sizing.rs` has it in closed form).
 fn growth(rate: f64, probes: f64) -> f64 {
     const STEPS: u32 = 1_000;
     let load = -(-rate.powf(1.0 / probes)).ln_1p();
@@ -128,8 +128,9 @@ fn above_10_per_cent_the_uncounted_items_are_all_that_costs_more() {
         for capacity in capacities(1e4, 1e10, 8) {
             let bits = bits(capacity, rate);
             let items = growth(rate, probes);
-            // Up to a rate of 1/3 the real-valued optimum is a bound. Above, the best number of probes is less than one
-            // and a half, and one or two probes cost up to twice as much: the optimum of whole probes is the bound.
+            // Up to a rate of 1/3 the real-valued optimum is a bound. Above, the best number of probes is less than
+            // one and a half, and one or two probes cost up to twice as much: the optimum of whole probes is the
+            // bound.
             if rate <= 1.0 / 3.0 {
                 real.see(capacity, rate, bits, 1.06 * optimum(rate) * items);
             }

@@ -1,8 +1,8 @@
 //! Random sequences of operations against a model that cannot be wrong: the exact set of what was added.
 //!
 //! Held after each step: no false negative, ever; `add` says "new" exactly when `contains` said no; the count is the
-//! number of those answers; a batch answers as its items would alone; what is refused changes nothing; no ceiling is passed;
-//! a filter that was stored and read back goes on as if nothing had been.
+//! number of those answers; a batch answers as its items would alone; what is refused changes nothing; no ceiling is
+//! passed; a filter that was stored and read back goes on as if nothing had been.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use proptest::{
     test_runner::{Config, RngSeed},
 };
 use redis_bloom::{
-    codec::chunk::{self, Load},
+    codec::chunk::{self, Load, Taken},
     filter::{Error, Filter, Hash, Plan},
 };
 
@@ -94,7 +94,8 @@ impl Model {
     fn add(&mut self, number: Number, ceiling: u64) -> Result<bool, Error> {
         let hash = self.hash(number);
         let (known, full) = (self.filter.contains(hash), self.filter.newest().is_full());
-        // Compared where a change is likeliest to slip in; for every known item of a large filter it would take minutes.
+        // Compared where a change is likeliest to slip in; for every known item of a large filter it would take
+        // minutes.
         let compared = full || (known && self.filter.bit_bytes() < 2_000);
         let before = compared.then(|| stored(&self.filter));
         let size = self.filter.bit_bytes();
@@ -224,7 +225,7 @@ fn dumped(filter: &Filter) -> Filter {
     let mut load = Load::begin(&header, u64::MAX).expect("its own header");
     loop {
         let (next, data) = chunk::at(filter, iterator).expect("a chunk before the end");
-        if load.take(next, &data).expect("its own chunk") {
+        if load.take(next, &data).expect("its own chunk") == Taken::Last {
             assert_eq!(chunk::at(filter, next), None, "a chunk behind the end");
             return load.into_filter();
         }

@@ -81,22 +81,23 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
         ));
     }
     // Forged ones, whose own checksum is right.
-    let edits: [(&str, fn(&mut Header)); 5] = [
+    type Edit = (&'static str, fn(&mut Header));
+    let edits: [Edit; 5] = [
         ("an error rate that is no number", |header| {
-            header.error_rate = f64::NAN
+            header.error_rate = f64::NAN;
         }),
         ("no probes", |header| header.layers[2].probes = 0),
         ("2^31 layers", |header| header.count = 1 << 31),
         ("bits that never come", |header| header.present += 8),
         ("more bits than the filter has", |header| {
-            header.layers[2].blocks -= 1
+            header.layers[2].blocks -= 1;
         }),
     ];
     for (what, edit) in edits {
         let mut header = saved.header.clone();
         edit(&mut header);
         let forged = changed(&file, |bytes| {
-            bytes[at..at + header_len].copy_from_slice(&header.bytes())
+            bytes[at..at + header_len].copy_from_slice(&header.bytes());
         });
         rows.push((what.into(), forged, refused));
     }

@@ -2,14 +2,15 @@
 
 use crate::harness::{
     Client, Fault, Proxy, Random, Server, add_until_card, assert_no_crash, assert_unharmed, digest, load, ok,
-    settled_memory, wait_until,
+    settled_memory, version, wait_until,
 };
 
 const KEYS: [&str; 4] = ["small", "layers", "large", "half"];
 
 /// Filters of 11 MB in all, one of them half loaded.
-fn primary() -> Server {
+fn primary(setting: &str) -> Server {
     let server = Server::with()
+        .config(setting)
         .config("repl-diskless-sync yes")
         .config("rdbcompression no")
         .start();
@@ -52,27 +53,55 @@ fn cuts(seed: u64) -> Vec<Fault> {
     cuts
 }
 
-fn a_replica_survives_cuts(load: &str, seed: u64) {
-    let primary = primary();
-    let proxy = Proxy::before(primary.port(), &cuts(seed));
-    let replica = Server::with()
-        .config(&format!("repl-diskless-load {load}"))
+/// How a replica takes its first copy.
+#[derive(Clone, Copy, PartialEq)]
+enum Channel {
+    /// Over the one connection that all commands then come over.
+    Same,
+    /// Over a second one (Redis 8, Valkey 8).
+    Own,
+}
+
+/// The setting for that, where there is one.
+fn channel_setting(channel: Channel) -> Option<String> {
+    let value = if channel == Channel::Own { "yes" } else { "no" };
+    let version = version();
+    version.at_least((8, 0), (8, 0)).then(|| match version.valkey {
+        true => format!("dual-channel-replication-enabled {value}"),
+        false => format!("repl-rdb-channel {value}"),
+    })
+}
+
+fn a_replica_survives_cuts(load: &str, channel: Channel, seed: u64) {
+    let setting = channel_setting(channel).unwrap_or_default();
+    let primary = primary(&setting);
+    // The commands' connection is the first of two.
+    let faults: Vec<Fault> = cuts(seed)
+        .into_iter()
+        .flat_map(|cut| match channel {
+            Channel::Same => vec![cut],
+            Channel::Own => vec![Fault::Cut(u64::MAX), cut],
+        })
+        .collect();
+    let proxy = Proxy::before(primary.port(), &faults);
+    let builder = || {
+        Server::with()
+            .config(&format!("repl-diskless-load {load}"))
+            .config(&setting)
+    };
+    let replica = builder()
         .config(&format!("replicaof 127.0.0.1 {}", proxy.port()))
         .start();
     wait_until("every cut was met", || proxy.left() == 0);
     wait_for_link(&mut replica.client());
     assert_same(&primary, &replica);
     let log = replica.log();
-    let retries =
-        log.matches("Full resync from master").count() + log.matches("Full resync from primary").count();
-    println!("{load}: {retries} attempts at a first copy");
-    assert!(retries >= 4, "the copy was begun {retries} times:\n{log}");
+    let attempts = log.matches("receiving streamed RDB").count();
+    println!("{load}: {attempts} attempts at a first copy");
+    assert!(attempts >= 3, "the copy was begun {attempts} times:\n{log}");
     // What was read of a copy that did not arrive is freed.
     let used = settled_memory(&replica);
-    let fresh = Server::with()
-        .config(&format!("repl-diskless-load {load}"))
-        .config(&format!("replicaof 127.0.0.1 {}", primary.port()))
-        .start();
+    let fresh = builder().replica_of(&primary).start();
     wait_for_link(&mut fresh.client());
     let left = used - settled_memory(&fresh);
     assert!(left < 500_000, "{left} bytes are left of the attempts");
@@ -85,19 +114,30 @@ fn a_replica_survives_cuts(load: &str, seed: u64) {
 
 #[test]
 fn a_replica_that_loads_from_the_socket_survives_cuts() {
-    a_replica_survives_cuts("swapdb", 1);
+    a_replica_survives_cuts("swapdb", Channel::Same, 1);
 }
 
 #[test]
 fn a_replica_that_loads_from_disk_survives_cuts() {
-    a_replica_survives_cuts("disabled", 2);
+    a_replica_survives_cuts("disabled", Channel::Same, 2);
+}
+
+#[test]
+fn a_replica_that_loads_from_a_second_connection_survives_cuts() {
+    if channel_setting(Channel::Own).is_none() {
+        println!("this server has no second connection for copies: nothing was tested");
+        return;
+    }
+    a_replica_survives_cuts("swapdb", Channel::Own, 3);
+    a_replica_survives_cuts("disabled", Channel::Own, 4);
 }
 
 /// Damage inside the copy, not at its end: a server stops at that by design, whatever the type ("Terminating server after
 /// rdb file reading failure"), or tries again; it does not crash, and the next attempt works.
 #[test]
 fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
-    let primary = primary();
+    let setting = channel_setting(Channel::Same).unwrap_or_default();
+    let primary = primary(&setting);
     let file = {
         let client = &mut primary.client();
         assert_eq!(client.run("SAVE"), ok());
@@ -115,7 +155,10 @@ fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
     ] {
         // The file is preceded by answers to the handshake, some 150 bytes.
         let proxy = Proxy::before(primary.port(), &[Fault::Change(at + 150)]);
-        let mut replica = Server::with().config("repl-diskless-load swapdb").start();
+        let mut replica = Server::with()
+            .config("repl-diskless-load swapdb")
+            .config(&setting)
+            .start();
         let mut read = replica.client();
         assert_eq!(read.run(&format!("REPLICAOF 127.0.0.1 {}", proxy.port())), ok());
         wait_until("the damage arrived", || proxy.left() == 0);

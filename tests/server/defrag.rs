@@ -5,7 +5,8 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Client, Random, Server, add_until_card, assert_unharmed, dump, int, load, mexists, numbered, ok, wait_until,
+    Client, Random, Server, add_until_card, assert_unharmed, dump, int, load, mexists, numbered, ok,
+    wait_until,
 };
 
 /// Filters of many sizes: most below a page, some up to 500 kB, some with hundreds of layers, a few of megabytes, some
@@ -39,7 +40,12 @@ fn make(client: &mut Client, random: &mut Random) -> Vec<String> {
         assert_eq!(load(client, &key, &pieces[0]), ok());
         keys.push(key);
     }
-    for (key, capacity) in [("large0", 7_000_000), ("large1", 7_000_000), ("huge0", 40_000_000), ("huge1", 40_000_000)] {
+    for (key, capacity) in [
+        ("large0", 7_000_000),
+        ("large1", 7_000_000),
+        ("huge0", 40_000_000),
+        ("huge1", 40_000_000),
+    ] {
         client.run(&format!("BF.RESERVE {key} 0.01 {capacity}"));
         add_until_card(client, key, "item", 10_000);
         keys.push(key.to_owned());
@@ -78,7 +84,9 @@ fn defragmentation_moves_filters_and_changes_none() {
     }
     let before = number(client, "memory", "allocator_frag_bytes");
     assert_eq!(client.run("CONFIG SET activedefrag yes"), ok());
-    wait_until("it begins", || number(client, "memory", "active_defrag_running") > 0);
+    wait_until("it begins", || {
+        number(client, "memory", "active_defrag_running") > 0
+    });
     // It runs in the same thread as the commands: each must still be answered soon.
     let (mut slowest, mut pings, begin) = (Duration::ZERO, 0, Instant::now());
     while number(client, "memory", "active_defrag_running") > 0 && begin.elapsed() < Duration::from_secs(8) {
@@ -89,7 +97,11 @@ fn defragmentation_moves_filters_and_changes_none() {
             pings += 1;
         }
         let key = &keys[1 + 2 * (pings % 1_000)];
-        assert_eq!(client.cmd(&["BF.EXISTS", key, "a"]), int(1), "{key} while it moves");
+        assert_eq!(
+            client.cmd(&["BF.EXISTS", key, "a"]),
+            int(1),
+            "{key} while it moves"
+        );
     }
     let after = number(client, "memory", "allocator_frag_bytes");
     let hits = number(client, "stats", "active_defrag_hits");

@@ -55,7 +55,7 @@ fn broken() -> Vec<(String, Edit)> {
     let mut rows = Vec::new();
     for count in [0, 1, 2, 4, 1 << 18, (1 << 18) + 1, 1 << 31, u32::MAX] {
         rows.push(edit(format!("{count} layers announced"), move |header| {
-            header.count = count
+            header.count = count;
         }));
     }
     rows.push(edit("no layers", |header| {
@@ -63,11 +63,11 @@ fn broken() -> Vec<(String, Edit)> {
         header.layers.clear();
     }));
     rows.push(edit("a non-scaling filter of three layers", |header| {
-        header.expansion = 0
+        header.expansion = 0;
     }));
     for expansion in [32_769, 65_536, 65_537, 1 << 31, u32::MAX] {
         rows.push(edit(format!("expansion {expansion}"), move |header| {
-            header.expansion = expansion
+            header.expansion = expansion;
         }));
     }
     for rate in [
@@ -83,7 +83,7 @@ fn broken() -> Vec<(String, Edit)> {
         f64::MAX,
     ] {
         rows.push(edit(format!("error rate {rate:?}"), move |header| {
-            header.error_rate = rate
+            header.error_rate = rate;
         }));
         for layer in 0..3 {
             rows.push(edit(
@@ -97,7 +97,7 @@ fn broken() -> Vec<(String, Edit)> {
     for layer in 0..3 {
         let mut change = |what: String, change: fn(&mut StoredLayer)| {
             rows.push(edit(format!("layer {layer}: {what}"), move |header| {
-                change(&mut header.layers[layer])
+                change(&mut header.layers[layer]);
             }));
         };
         change("kind 1".into(), |layer| layer.kind = 1);
@@ -118,13 +118,13 @@ fn broken() -> Vec<(String, Edit)> {
             (layer.capacity, layer.items) = (u64::MAX, u64::MAX);
         });
         change("more items than its capacity".into(), |layer| {
-            layer.items = layer.capacity + 1
+            layer.items = layer.capacity + 1;
         });
         change("2^63 items".into(), |layer| layer.items = 1 << 63);
         change("2^64 - 1 items".into(), |layer| layer.items = u64::MAX);
     }
     rows.push(edit("an older layer that is not full", |header| {
-        header.layers[0].items -= 1
+        header.layers[0].items -= 1;
     }));
     rows
 }

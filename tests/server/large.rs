@@ -16,16 +16,24 @@ fn peak_of_child(server: &Server, client: &mut Client) -> u64 {
     let own = |child: &str| {
         let map = fs::read_to_string(format!("/proc/{child}/smaps_rollup")).ok()?;
         let line = map.lines().find_map(|line| line.strip_prefix("Private_Dirty:"))?;
-        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
+        line.split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+            .map(|kib| kib << 10)
     };
     let pid = server.pid();
     let mut peak = 0;
     wait_until("the save ends", || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         peak = children.split_whitespace().filter_map(own).fold(peak, u64::max);
-        ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]
-            .iter()
-            .all(|field| client.server_info("persistence", field) == "0")
+        [
+            "rdb_bgsave_in_progress",
+            "aof_rewrite_in_progress",
+            "aof_rewrite_scheduled",
+        ]
+        .iter()
+        .all(|field| client.server_info("persistence", field) == "0")
     });
     peak
 }
@@ -45,7 +53,9 @@ fn a_filter_of_more_than_512_mb_survives_a_rewrite_without_preamble() {
     println!("a filter of {size} bytes, {ITEMS} items");
     let items = numbered("item", ITEMS);
     for batch in items.chunks(1_000) {
-        let words = ["NOCREATE", "ITEMS"].into_iter().chain(batch.iter().map(String::as_str));
+        let words = ["NOCREATE", "ITEMS"]
+            .into_iter()
+            .chain(batch.iter().map(String::as_str));
         let reply = client.call("BF.INSERT", "k", &words.collect::<Vec<_>>());
         assert_eq!(reply.elements().len(), batch.len());
     }
@@ -58,7 +68,11 @@ fn a_filter_of_more_than_512_mb_survives_a_rewrite_without_preamble() {
         let begin = Instant::now();
         assert!(!client.run(line).is_error());
         let peak = peak_of_child(&server, client);
-        println!("{line}: {:.1?}, its child had at most {} MiB of its own", begin.elapsed(), peak >> 20);
+        println!(
+            "{line}: {:.1?}, its child had at most {} MiB of its own",
+            begin.elapsed(),
+            peak >> 20
+        );
         assert_eq!(client.server_info("persistence", status), "ok");
         assert!(peak < OWN, "the child of {line} had {peak} bytes of its own");
     }

@@ -2,8 +2,8 @@
 //! must not stand in the way, and an expired filter must be gone for every command.
 
 use crate::harness::{
-    Client, Protocol, Server, add_until_card, bulk, digest, dump, err, info, int, load, madd, mexists, numbered, ok,
-    simple, wait_until,
+    Client, Protocol, Server, add_until_card, bulk, digest, dump, err, info, int, load, madd, mexists,
+    numbered, ok, simple, wait_until,
 };
 
 #[test]
@@ -33,7 +33,11 @@ fn a_renamed_moved_or_swapped_filter_is_the_same() {
     client.run("SELECT 1");
     assert_eq!(client.run("DUMP k"), same);
     assert_eq!(client.run("SWAPDB 0 1"), ok());
-    assert_eq!(client.run("BF.CARD k"), int(1), "the filter of the other database");
+    assert_eq!(
+        client.run("BF.CARD k"),
+        int(1),
+        "the filter of the other database"
+    );
     client.run("SELECT 0");
     assert_eq!(client.run("DUMP k"), same);
     assert_eq!(client.run("COPY k k DB 2"), int(1));
@@ -44,7 +48,10 @@ fn a_renamed_moved_or_swapped_filter_is_the_same() {
     for database in ["SELECT 0", "SELECT 2"] {
         client.run(database);
         assert_eq!(client.run("DUMP k"), same, "{database}");
-        assert!(mexists(client, "k", &items).iter().all(|&there| there), "{database}");
+        assert!(
+            mexists(client, "k", &items).iter().all(|&there| there),
+            "{database}"
+        );
     }
 }
 
@@ -167,7 +174,11 @@ fn a_filter_is_seen_by_the_servers_own_commands() {
         for _ in 0..2_000 {
             client.run("BF.EXISTS used a");
         }
-        assert!(counter(client) > before, "reads count as use: {before}, then {}", counter(client));
+        assert!(
+            counter(client) > before,
+            "reads count as use: {before}, then {}",
+            counter(client)
+        );
         assert_eq!(client.run("TOUCH k0 k1 missing"), int(2));
         let mut found = Vec::new();
         let mut cursor = "0".to_owned();

@@ -29,7 +29,8 @@ fn summed(client: &mut Client) -> [i64; 5] {
 fn the_totals_are_those_of_the_filters_there_are() {
     let mut server = Server::start();
     let client = &mut server.client();
-    let steps: [(&str, fn(&mut Client)); 12] = [
+    type Step = (&'static str, fn(&mut Client));
+    let steps: [Step; 12] = [
         ("nothing", |_| {}),
         ("reserved", |client| drop(client.run("BF.RESERVE a 0.01 1000"))),
         ("made by adding", |client| drop(client.run("BF.MADD b x y z"))),
@@ -62,7 +63,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
         ("deleted", |client| drop(client.run("DEL d"))),
         ("reloaded", |client| drop(client.run("DEBUG RELOAD"))),
         ("refused", |client| {
-            drop(client.run("BF.RESERVE huge 0.01 4611686018427387904"))
+            drop(client.run("BF.RESERVE huge 0.01 4611686018427387904"));
         }),
     ];
     for (name, step) in steps {
@@ -144,11 +145,11 @@ fn a_filter_that_grows_or_fills_is_an_event() {
     let rows: [(&str, &[&str]); 9] = [
         ("BF.RESERVE s 0.000001 1", &["bloom.reserve"]),
         ("BF.ADD s a", &["bloom.add"]),
-        ("BF.ADD s b", &["bloom.scale", "bloom.add"]),
-        ("BF.MADD s c d e f g h i", &["bloom.scale", "bloom.add"]),
+        ("BF.ADD s b", &["bloom.add", "bloom.scale"]),
+        ("BF.MADD s c d e f g h i", &["bloom.add", "bloom.scale"]),
         ("BF.ADD s a", &[]),
         ("BF.RESERVE ns 0.000001 2 NONSCALING", &["bloom.reserve"]),
-        ("BF.MADD ns a b c", &["bloom.full", "bloom.add"]),
+        ("BF.MADD ns a b c", &["bloom.add", "bloom.full"]),
         ("BF.ADD ns c", &[]),
         ("BF.ADD ns a", &[]),
     ];

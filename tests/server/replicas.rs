@@ -2,8 +2,8 @@
 //! same bits, by four witnesses: DEBUG DIGEST-VALUE, DUMP, BF.SCANDUMP and BF.INFO.
 
 use crate::harness::{
-    Builder, Client, Reply, Server, add_until_card, assert_unharmed, config_name, digest, dump, err, int, load, madd,
-    numbered, ok, simple, wait_until,
+    Builder, Client, Reply, Server, add_until_card, assert_unharmed, config_name, digest, dump, err, int,
+    load, madd, numbered, ok, simple, wait_until,
 };
 
 const LIBRARY: &str = "#!lua name=bloom
@@ -36,9 +36,10 @@ fn wait_for_writes(primary: &mut Client, replicas: &[&Server]) {
     let mark = primary.run("INCR mark").int().to_string();
     for replica in replicas {
         let client = &mut replica.client();
-        wait_until("the replica has every write", || {
-            matches!(client.run("GET mark"), Reply::Bulk(value) if value == mark.as_bytes())
-        });
+        wait_until(
+            "the replica has every write",
+            || matches!(client.run("GET mark"), Reply::Bulk(value) if value == mark.as_bytes()),
+        );
     }
 }
 
@@ -47,20 +48,39 @@ fn wait_for_writes(primary: &mut Client, replicas: &[&Server]) {
 fn assert_identical(primary: &mut Client, replica: &Server, keys: &[&str]) {
     let read = &mut replica.client();
     for key in keys {
-        assert_eq!(digest(read, key), digest(primary, key), "DEBUG DIGEST-VALUE {key}");
+        assert_eq!(
+            digest(read, key),
+            digest(primary, key),
+            "DEBUG DIGEST-VALUE {key}"
+        );
         for command in ["DUMP", "BF.INFO", "BF.DEBUG"] {
-            assert_eq!(read.cmd(&[command, key]), primary.cmd(&[command, key]), "{command} {key}");
+            assert_eq!(
+                read.cmd(&[command, key]),
+                primary.cmd(&[command, key]),
+                "{command} {key}"
+            );
         }
         assert!(dump(read, key) == dump(primary, key), "BF.SCANDUMP {key}");
     }
-    assert_eq!(read.run("DEBUG DIGEST"), primary.run("DEBUG DIGEST"), "the whole data set");
-    assert!(!replica.log().contains("CRITICAL"), "a command was refused:\n{}", replica.log());
+    assert_eq!(
+        read.run("DEBUG DIGEST"),
+        primary.run("DEBUG DIGEST"),
+        "the whole data set"
+    );
+    assert!(
+        !replica.log().contains("CRITICAL"),
+        "a command was refused:\n{}",
+        replica.log()
+    );
     assert_unharmed(replica);
 }
 
 /// Every way to make and fill a filter; the keys.
 fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
-    assert_eq!(client.run("BF.RESERVE reserved 0.012345678901234567 50 EXPANSION 3"), ok());
+    assert_eq!(
+        client.run("BF.RESERVE reserved 0.012345678901234567 50 EXPANSION 3"),
+        ok()
+    );
     add_until_card(client, "reserved", "item", 900);
     assert_eq!(client.run("BF.RESERVE full 0.2 30 NONSCALING"), ok());
     client.call("BF.MADD", "full", &numbered("item", 60));
@@ -77,7 +97,13 @@ fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     client.run("BF.ADD transaction item-1");
     client.run("BF.ADD made_inside a");
     client.run("BF.EXISTS transaction item-3");
-    assert!(client.run("EXEC").elements().iter().all(|reply| !reply.is_error()));
+    assert!(
+        client
+            .run("EXEC")
+            .elements()
+            .iter()
+            .all(|reply| !reply.is_error())
+    );
 
     let script = "redis.call('BF.RESERVE', KEYS[1], '0.05', '11')
         for i = 1, 100 do redis.call('BF.ADD', KEYS[1], i) end
@@ -87,9 +113,18 @@ fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     let card = client.cmd(&["EVAL", script, "2", "script", "made_by_script"]);
     assert!(card.int() > 80, "{card:?}");
 
-    assert_eq!(client.cmd(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]).text(), "bloom");
-    assert_eq!(client.run("FCALL add 1 function a b a").answers(), [true, true, false]);
-    assert_eq!(client.run("FCALL add 1 function a b c").answers(), [false, false, true]);
+    assert_eq!(
+        client.cmd(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]).text(),
+        "bloom"
+    );
+    assert_eq!(
+        client.run("FCALL add 1 function a b a").answers(),
+        [true, true, false]
+    );
+    assert_eq!(
+        client.run("FCALL add 1 function a b c").answers(),
+        [false, false, true]
+    );
 
     for piece in dump(client, "reserved") {
         assert_eq!(load(client, "loaded", &piece), ok());
@@ -158,7 +193,9 @@ fn write_again(client: &mut Client, keys: Vec<&'static str>) -> Vec<&'static str
 #[test]
 fn a_replica_attached_in_mid_load_goes_on_with_the_load() {
     for (diskless, socket) in [("yes", "swapdb"), ("no", "disabled")] {
-        let primary = Server::with().config(&format!("repl-diskless-sync {diskless}")).start();
+        let primary = Server::with()
+            .config(&format!("repl-diskless-sync {diskless}"))
+            .start();
         let client = &mut primary.client();
         // 41 MB: a header and three chunks.
         assert_eq!(client.run("BF.RESERVE whole 0.01 33000000"), ok());
@@ -175,7 +212,11 @@ fn a_replica_attached_in_mid_load_goes_on_with_the_load() {
                     .start();
                 wait_for_link(&replica);
                 let read = &mut replica.client();
-                assert_eq!(read.run("BF.EXISTS half item-0").is_error(), piece != &pieces[3], "half a filter");
+                assert_eq!(
+                    read.run("BF.EXISTS half item-0").is_error(),
+                    piece != &pieces[3],
+                    "half a filter"
+                );
                 replica
             })
             .collect();
@@ -218,15 +259,39 @@ fn what_changed_nothing_leaves_no_trace() {
         vec![vec!["BF.ADD", "k", "a"]],
         vec![vec!["BF.MADD", "k", "a", "b", "c", "a"]],
         vec![vec!["BF.INSERT", "k", "ITEMS", "a", "b"]],
-        vec![vec!["BF.INSERT", "k", "CAPACITY", "1000", "ERROR", "0.5", "NOCREATE", "ITEMS", "c"]],
+        vec![vec![
+            "BF.INSERT",
+            "k",
+            "CAPACITY",
+            "1000",
+            "ERROR",
+            "0.5",
+            "NOCREATE",
+            "ITEMS",
+            "c",
+        ]],
         vec![vec!["BF.ADD", "full", "c"]],
         vec![vec!["BF.MADD", "full", "a", "c", "d"]],
         vec![vec!["BF.RESERVE", "k", "0.01", "100"]],
-        vec![vec!["BF.EXISTS", "k", "z"], vec!["BF.INFO", "k"], vec!["BF.SCANDUMP", "k", "0"]],
+        vec![
+            vec!["BF.EXISTS", "k", "z"],
+            vec!["BF.INFO", "k"],
+            vec!["BF.SCANDUMP", "k", "0"],
+        ],
         vec![vec!["EVAL", script, "1", "k", "a", "b"]],
         vec![vec!["FCALL", "add", "1", "k", "a", "c"]],
-        vec![vec!["MULTI"], vec!["BF.ADD", "k", "a"], vec!["BF.MADD", "k", "b", "c"], vec!["EXEC"]],
-        vec![vec!["MULTI"], vec!["EVAL", script, "1", "k", "a"], vec!["BF.CARD", "k"], vec!["EXEC"]],
+        vec![
+            vec!["MULTI"],
+            vec!["BF.ADD", "k", "a"],
+            vec!["BF.MADD", "k", "b", "c"],
+            vec!["EXEC"],
+        ],
+        vec![
+            vec!["MULTI"],
+            vec!["EVAL", script, "1", "k", "a"],
+            vec!["BF.CARD", "k"],
+            vec!["EXEC"],
+        ],
     ];
     let before = traces(client);
     for row in &rows {
@@ -237,14 +302,26 @@ fn what_changed_nothing_leaves_no_trace() {
         assert_eq!(traces(client), before, "{row:?}");
         watcher.run("MULTI");
         watcher.run("PING");
-        assert_eq!(watcher.run("EXEC").elements(), [simple("PONG")], "{row:?} aborted a WATCH");
+        assert_eq!(
+            watcher.run("EXEC").elements(),
+            [simple("PONG")],
+            "{row:?} aborted a WATCH"
+        );
     }
     // Each of the witnesses sees a change, in every way to make one.
     for (item, row) in [
         ("x1", vec![vec!["BF.ADD", "k", "x1"]]),
         ("x2", vec![vec!["EVAL", script, "1", "k", "a", "x2"]]),
         ("x3", vec![vec!["FCALL", "add", "1", "k", "x3", "b"]]),
-        ("x4", vec![vec!["MULTI"], vec!["BF.ADD", "k", "a"], vec!["BF.ADD", "k", "x4"], vec!["EXEC"]]),
+        (
+            "x4",
+            vec![
+                vec!["MULTI"],
+                vec!["BF.ADD", "k", "a"],
+                vec!["BF.ADD", "k", "x4"],
+                vec!["EXEC"],
+            ],
+        ),
     ] {
         let before = traces(client);
         watcher.run("WATCH k");
@@ -252,7 +329,10 @@ fn what_changed_nothing_leaves_no_trace() {
             client.cmd(command);
         }
         let after = traces(client);
-        assert!((0..3).all(|witness| before[witness] != after[witness]), "{row:?}: {before:?}, then {after:?}");
+        assert!(
+            (0..3).all(|witness| before[witness] != after[witness]),
+            "{row:?}: {before:?}, then {after:?}"
+        );
         watcher.run("MULTI");
         watcher.run("PING");
         let aborted = matches!(watcher.run("EXEC"), Reply::Null | Reply::NullArray);
@@ -278,8 +358,14 @@ fn a_replica_obeys_its_primary_beyond_every_limit_of_its_own() {
     let client = &mut primary.client();
     assert_eq!(client.run("BF.RESERVE before 0.01 1000000"), ok());
     add_until_card(client, "before", "item", 1_000);
-    let disk = limited().config("repl-diskless-load disabled").replica_of(&primary).start();
-    let socket = limited().config("repl-diskless-load swapdb").replica_of(&primary).start();
+    let disk = limited()
+        .config("repl-diskless-load disabled")
+        .replica_of(&primary)
+        .start();
+    let socket = limited()
+        .config("repl-diskless-load swapdb")
+        .replica_of(&primary)
+        .start();
     let chained = limited().replica_of(&socket).start();
     let replicas = [&disk, &socket, &chained];
     for replica in replicas {
@@ -336,7 +422,12 @@ fn a_restart_obeys_its_files_beyond_every_limit() {
             server.restart();
         }
         let client = &mut server.client();
-        assert_eq!(client.run("DEBUG DIGEST"), before, "{lines:?}: {} filters", keys.len() + 2);
+        assert_eq!(
+            client.run("DEBUG DIGEST"),
+            before,
+            "{lines:?}: {} filters",
+            keys.len() + 2
+        );
         assert!(!server.log().contains("CRITICAL"), "{}", server.log());
     }
 }

@@ -57,7 +57,15 @@ impl Blocked {
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let mut copy = Self::new(self.geometry())?;
-        copy.bits.words_mut().copy_from_slice(self.bits.words());
+        // Page by page, without the empty ones: they need no memory until they are touched.
+        let pages = copy
+            .bits
+            .words_mut()
+            .chunks_mut(512)
+            .zip(self.bits.words().chunks(512));
+        for (copy, page) in pages.filter(|(_, page)| page.iter().any(|&word| word != 0)) {
+            copy.copy_from_slice(page);
+        }
         Ok(copy)
     }
 

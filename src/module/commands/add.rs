@@ -11,7 +11,8 @@ use crate::{
         api::{Access, Context, Key, Str},
         create::{self, Options},
         data_type::Value,
-        effects, limit,
+        effects::{self, Change, Items, Shape},
+        limit,
         reply::Refusal,
         stats,
     },
@@ -37,10 +38,26 @@ impl Command for Add {
         let ctx = call.ctx;
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(ctx, name, Access::Write);
-        let added = match Value::filter_in_key(&mut key)? {
-            Some(filter) => add_one(ctx, name, filter, item)?,
-            None => create_with(ctx, &mut key, name, Options::default(), &[item])?.new == 1,
+        let Some(filter) = Value::filter_in_key(&mut key)? else {
+            let (answers, change) = create_with(ctx, &mut key, Options::default(), &[item])?;
+            drop(key);
+            effects::announce(ctx, name, &change);
+            ctx.reply_bool(answers.new == 1);
+            return Ok(());
         };
+        stats::ADDS.add(1);
+        let before = filter.layers().len();
+        let added = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
+        let added = added.map_err(refused)?;
+        if added {
+            let change = Change {
+                created: None,
+                items: Items::Every,
+                shape: reshaped(filter, before, 1),
+            };
+            drop(key);
+            effects::announce(ctx, name, &change);
+        }
         ctx.reply_bool(added);
         Ok(())
     }
@@ -65,40 +82,18 @@ impl Command for MultiAdd {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let answers = match Value::filter_in_key(&mut key)? {
+        let (answers, change) = match Value::filter_in_key(&mut key)? {
             Some(filter) => {
-                let answers = add(call.ctx, name, filter, items);
-                if answers.new == items.len() {
-                    effects::added_every_item(call.ctx, name);
-                } else {
-                    effects::added(call.ctx, name, &answers.new_of(items));
-                }
-                answers
+                let answers = add(call.ctx, filter, items);
+                let change = answers.change_or_every(items);
+                (answers, change)
             }
-            None => create_with(call.ctx, &mut key, name, Options::default(), items)?,
+            None => create_with(call.ctx, &mut key, Options::default(), items)?,
         };
+        drop(key);
+        effects::announce(call.ctx, name, &change);
         answers.reply(call.ctx);
         Ok(())
-    }
-}
-
-/// Adds an item to a filter that exists; whether it was new.
-#[inline]
-fn add_one(ctx: Context, name: Str, filter: &mut Filter, item: Str) -> Result<bool, Refusal> {
-    stats::ADDS.add(1);
-    let before = filter.layers().len();
-    let added = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
-    match added {
-        Ok(true) => {
-            notice(ctx, name, filter, before, 1);
-            effects::added_every_item(ctx, name);
-            Ok(true)
-        }
-        Ok(false) => Ok(false),
-        Err(error) => {
-            stats::REFUSED.add(1);
-            Err(Refusal::of_addition(error))
-        }
     }
 }
 
@@ -106,48 +101,53 @@ fn add_one(ctx: Context, name: Str, filter: &mut Filter, item: Str) -> Result<bo
 ///
 /// # Errors
 /// `NoMemory`; nothing has changed then.
-pub(super) fn create_with(
+pub(super) fn create_with<'a>(
     ctx: Context,
     key: &mut Key,
-    name: Str,
     options: Options,
-    items: &[Str],
-) -> Result<Answers, Refusal> {
+    items: &[Str<'a>],
+) -> Result<(Answers, Change<'a>), Refusal> {
     let filter = create::filter(ctx, options)?;
-    let params = filter.params();
+    let created = Some(filter.params());
     Value::Ready(filter).put(key)?;
     let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
-    let answers = add(ctx, name, filter, items);
-    effects::created(ctx, name, &params, &answers.new_of(items));
-    Ok(answers)
+    let answers = add(ctx, filter, items);
+    let change = Change {
+        created,
+        ..answers.change(items)
+    };
+    Ok((answers, change))
 }
 
 /// Adds `items` to a filter of the server, in order, up to the first that cannot be added.
-pub(super) fn add(ctx: Context, name: Str, filter: &mut Filter, items: &[Str]) -> Answers {
-    stats::ADDS.add(items.len() as u64);
+pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
     let before = filter.layers().len();
     let mut answers = Answers::for_items(items.len());
     let ceiling = |present| limit::ceiling(ctx, present);
     filter.add_each(items.iter().map(|item| item.bytes()), ceiling, |answer| {
         answers.push(answer);
     });
-    if answers.error.is_some() {
-        stats::REFUSED.add(1);
-    }
-    notice(ctx, name, filter, before, answers.new);
+    stats::ADDS.add((answers.count + usize::from(answers.error.is_some())) as u64);
+    answers.shape = reshaped(filter, before, answers.new);
     answers
 }
 
-/// Notes additions to a filter that had `before` layers. Nobody may use the filter afterwards: subscribers of keyspace
-/// events run within.
+/// Counts a refusal.
+fn refused(error: Error) -> Refusal {
+    stats::REFUSED.add(1);
+    Refusal::of_addition(error)
+}
+
+/// Counts `new` additions to a filter that had `before` layers; what they did to its shape.
 #[inline]
-fn notice(ctx: Context, name: Str, filter: &Filter, before: usize, new: usize) {
+fn reshaped(filter: &Filter, before: usize, new: usize) -> Shape {
     stats::added(new as u64);
     let layers = filter.layers().len().saturating_sub(before);
-    let filled = new > 0 && filter.newest().is_full() && filter.expansion().factor().is_none();
-    if layers > 0 || filled {
-        effects::reshaped(ctx, name, filter, layers);
+    if layers > 0 {
+        stats::scaled(filter, layers);
     }
+    let filled = new > 0 && filter.newest().is_full() && filter.expansion().factor().is_none();
+    Shape { layers, filled }
 }
 
 /// What became of each item: one bit, and the error that ended it.
@@ -157,8 +157,9 @@ pub(super) struct Answers {
     /// Items answered, the error not counted.
     count: usize,
     /// How many of them were new.
-    pub(super) new: usize,
-    error: Option<Error>,
+    new: usize,
+    shape: Shape,
+    error: Option<Refusal>,
 }
 
 impl Answers {
@@ -167,6 +168,7 @@ impl Answers {
             bits: Vec::with_capacity(count.div_ceil(64)),
             count: 0,
             new: 0,
+            shape: Shape::default(),
             error: None,
         }
     }
@@ -185,7 +187,7 @@ impl Answers {
                 self.count += 1;
                 self.new += usize::from(new);
             }
-            Err(error) => self.error = Some(error),
+            Err(error) => self.error = Some(refused(error)),
         }
     }
 
@@ -196,13 +198,32 @@ impl Answers {
             .take(self.count)
     }
 
-    /// Those of `items` that were new.
-    pub(super) fn new_of<'a>(&self, items: &[Str<'a>]) -> Vec<Str<'a>> {
-        self.each()
+    /// What the addition of `items` changed, told by naming the new ones.
+    pub(super) fn change<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
+        let new = self
+            .each()
             .zip(items)
             .filter(|(new, _)| *new)
             .map(|(_, item)| *item)
-            .collect()
+            .collect();
+        Change {
+            created: None,
+            items: Items::These(new),
+            shape: self.shape,
+        }
+    }
+
+    /// The same for a command that may be repeated word for word, if every item was new.
+    fn change_or_every<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
+        if self.new == items.len() {
+            Change {
+                created: None,
+                items: Items::Every,
+                shape: self.shape,
+            }
+        } else {
+            self.change(items)
+        }
     }
 
     /// An array of booleans; the error, if there is one, is its last element.
@@ -212,7 +233,7 @@ impl Answers {
             ctx.reply_bool(new);
         }
         if let Some(error) = self.error {
-            ctx.reply_error(Refusal::of_addition(error).text());
+            ctx.reply_error(error.text());
         }
     }
 }

@@ -188,13 +188,6 @@ impl Argument {
             flags: flags as c_int,
             ..END_OF_ARGUMENTS
         };
-        let mut group = |mut members: Vec<raw::RedisModuleCommandArg>| {
-            members.push(END_OF_ARGUMENTS);
-            let mut members = members.into_boxed_slice();
-            let start = members.as_mut_ptr();
-            parts.push(members);
-            start
-        };
         match self {
             Self::String(name) => leaf(name, STRING, None, 0),
             Self::Integer(name) => leaf(name, INTEGER, None, 0),
@@ -203,9 +196,9 @@ impl Argument {
             Self::Flag(name, token) => leaf(name, TOKEN, Some(token), OPTIONAL),
             Self::Token(name, token) => leaf(name, TOKEN, Some(token), 0),
             Self::Option(name, token, value) => {
-                let members = vec![leaf(name, TOKEN, Some(token), 0), value.describe(&mut Vec::new())];
+                let members = vec![leaf(name, TOKEN, Some(token), 0), value.describe(parts)];
                 raw::RedisModuleCommandArg {
-                    subargs: group(members),
+                    subargs: group(parts, members),
                     ..leaf(name, BLOCK, None, OPTIONAL)
                 }
             }
@@ -215,12 +208,24 @@ impl Argument {
                     .map(|(name, token)| leaf(name, TOKEN, Some(token), 0))
                     .collect();
                 raw::RedisModuleCommandArg {
-                    subargs: group(members),
+                    subargs: group(parts, members),
                     ..leaf(name, ONE_OF, None, OPTIONAL)
                 }
             }
         }
     }
+}
+
+/// Keeps the members of a block or choice, and gives the address that the server reads them from.
+fn group(
+    parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
+    mut members: Vec<raw::RedisModuleCommandArg>,
+) -> *mut raw::RedisModuleCommandArg {
+    members.push(END_OF_ARGUMENTS);
+    let mut members = members.into_boxed_slice();
+    let start = members.as_mut_ptr();
+    parts.push(members);
+    start
 }
 
 /// Sizes of the structures above, by which the server steps through the arrays: it may know other versions.

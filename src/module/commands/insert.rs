@@ -47,15 +47,17 @@ impl Command for Insert {
             return Err(Refusal::Arity);
         }
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let answers = match Value::filter_in_key(&mut key)? {
+        let (answers, change) = match Value::filter_in_key(&mut key)? {
             Some(filter) => {
-                let answers = add(call.ctx, name, filter, items);
-                effects::added(call.ctx, name, &answers.new_of(items));
-                answers
+                let answers = add(call.ctx, filter, items);
+                let change = answers.change(items);
+                (answers, change)
             }
             None if no_create => return Err(Refusal::NotFound),
-            None => create_with(call.ctx, &mut key, name, options, items)?,
+            None => create_with(call.ctx, &mut key, options, items)?,
         };
+        drop(key);
+        effects::announce(call.ctx, name, &change);
         answers.reply(call.ctx);
         Ok(())
     }

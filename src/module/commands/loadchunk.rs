@@ -5,9 +5,12 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
-    codec::chunk::{self, Load},
+    codec::{
+        self,
+        chunk::{self, Load, Taken},
+    },
     module::{
-        api::{Access, Key},
+        api::{Access, Context, Key},
         data_type::Value,
         effects, limit, number,
         reply::Refusal,
@@ -35,19 +38,20 @@ impl Command for LoadChunk {
         let (name, [iterator, data]) = call.key_and()?;
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        match Value::in_key(&mut key)? {
+        let refused = |error| refused(call.ctx, error);
+        let changed = match Value::in_key(&mut key)? {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling(call.ctx, 0);
-                let load = Load::begin(data.bytes(), ceiling).map_err(Refusal::of_chunk)?;
+                let load = Load::begin(data.bytes(), ceiling).map_err(refused)?;
                 Value::Loading(Box::new(load)).put(&mut key)?;
-                effects::loaded(call.ctx, name);
+                true
             }
             None => return Err(Refusal::NotFound),
-            Some(value) => {
-                if take(value, iterator, data.bytes())? {
-                    effects::loaded(call.ctx, name);
-                }
-            }
+            Some(value) => take(value, iterator, data.bytes()).map_err(refused)?,
+        };
+        drop(key);
+        if changed {
+            effects::loaded(call.ctx, name);
         }
         call.ctx.reply_ok();
         Ok(())
@@ -55,21 +59,32 @@ impl Command for LoadChunk {
 }
 
 /// Takes a chunk into a key that exists; whether it changed.
-fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<bool, Refusal> {
+fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<bool, codec::Error> {
     match value {
         Value::Ready(filter) => {
-            chunk::repeat(filter, iterator, data).map_err(Refusal::of_chunk)?;
+            chunk::repeat(filter, iterator, data)?;
             Ok(false)
         }
+        Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(false),
         Value::Loading(load) => {
             let before = load.filter().items();
-            let complete = load.take(iterator, data).map_err(Refusal::of_chunk)?;
+            let taken = load.take(iterator, data)?;
             stats::added(load.filter().items().saturating_sub(before));
-            if complete {
+            if taken == Taken::Last {
                 stats::LOADS.add(1);
                 value.finish_load();
             }
-            Ok(true)
+            Ok(taken != Taken::Repeated)
         }
     }
+}
+
+/// Tells the log what the client's error text cannot say.
+fn refused(ctx: Context, error: codec::Error) -> Refusal {
+    ctx.warn(&format!("BF.LOADCHUNK refused: {error}"));
+    let refusal = Refusal::of_chunk(error);
+    if refusal == Refusal::NoMemory {
+        stats::REFUSED.add(1);
+    }
+    refusal
 }

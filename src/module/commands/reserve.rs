@@ -5,7 +5,7 @@ use crate::module::{
     api::{Access, Key},
     create,
     data_type::Value,
-    effects,
+    effects::{self, Change, Items, Shape},
     reply::Refusal,
 };
 
@@ -45,9 +45,15 @@ impl Command for Reserve {
             return Err(Refusal::Exists);
         }
         let filter = create::filter(call.ctx, options)?;
-        let params = filter.params();
+        let created = Some(filter.params());
         Value::Ready(filter).put(&mut key)?;
-        effects::reserved(call.ctx, name, &params);
+        drop(key);
+        let change = Change {
+            created,
+            items: Items::These(Vec::new()),
+            shape: Shape::default(),
+        };
+        effects::announce(call.ctx, name, &change);
         call.ctx.reply_ok();
         Ok(())
     }

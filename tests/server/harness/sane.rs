@@ -37,12 +37,13 @@ pub(crate) fn assert_no_crash(log: &str) {
     }
 }
 
-/// `used_memory` once all other connections, whose buffers it counts, are closed.
+/// `used_memory` once all other connections, whose buffers it counts, are closed, and nothing is left to free.
 #[track_caller]
 pub(crate) fn settled_memory(server: &Server) -> i64 {
     let mut client = server.client();
     wait_until("the other connections are closed", || {
         client.run("CLIENT LIST TYPE normal").text().lines().count() == 1
+            && client.memory("lazyfree_pending_objects") == 0
     });
     client.memory("used_memory")
 }
