@@ -17,6 +17,7 @@ use std::{
     marker::PhantomData,
     ptr::NonNull,
     slice,
+    sync::OnceLock,
 };
 
 pub(crate) use redis_module::raw;
@@ -86,6 +87,24 @@ pub(crate) fn missing() -> Option<&'static str> {
         RedisModule_SubscribeToServerEvent,
     );
     None
+}
+
+/// `RedisModule_MustObeyClient(ctx)`, which Valkey has since 8.1 and the bindings do not know.
+type MustObeyClient = unsafe extern "C" fn(*mut raw::RedisModuleCtx) -> c_int;
+
+static MUST_OBEY_CLIENT: OnceLock<MustObeyClient> = OnceLock::new();
+
+/// Asks the server, once and while it loads the module, for the functions that are not in the table.
+pub(crate) fn look_beyond_the_table() {
+    let mut found: Option<MustObeyClient> = None;
+    call!(RedisModule_GetApi(
+        c"RedisModule_MustObeyClient".as_ptr(),
+        (&raw mut found).cast()
+    ));
+    if let Some(function) = found {
+        // The only one who sets it.
+        let _ = MUST_OBEY_CLIENT.set(function);
+    }
 }
 
 /// A string that the server owns and lends for the length of a call: a key name, an argument.
@@ -214,6 +233,13 @@ impl Context {
     /// The server's context flags (`REDISMODULE_CTX_FLAGS_*`).
     pub(crate) fn flags(self) -> c_int {
         call!(RedisModule_GetContextFlags(self.0))
+    }
+
+    /// Whether the server itself calls the client one that must be obeyed; `None` where it has no such notion.
+    pub(crate) fn must_obey_client(self) -> Option<bool> {
+        let function = MUST_OBEY_CLIENT.get().filter(|_| !self.0.is_null())?;
+        // SAFETY: 1. the server named the function, with the signature of its header. 2. The context is alive.
+        Some(unsafe { function(self.0) } != 0)
     }
 
     /// Whether the client speaks RESP3.

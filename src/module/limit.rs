@@ -3,8 +3,8 @@
 //! * `max-filter-bytes`, where it is set; else `maxmemory`, where that is set; else the machine's memory.
 //! * Under `maxmemory` with `noeviction` also what is left of it: the server judges a command's memory before it runs,
 //!   and a new layer of a large filter would overshoot by its whole size.
-//! * None for what comes from a primary or the AOF, and none on a replica: one that refuses what its primary did is no
-//!   replica.
+//! * None for what comes from a primary, the AOF or a slot on its way here, and none on a replica: one that refuses what
+//!   its primary did is no replica.
 //! * For what is read from RDB or RESTORE only the machine's memory, which is what stops a forged size. A slot migration
 //!   sends filters by RESTORE, and a node that refuses one loses it.
 //!
@@ -90,8 +90,12 @@ pub(crate) fn load_ceiling() -> u64 {
     MACHINE.load(Relaxed)
 }
 
-/// Whether the command must not be refused: it comes from a primary or the AOF, or this is a replica.
+/// Whether the command must not be refused: it comes from a primary, the AOF or a node that hands over a slot, or this
+/// is a replica.
 fn must_obey(ctx: Context) -> bool {
+    if ctx.must_obey_client() == Some(true) {
+        return true;
+    }
     let obeyed = raw::REDISMODULE_CTX_FLAGS_REPLICATED
         | raw::REDISMODULE_CTX_FLAGS_LOADING
         | raw::REDISMODULE_CTX_FLAGS_SLAVE;

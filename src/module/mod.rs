@@ -48,6 +48,9 @@ const NAME: &std::ffi::CStr = c"bf";
 /// The version as the ecosystem encodes it: MM * 10000 + mm * 100 + pp.
 const VERSION: c_int = version(env!("CARGO_PKG_VERSION"));
 
+/// An option that the bindings do not know; Valkey 9 moves slots by itself only past modules that have it.
+const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
 /// The entry of the module.
 ///
 /// # Safety
@@ -92,12 +95,19 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
             "this server is too old: it has no {function} (Redis 7.0 or later, or Valkey, is needed)"
         ));
     }
+    api::look_beyond_the_table();
     // Read errors are ours to handle: a damaged stream is a failed load, not a crash.
     // Replicas may serve reads during a load, which shares no state with live keys.
     // A key counts as changed when we say so, not whenever it was opened to write.
-    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+    let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    // Nothing here is kept about a key outside of it, so a slot may arrive key by key before it counts. Said to Valkey
+    // alone: the bit may come to mean something else in Redis.
+    let server = ctx.server_info(c"server");
+    if server.is_some_and(|server| server.is(c"server_name", "valkey")) {
+        options |= HANDLE_ATOMIC_SLOT_MIGRATION;
+    }
     call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int));
     if !data_type::register(ctx) {
         return Err("the data type cannot be registered: is another Bloom filter module loaded?".into());

@@ -12,6 +12,7 @@ mod broken_file;
 mod broken_sync;
 mod card_info_debug;
 mod client_wire;
+mod cluster;
 mod command_docs;
 mod commands;
 mod concurrency;

@@ -15,6 +15,7 @@
 mod bloom;
 mod builder;
 mod client;
+mod cluster;
 mod decode;
 mod header;
 mod pieces;
@@ -32,6 +33,7 @@ mod wait;
 pub(crate) use bloom::{add_until_card, digest, info, layers, madd, mexists, numbered};
 pub(crate) use builder::{Builder, module_path};
 pub(crate) use client::{Client, Protocol};
+pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
 pub(crate) use header::{Header, StoredLayer, sealed_with_xxh3};
 pub(crate) use pieces::{Piece, dump, load};
 pub(crate) use proxy::{Fault, Proxy};

@@ -1,0 +1,432 @@
+//! A Redis Cluster: commands find their node by the key specs, a slot moves with a large filter in it while clients write,
+//! and a primary dies. Every addition that was acknowledged is there.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::harness::{
+    Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, add_until_card, assert_unharmed, config_name,
+    digest, dump, err, info, int, numbered, ok, simple, slot, version, wait_until,
+};
+
+/// A key of the form `name-{number}` that belongs to the given primary.
+fn key_of(primary: usize, name: &str) -> String {
+    let slots = primary * SLOTS / PRIMARIES..(primary + 1) * SLOTS / PRIMARIES;
+    let key = (0..)
+        .map(|number| format!("{name}-{number}"))
+        .find(|key| slots.contains(&slot(key)));
+    key.expect("one in three keys does")
+}
+
+/// Items that were acknowledged, by key.
+type Told = Vec<(String, Vec<String>)>;
+
+#[track_caller]
+fn assert_all_there(client: &mut ClusterClient, told: &Told) {
+    for (key, items) in told {
+        let mut lost = Vec::new();
+        for batch in items.chunks(1_000) {
+            let words = ["BF.MEXISTS", key]
+                .into_iter()
+                .chain(batch.iter().map(String::as_str));
+            let there = client.call(key, &words.collect::<Vec<_>>()).answers();
+            lost.extend(
+                batch
+                    .iter()
+                    .zip(there)
+                    .filter(|(_, there)| !there)
+                    .map(|(item, _)| item),
+            );
+        }
+        assert!(
+            lost.is_empty(),
+            "{} of {} items of {key} are lost: {lost:.5?}",
+            lost.len(),
+            items.len()
+        );
+    }
+}
+
+#[test]
+fn every_command_is_sent_to_the_node_of_its_key() {
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    for (primary, node) in cluster.nodes.iter().take(PRIMARIES).enumerate() {
+        let key = key_of(primary, "k");
+        let moved = err(&format!("MOVED {} 127.0.0.1:{}", slot(&key), node.port()));
+        let other = &mut cluster.nodes[(primary + 1) % PRIMARIES].client();
+        for line in [
+            format!("BF.RESERVE {key} 0.01 100"),
+            format!("BF.ADD {key} a"),
+            format!("BF.MADD {key} a b"),
+            format!("BF.INSERT {key} CAPACITY 5 ITEMS a b"),
+            format!("BF.EXISTS {key} a"),
+            format!("BF.MEXISTS {key} a b"),
+            format!("BF.CARD {key}"),
+            format!("BF.INFO {key}"),
+            format!("BF.DEBUG {key}"),
+            format!("BF.SCANDUMP {key} 0"),
+            format!("BF.LOADCHUNK {key} 1 data"),
+        ] {
+            assert_eq!(other.run(&line), moved, "{line}");
+            let words: Vec<&str> = line.split(' ').collect();
+            let reply = client.call(&key, &words);
+            let refused = line.starts_with("BF.LOADCHUNK");
+            assert_eq!(reply.is_error(), refused, "{line}: {reply:?}");
+        }
+        // Its replica answers those who ask for it, and sends writers away.
+        let read = &mut cluster.nodes[PRIMARIES + primary].client();
+        assert_eq!(client.wait(&key), 1);
+        assert_eq!(read.run(&format!("BF.EXISTS {key} a")), moved);
+        assert_eq!(read.run("READONLY"), ok());
+        assert_eq!(read.run(&format!("BF.EXISTS {key} a")), int(1));
+        assert_eq!(read.run(&format!("BF.ADD {key} z")), moved);
+        assert_eq!(digest(read, &key), digest(&mut node.client(), &key));
+    }
+    assert_eq!(
+        client.moved, 0,
+        "a client that knows the slots is never sent elsewhere"
+    );
+}
+
+/// What a test and its writers tell each other.
+#[derive(Default)]
+struct Writing {
+    /// Additions that were acknowledged so far.
+    acknowledged: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl Writing {
+    /// Waits until the writers have been told of so many more additions, however slow the machine is.
+    #[track_caller]
+    fn wait_for_more(&self, count: usize) {
+        let goal = self.acknowledged.load(Relaxed) + count;
+        wait_until("the clients write", || self.acknowledged.load(Relaxed) >= goal);
+    }
+}
+
+/// Tells writers to stop when it goes, also in a test that fails: nobody would wait for its writers else.
+struct Stop<'a>(&'a Writing);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Relaxed);
+    }
+}
+
+/// Adds to the keys, one after another, until told to stop; what was acknowledged, by a replica too if that is asked.
+fn write(
+    mut client: ClusterClient,
+    name: &str,
+    keys: &[String],
+    replicated: bool,
+    writing: &Writing,
+) -> (Told, ClusterClient) {
+    let mut told: Told = keys.iter().map(|key| (key.clone(), Vec::new())).collect();
+    let mut number = 0;
+    while !writing.over.load(Relaxed) {
+        let at = number % keys.len();
+        let (key, items) = &mut told[at];
+        let item = format!("{name}-{number}");
+        number += 1;
+        let reply = client.call(key, &["BF.ADD", key, &item]);
+        assert!(
+            matches!(reply, Reply::Int(0 | 1)),
+            "BF.ADD {key} {item}: {reply:?}"
+        );
+        if !replicated || client.wait(key) >= 1 {
+            items.push(item);
+            writing.acknowledged.fetch_add(1, Relaxed);
+        }
+    }
+    (told, client)
+}
+
+#[test]
+fn a_slot_moves_with_a_large_filter_while_clients_write() {
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    let tag = key_of(0, "tag");
+    let key = |name: &str| format!("{{{tag}}}{name}");
+    let (large, small, half, fresh) = (key("large"), key("small"), key("half"), key("fresh"));
+    assert_eq!(
+        client.call(&large, &["BF.RESERVE", &large, "0.01", "60000000"]),
+        ok()
+    );
+    assert_eq!(client.call(&small, &["BF.RESERVE", &small, "0.01", "50"]), ok());
+    let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
+    let size = info(source, &large).size;
+    assert!(size > 64 << 20, "{size} bytes");
+    let mut told: Told = vec![
+        (large.clone(), add_until_card(source, &large, "before", 50_000)),
+        (small.clone(), add_until_card(source, &small, "before", 500)),
+    ];
+    let pieces = dump(source, &small);
+    let chunk = |piece: &(i64, Vec<u8>)| {
+        [
+            b"BF.LOADCHUNK".to_vec(),
+            half.clone().into_bytes(),
+            piece.0.to_string().into_bytes(),
+            piece.1.clone(),
+        ]
+    };
+    assert_eq!(client.call(&half, &chunk(&pieces[0])), ok());
+
+    let writing = Writing::default();
+    let number = slot(&tag);
+    let writers: Vec<(Told, ClusterClient)> = std::thread::scope(|scope| {
+        let end = Stop(&writing);
+        let keys = [large.clone(), small.clone(), fresh.clone()];
+        let running: Vec<_> = (0..2)
+            .map(|writer| {
+                let (client, keys, writing) = (cluster.client(), keys.clone(), &writing);
+                scope.spawn(move || write(client, &format!("writer-{writer}"), &keys, false, writing))
+            })
+            .collect();
+        writing.wait_for_more(50);
+        let (from, to) = (&cluster.ids[0], &cluster.ids[1]);
+        assert_eq!(
+            target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {from}")),
+            ok()
+        );
+        assert_eq!(
+            source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {to}")),
+            ok()
+        );
+        let begin = Instant::now();
+        let mut slowest = Duration::ZERO;
+        loop {
+            let keys = source.run(&format!("CLUSTER GETKEYSINSLOT {number} 1"));
+            let Some(key) = keys.elements().first() else {
+                break;
+            };
+            let port = cluster.nodes[1].port().to_string();
+            let sent = Instant::now();
+            let reply = source.cmd(&[
+                "MIGRATE",
+                "127.0.0.1",
+                &port,
+                "",
+                "0",
+                "30000",
+                "KEYS",
+                &key.text(),
+            ]);
+            assert_eq!(reply, ok(), "MIGRATE {key:?}");
+            slowest = slowest.max(sent.elapsed());
+            writing.wait_for_more(2);
+        }
+        for node in [1, 0, 2] {
+            let line = format!("CLUSTER SETSLOT {number} NODE {to}");
+            assert_eq!(cluster.nodes[node].client().run(&line), ok());
+        }
+        println!(
+            "the slot moved in {:.1?}, MIGRATE of {size} bytes took {slowest:.1?}",
+            begin.elapsed()
+        );
+        writing.wait_for_more(50);
+        drop(end);
+        running
+            .into_iter()
+            .map(|writer| writer.join().expect("a client failed"))
+            .collect()
+    });
+    let (mut acknowledged, mut asked, mut moved) = (0, 0, 0);
+    for (items, client) in writers {
+        acknowledged += items.iter().map(|(_, items)| items.len()).sum::<usize>();
+        asked += client.asked;
+        moved += client.moved;
+        told.extend(items);
+    }
+    println!(
+        "{acknowledged} additions acknowledged meanwhile; clients were sent elsewhere {asked} times by ASK, {moved} by MOVED"
+    );
+    assert!(asked > 0 && moved > 0, "the clients noticed nothing");
+    assert_eq!(
+        client.call(&half, &chunk(&pieces[1])),
+        ok(),
+        "the load goes on in the new place"
+    );
+    assert_all_there(&mut client, &told);
+    assert_eq!(client.owner(&half), cluster.nodes[1].port());
+    assert_eq!(source.run("DBSIZE"), int(0), "nothing stays behind");
+    assert_eq!(client.wait(&half), 1);
+    for key in [&large, &small, &half, &fresh] {
+        assert_eq!(
+            digest(&mut cluster.nodes[4].client(), key),
+            digest(target, key),
+            "{key} on the replica"
+        );
+    }
+    for node in &cluster.nodes {
+        assert_unharmed(node);
+    }
+}
+
+/// Redis 8.4 and Valkey 9 move slots by themselves: a snapshot of the slot and a stream of its writes.
+#[test]
+fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
+    let newer = version().at_least((8, 4), (9, 0));
+    if !newer {
+        println!("this server does not move slots by itself: SKIPPED");
+        return;
+    }
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    let tag = key_of(0, "tag");
+    let key = |name: &str| format!("{{{tag}}}{name}");
+    let (large, small, half) = (key("large"), key("small"), key("half"));
+    let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
+    // What comes from another node is obeyed like what comes from a primary.
+    let bound = config_name("max-filter-bytes");
+    assert_eq!(target.cmd(&["CONFIG", "SET", &bound, "1mb"]), ok());
+    assert_eq!(source.cmd(&["BF.RESERVE", &large, "0.01", "60000000"]), ok());
+    assert_eq!(source.cmd(&["BF.RESERVE", &small, "0.01", "50"]), ok());
+    let mut told: Told = vec![
+        (large.clone(), add_until_card(source, &large, "before", 50_000)),
+        (small.clone(), add_until_card(source, &small, "before", 500)),
+    ];
+    let header = dump(source, &small).swap_remove(0);
+    assert_eq!(source.call("BF.LOADCHUNK", &half, &[b"1", &header.1[..]]), ok());
+    let digests = |client: &mut Client| [&large, &small, &half].map(|key| digest(client, key));
+    let number = slot(&tag);
+    let writing = Writing::default();
+    let writers: Vec<Told> = std::thread::scope(|scope| {
+        let end = Stop(&writing);
+        let keys = [large.clone(), small.clone()];
+        let running: Vec<_> = (0..2)
+            .map(|writer| {
+                let (client, keys, writing) = (cluster.client(), keys.clone(), &writing);
+                scope.spawn(move || write(client, &format!("writer-{writer}"), &keys, false, writing).0)
+            })
+            .collect();
+        let begin = Instant::now();
+        let reply = if version().valkey {
+            let to = &cluster.ids[1];
+            source.run(&format!(
+                "CLUSTER MIGRATESLOTS SLOTSRANGE {number} {number} NODE {to}"
+            ))
+        } else {
+            target.run(&format!("CLUSTER MIGRATION IMPORT {number} {number}"))
+        };
+        assert!(!reply.is_error(), "{reply:?}");
+        wait_until("the slot has moved", || client_sees(target, number));
+        println!("the slot moved in {:.1?}", begin.elapsed());
+        writing.wait_for_more(50);
+        drop(end);
+        running
+            .into_iter()
+            .map(|writer| writer.join().expect("a client failed"))
+            .collect()
+    });
+    told.extend(writers.into_iter().flatten());
+    assert_all_there(&mut client, &told);
+    assert_eq!(client.owner(&small), cluster.nodes[1].port());
+    assert_eq!(client.wait(&small), 1);
+    assert_eq!(
+        digests(&mut cluster.nodes[4].client()),
+        digests(target),
+        "on the replica"
+    );
+    let Reply::Error(text) = target.cmd(&["BF.CARD", &half]) else {
+        panic!("half a load passes for a filter")
+    };
+    assert!(text.contains("LOADCHUNK"), "{text}");
+    for node in &cluster.nodes {
+        assert_unharmed(node);
+        assert!(!node.log().contains("CRITICAL"), "{}", node.log());
+    }
+}
+
+/// Whether the node itself has the slot.
+fn client_sees(node: &mut Client, slot: usize) -> bool {
+    let reply = node.run("CLUSTER NODES").text();
+    let own = reply
+        .lines()
+        .find(|line| line.contains("myself"))
+        .unwrap_or_default();
+    own.split_whitespace().skip(8).any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse::<usize>(), last.parse::<usize>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+    })
+}
+
+#[test]
+fn what_a_replica_acknowledged_survives_the_death_of_a_primary() {
+    let mut cluster = Cluster::start();
+    let keys: Vec<String> = (0..PRIMARIES)
+        .flat_map(|primary| [key_of(primary, "grown"), key_of(primary, "layers")])
+        .collect();
+    let mut client = cluster.client();
+    for key in &keys {
+        let expansion = if key.starts_with("grown") { "2" } else { "1" };
+        assert_eq!(
+            client.call(key, &["BF.RESERVE", key, "0.001", "50", "EXPANSION", expansion]),
+            ok()
+        );
+    }
+    let writing = Writing::default();
+    let heir = cluster.nodes[PRIMARIES].port();
+    let told: Vec<Told> = std::thread::scope(|scope| {
+        let end = Stop(&writing);
+        let writers: Vec<_> = (0..3)
+            .map(|writer| {
+                let (client, keys, writing) = (cluster.client(), &keys, &writing);
+                scope.spawn(move || write(client, &format!("writer-{writer}"), keys, true, writing).0)
+            })
+            .collect();
+        writing.wait_for_more(200);
+        let begin = Instant::now();
+        cluster.nodes[0].kill();
+        // The clients find the new primary by themselves; this one asks it.
+        let look = &mut cluster.nodes[PRIMARIES].client();
+        wait_until("its replica takes over", || {
+            look.server_info("replication", "role") == "master"
+                && look.run("CLUSTER INFO").text().contains("cluster_state:ok")
+        });
+        println!("the replica took over after {:.1?}", begin.elapsed());
+        let before = look.server_info("replication", "master_repl_offset");
+        wait_until("the clients write to it", || {
+            look.server_info("replication", "master_repl_offset") != before
+        });
+        writing.wait_for_more(30);
+        drop(end);
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("a client failed"))
+            .collect()
+    });
+    let mut acknowledged = 0;
+    for told in &told {
+        acknowledged += told.iter().map(|(_, items)| items.len()).sum::<usize>();
+        assert_all_there(&mut client, told);
+    }
+    println!("{acknowledged} additions acknowledged under WAIT 1, none lost");
+    assert_eq!(client.owner(&keys[0]), heir);
+    // The dead one comes back as a replica of its heir.
+    cluster.nodes[0].relaunch();
+    let back = &mut cluster.nodes[0].client();
+    wait_until("it is in sync with its heir", || {
+        back.server_info("replication", "role") == "slave"
+            && back.server_info("replication", "master_link_status") == "up"
+    });
+    client.call(&keys[0], &["BF.ADD", &keys[0], "last"]);
+    assert_eq!(client.wait(&keys[0]), 1);
+    for key in &keys[..2] {
+        assert_eq!(
+            digest(back, key),
+            digest(&mut cluster.nodes[PRIMARIES].client(), key),
+            "{key}"
+        );
+        let more = numbered("more", 300);
+        let words = ["BF.MADD", key]
+            .into_iter()
+            .chain(more.iter().map(String::as_str));
+        assert!(!client.call(key, &words.collect::<Vec<_>>()).is_error());
+    }
+    assert_eq!(back.run("PING"), simple("PONG"));
+    for node in &cluster.nodes {
+        assert_unharmed(node);
+    }
+}
