@@ -1,0 +1,50 @@
+//! docs/sizing.md: what lies between `<!-- sizing:NAME -->` and `<!-- end -->` is the table of that name.
+
+use std::path::PathBuf;
+
+use crate::tables::TABLES;
+
+const END: &str = "<!-- end -->";
+
+/// A file of docs/.
+pub(crate) fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
+}
+
+/// The text with each table made anew; prints them.
+///
+/// # Errors
+/// A table of this program that the text has no place for.
+pub(crate) fn with_tables(mut text: String) -> Result<String, String> {
+    for (name, make) in TABLES {
+        let mark = format!("<!-- sizing:{name} -->\n");
+        let place = text.find(&mark).and_then(|start| {
+            let start = start + mark.len();
+            Some(start..start + text[start..].find(END)?)
+        });
+        let place = place.ok_or_else(|| format!("no place for the table {name}"))?;
+        let table = make();
+        println!("{table}");
+        text.replace_range(place, &format!("\n{table}\n"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_holds_the_tables_that_this_program_measures() {
+        let text = std::fs::read_to_string(path("sizing.md")).expect("the document");
+        let anew = with_tables(text.clone()).expect("a place for each table");
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        for (held, measured) in lines(&text).iter().zip(&lines(&anew)) {
+            assert_eq!(
+                held, measured,
+                "cargo run --release --no-default-features --example sizing"
+            );
+        }
+        assert_eq!(text, anew);
+    }
+}

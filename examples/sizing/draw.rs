@@ -1,0 +1,66 @@
+//! The plots, as SVG. Dark lines on a white card: legible on any page. Drawn at twice the size that they are shown at,
+//! because the coordinates are whole numbers.
+
+use std::error::Error;
+
+use plotters::{coord::Shift, prelude::*};
+
+pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+pub(crate) const INK: RGBColor = RGBColor(0x1F, 0x23, 0x28);
+pub(crate) const SOFT: RGBColor = RGBColor(0x59, 0x63, 0x6E);
+pub(crate) const GRID: RGBColor = RGBColor(0xE3, 0xE6, 0xEA);
+pub(crate) const BAND: RGBColor = RGBColor(0xF4, 0xF6, 0xF8);
+/// Okabe and Ito: told apart with any kind of colour vision, and dark enough for lines on white.
+pub(crate) const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xB2);
+pub(crate) const RED: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
+pub(crate) const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
+pub(crate) const PINK: RGBColor = RGBColor(0xB8, 0x55, 0x8F);
+pub(crate) const YELLOW: RGBColor = RGBColor(0xC7, 0x87, 0x00);
+
+/// Where a text begins, ends or has its middle, and its height.
+#[derive(Clone, Copy)]
+pub(crate) enum Align {
+    Left,
+    Middle,
+}
+
+/// Text of the plots' one family.
+pub(crate) fn font(size: u32, color: RGBColor, align: Align) -> TextStyle<'static> {
+    use plotters::style::text_anchor::{HPos, Pos, VPos};
+    let side = match align {
+        Align::Left => HPos::Left,
+        Align::Middle => HPos::Center,
+    };
+    ("sans-serif", size)
+        .into_font()
+        .color(&color)
+        .pos(Pos::new(side, VPos::Center))
+}
+
+pub(crate) fn write(area: &Area<'_>, text: &str, at: (i32, i32), style: TextStyle<'static>) -> Outcome {
+    area.draw(&Text::new(text.to_owned(), at, style))?;
+    Ok(())
+}
+
+/// A picture of this size with a title and a line below it; `plot` gets the rest.
+pub(crate) fn picture(
+    size: (u32, u32),
+    title: &str,
+    subtitle: &str,
+    plot: impl FnOnce(&Area<'_>) -> Outcome,
+) -> Outcome<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        write(&root, title, (40, 50), font(36, INK, Align::Left))?;
+        write(&root, subtitle, (40, 98), font(26, SOFT, Align::Left))?;
+        plot(&root.margin(120, 20, 20, 20))?;
+        root.present()?;
+    }
+    let (width, height) = size;
+    let shown = format!("<svg width=\"{}\" height=\"{}\"", width / 2, height / 2);
+    Ok(svg.replacen(&format!("<svg width=\"{width}\" height=\"{height}\""), &shown, 1))
+}

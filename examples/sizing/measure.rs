@@ -1,0 +1,155 @@
+//! What is measured: filters of this crate, filled, read and asked. Seeds and items are fixed, so every number is the same
+//! on each run, until the filter changes.
+
+use std::f64::consts::LN_2;
+
+use redis_bloom::filter::{Expansion, Filter, Layer, Params, geometry, layer_rate};
+
+/// Items in one call of the batch functions.
+const BATCH: u64 = 1024;
+
+/// An empty filter; an expansion of 0 is NONSCALING.
+pub(crate) fn filter(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
+    let params = Params {
+        error_rate: rate,
+        capacity,
+        expansion: Expansion::new(expansion).expect("a small expansion"),
+        seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+    };
+    Filter::new(&params, u64::MAX).expect("memory for a filter")
+}
+
+/// The items that go into filters, and those that never do: no number is in both sets.
+#[derive(Clone, Copy)]
+enum Set {
+    Added,
+    Absent,
+}
+
+impl Set {
+    fn item(self, number: u64) -> [u8; 16] {
+        (u128::from(number) << 8 | self as u128).to_le_bytes()
+    }
+
+    /// The items with these numbers, batch by batch.
+    fn batches(self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = Vec<[u8; 16]>> {
+        let end = numbers.end;
+        numbers.step_by(BATCH as usize).map(move |first| {
+            (first..end.min(first + BATCH))
+                .map(|number| self.item(number))
+                .collect()
+        })
+    }
+}
+
+/// A filter that takes items, and how many distinct ones it was given.
+pub(crate) struct Filling {
+    pub(crate) filter: Filter,
+    pub(crate) distinct: u64,
+}
+
+impl Filling {
+    pub(crate) fn new(filter: Filter) -> Self {
+        Self { filter, distinct: 0 }
+    }
+
+    /// Adds distinct items until the filter counts `items`.
+    pub(crate) fn up_to(&mut self, items: u64) {
+        while self.filter.items() < items {
+            // At most as many as are missing: each is counted or is not.
+            let end = self.distinct + items - self.filter.items();
+            for batch in Set::Added.batches(self.distinct..end) {
+                let batch = batch.iter().map(<[u8; 16]>::as_slice);
+                self.filter.add_each(
+                    batch,
+                    |_| u64::MAX,
+                    |added| {
+                        added.expect("room for an item");
+                    },
+                );
+            }
+            self.distinct = end;
+        }
+    }
+}
+
+/// A filter of `layers` full layers; an expansion of 0 is NONSCALING, with one.
+pub(crate) fn full(rate: f64, capacity: u64, expansion: u64, layers: usize, seed: u64) -> Filling {
+    let mut filling = Filling::new(filter(rate, capacity, expansion, seed));
+    filling.up_to(capacity_of(layers, capacity, expansion));
+    filling
+}
+
+/// The share of the absent items with these numbers that the filter answers yes to.
+pub(crate) fn wrong(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
+    let queries = (numbers.end - numbers.start) as f64;
+    let mut wrong = 0_u64;
+    for batch in Set::Absent.batches(numbers) {
+        filter.contains_each(batch.iter().map(<[u8; 16]>::as_slice), |yes| {
+            wrong += u64::from(yes);
+        });
+    }
+    wrong as f64 / queries
+}
+
+/// The rate that the bits give, all of them (`Filter::estimate` reads a sample): the chance of meeting a layer in which a
+/// random block takes a random item for its own.
+pub(crate) fn rate_by_bits(filter: &Filter) -> f64 {
+    let absent: f64 = filter
+        .layers()
+        .map(|layer| 1.0 - layer_rate_by_bits(layer))
+        .product();
+    1.0 - absent
+}
+
+fn layer_rate_by_bits(layer: &Layer) -> f64 {
+    let shape = layer.geometry();
+    let length = usize::from(shape.block_words);
+    let of_block = |block: &[u64]| {
+        let set: u32 = block.iter().map(|word| word.count_ones()).sum();
+        (f64::from(set) / (length as f64 * 64.0)).powi(i32::from(shape.probes))
+    };
+    let blocks = layer.bits().words().chunks_exact(length);
+    blocks.map(of_block).sum::<f64>() / f64::from(shape.blocks)
+}
+
+/// Mean and standard deviation.
+pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+    (mean, (squares / (count - 1.0)).sqrt())
+}
+
+/// Items that `layers` layers hold together: the first `capacity`, each of the others `expansion` times the last.
+pub(crate) fn capacity_of(layers: usize, capacity: u64, expansion: u64) -> u64 {
+    capacities(capacity, expansion).take(layers).sum()
+}
+
+/// The capacities of the layers.
+pub(crate) fn capacities(capacity: u64, expansion: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(capacity), move |last| Some(last * expansion))
+}
+
+/// Bits of the bit array of layer `index`.
+pub(crate) fn layer_bits(rate: f64, index: usize, capacity: u64, scales: bool) -> u64 {
+    let shape = geometry(capacity, layer_rate(rate, index, scales)).expect("less than 128 TiB");
+    shape.words() * 64
+}
+
+/// Bytes of a new filter, as `BF.INFO key SIZE` shows them.
+pub(crate) fn size(rate: f64, capacity: u64, scales: bool) -> u64 {
+    layer_bits(rate, 0, capacity, scales) / 8 + size_of::<Filter>() as u64
+}
+
+/// The classic optimum, in bits per item: Bloom's filter with a real number of probes.
+pub(crate) fn optimum(rate: f64) -> f64 {
+    -rate.ln() / (LN_2 * LN_2)
+}
+
+/// RedisBloom's formula for layer `index`, in bits per item: half the rate for the first layer, half of that for the
+/// second, and so on; the whole rate for a filter that does not scale.
+pub(crate) fn redisbloom(rate: f64, index: usize, scales: bool) -> f64 {
+    let halvings = if scales { index as i32 + 1 } else { 0 };
+    optimum(rate * 0.5_f64.powi(halvings))
+}

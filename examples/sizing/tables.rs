@@ -1,0 +1,284 @@
+//! The tables of docs/sizing.md, as Markdown.
+
+use redis_bloom::filter::{Filter, Layer, geometry, layer_rate};
+
+use crate::measure::{
+    capacities, capacity_of, full, layer_bits, optimum, rate_by_bits, redisbloom, size, spread,
+};
+
+/// A table's name, behind `<!-- sizing:` in the document, and the function that makes it.
+type Table = (&'static str, fn() -> String);
+
+/// All of them.
+pub(crate) const TABLES: [Table; 6] = [
+    ("bytes", bytes),
+    ("bits", bits),
+    ("layers", layers),
+    ("expansions", expansions),
+    ("seeds", seeds),
+    ("card", card),
+];
+
+/// A Markdown table: the cells of the head, then of each row.
+fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut text = format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
+    for row in rows {
+        text.push_str(&format!("| {} |\n", row.join(" | ")));
+    }
+    text
+}
+
+/// 12345678 as 12,345,678.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.char_indices() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Three digits and a unit from 100,000 bytes on.
+fn byte_text(bytes: u64) -> String {
+    let (unit, size) = match bytes {
+        0..100_000 => return grouped(bytes),
+        100_000..1_000_000 => ("kB", 1e3),
+        1_000_000..1_000_000_000 => ("MB", 1e6),
+        _ => ("GB", 1e9),
+    };
+    let value = bytes as f64 / size;
+    let decimals = if value < 9.995 {
+        2
+    } else {
+        usize::from(value < 99.95)
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A rate as people write it: 25 %, 0.01 %, 1e-6.
+pub(crate) fn rate_text(rate: f64) -> String {
+    if rate < 1e-4 {
+        format!("{rate:e}")
+    } else {
+        // Two digits at most, without the noise of the multiplication.
+        format!("{} %", (rate * 1e6).round() / 1e4)
+    }
+}
+
+/// Items in words where they are round.
+fn item_text(items: u64) -> String {
+    match items {
+        1_000_000_000.. if items.is_multiple_of(1_000_000_000) => {
+            format!("{} billion", items / 1_000_000_000)
+        }
+        1_000_000.. if items.is_multiple_of(1_000_000) => format!("{} million", items / 1_000_000),
+        _ => grouped(items),
+    }
+}
+
+/// Bytes for items and rate.
+fn bytes() -> String {
+    let rates = [0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6, 1e-9];
+    let head: Vec<_> = std::iter::once("items".to_owned())
+        .chain(rates.map(rate_text))
+        .collect();
+    let head: Vec<_> = head.iter().map(String::as_str).collect();
+    let row = |items: u64| {
+        let sizes = rates.map(|rate| byte_text(size(rate, items, true)));
+        std::iter::once(item_text(items)).chain(sizes).collect()
+    };
+    table(&head, (0..10).map(|i| row(10_u64.pow(i))))
+}
+
+/// Bits per item for a rate, and where they go.
+fn bits() -> String {
+    const ITEMS: u64 = 1_000_000;
+    let per_item = |rate, scales| layer_bits(rate, 0, ITEMS, scales) as f64 / ITEMS as f64;
+    let row = |rate: f64| {
+        let shape = geometry(ITEMS, layer_rate(rate, 0, true)).expect("a few megabytes");
+        vec![
+            rate_text(rate),
+            format!("{:.2}", optimum(rate)),
+            format!("{:.2}", per_item(rate, false)),
+            format!("{:.2}", per_item(rate, true)),
+            format!("{:.2}", redisbloom(rate, 0, true)),
+            shape.probes.to_string(),
+            grouped(u64::from(shape.block_words) * 64),
+        ]
+    };
+    let rates = [0.5, 0.25, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6, 1e-9, 1e-12, 1e-30];
+    table(
+        &[
+            "rate",
+            "classic optimum",
+            "NONSCALING",
+            "scaling",
+            "RedisBloom, scaling",
+            "probes",
+            "block, in bits",
+        ],
+        rates.map(row),
+    )
+}
+
+/// What growing costs at the moment when the last layer is full.
+fn layers() -> String {
+    const FIRST: u64 = 1_000;
+    const EXPANSION: u64 = 2;
+    let row = |count: usize| {
+        let items = capacity_of(count, FIRST, EXPANSION);
+        let mut cells = vec![count.to_string(), grouped(items)];
+        for rate in [0.01, 0.001] {
+            let (mut ours, mut theirs) = (0.0, 0.0);
+            for (index, capacity) in capacities(FIRST, EXPANSION).take(count).enumerate() {
+                ours += layer_bits(rate, index, capacity, true) as f64;
+                theirs += redisbloom(rate, index, true) * capacity as f64;
+            }
+            let planned = layer_bits(rate, 0, items, true) as f64;
+            cells.extend([ours, theirs, planned].map(|bits| format!("{:.1}", bits / items as f64)));
+        }
+        cells
+    };
+    table(
+        &[
+            "layers",
+            "items",
+            "1 %",
+            "RedisBloom",
+            "if reserved",
+            "0.1 %",
+            "RedisBloom",
+            "if reserved",
+        ],
+        [1, 2, 4, 8, 12, 17].map(row),
+    )
+}
+
+/// A filter that was reserved far too small, by its expansion: between the two moments at which its last layer is made,
+/// and is full.
+fn expansions() -> String {
+    const FIRST: u64 = 1_000;
+    const ITEMS: u64 = 1_000_000;
+    const RATE: f64 = 0.01;
+    let row = |expansion: u64| {
+        let (mut before, mut held, mut bytes, mut layers) = (0, 0, 0, 0);
+        for (index, capacity) in capacities(FIRST, expansion).enumerate() {
+            (before, held) = (held, held + capacity);
+            bytes += layer_bits(RATE, index, capacity, true) / 8;
+            layers += 1;
+            if held >= ITEMS {
+                break;
+            }
+        }
+        // As `Filter::bytes`: the newest layer is part of the filter's struct.
+        let lists = size_of::<Filter>() + (layers - 1) * size_of::<Layer>();
+        let bytes = bytes + lists as u64;
+        let per_item = |items: u64| format!("{:.1}", bytes as f64 * 8.0 / items as f64);
+        vec![
+            expansion.to_string(),
+            grouped(layers as u64),
+            byte_text(bytes),
+            format!("{} to {}", grouped(before + 1), grouped(held)),
+            per_item(before + 1),
+            per_item(held),
+        ]
+    };
+    table(
+        &[
+            "expansion",
+            "layers",
+            "size",
+            "items",
+            "bits per item, last layer just made",
+            "last layer full",
+        ],
+        [1, 2, 4, 8, 32].map(row),
+    )
+}
+
+/// How the rate of one full filter varies with its seed.
+///
+/// By the bits that are set: asking for items would add the noise of the asking, several times what is looked for. That
+/// both agree shows in the first plot.
+fn seeds() -> String {
+    const RATE: f64 = 0.01;
+    /// Items, for what grown filters may take of the time.
+    const MOST_ADDED: u64 = 20_000_000;
+    let rates = |items, filters: u64, expansion, layers| {
+        let rate = |seed| rate_by_bits(&full(RATE, items, expansion, layers, seed).filter);
+        let mut rates: Vec<_> = (0..filters).map(rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates
+    };
+    let percent = |rate: f64| format!("{:.3} %", rate * 100.0);
+    let above = |rates: &[f64]| {
+        let above = rates.iter().filter(|&&rate| rate > RATE).count();
+        format!("{:.1} %", above as f64 / rates.len() as f64 * 100.0)
+    };
+    let row = |(items, filters): (u64, u64)| {
+        let plain = rates(items, filters, 0, 1);
+        let (mean, deviation) = spread(&plain);
+        let at = |share: f64| plain[(share * (filters - 1) as f64).round() as usize];
+        vec![
+            item_text(items),
+            grouped(filters),
+            percent(mean),
+            percent(deviation),
+            format!("{} to {}", percent(at(0.025)), percent(at(0.975))),
+            above(&plain),
+            above(&rates(items, filters, 2, 1)),
+            match filters.min(MOST_ADDED / capacity_of(4, items, 2)) {
+                few if few < 100 => "-".to_owned(),
+                filters => above(&rates(items, filters, 2, 4)),
+            },
+        ]
+    };
+    table(
+        &[
+            "items",
+            "filters",
+            "mean rate",
+            "standard deviation",
+            "95 in 100 filters",
+            "NONSCALING filters above 1 %",
+            "scaling, 1 layer full",
+            "scaling, 4 layers full",
+        ],
+        [(100, 10_000), (1_000, 2_000), (10_000, 500), (1_000_000, 20)].map(row),
+    )
+}
+
+/// How far BF.CARD is below the number of distinct items.
+fn card() -> String {
+    const ITEMS: u64 = 20_000;
+    const SEEDS: u64 = 3;
+    let missing = |rate: f64, expansion: u64, layers: usize| {
+        let (mut counted, mut distinct) = (0, 0);
+        for seed in 0..SEEDS {
+            let filling = full(rate, ITEMS, expansion, layers, seed);
+            counted += filling.filter.items();
+            distinct += filling.distinct;
+        }
+        format!("{:.2} %", (distinct - counted) as f64 / distinct as f64 * 100.0)
+    };
+    let row = |rate: f64| {
+        vec![
+            rate_text(rate),
+            missing(rate, 0, 1),
+            missing(rate, 2, 1),
+            missing(rate, 2, 5),
+        ]
+    };
+    table(
+        &[
+            "rate",
+            "NONSCALING, full",
+            "scaling, first layer full",
+            "scaling, 5 layers full",
+        ],
+        [0.5, 0.25, 0.1, 0.05, 0.01, 0.001].map(row),
+    )
+}

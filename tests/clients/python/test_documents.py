@@ -1,0 +1,52 @@
+"""The Python examples of README.md and docs/*.md: each runs as it stands, and prints what stands in the `text` block behind
+it, if there is one.
+
+All that is changed is the server that `redis.Redis()` and `redis.Redis(port=...)` connect to, which has missing-key-error set.
+A program that stands in a file of its own, named in a comment above it, is left to tests/clients/guard/run.
+"""
+
+import contextlib
+import io
+import os
+import pathlib
+import re
+import unittest
+
+import redis
+
+ROOT = pathlib.Path(__file__).parents[3]
+PORT = os.environ["REDIS_PORT"]
+EXAMPLE = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+
+
+class Examples(unittest.TestCase):
+    def test_each_example_runs_and_prints_what_it_says(self):
+        count = 0
+        for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            for example in EXAMPLE.finditer(document.read_text()):
+                before = document.read_text()[: example.start()]
+                if before.endswith("-->\n"):
+                    continue
+                line = before.count("\n") + 1
+                with self.subTest(f"{document.name}:{line}"):
+                    self.run_example(*example.groups())
+                count += 1
+        self.assertGreaterEqual(count, 3, "the examples are not where they were")
+
+    def run_example(self, code, printed):
+        client = redis.Redis(port=int(PORT))
+        self.addCleanup(client.close)
+        client.flushall()
+        for setting in client.config_get("bf?missing-key-error"):
+            client.config_set(setting, "yes")
+            self.addCleanup(client.config_set, setting, "no")
+        client.bf().add("urls", "what an example copies")
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(re.sub(r"redis\.Redis\((port=\d+)?\)", f"redis.Redis(port={PORT})", code), {"__name__": "example"})
+        if printed is not None:
+            self.assertEqual(output.getvalue(), printed)
+
+
+if __name__ == "__main__":
+    unittest.main()
