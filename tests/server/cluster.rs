@@ -76,7 +76,7 @@ fn every_command_is_sent_to_the_node_of_its_key() {
         }
         // Its replica answers those who ask for it, and sends writers away.
         let read = &mut cluster.nodes[PRIMARIES + primary].client();
-        assert_eq!(client.wait(&key), 1);
+        wait_until("its replica has it", || client.wait(&key) == 1);
         assert_eq!(read.run(&format!("BF.EXISTS {key} a")), moved);
         assert_eq!(read.run("READONLY"), ok());
         assert_eq!(read.run(&format!("BF.EXISTS {key} a")), int(1));
@@ -251,7 +251,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     assert_all_there(&mut client, &told);
     assert_eq!(client.owner(&half), cluster.nodes[1].port());
     assert_eq!(source.run("DBSIZE"), int(0), "nothing stays behind");
-    assert_eq!(client.wait(&half), 1);
+    wait_until("its replica has it", || client.wait(&half) == 1);
     for key in [&large, &small, &half, &fresh] {
         assert_eq!(
             digest(&mut cluster.nodes[4].client(), key),
@@ -323,12 +323,8 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
     told.extend(writers.into_iter().flatten());
     assert_all_there(&mut client, &told);
     assert_eq!(client.owner(&small), cluster.nodes[1].port());
-    assert_eq!(client.wait(&small), 1);
-    assert_eq!(
-        digests(&mut cluster.nodes[4].client()),
-        digests(target),
-        "on the replica"
-    );
+    let replica = &mut cluster.nodes[4].client();
+    wait_until("its replica is identical", || digests(replica) == digests(target));
     let Reply::Error(text) = target.cmd(&["BF.CARD", &half]) else {
         panic!("half a load passes for a filter")
     };
@@ -412,7 +408,7 @@ fn what_a_replica_acknowledged_survives_the_death_of_a_primary() {
             && back.server_info("replication", "master_link_status") == "up"
     });
     client.call(&keys[0], &["BF.ADD", &keys[0], "last"]);
-    assert_eq!(client.wait(&keys[0]), 1);
+    wait_until("its replica has it", || client.wait(&keys[0]) == 1);
     for key in &keys[..2] {
         assert_eq!(
             digest(back, key),
