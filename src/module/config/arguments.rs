@@ -1,0 +1,62 @@
+//! The load arguments: pairs of a name and a value, as RedisBloom has them. What is not known is refused: a server that
+//! starts with a setting that nobody heeds is worse than one that does not start.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{ERROR_RATE, INITIAL_SIZE};
+use crate::{
+    filter::MAX_CAPACITY,
+    module::{
+        api::{Context, Str},
+        number,
+    },
+};
+
+/// Takes them as the defaults of the settings.
+///
+/// # Errors
+/// A line for the log.
+pub(super) fn take(ctx: Context, arguments: &[Str]) -> Result<(), String> {
+    // Tools that template the line leave an empty argument where they have none.
+    let arguments = match arguments {
+        [only] if only.bytes().is_empty() => &[],
+        arguments => arguments,
+    };
+    for pair in arguments.chunks(2) {
+        let name = pair.first().map_or(String::new(), |name| {
+            String::from_utf8_lossy(name.bytes()).into_owned()
+        });
+        let Some(value) = pair.get(1).map(|value| value.bytes()) else {
+            return Err(format!("load argument {name} has no value"));
+        };
+        let odd = || {
+            format!(
+                "load argument {name} has a bad value: {}",
+                String::from_utf8_lossy(value)
+            )
+        };
+        match name.to_ascii_uppercase().as_str() {
+            "ERROR_RATE" | "BF-ERROR-RATE" => {
+                let rate = number::float(value)
+                    .filter(|rate| *rate > 0.0 && *rate < 1.0)
+                    .ok_or_else(odd)?;
+                ERROR_RATE.store(rate.to_bits(), Relaxed);
+            }
+            "INITIAL_SIZE" | "BF-INITIAL-SIZE" => {
+                let range = 1..=MAX_CAPACITY as i64;
+                let size = number::integer(value)
+                    .filter(|size| range.contains(size))
+                    .ok_or_else(odd)?;
+                INITIAL_SIZE.store(size, Relaxed);
+            }
+            cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
+                number::integer(value).ok_or_else(odd)?;
+                ctx.warn(&format!(
+                    "load argument {name} is ignored: there are no cuckoo filters here"
+                ));
+            }
+            _ => return Err(format!("load argument {name} is not known")),
+        }
+    }
+    Ok(())
+}
