@@ -219,7 +219,9 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
         }
         for node in [1, 0, 2] {
             let line = format!("CLUSTER SETSLOT {number} NODE {to}");
-            assert_eq!(cluster.nodes[node].client().run(&line), ok());
+            let node = &mut cluster.nodes[node].client();
+            // Valkey wants its replica to follow, and says NOREPLICAS while that one is busy.
+            wait_until("a node knows the new owner", || node.run(&line) == ok());
         }
         println!(
             "the slot moved in {:.1?}, MIGRATE of {size} bytes took {slowest:.1?}",
@@ -302,16 +304,26 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
             })
             .collect();
         let begin = Instant::now();
-        let reply = if version().valkey {
-            let to = &cluster.ids[1];
-            source.run(&format!(
-                "CLUSTER MIGRATESLOTS SLOTSRANGE {number} {number} NODE {to}"
-            ))
-        } else {
-            target.run(&format!("CLUSTER MIGRATION IMPORT {number} {number}"))
+        let mut move_slot = || {
+            if version().valkey {
+                let to = &cluster.ids[1];
+                source.run(&format!(
+                    "CLUSTER MIGRATESLOTS SLOTSRANGE {number} {number} NODE {to}"
+                ))
+            } else {
+                target.run(&format!("CLUSTER MIGRATION IMPORT {number} {number}"))
+            }
         };
+        let reply = move_slot();
         assert!(!reply.is_error(), "{reply:?}");
-        wait_until("the slot has moved", || client_sees(target, number));
+        // A migration fails on a machine that is too busy to answer in time; asking again while one runs is refused.
+        let look = &mut cluster.nodes[1].client();
+        wait_until("the slot has moved", || {
+            client_sees(look, number) || {
+                move_slot();
+                false
+            }
+        });
         println!("the slot moved in {:.1?}", begin.elapsed());
         writing.wait_for_more(50);
         drop(end);
