@@ -3,7 +3,7 @@
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{Expansion, Filter, Layer, Params, geometry, layer_rate};
+use redis_bloom::filter::{Expansion, Filter, Layer, Params, Shape, geometry, layer_rate};
 
 /// Items in one call of the batch functions.
 const BATCH: u64 = 1024;
@@ -103,7 +103,9 @@ pub(crate) fn rate_by_bits(filter: &Filter) -> f64 {
 }
 
 fn layer_rate_by_bits(layer: &Layer) -> f64 {
-    let shape = layer.geometry();
+    let Shape::Blocked(shape) = layer.shape() else {
+        unreachable!("every new filter is blocked")
+    };
     let length = usize::from(shape.block_words);
     let of_block = |block: &[u64]| {
         let set: u32 = block.iter().map(|word| word.count_ones()).sum();

@@ -94,7 +94,7 @@ struct Chunk<'a> {
 
 impl<'a> Chunk<'a> {
     fn read(iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
-        let mut reader = Reader::sealed(data, MAGIC, VERSION)?;
+        let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
         let (identity, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let chunk = Self {
             identity,

@@ -20,6 +20,15 @@ pub enum Error {
     /// A kind of layer that this version does not have.
     #[error("layer kind {0} is not known")]
     Kind(u8),
+    /// A family of filters that this version does not have.
+    #[error("family {0} is not known")]
+    Family(u8),
+    /// A rule of positions that this version does not have.
+    #[error("rule of positions {0} is not known")]
+    Rule(u8),
+    /// Options of a RedisBloom filter that no version of it writes.
+    #[error("RedisBloom options {0:#x} are not known")]
+    Options(u64),
     /// The bytes are damaged.
     #[error("checksum {found:#018x}, expected {expected:#018x}")]
     Checksum {

@@ -1,4 +1,4 @@
-//! The numbers of a filter, 48 + 32 bytes a layer.
+//! The numbers of a filter: version 1 for native filters of blocked layers, 48 + 32 bytes a layer.
 //!
 //! ```text
 //!   0        6        8               16              24       28      32               40
@@ -12,6 +12,23 @@
 //!             └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴────────────┘
 //! ```
 //!
+//! Version 2, for all others, puts the family between the numbers of the filter and the layers, and lets each kind of
+//! layer have a length of its own. A family and a kind know how many bytes they have; a new one takes the next number.
+//!
+//! ```text
+//!   as above, version = 2, to byte 40, then    ┌────────┬─ ─ ─ ─ ─ ─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─┬──────────┐
+//!                                              │ family │ what belongs  │ layers, oldest  │ XXH3-64  │
+//!                                              │ u8     │ to the family │ first           │ of all   │
+//!                                              └────────┴─ ─ ─ ─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴──────────┘
+//!   family 1, RedisBloom: options u8           1 exact (not rounded up), 4 hash of 64 bits: its own numbers
+//!   kind 0, blocked: as in version 1
+//!   kind 1, classic:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬──────────┬────────────┐
+//!   (44 bytes)        │kind 1│ rule   │ probes u16  │ bits     │ bytes    │ capacity │ items    │ error rate │
+//!                     │ u8   │ u8     │             │ u64      │ u64      │ u64      │ u64      │ f64        │
+//!                     └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴──────────┴────────────┘
+//!                             rule 0: remainder, rule 1: low bits
+//! ```
+//!
 //! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that BF.LOADCHUNK is still
 //! filling.
 
@@ -19,29 +36,68 @@ use super::{
     Error,
     reader::{Reader, open, seal},
 };
-use crate::filter::{Error as FilterError, Expansion, Geometry, LayerPlan, MAX_LAYERS, Plan, checksum};
+use crate::filter::{
+    Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan, RedisBloom,
+    Rule, Shape, checksum,
+};
 
-const MAGIC: &str = "rbloom";
-const VERSION: u16 = 1;
-/// Bytes of a layer.
+pub(super) const MAGIC: &str = "rbloom";
+/// Native filters of blocked layers.
+const NATIVE: u16 = 1;
+/// All others.
+const ANY: u16 = 2;
+/// Bytes of the shortest layer.
 const LAYER: usize = 32;
-/// Layer kind: a blocked layer, the only one so far.
+/// Layer kinds.
 const BLOCKED: u8 = 0;
+const CLASSIC: u8 = 1;
+/// Families of version 2. 0 is kept for native filters with layers of other kinds.
+const REDISBLOOM: u8 = 1;
+/// Options of the family `REDISBLOOM`.
+const EXACT: u8 = 1;
+const HASH64: u8 = 4;
+/// Rules of a classic layer.
+const REMAINDER: u8 = 0;
+const LOW_BITS: u8 = 1;
 
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
 pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
-    let mut out = open(MAGIC, VERSION);
+    let version = match plan.family {
+        Family::Native => NATIVE,
+        Family::RedisBloom(_) => ANY,
+    };
+    let mut out = open(MAGIC, version);
     out.extend(plan.seed.to_le_bytes());
     out.extend(plan.error_rate.to_le_bytes());
-    out.extend(u32::from(plan.expansion.factor().unwrap_or(0)).to_le_bytes());
+    out.extend(plan.expansion.factor().unwrap_or(0).to_le_bytes());
     // A filter never has more than MAX_LAYERS.
     out.extend((plan.layers.len() as u32).to_le_bytes());
     out.extend(present.to_le_bytes());
+    match plan.family {
+        Family::Native => {}
+        Family::RedisBloom(RedisBloom { hash64, rounds }) => {
+            let exact = if rounds { 0 } else { EXACT };
+            out.extend([REDISBLOOM, exact | if hash64 { HASH64 } else { 0 }]);
+        }
+    }
     for layer in &plan.layers {
-        out.push(BLOCKED);
-        out.push(layer.geometry.probes);
-        out.extend(layer.geometry.block_words.to_le_bytes());
-        out.extend(layer.geometry.blocks.to_le_bytes());
+        match layer.shape {
+            Shape::Blocked(geometry) => {
+                out.extend([BLOCKED, geometry.probes]);
+                out.extend(geometry.block_words.to_le_bytes());
+                out.extend(geometry.blocks.to_le_bytes());
+            }
+            Shape::Classic(classic) => {
+                let rule = match classic.rule {
+                    Rule::Remainder => REMAINDER,
+                    Rule::LowBits => LOW_BITS,
+                };
+                out.extend([CLASSIC, rule]);
+                out.extend(classic.probes.to_le_bytes());
+                out.extend(classic.bits.to_le_bytes());
+                out.extend(classic.bytes.to_le_bytes());
+            }
+        }
         out.extend(layer.capacity.to_le_bytes());
         out.extend(layer.items.to_le_bytes());
         out.extend(layer.error_rate.to_le_bytes());
@@ -51,12 +107,21 @@ pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
 
 /// Reads and checks a header: the plan, and the bytes of bits that follow.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
-    let mut reader = Reader::sealed(bytes, MAGIC, VERSION)?;
+    let (version, mut reader) = Reader::sealed(bytes, MAGIC, NATIVE..=ANY)?;
     let seed = reader.u64()?;
     let error_rate = reader.f64()?;
-    let expansion = Expansion::new(u64::from(reader.u32()?))?;
+    let factor = reader.u32()?;
     let count = reader.u32()? as usize;
     let present = reader.u64()?;
+    let family = if version == NATIVE {
+        Family::Native
+    } else {
+        family(&mut reader)?
+    };
+    let expansion = match family {
+        Family::Native => Expansion::new(u64::from(factor))?,
+        Family::RedisBloom(_) => Expansion::stored(factor),
+    };
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
     }
@@ -69,28 +134,18 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         .try_reserve_exact(count)
         .map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for _ in 0..count {
-        match reader.u8()? {
-            BLOCKED => {}
-            kind => return Err(Error::Kind(kind)),
-        }
-        let probes = reader.u8()?;
-        let block_words = reader.u16()?;
-        let blocks = reader.u32()?;
-        let geometry = Geometry {
-            blocks,
-            block_words,
-            probes,
-        };
+        let shape = shape(&mut reader, version)?;
         let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
         layers.push(LayerPlan {
             capacity,
             items,
             error_rate,
-            geometry,
+            shape,
         });
     }
     reader.end()?;
     let plan = Plan {
+        family,
         seed,
         error_rate,
         expansion,
@@ -106,6 +161,49 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         });
     }
     Ok((plan, present))
+}
+
+fn family(reader: &mut Reader) -> Result<Family, Error> {
+    match reader.u8()? {
+        REDISBLOOM => match reader.u8()? {
+            options if options & !(EXACT | HASH64) == 0 => Ok(Family::RedisBloom(RedisBloom {
+                hash64: options & HASH64 != 0,
+                rounds: options & EXACT == 0,
+            })),
+            options => Err(Error::Options(options.into())),
+        },
+        family => Err(Error::Family(family)),
+    }
+}
+
+fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
+    match reader.u8()? {
+        BLOCKED => {
+            let probes = reader.u8()?;
+            let block_words = reader.u16()?;
+            let blocks = reader.u32()?;
+            Ok(Shape::Blocked(Geometry {
+                blocks,
+                block_words,
+                probes,
+            }))
+        }
+        CLASSIC if version == ANY => {
+            let rule = match reader.u8()? {
+                REMAINDER => Rule::Remainder,
+                LOW_BITS => Rule::LowBits,
+                rule => return Err(Error::Rule(rule)),
+            };
+            let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
+            Ok(Shape::Classic(Classic {
+                bits,
+                bytes,
+                probes,
+                rule,
+            }))
+        }
+        kind => Err(Error::Kind(kind)),
+    }
 }
 
 /// Tells filters apart by everything but their items: two with the same identity have the same bits for the same

@@ -1,5 +1,7 @@
 //! A cursor over hostile bytes: every read is checked, none can panic.
 
+use std::ops::RangeInclusive;
+
 use super::Error;
 
 /// What is left to read.
@@ -7,22 +9,26 @@ use super::Error;
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Opens bytes that end in the checksum of all before it, and start with `magic` and a version.
-    pub(super) fn sealed(bytes: &'a [u8], magic: &'static str, version: u16) -> Result<Self, Error> {
+    /// Opens bytes that end in the checksum of all before it, and start with `magic` and one of `versions`; which.
+    pub(super) fn sealed(
+        bytes: &'a [u8],
+        magic: &'static str,
+        versions: RangeInclusive<u16>,
+    ) -> Result<(u16, Self), Error> {
         let (body, seal) = bytes.split_last_chunk::<8>().ok_or(Error::Truncated)?;
         let mut reader = Self(body);
         if reader.bytes(magic.len())? != magic.as_bytes() {
             return Err(Error::Magic(magic));
         }
-        match reader.u16()? {
-            found if found != version => return Err(Error::Version(found)),
-            _ => {}
+        let version = reader.u16()?;
+        if !versions.contains(&version) {
+            return Err(Error::Version(version));
         }
         let (found, expected) = (crate::filter::checksum(body), u64::from_le_bytes(*seal));
         if found != expected {
             return Err(Error::Checksum { found, expected });
         }
-        Ok(reader)
+        Ok((version, reader))
     }
 
     /// The next `count` bytes.

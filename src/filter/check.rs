@@ -3,14 +3,17 @@
 //! Stored bytes are hostile until they passed here. A decoder first parses numbers into a [`Plan`], then asks
 //! [`Plan::check`], and only then allocates and reads bits; so a forged count costs nothing but the refusal.
 //!
-//! Not asked: that the geometry is the one `sizing.rs` would choose today. Each layer stores its own rate and shape, so
-//! that the sizing may improve without a new encoding.
+//! Not asked: that the geometry of a native filter is the one `sizing.rs` would choose today. Each layer stores its own rate and shape, so
+//! that the sizing may improve without a new encoding. Of a foreign one it is asked: its maker computes it from capacity
+//! and rate, always (`redisbloom.rs`).
 
 use super::{
     bits::MAX_WORDS,
     error::Error,
-    layer::Layer,
-    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    family::Family,
+    layer::{Layer, Shape},
+    params::{Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
+    redisbloom,
     scaling::Filter,
     sizing::{Geometry, MAX_PROBES},
 };
@@ -18,7 +21,9 @@ use super::{
 /// A filter without its bits: what a decoder has read before it allocates anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Key of the hash.
+    /// Whose rules it follows.
+    pub family: Family,
+    /// Key of the hash; 0 in families without one.
     pub seed: u64,
     /// Rate of the whole filter.
     pub error_rate: f64,
@@ -38,7 +43,7 @@ pub struct LayerPlan {
     /// Rate of this layer.
     pub error_rate: f64,
     /// Shape of the bit array.
-    pub geometry: Geometry,
+    pub shape: Shape,
 }
 
 /// Which rule stored numbers break.
@@ -60,13 +65,14 @@ pub enum Broken {
         /// Items it was made for.
         capacity: u64,
     },
-    /// No blocks, no words, no probes, too many probes, or more bits than can be addressed.
-    #[error("layer {index}: shape {geometry:?}")]
-    Geometry {
+    /// No blocks, no words, no probes, too many probes, more bits than can be addressed; or a shape that filters of this
+    /// family never have.
+    #[error("layer {index}: shape {shape:?}")]
+    Shape {
         /// Position of the layer, oldest first.
         index: usize,
         /// Its shape.
-        geometry: Geometry,
+        shape: Shape,
     },
 }
 
@@ -78,9 +84,10 @@ impl Plan {
             capacity: layer.capacity(),
             items: layer.items(),
             error_rate: layer.error_rate(),
-            geometry: layer.geometry(),
+            shape: layer.shape(),
         };
         Self {
+            family: filter.family(),
             seed: filter.seed(),
             error_rate: filter.error_rate(),
             expansion: filter.expansion(),
@@ -92,7 +99,7 @@ impl Plan {
     #[must_use]
     pub fn bit_bytes(&self) -> u64 {
         self.layers.iter().fold(0, |sum, layer| {
-            sum.saturating_add(layer.geometry.words().saturating_mul(8))
+            sum.saturating_add(layer.shape.words().saturating_mul(8))
         })
     }
 
@@ -115,7 +122,7 @@ impl Plan {
                 capacity,
                 items,
                 error_rate,
-                geometry,
+                shape,
             } = layer;
             let ranges = Params {
                 error_rate,
@@ -132,18 +139,15 @@ impl Plan {
                     capacity,
                 });
             }
-            let Geometry {
-                blocks,
-                block_words,
-                probes,
-            } = geometry;
-            if blocks == 0
-                || block_words == 0
-                || !(1..=MAX_PROBES).contains(&probes)
-                || geometry.words() > MAX_WORDS
-            {
-                return Err(Broken::Geometry { index, geometry });
+            if !self.may_have(layer) {
+                return Err(Broken::Shape { index, shape });
             }
+        }
+        match self.expansion.factor() {
+            Some(factor) if self.family == Family::Native && factor > u32::from(MAX_EXPANSION) => {
+                return Err(Error::Expansion(u64::from(factor)).into());
+            }
+            _ => {}
         }
         let whole = Params {
             error_rate: self.error_rate,
@@ -162,6 +166,25 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether filters of this family have layers like that.
+    fn may_have(&self, layer: &LayerPlan) -> bool {
+        let sound = match (self.family, layer.shape) {
+            (Family::Native, Shape::Blocked(geometry)) => {
+                let Geometry {
+                    blocks,
+                    block_words,
+                    probes,
+                } = geometry;
+                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes)
+            }
+            (Family::RedisBloom(_), Shape::Classic(classic)) => {
+                classic.is_sound() && redisbloom::fits(&classic, layer.capacity, layer.error_rate)
+            }
+            (Family::Native, Shape::Classic(_)) | (Family::RedisBloom(_), Shape::Blocked(_)) => false,
+        };
+        sound && layer.shape.words() <= MAX_WORDS
+    }
+
     /// An empty-bitted filter of this plan, for a decoder to fill. Call [`Self::check`] first.
     ///
     /// # Errors
@@ -176,10 +199,11 @@ impl Plan {
             .try_reserve_exact(self.layers.len())
             .map_err(|_| Error::OutOfMemory(wanted))?;
         for plan in &self.layers {
-            let mut layer = Layer::blocked(plan.geometry, plan.capacity, plan.error_rate)?;
+            let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
             layer.set_items(plan.items);
             layers.push(layer);
         }
-        Filter::from_layers(self.seed, self.error_rate, self.expansion, layers).ok_or(Error::OutOfMemory(0))
+        Filter::from_layers(self.family, self.seed, self.error_rate, self.expansion, layers)
+            .ok_or(Error::OutOfMemory(0))
     }
 }

@@ -3,13 +3,17 @@
 //! The rate that a layer was built for holds at its capacity; before that it is lower, and after damage to a plan (a copy
 //! of a filter that items went into meanwhile) it could be higher. What it is now shows in the bits: a block of which a
 //! share f is set takes a random item for its own with probability f^k, and the layer's rate is the mean over its blocks.
+//! A classic layer is one block.
 //! The filter's rate is that of meeting at least one such layer.
 //!
 //! Only a sample is read, of at most `SAMPLE` words over all layers (but at least one word of each), in runs of at most a
 //! block that lie evenly spaced: counting all bits of a filter of 1 GiB would block the server for 100 ms and more. 65,536
 //! words with half of their bits set give the share of bits set to 1 in 4,000.
 
-use super::{layer::Layer, scaling::Filter};
+use super::{
+    layer::{Classic, Layer, Shape},
+    scaling::Filter,
+};
 
 /// Words read at most, over all layers.
 const SAMPLE: usize = 65_536;
@@ -53,10 +57,13 @@ impl Filter {
 impl Layer {
     /// Estimates from at most `sample` words, or a run of the first block.
     fn estimate(&self, sample: usize) -> Estimate {
-        let shape = self.geometry();
-        let (length, probes) = (usize::from(shape.block_words), i32::from(shape.probes));
+        let (length, blocks) = match self.shape() {
+            Shape::Blocked(shape) => (usize::from(shape.block_words), shape.blocks),
+            Shape::Classic(shape) => return self.estimate_classic(shape, sample),
+        };
+        let probes = i32::from(self.shape().probes());
         // A layer of one block is that block; of others a run tells the share of bits set of its block.
-        let run = if shape.blocks == 1 {
+        let run = if blocks == 1 {
             length.min(sample)
         } else {
             length.min(RUN)
@@ -74,6 +81,22 @@ impl Layer {
         Estimate {
             fill: fill / read,
             error_rate: rate / read,
+        }
+    }
+    /// The same for a layer whose bits are those of all items: the share of bits set is that of the array. The last words
+    /// may hold bits that no position reaches, and are few.
+    fn estimate_classic(&self, shape: Classic, sample: usize) -> Estimate {
+        let runs = self.bits().words().chunks(RUN);
+        let stride = runs.len().div_ceil((sample / RUN).max(1));
+        let (mut set, mut bits) = (0_u64, 0_u64);
+        for run in runs.step_by(stride) {
+            set += run.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            bits += run.len() as u64 * 64;
+        }
+        let fill = (set as f64 / bits.min(shape.bits) as f64).min(1.0);
+        Estimate {
+            fill,
+            error_rate: fill.powi(i32::from(shape.probes)),
         }
     }
 }

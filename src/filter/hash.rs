@@ -1,4 +1,5 @@
-//! One hash per item: XXH3-128 under the filter's 64-bit seed. The only file that names `xxhash-rust`.
+//! One hash per item: XXH3-128 under the filter's 64-bit seed. The only file that names `xxhash-rust`. (Filters of another
+//! family fill the same two words with another hash: `family.rs`.)
 //!
 //! Every layer of a filter reuses the two halves, so an item is hashed once however deep the stack is:
 //!
@@ -18,9 +19,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 /// The 128-bit hash of one item under one seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hash {
-    /// Picks the block: uniform over all of `u64`.
+    /// Picks the block: uniform over all of `u64`. In a classic layer: where the walk starts.
     pub block: u64,
-    /// Starts the probes inside the block: uniform, independent of `block`.
+    /// Starts the probes inside the block: uniform, independent of `block`. In a classic layer: the step of the walk.
     pub probes: u64,
 }
 

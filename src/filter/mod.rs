@@ -6,6 +6,9 @@
 //!                ├─▶ budget (whose share of the error rate)
 //!                └─▶ sizing (how many bits)       hash: one XXH3-128 per item      estimate: how full it is now
 //! ```
+//!
+//! Filters that other products made live here too, with their own hash and their own shapes: `family` is the tag,
+//! `redisbloom` and `murmur` are its rules, `layer::classic` holds the bits.
 
 mod batch;
 mod bits;
@@ -13,10 +16,13 @@ mod budget;
 mod check;
 mod error;
 mod estimate;
+mod family;
 mod hash;
 mod layer;
+mod murmur;
 mod params;
 mod probe;
+mod redisbloom;
 mod scaling;
 mod sizing;
 
@@ -25,9 +31,11 @@ pub use budget::layer_rate;
 pub use check::{Broken, LayerPlan, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
+pub use family::{Family, RedisBloom};
 pub use hash::{Hash, checksum};
-pub use layer::{Blocked, Layer};
+pub use layer::{Blocked, Classic, ClassicLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape};
 pub use params::{Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use probe::{Walk, scale};
+pub use redisbloom::{bits_per_item, fits, probes};
 pub use scaling::Filter;
 pub use sizing::{Geometry, MAX_PROBES, geometry};

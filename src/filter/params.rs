@@ -12,7 +12,7 @@ pub const MAX_LAYERS: usize = 1 << 18;
 
 /// How a full filter goes on: a new layer this many times as large as the last, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expansion(u16);
+pub struct Expansion(u32);
 
 impl Expansion {
     /// The filter refuses new items once it is full.
@@ -24,14 +24,20 @@ impl Expansion {
     /// `Error::Expansion` above [`MAX_EXPANSION`].
     pub fn new(factor: u64) -> Result<Self, Error> {
         match u16::try_from(factor) {
-            Ok(factor) if factor <= MAX_EXPANSION => Ok(Self(factor)),
+            Ok(factor) if factor <= MAX_EXPANSION => Ok(Self(factor.into())),
             _ => Err(Error::Expansion(factor)),
         }
     }
 
-    /// The factor in [1, `MAX_EXPANSION`], or `None` for a non-scaling filter.
+    /// The expansion of a stored filter: RedisBloom once took any number.
     #[must_use]
-    pub fn factor(self) -> Option<u16> {
+    pub fn stored(factor: u32) -> Self {
+        Self(factor)
+    }
+
+    /// The factor, at least 1 and in a native filter at most `MAX_EXPANSION`; or `None` for a non-scaling filter.
+    #[must_use]
+    pub fn factor(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0)
     }
 }

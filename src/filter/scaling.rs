@@ -14,12 +14,17 @@
 //! blocked layers. An item is added to the newest layer, and counted, only if no layer holds it: then each layer's count
 //! is the number of items that changed its bits.
 //!
+//! A filter of another family (`family.rs`) hashes its items and sizes its next layer by that family's rules; the stack is
+//! the same.
+//!
 //! The newest layer lives inside the struct, not in the list: a filter that never grew, by far the most common, is
 //! one struct of 80 bytes and one bit array, and its hot path follows one pointer.
 
 use super::{
     budget::layer_rate,
+    check::LayerPlan,
     error::Error,
+    family::Family,
     hash::Hash,
     layer::Layer,
     params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
@@ -39,6 +44,7 @@ pub struct Filter {
     )]
     older: Option<Box<Vec<Layer>>>,
     expansion: Expansion,
+    family: Family,
 }
 
 impl Filter {
@@ -56,19 +62,26 @@ impl Filter {
             seed,
         } = params;
         let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
-        let newest = make_layer(capacity, rate, 0, ceiling)?;
+        let newest = make_layer(native_layer(capacity, rate), 0, ceiling)?;
         Ok(Self {
             seed,
             error_rate,
             newest,
             older: None,
             expansion,
+            family: Family::Native,
         })
     }
 
     /// A filter from stored layers, oldest first; `None` without a layer. The caller has checked them (`check.rs`).
     #[must_use]
-    pub fn from_layers(seed: u64, error_rate: f64, expansion: Expansion, layers: Vec<Layer>) -> Option<Self> {
+    pub fn from_layers(
+        family: Family,
+        seed: u64,
+        error_rate: f64,
+        expansion: Expansion,
+        layers: Vec<Layer>,
+    ) -> Option<Self> {
         let mut older = layers;
         let newest = older.pop()?;
         older.shrink_to_fit();
@@ -79,7 +92,15 @@ impl Filter {
             newest,
             older,
             expansion,
+            family,
         })
+    }
+
+    /// Whose rules it follows.
+    #[inline]
+    #[must_use]
+    pub fn family(&self) -> Family {
+        self.family
     }
 
     /// The key of its hash. A secret: show it to no client.
@@ -100,7 +121,7 @@ impl Filter {
         self.expansion
     }
 
-    /// The parameters that make an equal empty filter.
+    /// The parameters that make an equal empty filter, of a native one.
     #[must_use]
     pub fn params(&self) -> Params {
         let first = self.older_list().first().unwrap_or(&self.newest);
@@ -178,21 +199,31 @@ impl Filter {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let list = size_of_val(self.older_list());
-        self.bit_bytes() + (size_of::<Self>() + list) as u64
+        let boxes: usize = self.layers().filter_map(Layer::boxed).map(|(_, size)| size).sum();
+        self.bit_bytes() + (size_of::<Self>() + list + boxes) as u64
     }
 
-    /// The item's hash under the filter's seed.
+    /// The item's hash by the filter's family, under its seed.
     #[inline]
     #[must_use]
     pub fn hash(&self, item: &[u8]) -> Hash {
-        Hash::of(item, self.seed)
+        match self.family {
+            Family::Native => Hash::of(item, self.seed),
+            Family::RedisBloom(family) => family.hash(item),
+        }
     }
 
     /// Whether the item may have been added. Never false for an item that was.
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
-        self.newest.contains(hash) || self.older().any(|layer| layer.contains(hash))
+        self.newest.contains(hash) || (self.older.is_some() && self.in_older(hash))
+    }
+
+    /// Whether a full layer may hold the item. Not inlined: most filters have none.
+    #[inline(never)]
+    fn in_older(&self, hash: Hash) -> bool {
+        self.older().any(|layer| layer.contains(hash))
     }
 
     /// Adds the item if it tests absent; whether it did, that is whether the filter changed.
@@ -248,17 +279,19 @@ impl Filter {
     #[cold]
     pub fn grow(&mut self, ceiling: u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
-        let capacity = self
-            .newest
-            .capacity()
-            .saturating_mul(u64::from(factor))
-            .min(MAX_CAPACITY);
         let index = self.older_list().len() + 1;
         if index >= MAX_LAYERS {
             return Err(Error::Layers);
         }
-        let rate = layer_rate(self.error_rate, index, true);
-        let layer = make_layer(capacity, rate, self.bit_bytes(), ceiling)?;
+        let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
+        let plan = match self.family {
+            Family::Native => native_layer(
+                capacity.saturating_mul(u64::from(factor)).min(MAX_CAPACITY),
+                layer_rate(self.error_rate, index, true),
+            ),
+            Family::RedisBloom(family) => family.next_layer(capacity, rate, factor),
+        };
+        let layer = make_layer(plan, self.bit_bytes(), ceiling)?;
         self.older
             .get_or_insert_default()
             .push(std::mem::replace(&mut self.newest, layer));
@@ -266,17 +299,26 @@ impl Filter {
     }
 }
 
-/// A layer for `capacity` items at `rate` beside `present` bytes of bits, within `ceiling` bytes in all.
-fn make_layer(capacity: u64, rate: f64, present: u64, ceiling: u64) -> Result<Layer, Error> {
-    let geometry = sizing::geometry(capacity, rate).ok_or(Error::Ceiling {
-        wanted: u64::MAX,
-        ceiling,
-    })?;
-    let wanted = geometry.words().saturating_mul(8).saturating_add(present);
-    if wanted > ceiling {
-        return Err(Error::Ceiling { wanted, ceiling });
+/// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
+fn native_layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
+    Some(LayerPlan {
+        capacity,
+        items: 0,
+        error_rate: rate,
+        shape: sizing::geometry(capacity, rate)?.into(),
+    })
+}
+
+/// An empty layer by its plan, beside `present` bytes of bits and within `ceiling` bytes in all.
+fn make_layer(plan: Option<LayerPlan>, present: u64, ceiling: u64) -> Result<Layer, Error> {
+    let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
+    let wanted = words.saturating_mul(8).saturating_add(present);
+    match plan {
+        Some(plan) if wanted <= ceiling && plan.capacity <= MAX_CAPACITY => {
+            Layer::new(plan.shape, plan.capacity, plan.error_rate)
+        }
+        _ => Err(Error::Ceiling { wanted, ceiling }),
     }
-    Layer::blocked(geometry, capacity, rate)
 }
 
 #[cfg(test)]

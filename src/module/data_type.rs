@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     codec::{chunk::Load, v100},
-    filter::Filter,
+    filter::{Filter, Layer},
 };
 
 /// What TYPE answers.
@@ -182,7 +182,12 @@ impl Value {
             .layers()
             .map(|layer| malloc_size(layer.bits().words().as_ptr()))
             .sum();
-        malloc_size(std::ptr::from_ref(self)) + boxed + list + bits
+        let boxes: usize = filter
+            .layers()
+            .filter_map(Layer::boxed)
+            .map(|(address, _)| malloc_size(address))
+            .sum();
+        malloc_size(std::ptr::from_ref(self)) + boxed + list + bits + boxes
     }
 }
 

@@ -101,8 +101,9 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
     MADE.layers.add(layers as u64);
     for layer in filter.layers().rev().take(layers) {
         MADE.capacity.add(layer.capacity());
+        let boxed = layer.boxed().map_or(0, |(_, size)| size);
         MADE.bytes
-            .add((size_of_val(layer.bits().words()) + size_of::<Layer>()) as u64);
+            .add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
     }
 }
 

@@ -7,7 +7,7 @@ use redis_bloom::{
         chunk::{self, Load},
         v100,
     },
-    filter::{Broken, Error as FilterError, Filter, Geometry, Layer, MAX_LAYERS},
+    filter::{Broken, Error as FilterError, Filter, Geometry, Layer, MAX_LAYERS, Shape},
 };
 
 use crate::{
@@ -71,7 +71,8 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
             ("the magic of a chunk", MAGIC, b"rbchnk", Error::Magic("rbloom")),
             ("no magic", MAGIC, &[0; 6], Error::Magic("rbloom")),
             ("version 0", VERSION, &0_u16.to_le_bytes(), Error::Version(0)),
-            ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Version(2)),
+            ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Family(0)),
+            ("version 3", VERSION, &3_u16.to_le_bytes(), Error::Version(3)),
             ("version 65535", VERSION, &[255; 2], Error::Version(65_535)),
             ("rate 0", ERROR_RATE, &0_f64.to_le_bytes(), rate(0.0)),
             ("rate -0", ERROR_RATE, &(-0_f64).to_le_bytes(), rate(-0.0)),
@@ -210,13 +211,22 @@ fn bits_that_are_not_there_are_refused() {
 #[test]
 fn numbers_of_a_layer_out_of_range_are_refused() {
     let filter = sample::small();
-    let shapes: Vec<Geometry> = filter.layers().map(Layer::geometry).collect();
+    let shapes: Vec<Geometry> = filter
+        .layers()
+        .map(|layer| match layer.shape() {
+            Shape::Blocked(geometry) => geometry,
+            other => panic!("{other:?}"),
+        })
+        .collect();
     let capacities: Vec<u64> = filter.layers().map(Layer::capacity).collect();
     for index in 0..3 {
         let at = |field| FIRST + index * LAYER + field;
         let shape = shapes[index];
         let capacity = capacities[index];
-        let broken = |geometry| Error::Broken(Broken::Geometry { index, geometry });
+        let broken = |geometry: Geometry| {
+            let shape = geometry.into();
+            Error::Broken(Broken::Shape { index, shape })
+        };
         let items = |items, capacity| {
             Error::Broken(Broken::Items {
                 index,

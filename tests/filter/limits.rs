@@ -207,7 +207,7 @@ fn bit_arrays_that_cannot_be_are_refused() {
         probes: 1,
     };
     assert!(matches!(
-        Layer::blocked(shape, 1, 0.5),
+        Layer::new(shape.into(), 1, 0.5),
         Err(Error::OutOfMemory(_))
     ));
 }

@@ -5,10 +5,53 @@
 //! a box: there is one `Layer` in every filter, and people keep millions of small filters.
 
 mod blocked;
+mod classic;
 
 pub use blocked::Blocked;
+pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 
 use super::{bits::Bits, error::Error, hash::Hash, sizing::Geometry};
+
+/// What a layer looks like, without its bits: the kind, and the numbers of that kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Every bit of an item in one block.
+    Blocked(Geometry),
+    /// The bits of an item anywhere.
+    Classic(Classic),
+}
+
+impl Shape {
+    /// Words of the whole layer.
+    #[must_use]
+    pub fn words(&self) -> u64 {
+        match self {
+            Self::Blocked(geometry) => geometry.words(),
+            Self::Classic(classic) => classic.words(),
+        }
+    }
+
+    /// Bits set per item.
+    #[must_use]
+    pub fn probes(&self) -> u16 {
+        match self {
+            Self::Blocked(geometry) => u16::from(geometry.probes),
+            Self::Classic(classic) => classic.probes,
+        }
+    }
+}
+
+impl From<Geometry> for Shape {
+    fn from(geometry: Geometry) -> Self {
+        Self::Blocked(geometry)
+    }
+}
+
+impl From<Classic> for Shape {
+    fn from(classic: Classic) -> Self {
+        Self::Classic(classic)
+    }
+}
 
 /// A fixed-size part of a filter, made for `capacity` items at `error_rate`.
 #[derive(Debug)]
@@ -25,16 +68,21 @@ pub struct Layer {
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
+    Classic(Box<ClassicLayer>),
 }
 
 impl Layer {
-    /// An empty blocked layer of the given shape and plan.
+    /// An empty layer of the given shape and plan. The shape is sound (`check.rs`).
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub fn blocked(geometry: Geometry, capacity: u64, error_rate: f64) -> Result<Self, Error> {
+    pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
+        let kind = match shape {
+            Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry)?),
+            Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic)?)),
+        };
         Ok(Self {
-            kind: Kind::Blocked(Blocked::new(geometry)?),
+            kind,
             items: 0,
             capacity,
             error_rate,
@@ -46,10 +94,18 @@ impl Layer {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let kind = match &self.kind {
-            Kind::Blocked(layer) => Kind::Blocked(layer.duplicate()?),
-        };
-        Ok(Self { kind, ..*self })
+        let mut copy = Self::new(self.shape(), self.capacity, self.error_rate)?;
+        copy.items = self.items;
+        // Page by page, without the empty ones: they need no memory until they are touched.
+        let pages = copy
+            .bits_mut()
+            .words_mut()
+            .chunks_mut(512)
+            .zip(self.bits().words().chunks(512));
+        for (copy, page) in pages.filter(|(_, page)| page.iter().any(|&word| word != 0)) {
+            copy.copy_from_slice(page);
+        }
+        Ok(copy)
     }
 
     /// Items counted so far.
@@ -84,9 +140,22 @@ impl Layer {
 
     /// The shape of its bit array.
     #[must_use]
-    pub fn geometry(&self) -> Geometry {
+    pub fn shape(&self) -> Shape {
         match &self.kind {
-            Kind::Blocked(layer) => layer.geometry(),
+            Kind::Blocked(layer) => layer.geometry().into(),
+            Kind::Classic(layer) => layer.shape().into(),
+        }
+    }
+
+    /// Address and size of the box of a kind that has one, for accounting.
+    #[must_use]
+    pub fn boxed(&self) -> Option<(*const u8, usize)> {
+        match &self.kind {
+            Kind::Blocked(_) => None,
+            Kind::Classic(layer) => Some((
+                std::ptr::from_ref::<ClassicLayer>(layer).cast(),
+                size_of::<ClassicLayer>(),
+            )),
         }
     }
 
@@ -95,6 +164,7 @@ impl Layer {
     pub fn bits(&self) -> &Bits {
         match &self.kind {
             Kind::Blocked(layer) => layer.bits(),
+            Kind::Classic(layer) => layer.bits(),
         }
     }
 
@@ -102,6 +172,7 @@ impl Layer {
     pub fn bits_mut(&mut self) -> &mut Bits {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut(),
+            Kind::Classic(layer) => layer.bits_mut(),
         }
     }
 
@@ -110,6 +181,7 @@ impl Layer {
     pub fn prefetch(&self, hash: Hash) {
         match &self.kind {
             Kind::Blocked(layer) => layer.prefetch(hash),
+            Kind::Classic(layer) => layer.prefetch(hash),
         }
     }
 
@@ -119,6 +191,7 @@ impl Layer {
     pub fn contains(&self, hash: Hash) -> bool {
         match &self.kind {
             Kind::Blocked(layer) => layer.contains(hash),
+            Kind::Classic(layer) => layer.contains(hash),
         }
     }
 
@@ -128,6 +201,7 @@ impl Layer {
         debug_assert!(!self.is_full() && !self.contains(hash));
         match &mut self.kind {
             Kind::Blocked(layer) => layer.insert(hash),
+            Kind::Classic(layer) => layer.insert(hash),
         }
         self.items += 1;
     }

@@ -2,7 +2,7 @@
 
 use super::{Call, Command, Row, Uses};
 use crate::{
-    filter::Layer,
+    filter::{Family, Layer, RedisBloom, Shape},
     module::{
         api::{Access, Key},
         data_type::Value,
@@ -33,24 +33,35 @@ impl Command for Debug {
         call.ctx.reply_array(1 + filter.layers().len());
         call.ctx.reply_bulk(format!("size:{}", filter.items()).as_bytes());
         for layer in filter.layers() {
-            call.ctx.reply_bulk(describe(layer).as_bytes());
+            call.ctx.reply_bulk(describe(layer, filter.family()).as_bytes());
         }
         Ok(())
     }
 }
 
-/// RedisBloom's fields, then ours.
-fn describe(layer: &Layer) -> String {
-    let shape = layer.geometry();
-    let bits = shape.words() * 64;
+/// RedisBloom's fields, then those of the kind of layer.
+fn describe(layer: &Layer, family: Family) -> String {
+    let shape = layer.shape();
+    let (bytes, bits, own) = match shape {
+        Shape::Blocked(blocked) => {
+            let own = format!(
+                " blocks:{} blockbits:{}",
+                blocked.blocks,
+                u32::from(blocked.block_words) * 64
+            );
+            (blocked.words() * 8, blocked.words() * 64, own)
+        }
+        Shape::Classic(classic) => (classic.bytes, classic.bits, String::new()),
+    };
+    let width = match family {
+        Family::RedisBloom(RedisBloom { hash64: false, .. }) => 32,
+        Family::Native | Family::RedisBloom(_) => 64,
+    };
     format!(
-        "bytes:{} bits:{bits} hashes:{} hashwidth:64 capacity:{} size:{} ratio:{} blocks:{} blockbits:{}",
-        bits / 8,
-        shape.probes,
+        "bytes:{bytes} bits:{bits} hashes:{} hashwidth:{width} capacity:{} size:{} ratio:{}{own}",
+        shape.probes(),
         layer.capacity(),
         layer.items(),
         layer.error_rate(),
-        shape.blocks,
-        u32::from(shape.block_words) * 64,
     )
 }

@@ -1,0 +1,246 @@
+//! The classic Bloom layer: k bits of an item, anywhere in the array. For filters that other products made.
+//!
+//! ```text
+//!   ┌──────────────────────────────────────────────────────────┐
+//!   │    a          a+b                a+2b            ...     │     positions (a + i b mod 2^64) mod bits, i in 0 .. k
+//!   └────┴───────────┴──────────────────┴──────────────────────┘
+//! ```
+//!
+//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). One item touches k cache lines and k pages;
+//! the blocked layer touches one. What can be done about that here:
+//!
+//! * **No division a probe.** Positions are carried from one to the next: adding b mod bits keeps the remainder, except
+//!   that where a + i b passes 2^64 it loses 2^64 mod bits. So there are two steps, one of which is taken, and a
+//!   subtraction where the sum passes `bits`: two divisions an item instead of k, and no branch to mispredict.
+//! * **All positions first.** In batches (`batch.rs`) the k positions of every item are asked for before the first is
+//!   read, so that their k waits for memory become one.
+
+use crate::filter::{bits::Bits, error::Error, hash::Hash};
+
+/// How a position follows from a + i b.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The remainder by the number of bits.
+    Remainder,
+    /// The lowest bits: the same where the number is a power of two, but another form on disk.
+    LowBits,
+}
+
+/// Shape of a classic layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classic {
+    /// Positions there are, in [1, `MAX_BITS`]; a power of two with `Rule::LowBits`.
+    pub bits: u64,
+    /// Bytes of the array as its maker stores it, at least `bits` / 8; rounded up to words in memory.
+    pub bytes: u64,
+    /// Bits set per item, in [1, `MAX_CLASSIC_PROBES`].
+    pub probes: u16,
+    /// How positions are found.
+    pub rule: Rule,
+}
+
+/// The most positions: two of them are added up in a word.
+pub const MAX_BITS: u64 = 1 << 62;
+
+/// The most probes: RedisBloom at the smallest double, 5e-324, asks for 1,075.
+pub const MAX_CLASSIC_PROBES: u16 = 1_100;
+
+impl Classic {
+    /// Words of the whole layer.
+    #[must_use]
+    pub fn words(&self) -> u64 {
+        self.bytes.div_ceil(8)
+    }
+
+    /// Whether it is a shape at all: positions inside the array, numbers in range.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        (1..=MAX_BITS).contains(&self.bits)
+            && self.bits.div_ceil(8) <= self.bytes
+            && (1..=MAX_CLASSIC_PROBES).contains(&self.probes)
+            && (self.rule == Rule::Remainder || self.bits.is_power_of_two())
+    }
+}
+
+/// An array probed by one of the rules.
+#[derive(Debug)]
+pub struct ClassicLayer {
+    bits: Bits,
+    shape: Classic,
+    /// 2^64 mod bits, taken from bits: what a sum that passed 2^64 gets instead of losing it.
+    passing: u64,
+}
+
+impl ClassicLayer {
+    /// An empty layer of a sound shape.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn new(shape: Classic) -> Result<Self, Error> {
+        debug_assert!(shape.is_sound());
+        // 2^64 - bits and 2^64 have the same remainder.
+        let lost = shape.bits.wrapping_neg() % shape.bits;
+        Ok(Self {
+            bits: Bits::zeroed(shape.words())?,
+            shape,
+            passing: shape.bits - lost,
+        })
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn shape(&self) -> Classic {
+        self.shape
+    }
+
+    /// The bit array.
+    #[must_use]
+    pub fn bits(&self) -> &Bits {
+        &self.bits
+    }
+
+    /// The bit array, to fill from a stored one.
+    pub fn bits_mut(&mut self) -> &mut Bits {
+        &mut self.bits
+    }
+
+    /// The k positions of an item.
+    #[inline]
+    fn positions(&self, hash: Hash) -> Positions {
+        let bits = self.shape.bits;
+        let remainder = |x: u64| match self.shape.rule {
+            Rule::Remainder => x % bits,
+            Rule::LowBits => x & (bits - 1),
+        };
+        let step = remainder(hash.probes);
+        // Less than twice bits: step is below bits.
+        let passing = step + self.passing;
+        Positions {
+            left: self.shape.probes,
+            bits,
+            sum: hash.block,
+            add: hash.probes,
+            position: remainder(hash.block),
+            step,
+            passing: if passing >= bits { passing - bits } else { passing },
+        }
+    }
+
+    /// Asks for the cache lines that the item needs, without waiting for them.
+    // Not inlined, as the two below: a call an item is nothing beside k waits for memory, and the path of the blocked
+    // layers, in which this would stand as the other arm of a match, stays short.
+    #[inline(never)]
+    pub fn prefetch(&self, hash: Hash) {
+        for position in self.positions(hash) {
+            self.bits.prefetch((position / 64) as usize);
+        }
+    }
+
+    /// Whether every bit of the item is set.
+    #[inline(never)]
+    #[must_use]
+    pub fn contains(&self, hash: Hash) -> bool {
+        let words = self.bits.words();
+        self.positions(hash)
+            .all(|position| words[(position / 64) as usize] >> (position % 64) & 1 == 1)
+    }
+
+    /// Sets every bit of the item.
+    #[inline(never)]
+    pub fn insert(&mut self, hash: Hash) {
+        let positions = self.positions(hash);
+        let words = self.bits.words_mut();
+        for position in positions {
+            words[(position / 64) as usize] |= 1 << (position % 64);
+        }
+    }
+}
+
+/// The walk of one item over the array.
+struct Positions {
+    /// Positions to come.
+    left: u16,
+    bits: u64,
+    /// a + i b, wrapping.
+    sum: u64,
+    /// b.
+    add: u64,
+    /// `sum` mod bits.
+    position: u64,
+    /// b mod bits.
+    step: u64,
+    /// The same less 2^64 mod bits.
+    passing: u64,
+}
+
+impl Iterator for Positions {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.left = self.left.checked_sub(1)?;
+        let here = self.position;
+        let (sum, passes) = self.sum.overflowing_add(self.add);
+        self.sum = sum;
+        let there = here + if passes { self.passing } else { self.step };
+        self.position = if there >= self.bits {
+            there - self.bits
+        } else {
+            there
+        };
+        Some(here)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_walk_is_double_hashing_to_the_bit() {
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        let lengths = [1, 2, 3, 63, 64, 65, 576, 1 << 20, (1 << 20) + 7, 10_000_019];
+        for bits in lengths {
+            for rule in [Rule::Remainder, Rule::LowBits] {
+                if rule == Rule::LowBits && !u64::is_power_of_two(bits) {
+                    continue;
+                }
+                let shape = Classic {
+                    bits,
+                    bytes: bits.div_ceil(8),
+                    probes: 40,
+                    rule,
+                };
+                let layer = ClassicLayer::new(shape).expect("memory");
+                let hashes = (0..2_000).map(|_| (next(), next())).chain([
+                    (0, 0),
+                    (u64::MAX, u64::MAX),
+                    (u64::MAX, 1),
+                    (1, u64::MAX),
+                    (bits, bits),
+                    (0, bits.wrapping_neg()),
+                ]);
+                for (start, step) in hashes {
+                    let hash = Hash {
+                        block: start,
+                        probes: step,
+                    };
+                    let direct: Vec<_> = (0..40)
+                        .map(|i: u64| start.wrapping_add(i.wrapping_mul(step)) % bits)
+                        .collect();
+                    let walked: Vec<_> = layer.positions(hash).collect();
+                    assert_eq!(
+                        walked, direct,
+                        "{bits} bits, {rule:?}, {start:#x} + i * {step:#x}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! RedisBloom's filters: how it sizes a layer, and how one of its filters grows.
+//!
+//! ```text
+//!   bits per item   bpe  = |ln(rate)| / ln(2)^2            (both constants cut after 15 digits, which decides k at 2^-n)
+//!   probes          k    = ceil(ln(2) * bpe)
+//!   exact form      bits = capacity * bpe, cut to whole, then up to whole words (before 2.2.9: bytes; before 2.2: bits)
+//!   rounded form    bits = the power of two above capacity * bpe; the capacity rises to what fits   (before 2.2)
+//!   next layer      rate / 2, capacity * expansion, whichever version made the last
+//! ```
+//!
+//! A filter that comes from RedisBloom goes on as RedisBloom would have: each answer of its life is the same, false
+//! positives included. And since RedisBloom computes shapes from (capacity, rate), a stored shape that does not follow
+//! from them was forged: `fits` is what a decoder asks.
+//!
+//! The logarithm is `libm`'s for the reason given in `sizing.rs`: replicas of different builds must agree. It differs
+//! from the C library's by at most the last bit, which moves no layer by a word unless `capacity * bpe` lies within a
+//! billionth of a whole number of words; and at powers of two, where k hangs on it, both are exact.
+
+use super::{
+    check::LayerPlan,
+    family::RedisBloom,
+    layer::{Classic, Rule},
+};
+
+/// ln(2), as RedisBloom has it.
+#[expect(
+    clippy::approx_constant,
+    reason = "the digits that are missing decide the probes at powers of two"
+)]
+const LN2: f64 = 0.693_147_180_559_945;
+/// ln(2)^2, as RedisBloom has it.
+const LN2_SQUARED: f64 = 0.480_453_013_918_201;
+/// The rate of a layer relative to that of the layer before.
+const TIGHTENING: f64 = 0.5;
+
+/// Bits per item at a rate in (0, 1).
+#[must_use]
+pub fn bits_per_item(rate: f64) -> f64 {
+    (libm::log(rate) / LN2_SQUARED).abs()
+}
+
+/// Probes at so many bits per item.
+#[must_use]
+pub fn probes(bits_per_item: f64) -> u64 {
+    (LN2 * bits_per_item).ceil() as u64
+}
+
+impl RedisBloom {
+    /// The layer that RedisBloom puts on top of one of `capacity` items at `rate`; `None` where it could not: the rate
+    /// underflows, or the bits are too many.
+    pub(super) fn next_layer(self, capacity: u64, rate: f64, factor: u32) -> Option<LayerPlan> {
+        let capacity = capacity.checked_mul(u64::from(factor))?;
+        self.layer(capacity, rate * TIGHTENING)
+    }
+
+    /// A layer for `capacity` items at `rate`.
+    fn layer(self, capacity: u64, rate: f64) -> Option<LayerPlan> {
+        if capacity == 0 || !(rate > 0.0 && rate < 1.0) {
+            return None;
+        }
+        let per_item = bits_per_item(rate);
+        let wanted = capacity as f64 * per_item;
+        let probes = u16::try_from(probes(per_item)).ok()?;
+        let (capacity, shape) = if self.rounds {
+            if !(1.0..MAX_BITS).contains(&wanted) {
+                return None;
+            }
+            // The power of two above: 2^n <= wanted < 2^(n+1).
+            let bits = 2 << (wanted as u64).ilog2();
+            let spare = (bits as f64 - wanted) as u64;
+            let shape = Classic {
+                bits,
+                bytes: (bits / 8).max(8),
+                probes,
+                rule: Rule::LowBits,
+            };
+            (capacity + (spare as f64 / per_item) as u64, shape)
+        } else {
+            if wanted >= MAX_BITS {
+                return None;
+            }
+            let words = (wanted as u64).max(1).div_ceil(64);
+            let shape = Classic {
+                bits: words * 64,
+                bytes: words * 8,
+                probes,
+                rule: Rule::Remainder,
+            };
+            (capacity, shape)
+        };
+        Some(LayerPlan {
+            capacity,
+            items: 0,
+            error_rate: rate,
+            shape: shape.into(),
+        })
+    }
+}
+
+/// The most bits a layer is sized for; far above what memory holds.
+const MAX_BITS: f64 = (1_u64 << 61) as f64;
+
+/// How far a product of doubles may be off: one bit in the logarithm, one in the division, one in the product.
+const ROUNDING: f64 = 1e-15;
+
+/// Whether some version of RedisBloom gives a layer of `capacity` items at `rate` this shape.
+#[must_use]
+pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
+    let per_item = bits_per_item(rate);
+    if u64::from(shape.probes) != probes(per_item) {
+        return false;
+    }
+    let wanted = capacity as f64 * per_item;
+    let Classic { bits, bytes, .. } = *shape;
+    match shape.rule {
+        Rule::Remainder => {
+            // Any number between the two is `wanted` cut to whole; nearly always they are equal.
+            let least = ((wanted * (1.0 - ROUNDING)) as u64).max(1);
+            let most = ((wanted * (1.0 + ROUNDING)) as u64).max(1);
+            let within =
+                |unit: u64, found: u64| (least.div_ceil(unit)..=most.div_ceil(unit)).contains(&found);
+            let whole = bytes.checked_mul(8) == Some(bits);
+            let as_bits = within(1, bits) && bytes == bits.div_ceil(8);
+            let as_bytes = whole && within(8, bytes);
+            let as_words = whole && bytes.is_multiple_of(8) && within(64, bytes / 8);
+            as_bits || as_bytes || as_words
+        }
+        Rule::LowBits => {
+            // The capacity was raised to what fits: less than one item's bits are left over.
+            let bits = bits as f64;
+            let full =
+                wanted <= bits * (1.0 + ROUNDING) && wanted + per_item + 1.0 >= bits * (1.0 - ROUNDING);
+            let least = shape.bits.div_ceil(8);
+            full && (bytes == least || bytes == least.max(8))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_that_decides_the_probes_is_that_of_the_c_library() {
+        let powers = (1..=1074).map(|n| 0.5_f64.powi(n));
+        let decimals = (1..=300).flat_map(|n| (0..8).map(move |m| 10_f64.powi(-n) * 0.5_f64.powi(m)));
+        for rate in powers.chain(decimals).filter(|&rate| rate > 0.0) {
+            let by_library = (rate.ln() / LN2_SQUARED).abs();
+            assert_eq!(probes(bits_per_item(rate)), probes(by_library), "{rate:e}");
+            let off = (bits_per_item(rate) / by_library - 1.0).abs();
+            assert!(off < ROUNDING / 2.0, "{rate:e}: {off:e}");
+        }
+    }
+
+    #[test]
+    fn each_layer_that_is_made_fits() {
+        for rounds in [false, true] {
+            let family = RedisBloom { hash64: true, rounds };
+            for capacity in [1, 2, 7, 100, 1_000, 12_345, 1 << 30, 300_000_000] {
+                for rate in [0.499, 0.25, 0.1, 0.01, 0.005, 1e-4, 3e-7, 1e-12, 5e-324] {
+                    let Some(layer) = family.layer(capacity, rate) else {
+                        assert!(rounds && capacity == 1, "{capacity} at {rate}");
+                        continue;
+                    };
+                    let super::super::Shape::Classic(shape) = layer.shape else {
+                        panic!("{:?}", layer.shape);
+                    };
+                    assert!(
+                        shape.is_sound() && fits(&shape, layer.capacity, rate),
+                        "{layer:?}"
+                    );
+                    for wrong in [
+                        Classic {
+                            bits: shape.bits + 64,
+                            bytes: shape.bytes + 8,
+                            ..shape
+                        },
+                        Classic {
+                            bits: shape.bits * 2,
+                            bytes: shape.bytes * 2,
+                            ..shape
+                        },
+                        Classic {
+                            probes: shape.probes + 1,
+                            ..shape
+                        },
+                        Classic {
+                            bytes: shape.bytes + 1,
+                            ..shape
+                        },
+                    ] {
+                        assert!(
+                            !(wrong.is_sound() && fits(&wrong, layer.capacity, rate)),
+                            "{wrong:?} of {layer:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
