@@ -18,13 +18,16 @@
 //! A dump takes many commands, and the filter may change between them. Additions only set bits, so what was in when
 //! the dump began is in the copy; each frame carries the newest count, so the copy does not promise room that
 //! additions during the dump have used. A filter that grows or is replaced has another identity: its chunks are refused.
+//!
+//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom.rs`), which has the same iterators,
+//! bare chunks and a header without a magic: its first 8 bytes are a count of items, and ours would be 10^14 of them.
 
 use super::{
     Error, header,
     reader::{Reader, open, seal},
-    stream,
+    redisbloom, stream,
 };
-use crate::filter::{Filter, Plan};
+use crate::filter::{Family, Filter, Plan};
 
 const MAGIC: &str = "rbchnk";
 const VERSION: u16 = 1;
@@ -36,7 +39,26 @@ const FRAME: usize = 32;
 /// The header of a dump, and the iterator that goes with it.
 #[must_use]
 pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
-    (1, header::encode(&Plan::of(filter), 0))
+    let header = match filter.family() {
+        Family::Native => header::encode(&Plan::of(filter), 0),
+        Family::RedisBloom(family) => redisbloom::header(filter, family),
+    };
+    (1, header)
+}
+
+/// Reads and checks the header of a dump, ours or RedisBloom's.
+fn read_header(data: &[u8]) -> Result<Plan, Error> {
+    if !data.starts_with(header::MAGIC.as_bytes()) {
+        return redisbloom::read_header(data);
+    }
+    match header::decode(data)? {
+        (plan, 0) => Ok(plan),
+        (_, present) => Err(Error::Order {
+            from: 0,
+            to: present,
+            received: 0,
+        }),
+    }
 }
 
 /// The chunk that iterator `from` (any number) asks for, and the next iterator; `None` past the end, and for numbers
@@ -46,11 +68,19 @@ pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
 }
 
+/// The same of the first `end` bytes of the stream.
+fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
+    match filter.family() {
+        Family::Native => framed(filter, from, end),
+        Family::RedisBloom(_) => redisbloom::cut(filter, from, end),
+    }
+}
+
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "the size of a frame, bounded by `BITS`"
 )]
-fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
+fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
     let count = end.checked_sub(first).filter(|&left| left > 0)?.min(BITS);
     let next = from.checked_add_unsigned(count)?;
@@ -90,6 +120,42 @@ struct Chunk<'a> {
     first: u64,
     items: u64,
     bits: &'a [u8],
+}
+
+/// A chunk that belongs to a filter, framed or bare.
+struct Part<'a> {
+    /// Its first byte in the stream.
+    first: u64,
+    /// The byte after its last.
+    to: u64,
+    /// Items of the newest layer when it was cut, as far as it says.
+    items: u64,
+    bits: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    fn read(filter: &Filter, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
+        match filter.family() {
+            Family::Native => {
+                let chunk = Chunk::read(iterator, data)?;
+                Ok(Self {
+                    first: chunk.first,
+                    to: chunk.fits(filter)?,
+                    items: chunk.items,
+                    bits: chunk.bits,
+                })
+            }
+            Family::RedisBloom(_) => {
+                let (first, to) = redisbloom::place(filter, iterator, data)?;
+                Ok(Self {
+                    first,
+                    to,
+                    items: filter.newest().items(),
+                    bits: data,
+                })
+            }
+        }
+    }
 }
 
 impl<'a> Chunk<'a> {
@@ -146,14 +212,7 @@ impl Load {
     /// # Errors
     /// Any of [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
-        let (plan, present) = header::decode(data)?;
-        if present != 0 {
-            return Err(Error::Order {
-                from: 0,
-                to: present,
-                received: 0,
-            });
-        }
+        let plan = read_header(data)?;
         Ok(Self {
             filter: plan.allocate(ceiling)?,
             received: 0,
@@ -164,7 +223,7 @@ impl Load {
     #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
         let same = |plan: &Plan| header::identity(plan) == header::identity(&Plan::of(&self.filter));
-        header::decode(data).is_ok_and(|(plan, present)| present == 0 && same(&plan))
+        read_header(data).is_ok_and(|plan| same(&plan))
     }
 
     /// Goes on with a filter of which the first `received` bytes are in.
@@ -200,8 +259,8 @@ impl Load {
     /// # Errors
     /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed then.
     pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
-        let chunk = Chunk::read(iterator, data)?;
-        let to = chunk.fits(&self.filter)?;
+        let chunk = Part::read(&self.filter, iterator, data)?;
+        let to = chunk.to;
         // Counts only rise: a lower one is of a filter that took this one's place, with the same seed, during the dump.
         if chunk.items < self.filter.newest().items() {
             return Err(Error::OtherFilter);
@@ -251,8 +310,7 @@ impl Load {
 /// # Errors
 /// `Error::Complete` for one that would change the filter, and any other of [`Error`] for bad bytes.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
-    let chunk = Chunk::read(iterator, data)?;
-    chunk.fits(filter)?;
+    let chunk = Part::read(filter, iterator, data)?;
     if stream::holds(filter, chunk.first, chunk.bits) {
         Ok(())
     } else {

@@ -14,6 +14,14 @@ pub enum Error {
     /// Not this layout at all.
     #[error("no {0} magic")]
     Magic(&'static str),
+    /// The iterator says that the chunk begins before the filter does.
+    #[error("iterator {iterator} cannot end a chunk of {bytes} bytes")]
+    Iterator {
+        /// As it came.
+        iterator: i64,
+        /// Bytes of the chunk.
+        bytes: usize,
+    },
     /// A later version of this layout.
     #[error("layout version {0} is not known")]
     Version(u16),
@@ -29,6 +37,22 @@ pub enum Error {
     /// Options of a RedisBloom filter that no version of it writes.
     #[error("RedisBloom options {0:#x} are not known")]
     Options(u64),
+    /// A number of a RedisBloom filter is not what RedisBloom computes from the others.
+    #[error("RedisBloom layer {index}: {field} does not follow from its capacity and rate")]
+    Forged {
+        /// Position of the layer, oldest first.
+        index: usize,
+        /// RedisBloom's name of the number.
+        field: &'static str,
+    },
+    /// The counts of the layers of a RedisBloom filter do not add up to its count.
+    #[error("RedisBloom filter of {size} items whose layers hold {sum}")]
+    Sum {
+        /// Items as the filter counts them.
+        size: u64,
+        /// Items as its layers do.
+        sum: u64,
+    },
     /// The bytes are damaged.
     #[error("checksum {found:#018x}, expected {expected:#018x}")]
     Checksum {

@@ -5,6 +5,7 @@
 //!   stream   the bits of all layers, oldest first, as one stream of bytes
 //!   v100     RDB and DUMP: header + stream in pieces of 1 MiB                 encoding version 100
 //!   chunk    SCANDUMP, LOADCHUNK, AOF: header, then stream in framed chunks of at most 16 MiB
+//!   redisbloom   its RDB, encoding versions 0 to 4, and its chunks; what comes from it is dumped in its format again
 //! ```
 //!
 //! All numbers are little-endian on every machine. A decoder believes no count before it checked it, allocates nothing
@@ -26,6 +27,7 @@ pub mod chunk;
 mod error;
 mod header;
 mod reader;
+pub mod redisbloom;
 mod stream;
 pub mod v100;
 

@@ -31,6 +31,11 @@ impl<'a> Reader<'a> {
         Ok((version, reader))
     }
 
+    /// Opens bytes without a seal.
+    pub(super) fn plain(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     /// The next `count` bytes.
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (head, tail) = self.0.split_at_checked(count).ok_or(Error::Truncated)?;

@@ -6,7 +6,7 @@
     reason = "sums of positions inside a filter that exists: callers have checked the range"
 )]
 
-use crate::filter::Filter;
+use crate::filter::{Filter, Layer};
 
 /// Bytes of a word.
 pub(super) const WORD: u64 = 8;
@@ -49,8 +49,8 @@ pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) 
     }
 }
 
-/// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` and the length are multiples
-/// of [`WORD`], and the range lies in the stream.
+/// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` is a multiple of [`WORD`], the
+/// length too or it ends inside the last word of a layer, and the range lies in the stream.
 pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     let mut new = words(bytes);
     let mut skip = from / WORD;
@@ -61,15 +61,28 @@ pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
             continue;
         };
         skip = 0;
-        for word in part {
-            match new.next() {
-                // Zero sets nothing, and writing it would make a page resident that nobody has touched yet.
-                Some(0) => {}
-                Some(bits) => *word |= bits,
-                None => return,
-            }
+        if !merge_words(part, &mut new) {
+            return;
         }
     }
+}
+
+/// Sets the bits of `bytes` in a layer of that many bytes.
+pub(super) fn merge_into(layer: &mut Layer, bytes: &[u8]) {
+    merge_words(layer.bits_mut().words_mut(), &mut words(bytes));
+}
+
+/// Sets bits in words; false when there are no more.
+fn merge_words(words: &mut [u64], new: &mut impl Iterator<Item = u64>) -> bool {
+    for word in words {
+        match new.next() {
+            // Zero sets nothing, and writing it would make a page resident that nobody has touched yet.
+            Some(0) => {}
+            Some(bits) => *word |= bits,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// Whether every bit of `bytes` at `from` of the stream is set. The arguments are as for [`merge`].
@@ -81,7 +94,13 @@ pub(super) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
         .all(|(bits, word)| bits & !word == 0)
 }
 
+/// The words of `bytes`; the last is filled up with zeros.
 fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    let (words, _) = bytes.as_chunks::<{ WORD as usize }>();
-    words.iter().map(|word| u64::from_le_bytes(*word))
+    let (words, rest) = bytes.as_chunks::<{ WORD as usize }>();
+    let mut last = [0; WORD as usize];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    let last = (!rest.is_empty()).then_some(last);
+    words.iter().copied().chain(last).map(u64::from_le_bytes)
 }

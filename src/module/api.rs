@@ -46,7 +46,7 @@ pub(crate) trait Neutral {
 macro_rules! neutral {
     ($($type:ty),*) => { $(impl Neutral for $type { const NEUTRAL: Self = 0 as Self; })* };
 }
-neutral!(c_int, c_longlong, u64, usize, f32);
+neutral!(c_int, c_longlong, u64, usize, f32, f64);
 
 impl Neutral for () {
     const NEUTRAL: Self = ();

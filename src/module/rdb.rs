@@ -11,7 +11,7 @@ use super::{
     entry::guarded,
     limit, stats,
 };
-use crate::codec::v100;
+use crate::codec::{redisbloom, v100};
 
 /// Writes a value as RDB and DUMP have it.
 pub(super) fn write(value: &Value, sink: &mut impl v100::Sink) {
@@ -32,14 +32,21 @@ pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_
 /// Null refuses the load.
 pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
     guarded("rdb_load", std::ptr::null_mut(), || {
-        if version != v100::ENCODING_VERSION {
-            log(
-                io,
-                &format!("bf: cannot read encoding version {version} of a filter"),
-            );
-            return std::ptr::null_mut();
-        }
-        match v100::load(&mut Stream(io), limit::load_ceiling()) {
+        let (stream, ceiling) = (&mut Stream(io), limit::load_ceiling());
+        let stored = match version {
+            v100::ENCODING_VERSION => v100::load(stream, ceiling),
+            old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
+                redisbloom::load(stream, old, ceiling).map(v100::Stored::Complete)
+            }
+            _ => {
+                log(
+                    io,
+                    &format!("bf: cannot read encoding version {version} of a filter"),
+                );
+                return std::ptr::null_mut();
+            }
+        };
+        match stored {
             Ok(v100::Stored::Complete(filter)) => {
                 stats::LOADS.add(1);
                 Value::Ready(filter).into_raw()
@@ -60,7 +67,7 @@ fn log(io: *mut raw::RedisModuleIO, text: &str) {
     unsafe { Context::new(ctx) }.warn(text);
 }
 
-/// The server's stream of strings.
+/// The server's stream of strings and numbers.
 struct Stream(*mut raw::RedisModuleIO);
 
 impl v100::Sink for Stream {
@@ -80,8 +87,27 @@ impl v100::Source for Stream {
         let mut len = 0;
         let start: *mut c_char = call!(RedisModule_LoadStringBuffer(self.0, &raw mut len));
         let piece = Piece { start, len };
+        (!self.failed() && !start.is_null()).then_some(piece)
+    }
+}
+
+impl redisbloom::Values for Stream {
+    fn unsigned(&mut self) -> Option<u64> {
+        let value: u64 = call!(RedisModule_LoadUnsigned(self.0));
+        (!self.failed()).then_some(value)
+    }
+
+    fn double(&mut self) -> Option<f64> {
+        let value: f64 = call!(RedisModule_LoadDouble(self.0));
+        (!self.failed()).then_some(value)
+    }
+}
+
+impl Stream {
+    /// Whether the last read, or one before it, went wrong.
+    fn failed(&self) -> bool {
         let failed: c_int = call!(RedisModule_IsIOError(self.0));
-        (failed == 0 && !start.is_null()).then_some(piece)
+        failed != 0
     }
 }
 

@@ -9,6 +9,7 @@ mod forge;
 mod forged;
 mod iterators;
 mod order;
+mod redisbloom;
 mod round_trip;
 mod sample;
 mod sane;

@@ -146,7 +146,7 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
     );
 }
 
-/// A module that does not know an encoding leaves the file alone.
+/// A module that does not know an encoding leaves the file alone. 0 to 4 are RedisBloom's.
 #[test]
 fn an_encoding_of_a_later_version_is_refused() {
     let mut saved = saved();
@@ -154,7 +154,7 @@ fn an_encoding_of_a_later_version_is_refused() {
     let length = if saved.header.bytes().len() < 64 { 1 } else { 2 };
     let version = saved.at - length - 1 - 1;
     assert_eq!(saved.file[version], 100, "encoding version 100");
-    for other in [0, 1, 4, 99, 101, 255] {
+    for other in [5, 99, 101, 255] {
         let bytes = changed(&saved.file, |bytes| bytes[version] = other);
         fs::write(&saved.path, bytes).expect("the dump file can be written");
         let before = saved.server.log().len();

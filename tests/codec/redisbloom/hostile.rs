@@ -1,0 +1,219 @@
+//! Inputs that crashed, hung or fooled RedisBloom, and their neighbours: each is refused before it costs anything.
+
+use redis_bloom::{
+    codec::{Error, chunk::Load, redisbloom},
+    filter::{Broken, Error as FilterError},
+};
+
+use super::product::{self, Fields, Value};
+use crate::{allocation::peak, sane};
+
+/// Places of the values in a file of version 4: of the filter, then of its first layer.
+const SIZE: usize = 0;
+const LAYERS: usize = 1;
+const OPTIONS: usize = 2;
+const GROWTH: usize = 3;
+const CAPACITY: usize = 4;
+const RATE: usize = 5;
+const HASHES: usize = 6;
+const BPE: usize = 7;
+const BITS: usize = 8;
+const N2: usize = 9;
+const STRING: usize = 10;
+const ITEMS: usize = 11;
+
+/// A filter of one layer: 100 items at 0.01, of which 60 are in; 144 bytes.
+const ONE: &str = "redisbloom-2.8-one-layer";
+/// One of two rounded layers.
+const ROUNDED: &str = "redisbloom-2.8-rounded-64";
+
+/// The largest input below is 3 kB.
+const MOST: usize = 64 << 10;
+
+fn forged(field: &'static str) -> Error {
+    Error::Forged { index: 0, field }
+}
+
+fn rate(rate: f64) -> Error {
+    FilterError::ErrorRate(rate).into()
+}
+
+#[test]
+fn forged_values_are_refused() {
+    use Value::{Double, String, Unsigned};
+    let sum = |size, sum| Error::Sum { size, sum };
+    let many = Error::Filter(FilterError::Layers);
+    let items = |items| {
+        Error::Broken(Broken::Items {
+            index: 0,
+            items,
+            capacity: 100,
+        })
+    };
+    let cases: &[(&str, usize, Value, Error)] = &[
+        // Counts that RedisBloom allocated by.
+        (ONE, LAYERS, Unsigned(0), many),
+        (ONE, LAYERS, Unsigned(2), Error::Truncated),
+        (ONE, LAYERS, Unsigned(1 << 18), Error::Truncated),
+        (ONE, LAYERS, Unsigned(i32::MAX as u64), many),
+        (ONE, LAYERS, Unsigned(1 << 60), many),
+        (ONE, LAYERS, Unsigned(u64::MAX), many),
+        // A string that is not what capacity and rate ask for.
+        (ONE, STRING, String(vec![]), forged("bits")),
+        (ONE, STRING, String(vec![0]), forged("bits")),
+        (ONE, STRING, String(vec![0; 143]), forged("bits")),
+        (ONE, STRING, String(vec![0; 145]), forged("bits")),
+        (ONE, STRING, String(vec![0; 288]), forged("bits")),
+        (ROUNDED, STRING, String(vec![0; 127]), forged("bits")),
+        (ROUNDED, STRING, String(vec![0; 64]), forged("bits")),
+        // Bits past the string: read and written out of bounds.
+        (ONE, BITS, Unsigned(0), forged("bits")),
+        (ONE, BITS, Unsigned(1_153), forged("bits")),
+        (ONE, BITS, Unsigned(1_152 + 64), forged("bits")),
+        (ONE, BITS, Unsigned(1 << 63), forged("bits")),
+        (ONE, BITS, Unsigned(u64::MAX), forged("bits")),
+        (ROUNDED, BITS, Unsigned(2_048), forged("bits")),
+        // A shift by 64 and more; a power that the string does not hold.
+        (ONE, N2, Unsigned(1), forged("bits")),
+        (ONE, N2, Unsigned(63), forged("bits")),
+        (ONE, N2, Unsigned(64), forged("n2")),
+        (ONE, N2, Unsigned(65), forged("n2")),
+        (ONE, N2, Unsigned(127), forged("n2")),
+        (ONE, N2, Unsigned(255), forged("n2")),
+        (ONE, N2, Unsigned(1 << 32), forged("n2")),
+        (ROUNDED, N2, Unsigned(9), forged("bits")),
+        (ROUNDED, N2, Unsigned(11), forged("bits")),
+        // Probes without end.
+        (ONE, HASHES, Unsigned(0), forged("hashes")),
+        (ONE, HASHES, Unsigned(7), forged("hashes")),
+        (ONE, HASHES, Unsigned(i32::MAX as u64), forged("hashes")),
+        (ONE, HASHES, Unsigned(1 << 31), forged("hashes")),
+        (ONE, HASHES, Unsigned((1 << 32) + 8), forged("hashes")),
+        (ONE, BPE, Double(1e18), forged("bpe")),
+        (ONE, BPE, Double(f64::NAN), forged("bpe")),
+        (ONE, BPE, Double(f64::INFINITY), forged("bpe")),
+        (ONE, BPE, Double(-11.03), forged("bpe")),
+        (ONE, BPE, Double(0.0), forged("bpe")),
+        // Rates.
+        (ONE, RATE, Double(0.0), rate(0.0)),
+        (ONE, RATE, Double(1.0), rate(1.0)),
+        (ONE, RATE, Double(-0.01), rate(-0.01)),
+        (ONE, RATE, Double(f64::INFINITY), rate(f64::INFINITY)),
+        (ONE, RATE, Double(5e-324), forged("bpe")),
+        (ONE, RATE, Double(0.999), forged("bpe")),
+        // Capacities and counts.
+        (ONE, CAPACITY, Unsigned(0), forged("bits")),
+        (ONE, CAPACITY, Unsigned(50), forged("bits")),
+        (ONE, CAPACITY, Unsigned(1 << 60), forged("bits")),
+        (ONE, CAPACITY, Unsigned(u64::MAX), forged("bits")),
+        (ONE, SIZE, Unsigned(61), sum(61, 60)),
+        (ONE, SIZE, Unsigned(1 << 63), sum(1 << 63, 60)),
+        (ONE, SIZE, Unsigned(u64::MAX), sum(u64::MAX, 60)),
+        (ONE, ITEMS, Unsigned(61), sum(60, 61)),
+        (ONE, ITEMS, Unsigned(u64::MAX), sum(60, u64::MAX)),
+        // Options that nobody writes, and growth that does not fit.
+        (ONE, OPTIONS, Unsigned(2), Error::Options(2)),
+        (ONE, OPTIONS, Unsigned(7), Error::Options(7)),
+        (ONE, OPTIONS, Unsigned(16), Error::Options(16)),
+        (ONE, OPTIONS, Unsigned(u64::MAX), Error::Options(u64::MAX)),
+        (
+            ONE,
+            GROWTH,
+            Unsigned(1 << 32),
+            FilterError::Expansion(1 << 32).into(),
+        ),
+        // Values of another type.
+        (ONE, STRING, Unsigned(0), Error::Truncated),
+        (ONE, RATE, Unsigned(0), Error::Truncated),
+        (ONE, CAPACITY, Double(100.0), Error::Truncated),
+    ];
+    for (name, at, value, expected) in cases {
+        let mut fields = product::fields(name);
+        fields.0[*at] = value.clone();
+        let (read, bytes) = peak(|| redisbloom::load(&mut fields.read(), 4, u64::MAX).map(drop));
+        assert_eq!(read, Err(*expected), "{name}: value {at} is {value:?}");
+        assert!(bytes < MOST, "{name}: value {at} is {value:?}: {bytes} bytes");
+    }
+    // NaN is not equal to itself.
+    let mut fields = product::fields(ONE);
+    fields.0[RATE] = Double(f64::NAN);
+    let read = redisbloom::load(&mut fields.read(), 4, u64::MAX);
+    assert!(matches!(read, Err(Error::Filter(FilterError::ErrorRate(rate))) if rate.is_nan()));
+    // Counts that agree with each other and are still too many.
+    let mut fields = product::fields(ONE);
+    (fields.0[SIZE], fields.0[ITEMS]) = (Unsigned(101), Unsigned(101));
+    let read = redisbloom::load(&mut fields.read(), 4, u64::MAX);
+    assert_eq!(read.map(drop), Err(items(101)));
+}
+
+#[test]
+fn several_layers_in_a_filter_that_does_not_scale_are_refused() {
+    let mut fields = product::fields("redisbloom-2.8-grown");
+    fields.0[OPTIONS] = Value::Unsigned(13);
+    let read = redisbloom::load(&mut fields.read(), 4, u64::MAX).map(drop);
+    assert!(matches!(read, Err(Error::Broken(Broken::Layers(_)))), "{read:?}");
+}
+
+#[test]
+fn a_file_that_ends_early_is_refused_wherever_it_ends() {
+    for name in product::NAMES {
+        let Fields(fields) = product::fields(name);
+        for end in 0..fields.len() {
+            let short = Fields(fields[..end].to_vec());
+            let read = redisbloom::load(&mut short.read(), 4, u64::MAX).map(drop);
+            assert!(
+                matches!(read, Err(Error::Truncated)) || (end == 2 && read.is_err()),
+                "{name} cut after {end} values: {read:?}"
+            );
+        }
+    }
+}
+
+/// Every byte of every header, changed in three ways: refused, or sane.
+#[test]
+fn damaged_headers_are_refused_or_harmless() {
+    for name in product::NAMES {
+        let header = &product::pieces(name)[0].1;
+        for at in 0..header.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut damaged = header.clone();
+                damaged[at] ^= change;
+                let (begun, bytes) = peak(|| Load::begin(&damaged, 1 << 20));
+                assert!(bytes < MOST, "{name}: byte {at} ^ {change}: {bytes} bytes");
+                if let Ok(load) = begun {
+                    sane::check_load(&load, 1 << 20);
+                }
+            }
+        }
+        // Old headers are shorter: cut to the length of one, it is one.
+        let layers = (header.len() - 20) / 53;
+        for length in (0..header.len()).filter(|&length| length != 20 + 49 * layers) {
+            assert!(
+                Load::begin(&header[..length], 1 << 20).is_err(),
+                "{name}: {length} bytes"
+            );
+        }
+    }
+}
+
+/// Headers that a client sends: counts without layers, and layers without memory.
+#[test]
+fn forged_headers_cost_nothing() {
+    let header = &product::pieces(ONE)[0].1;
+    for (what, at, new) in [
+        ("2^32 - 1 layers", 8, &u32::MAX.to_le_bytes()[..]),
+        ("no layers", 8, &[0; 4]),
+        ("2^63 bytes", 20, &(1_u64 << 63).to_le_bytes()),
+        ("2^40 bytes", 20, &(1_u64 << 40).to_le_bytes()),
+        ("2^43 bits", 28, &(1_u64 << 43).to_le_bytes()),
+        ("2^31 probes", 60, &(1_u32 << 31).to_le_bytes()),
+        ("2^60 items", 64, &(1_u64 << 60).to_le_bytes()),
+        ("n2 of 64", 72, &[64]),
+    ] {
+        let mut forged = header.clone();
+        forged[at..at + new.len()].copy_from_slice(new);
+        let (begun, bytes) = peak(|| Load::begin(&forged, u64::MAX));
+        assert!(begun.is_err(), "{what}");
+        assert!(bytes < MOST, "{what}: {bytes} bytes");
+    }
+}

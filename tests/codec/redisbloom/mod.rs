@@ -1,0 +1,247 @@
+//! Filters of RedisBloom: they answer as it does, item by item, and go back to it as they came. Forged ones are refused.
+
+mod hostile;
+mod product;
+
+use redis_bloom::{
+    codec::{
+        Error,
+        chunk::{self, Load, Taken},
+        redisbloom,
+    },
+    filter::{Error as FilterError, Filter, Plan},
+};
+
+use crate::{sane, support::Strings};
+use product::{Answers, Fields, NAMES, Value};
+
+/// The filter of a fixture.
+#[track_caller]
+fn filter(name: &str) -> Filter {
+    redisbloom::load(&mut product::fields(name).read(), 4, u64::MAX)
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Goes on as RedisBloom did, and compares each answer.
+#[track_caller]
+fn goes_on(filter: &mut Filter, answers: &Answers, name: &str) {
+    for (number, &expected) in answers.later.iter().enumerate() {
+        let item = format!("later-{number}");
+        let hash = filter.hash(item.as_bytes());
+        let answer = match filter.add(hash, |_| u64::MAX) {
+            Ok(new) => u8::from(new),
+            Err(FilterError::Full) => 2,
+            Err(error) => panic!("{name}: {item}: {error}"),
+        };
+        assert_eq!(answer, expected, "{name}: {item}");
+    }
+    answers.check_later(filter, name);
+}
+
+#[test]
+fn a_dump_answers_as_in_redisbloom_and_grows_as_there() {
+    for name in NAMES {
+        let (mut filter, answers) = (filter(name), Answers::read(name));
+        answers.check_first(&filter, name);
+        goes_on(&mut filter, &answers, name);
+    }
+}
+
+#[test]
+fn items_added_in_a_batch_get_the_same_answers() {
+    for name in NAMES {
+        let (mut filter, answers) = (filter(name), Answers::read(name));
+        let items: Vec<_> = (0..answers.later.len()).map(|i| format!("later-{i}")).collect();
+        // Up to the first error: there a batch ends.
+        let expected: Vec<_> = answers
+            .later
+            .iter()
+            .copied()
+            .take_while(|&answer| answer < 2)
+            .collect();
+        let mut found = Vec::new();
+        filter.add_each(
+            items.iter().map(String::as_bytes),
+            |_| u64::MAX,
+            |answer| found.extend(answer.map(u8::from)),
+        );
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn chunks_are_loaded_and_given_back_to_the_byte() {
+    for name in NAMES {
+        let pieces = product::pieces(name);
+        let mut load = Load::begin(&pieces[0].1, u64::MAX).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(load.began_with(&pieces[0].1));
+        let last = pieces.len() - 1;
+        for (index, (iterator, data)) in pieces.iter().enumerate().skip(1) {
+            // Half of it is as good as none, and a client may repeat what is in.
+            sane::check_load(&load, u64::MAX);
+            let taken = load
+                .take(*iterator, data)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(
+                taken,
+                if index == last { Taken::Last } else { Taken::Next },
+                "{name}"
+            );
+            if index < last {
+                assert_eq!(load.take(*iterator, data), Ok(Taken::Repeated), "{name}");
+            }
+        }
+        let mut loaded = load.into_filter();
+        assert_eq!(Strings::of(&loaded), Strings::of(&filter(name)), "{name}");
+
+        let mut given = vec![chunk::header(&loaded)];
+        while let Some(next) = chunk::at(&loaded, given[given.len() - 1].0) {
+            given.push(next);
+        }
+        // But for the last bit of the bits per item, which each computes by its own logarithm.
+        let per_item = |layer: &[u8]| u64::from_le_bytes(layer[32..40].try_into().expect("eight bytes"));
+        let layers = given[0].1[20..].chunks(53).zip(pieces[0].1[20..].chunks(53));
+        for (ours, theirs) in layers {
+            assert!(per_item(ours).abs_diff(per_item(theirs)) <= 1, "{name}");
+            assert_eq!(
+                (&ours[..32], &ours[40..]),
+                (&theirs[..32], &theirs[40..]),
+                "{name}"
+            );
+        }
+        assert_eq!(given[0].1[..20], pieces[0].1[..20], "{name}");
+        assert_eq!(given[1..], pieces[1..], "{name}");
+        for (iterator, data) in &pieces[1..] {
+            assert_eq!(chunk::repeat(&loaded, *iterator, data), Ok(()), "{name}");
+        }
+        let answers = Answers::read(name);
+        goes_on(&mut loaded, &answers, name);
+    }
+}
+
+#[test]
+fn chunks_out_of_place_are_refused() {
+    let pieces = product::pieces("redisbloom-2.8-grown");
+    let (first, second) = (&pieces[1], &pieces[2]);
+    let begun = || Load::begin(&pieces[0].1, u64::MAX).expect("a header");
+    let mut load = begun();
+    assert!(matches!(load.take(second.0, &second.1), Err(Error::Order { .. })));
+    // Layers of 48 and 176 bytes: a chunk may not reach from one into the next.
+    let both = [first.1.as_slice(), &second.1].concat();
+    assert!(matches!(load.take(second.0, &both), Err(Error::TooBig { .. })));
+    assert!(matches!(
+        load.take(first.0 - 1, &first.1[..47]),
+        Err(Error::Unaligned { .. })
+    ));
+    assert!(matches!(load.take(first.0, &[]), Err(Error::Unaligned { .. })));
+    for iterator in [0, -1, 1, 47, i64::MIN] {
+        let bytes = first.1.len();
+        assert_eq!(
+            load.take(iterator, &first.1),
+            Err(Error::Iterator { iterator, bytes })
+        );
+    }
+    assert!(matches!(load.take(i64::MAX, &first.1), Err(Error::Order { .. })));
+    // In halves it is as good as in one.
+    assert_eq!(load.take(25, &first.1[..24]), Ok(Taken::Next));
+    assert_eq!(load.take(49, &first.1[24..]), Ok(Taken::Next));
+    assert_eq!(load.received(), 48);
+}
+
+/// What older versions wrote is the same with fewer numbers.
+#[test]
+fn older_encoding_versions_are_read() {
+    for (name, version, options) in [
+        ("redisbloom-2.8-rounded-64", 3, Some(4)),
+        ("redisbloom-2.8-rounded-64", 2, Some(4)),
+        ("redisbloom-2.8-rounded-32", 2, Some(0)),
+        ("redisbloom-2.8-rounded-32", 1, None),
+        ("redisbloom-2.8-grown", 3, Some(5)),
+    ] {
+        let Fields(mut fields) = product::fields(name);
+        assert_eq!(fields[2], Value::Unsigned(options.unwrap_or(0)));
+        fields.drain(if options.is_some() { 3..4 } else { 2..4 });
+        // Before 2.2 the number of bits of a rounded layer was left at 0.
+        if name.contains("rounded") {
+            let first = if options.is_some() { 3 } else { 2 };
+            for bits in (first + 4..fields.len()).step_by(8) {
+                assert!(matches!(fields[bits], Value::Unsigned(1024 | 4096)), "{name}");
+                fields[bits] = Value::Unsigned(0);
+            }
+        }
+        let fields = Fields(fields);
+        let mut filter = redisbloom::load(&mut fields.read(), version, u64::MAX)
+            .unwrap_or_else(|error| panic!("{name} as version {version}: {error}"));
+        let answers = Answers::read(name);
+        answers.check_first(&filter, name);
+        if !name.contains("grown") {
+            goes_on(&mut filter, &answers, name);
+        }
+    }
+}
+
+/// The layer of the fixture came to RedisBloom 2.8 as version 0; its bytes are no whole words.
+#[test]
+fn version_0_is_read() {
+    let name = "redisbloom-2.8-encver-0";
+    let Fields(fields) = product::fields(name);
+    // Without options and growth, number of bits and n2.
+    let fields = Fields([&fields[..2], &fields[4..8], &fields[10..]].concat());
+    let mut filter = redisbloom::load(&mut fields.read(), 0, u64::MAX).expect("a file of version 0");
+    let answers = Answers::read(name);
+    answers.check_first(&filter, name);
+    goes_on(&mut filter, &answers, name);
+}
+
+/// Before 2.2.4 the capacity in the header of a dump had 32 bits, before 2.2 there was no growth.
+#[test]
+fn older_headers_of_dumps_are_read() {
+    let name = "redisbloom-2.8-rounded-64";
+    let pieces = product::pieces(name);
+    let header = &pieces[0].1;
+    for with_growth in [true, false] {
+        let mut old = header[..16].to_vec();
+        if with_growth {
+            old.extend(&header[16..20]);
+        }
+        for layer in header[20..].chunks_exact(53) {
+            old.extend(&layer[..48]);
+            old.push(layer[52]);
+        }
+        let mut load = Load::begin(&old, u64::MAX).unwrap_or_else(|error| panic!("{with_growth}: {error}"));
+        for (iterator, data) in &pieces[1..] {
+            load.take(*iterator, data).expect("the next chunk");
+        }
+        let answers = Answers::read(name);
+        let mut filter = load.into_filter();
+        answers.check_first(&filter, name);
+        goes_on(&mut filter, &answers, name);
+    }
+}
+
+#[test]
+fn a_filter_of_our_own_file_is_the_same() {
+    for name in NAMES {
+        let filter = filter(name);
+        let again = Strings::of(&filter).filter();
+        assert_eq!(Plan::of(&again), Plan::of(&filter), "{name}");
+        let answers = Answers::read(name);
+        answers.check_first(&again, name);
+        goes_on(&mut filter.duplicate().expect("memory"), &answers, name);
+        sane::check_filter(&mut again.duplicate().expect("memory"), u64::MAX);
+    }
+}
+
+#[test]
+fn a_ceiling_is_kept() {
+    let name = "redisbloom-2.8-grown";
+    let bytes = filter(name).bit_bytes();
+    let load = |ceiling| redisbloom::load(&mut product::fields(name).read(), 4, ceiling).is_ok();
+    assert_eq!((load(bytes), load(bytes - 1)), (true, false));
+    let header = &product::pieces(name)[0].1;
+    assert!(Load::begin(header, bytes).is_ok());
+    assert!(matches!(
+        Load::begin(header, bytes - 1),
+        Err(Error::Filter(FilterError::Ceiling { .. }))
+    ));
+}
