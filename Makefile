@@ -37,17 +37,19 @@ help: ## List the targets and the settings
 		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)'
 
 .PHONY: setup
-setup: ## Install what is missing on this machine (Debian packages, as root or with sudo)
-	@scripts/setup
+setup: ## Install what is missing to build, run and test (Debian packages, as root or with sudo); each target asks for its own
+	@scripts/setup server tests clients packages
 
 .PHONY: build
-build: setup ## Build the module: target/release/libredis_bloom.so
+build: ## Build the module: target/release/libredis_bloom.so
+	@scripts/setup
 	cargo build --release --lib $(LOCKED)
 
 .PHONY: run
 run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its data goes to target/run
+	@scripts/setup server
 	@mkdir -p "$(CARGO_TARGET_DIR)/run"
-	@cp redis.conf.example "$(CARGO_TARGET_DIR)/run/redis.conf"
+	@test -e "$(CARGO_TARGET_DIR)/run/redis.conf" || cp redis.conf.example "$(CARGO_TARGET_DIR)/run/redis.conf"
 	exec "$(REDIS_SERVER)" "$(CARGO_TARGET_DIR)/run/redis.conf" --loadmodule "$$(realpath "$(SO)")" \
 		--bind 127.0.0.1 --port $(PORT) --daemonize no --dir "$(CARGO_TARGET_DIR)/run"
 
@@ -66,29 +68,34 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 .PHONY: test
-test: fmt-check lint check-pure test-pure test-server test-clients doc ## Everything that a change must pass
+test: fmt-check lint check-pure test-pure test-server test-clients test-packages doc ## Everything that a change must pass
 
 .PHONY: fmt-check
-fmt-check: setup ## The formatting
+fmt-check: ## The formatting
+	@scripts/setup
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(CLIENT_RS)
 
 .PHONY: lint
-lint: setup ## Clippy, no warnings, with and without the module
+lint: ## Clippy, no warnings, with and without the module
+	@scripts/setup
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) --locked -- -D warnings
 
 .PHONY: check-pure
-check-pure: setup ## The filter and its codecs build without a server
+check-pure: ## The filter and its codecs build without a server
+	@scripts/setup
 	cargo check $(PURE) $(LOCKED)
 
 .PHONY: test-pure
-test-pure: setup ## Unit and property tests of the filter and its codecs
+test-pure: ## Unit and property tests of the filter and its codecs
+	@scripts/setup tests
 	cargo test $(PURE) $(LOCKED)
 
 .PHONY: test-server
 test-server: build ## Black-box tests of the release build in a real server
+	@scripts/setup tests
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
 
 .PHONY: test-clients
@@ -98,7 +105,7 @@ test-clients: build ## Real clients against a live server: redis-py, hiredis, re
 
 .PHONY: test-matrix
 test-matrix: build ## The tests in the Redis and Valkey of Debian 12, 13 and testing, fetched into target/servers
-	@scripts/setup clients
+	@scripts/setup tests clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix
 
 .PHONY: test-packages
@@ -106,7 +113,8 @@ test-packages: deb dist ## Install the package and the tarball in empty director
 	scripts/test-packages "$(CARGO_TARGET_DIR)"/debian/*.deb "$(CARGO_TARGET_DIR)"/dist/*.tar.gz
 
 .PHONY: doc
-doc: setup ## The API documentation, no warnings
+doc: ## The API documentation, no warnings
+	@scripts/setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps $(LOCKED)
 
 ##@ Release
@@ -126,6 +134,7 @@ dist: build ## The tarball with the module, its documents, licences and checksum
 ##@ Change
 
 .PHONY: fmt
-fmt: setup ## Format the code
+fmt: ## Format the code
+	@scripts/setup
 	cargo fmt
 	cargo fmt --manifest-path $(CLIENT_RS)

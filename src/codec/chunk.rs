@@ -308,8 +308,11 @@ impl Load {
 /// Accepts a chunk for a filter that is complete if it holds every bit of it already.
 ///
 /// # Errors
-/// `Error::Complete` for one that would change the filter, and any other of [`Error`] for bad bytes.
+/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and any other of [`Error`] for bad bytes.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
+    if iterator == 1 && read_header(data).is_ok() {
+        return Err(Error::Exists);
+    }
     let chunk = Part::read(filter, iterator, data)?;
     if stream::holds(filter, chunk.first, chunk.bits) {
         Ok(())

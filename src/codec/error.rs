@@ -92,6 +92,9 @@ pub enum Error {
         /// Bytes of the filter.
         total: u64,
     },
+    /// A dump would begin in a key that holds a filter.
+    #[error("the key holds a filter already: delete it, or load under another name and rename")]
+    Exists,
     /// The chunk would change a filter that is complete.
     #[error("the chunk would change a complete filter")]
     Complete,

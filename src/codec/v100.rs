@@ -43,6 +43,26 @@ pub enum Stored {
     Partial(Load),
 }
 
+/// The most bytes of bits that a filter may have. A complete one brings its bits along; one that does not is a few bytes
+/// that ask for any amount.
+#[derive(Clone, Copy, Debug)]
+pub struct Ceiling {
+    /// Of a filter whose bits all follow.
+    pub complete: u64,
+    /// Of any other.
+    pub partial: u64,
+}
+
+impl From<u64> for Ceiling {
+    /// The same for both.
+    fn from(bytes: u64) -> Self {
+        Self {
+            complete: bytes,
+            partial: bytes,
+        }
+    }
+}
+
 /// Writes a complete filter.
 pub fn save(filter: &Filter, sink: &mut impl Sink) {
     put(filter, filter.bit_bytes(), sink);
@@ -70,14 +90,20 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     }
 }
 
-/// Reads what [`save`] or [`save_partial`] wrote, into a filter of at most `ceiling` bytes of bits.
+/// Reads what [`save`] or [`save_partial`] wrote, into a filter of at most `ceiling.complete` bytes of bits, or
+/// `ceiling.partial` where some of them are still to come.
 ///
 /// # Errors
 /// Any of [`Error`]; nothing stays allocated.
-pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
+pub fn load(source: &mut impl Source, ceiling: impl Into<Ceiling>) -> Result<Stored, Error> {
+    let ceiling = ceiling.into();
     let (plan, present) = header::decode(source.next().ok_or(Error::Truncated)?.as_ref())?;
     let total = plan.bit_bytes();
-    let mut filter = plan.allocate(ceiling)?;
+    let mut filter = plan.allocate(if present == total {
+        ceiling.complete
+    } else {
+        ceiling.partial
+    })?;
     let mut from = 0;
     while from < present {
         let piece = source.next().ok_or(Error::Truncated)?;

@@ -371,6 +371,11 @@ impl Drop for Key {
     }
 }
 
+/// Milliseconds since 1970.
+pub(crate) fn milliseconds() -> i64 {
+    call!(RedisModule_Milliseconds())
+}
+
 /// Bytes that the server's allocator really spends on the allocation at `pointer`, 0 for null.
 pub(crate) fn malloc_size<T>(pointer: *const T) -> usize {
     if pointer.is_null() {

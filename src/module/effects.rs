@@ -14,7 +14,7 @@
 
 use super::{
     api::{Context, OwnedStr, Str},
-    stats,
+    number, stats,
 };
 use crate::filter::Params;
 
@@ -47,7 +47,7 @@ pub(crate) struct Shape {
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     let added = match (&change.created, &change.items) {
         (Some(params), Items::These(items)) if items.is_empty() => {
-            let mut words = vec![exact(params.error_rate), params.capacity.to_string()];
+            let mut words = vec![number::shortest(params.error_rate), params.capacity.to_string()];
             words.extend(growth_and_seed(params));
             ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
             false
@@ -55,7 +55,7 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
         (Some(params), Items::These(items)) => {
             let mut words = vec![
                 "ERROR".into(),
-                exact(params.error_rate),
+                number::shortest(params.error_rate),
                 "CAPACITY".into(),
                 params.capacity.to_string(),
             ];
@@ -90,10 +90,13 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     }
 }
 
-/// After BF.LOADCHUNK took a chunk.
-pub(crate) fn loaded(ctx: Context, key: Str) {
+/// After BF.LOADCHUNK took a chunk, perhaps the last: then there is a filter.
+pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
+    if complete {
+        ctx.notify(c"bloom.reserve", key);
+    }
 }
 
 fn growth_and_seed(params: &Params) -> Vec<String> {
@@ -103,11 +106,6 @@ fn growth_and_seed(params: &Params) -> Vec<String> {
     };
     words.extend(["SEED".into(), params.seed.to_string()]);
     words
-}
-
-/// The shortest text that reads back as the same double.
-fn exact(rate: f64) -> String {
-    format!("{rate:e}")
 }
 
 fn owned(words: &[String]) -> Vec<OwnedStr> {

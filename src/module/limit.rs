@@ -5,8 +5,12 @@
 //!   and a new layer of a large filter would overshoot by its whole size.
 //! * None for what comes from a primary, the AOF or a slot on its way here, and none on a replica: one that refuses what
 //!   its primary did is no replica.
-//! * For what is read from RDB or RESTORE only the machine's memory, which is what stops a forged size. A slot migration
-//!   sends filters by RESTORE, and a node that refuses one loses it.
+//! * For what is read from an RDB file only the machine's memory, which is what stops a forged size. For RESTORE also
+//!   `maxmemory`, where a larger filter could never stay, but not `max-filter-bytes`: a slot migration sends filters by
+//!   RESTORE, and the node that refuses one stops it. Half a filter, which allocates the whole and may be a hundred bytes
+//!   long itself, is held to what BF.LOADCHUNK would be.
+//!
+//! The machine's memory is what the control group of the server's container may use, where that is less.
 //!
 //! The server's settings are read once at load and again when it says that its configuration changed; a filter is made
 //! (BF.ADD makes them) without a question to the server.
@@ -77,17 +81,46 @@ fn read(ctx: Context) {
     };
     MAXMEMORY.store(info.number(c"maxmemory").unwrap_or(0), Relaxed);
     NOEVICTION.store(info.is(c"maxmemory_policy", "noeviction"), Relaxed);
-    MACHINE.store(
-        info.number(c"total_system_memory")
-            .filter(|&bytes| bytes > 0)
-            .unwrap_or(u64::MAX),
-        Relaxed,
-    );
+    let total = info.number(c"total_system_memory").filter(|&bytes| bytes > 0);
+    MACHINE.store(total.unwrap_or(u64::MAX).min(container()), Relaxed);
 }
 
-/// The most bytes of bits of a filter that is read from RDB or RESTORE.
-pub(crate) fn load_ceiling() -> u64 {
+/// What the control group of this process may use, `u64::MAX` for no bound.
+fn container() -> u64 {
+    // Inside a container these are its own; version 2 says "max" and version 1 a number near 2^63 for no bound.
+    [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ]
+    .iter()
+    .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
+    .min()
+    .unwrap_or(u64::MAX)
+}
+
+/// Bytes of memory of the machine.
+pub(crate) fn machine() -> u64 {
     MACHINE.load(Relaxed)
+}
+
+/// The most bytes of bits of a complete filter that is read from an RDB file or RESTORE.
+pub(crate) fn load_ceiling() -> u64 {
+    match MAXMEMORY.load(Relaxed) {
+        maxmemory if maxmemory > 0 && !must_obey(anybody()) => maxmemory.min(machine()),
+        _ => machine(),
+    }
+}
+
+/// The most bytes of bits of a filter of which a part is read from an RDB file or RESTORE.
+pub(crate) fn partial_load_ceiling() -> u64 {
+    ceiling(anybody(), 0).min(machine())
+}
+
+/// Where the server does not say who asks: RESTORE and the reading of files have a context without a client, which is
+/// not to be asked about it.
+fn anybody() -> Context {
+    // SAFETY: the flags take a null context.
+    unsafe { Context::new(std::ptr::null_mut()) }
 }
 
 /// Whether the command must not be refused: it comes from a primary, the AOF or a node that hands over a slot, or this

@@ -254,6 +254,46 @@ fn a_bad_value_in_a_configuration_file_refuses_the_start() {
     }
 }
 
+/// A file that has both names, as CONFIG REWRITE leaves it: ours wins, also with what would be the default.
+#[test]
+fn our_name_wins_over_the_alias() {
+    if !version().valkey && version().major >= 8 {
+        return;
+    }
+    for (alias, name, theirs, ours) in [
+        ("bloom-fp-rate", "error-rate", "0.05", "0.01"),
+        ("bloom-fp-rate", "error-rate", "0.05", "0.07"),
+        ("bloom-fp-rate", "error-rate", "0.01", "0.07"),
+        ("bloom-capacity", "initial-size", "7", "100"),
+        ("bloom-expansion", "expansion-factor", "4", "2"),
+        ("bloom-memory-usage-limit", "max-filter-bytes", "1000000", "0"),
+    ] {
+        let lines = [format!("bf.{alias} {theirs}"), format!("bf.{name} {ours}")];
+        for order in [[0, 1], [1, 0]] {
+            let mut server = Server::with()
+                .config(&lines[order[0]])
+                .config(&lines[order[1]])
+                .start();
+            assert_eq!(get(&mut server.client(), name), ours, "{lines:?}");
+            server.kill_and_restart();
+            assert_eq!(get(&mut server.client(), name), ours, "{lines:?}, restarted");
+        }
+    }
+}
+
+#[test]
+fn a_tiny_rate_is_shown_as_it_is_written() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for rate in ["0.5", "0.00001", "1e-6", "5e-324"] {
+        assert_eq!(
+            client.cmd(&["CONFIG", "SET", &config_name("error-rate"), rate]),
+            ok()
+        );
+        assert_eq!(get(client, "error-rate"), rate);
+    }
+}
+
 /// A configuration file written for valkey-bloom still starts the server.
 #[test]
 fn the_configuration_of_valkey_bloom_starts_the_server() {

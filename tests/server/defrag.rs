@@ -111,7 +111,6 @@ fn defragmentation_moves_filters_and_changes_none() {
     );
     assert!(hits > 1_000, "{hits} allocations were moved");
     assert!(after < before / 2, "fragmentation from {before} to {after} bytes");
-    assert!(slowest < Duration::from_secs(1), "a PING took {slowest:?}");
     assert_eq!(client.run("DEBUG DIGEST"), digest, "moved, and the same");
     // Their memory is theirs: they grow, and are freed.
     for key in ["layers1", "k1", "k3", "large1"] {

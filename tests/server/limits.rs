@@ -1,6 +1,8 @@
 //! Bounds that an operator sets: on one filter, and on the server. They are judged before anything is allocated.
 
-use crate::harness::{Client, Reply, Server, add_until_card, config_name, err, info, mexists, numbered, ok};
+use crate::harness::{
+    Client, Reply, Server, add_until_card, config_name, dump, err, info, int, load, mexists, numbered, ok,
+};
 
 const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR problem inserting into filter";
@@ -46,6 +48,41 @@ fn a_filter_may_be_bounded_in_bytes() {
     assert_eq!(info(client, "grown").filters, 3);
     for value in ["-1", "many", "10xb"] {
         assert!(bound(client, value).is_error(), "{value}");
+    }
+}
+
+/// A dump of a load that has just begun is some hundred bytes long and asks for any amount of memory.
+#[test]
+fn restore_is_held_to_the_memory_of_the_server() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.01 10000000"), ok());
+    assert_eq!(client.run("BF.ADD k a"), int(1));
+    let whole = client.cmd(&["DUMP", "k"]).payload();
+    let (iterator, header) = dump(client, "k").swap_remove(0);
+    assert_eq!(load(client, "half", &(iterator, header)), ok());
+    let half = client.cmd(&["DUMP", "half"]).payload();
+    assert!(half.len() < 200, "{} bytes", half.len());
+    assert_eq!(client.run("DEL k half"), int(2));
+    let used = client.memory("used_memory");
+    // The filter has 13 MB.
+    for (maxmemory, filter_bytes, takes_whole, takes_half) in [
+        ("0", "0", true, true),
+        ("0", "1mb", true, false),
+        ("100mb", "0", true, true),
+        ("10mb", "0", false, false),
+    ] {
+        assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", maxmemory]), ok());
+        assert_eq!(bound(client, filter_bytes), ok());
+        for (what, payload, taken) in [("the whole", &whole, takes_whole), ("half", &half, takes_half)] {
+            let reply = client.call("RESTORE", "new", &[&b"0"[..], payload]);
+            let case = format!("{what} under maxmemory {maxmemory}, max-filter-bytes {filter_bytes}");
+            let expected = if taken { ok() } else { err("ERR Bad data format") };
+            assert_eq!(reply, expected, "{case}");
+            client.run("DEL new");
+            let left = client.memory("used_memory") - used;
+            assert!(left < MIB, "{case}: {left} bytes are left");
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who is told of a change: subscribers of keyspace events, and clients that WATCH a key. A command that changed
 //! nothing changed nothing for them either. The names of the events are valkey-bloom's.
 
-use crate::harness::{Client, Reply, Server, add_until_card, int, ok};
+use crate::harness::{Client, Reply, Server, add_until_card, dump, int, load, ok};
 
 /// The events, sorted, that the keys got since the last call.
 #[track_caller]
@@ -56,6 +56,17 @@ fn keyspace_events_tell_of_new_filters_and_new_items() {
         client.run(line);
         assert_eq!(events(subscriber, client), expected, "{line}");
     }
+    let pieces = dump(client, "k");
+    let mut told = pieces.iter().map(|piece| {
+        assert_eq!(load(client, "copy", piece), ok());
+        events(subscriber, client)
+    });
+    assert_eq!(told.next(), Some(Vec::new()), "the header is no filter yet");
+    assert_eq!(
+        told.next().as_deref(),
+        Some(&["bloom.reserve copy".to_owned()][..])
+    );
+    assert!(told.next().is_none(), "a small filter is one chunk");
     for line in ["BF.ADD k a", "BF.MADD k a b", "BF.INSERT k ITEMS a b"] {
         client.run("DEL k");
         events(subscriber, client);

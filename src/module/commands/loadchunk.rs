@@ -3,6 +3,8 @@
 //! The header makes the key, and allocates all of it. Until the last chunk is in, the key answers no query and takes no
 //! item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and replicated meanwhile.
 
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     codec::{
@@ -10,7 +12,7 @@ use crate::{
         chunk::{self, Load, Taken},
     },
     module::{
-        api::{Access, Context, Key},
+        api::{Access, Context, Key, milliseconds},
         data_type::Value,
         effects, limit, number,
         reply::Refusal,
@@ -39,33 +41,33 @@ impl Command for LoadChunk {
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         let refused = |error| refused(call.ctx, error);
-        let changed = match Value::in_key(&mut key)? {
+        let taken = match Value::in_key(&mut key)? {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling(call.ctx, 0);
                 let load = Load::begin(data.bytes(), ceiling).map_err(refused)?;
                 Value::Loading(Box::new(load)).put(&mut key)?;
-                true
+                Taken::Next
             }
             None => return Err(Refusal::NotFound),
             Some(value) => take(value, iterator, data.bytes()).map_err(refused)?,
         };
         drop(key);
-        if changed {
-            effects::loaded(call.ctx, name);
+        if taken != Taken::Repeated {
+            effects::loaded(call.ctx, name, taken == Taken::Last);
         }
         call.ctx.reply_ok();
         Ok(())
     }
 }
 
-/// Takes a chunk into a key that exists; whether it changed.
-fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<bool, codec::Error> {
+/// Takes a chunk into a key that exists.
+fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::Error> {
     match value {
         Value::Ready(filter) => {
             chunk::repeat(filter, iterator, data)?;
-            Ok(false)
+            Ok(Taken::Repeated)
         }
-        Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(false),
+        Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
             let before = load.filter().items();
             let taken = load.take(iterator, data)?;
@@ -74,14 +76,19 @@ fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<bool, codec::Er
                 stats::LOADS.add(1);
                 value.finish_load();
             }
-            Ok(taken != Taken::Repeated)
+            Ok(taken)
         }
     }
 }
 
-/// Tells the log what the client's error text cannot say.
+/// Tells the log what the client's error text cannot say, once a second: a client may send bad chunks all day.
 fn refused(ctx: Context, error: codec::Error) -> Refusal {
-    ctx.warn(&format!("BF.LOADCHUNK refused: {error}"));
+    static LAST: AtomicI64 = AtomicI64::new(0);
+    let now = milliseconds();
+    if now.saturating_sub(LAST.load(Relaxed)) >= 1_000 {
+        LAST.store(now, Relaxed);
+        ctx.warn(&format!("BF.LOADCHUNK refused: {error}"));
+    }
     let refusal = Refusal::of_chunk(error);
     if refusal == Refusal::NoMemory {
         stats::REFUSED.add(1);

@@ -144,7 +144,7 @@ static RANDOM_SEED: AtomicBool = AtomicBool::new(true);
 static DEFRAG_ENABLED: AtomicBool = AtomicBool::new(true);
 
 /// Every setting. An alias stands before what it means: the server sets the rows in this order, and where a file has both,
-/// our name wins.
+/// our name wins (`server.rs` tells a line that says the default from none).
 static SETTINGS: [Setting; 12] = [
     rate(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
     integer(

@@ -13,6 +13,9 @@ use crate::module::{
     number,
 };
 
+/// The number that stands for a line that is not there: nobody asks for it, and the server takes it for a size too.
+const ABSENT: i64 = i64::MAX;
+
 impl Setting {
     /// As the operator writes it.
     pub(super) fn shown_name(&self) -> String {
@@ -29,11 +32,16 @@ impl Setting {
             false => (self.name.to_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
         };
         let itself = std::ptr::from_ref(self).cast_mut().cast::<c_void>();
+        let marked = self.marks_absence();
         let status: c_int = match &self.value {
             Value::Rate(cell, _) => {
                 self.default.store(cell.load(Relaxed), Relaxed);
-                let default =
-                    CString::new(f64::from_bits(cell.load(Relaxed)).to_string()).unwrap_or_default();
+                let default = match marked {
+                    true => CString::default(),
+                    false => {
+                        CString::new(number::shortest(f64::from_bits(cell.load(Relaxed)))).unwrap_or_default()
+                    }
+                };
                 call!(RedisModule_RegisterStringConfig(
                     ctx.as_ptr(),
                     name.as_ptr(),
@@ -59,7 +67,7 @@ impl Setting {
                 call!(RedisModule_RegisterNumericConfig(
                     ctx.as_ptr(),
                     name.as_ptr(),
-                    cell.load(Relaxed),
+                    if marked { ABSENT } else { cell.load(Relaxed) },
                     flags as c_uint,
                     min,
                     max,
@@ -86,6 +94,19 @@ impl Setting {
         status == raw::REDISMODULE_OK as c_int
     }
 
+    /// Whether the server is told of a default that nobody writes, so that a line of the file is known from none: ours wins
+    /// over an alias also where it says what would be the default. The price is that CONFIG REWRITE writes such a setting
+    /// always.
+    fn marks_absence(&self) -> bool {
+        let aliased = matches!(self.value, Value::Rate(..) | Value::Integer { .. });
+        self.role == Role::Own && aliased && !UNPREFIXED.load(Relaxed)
+    }
+
+    /// Whether the server says at the start that the file has no such line.
+    fn is_absent(&self, default: bool) -> bool {
+        default && STARTING.load(Relaxed)
+    }
+
     /// Whether the cell takes this value.
     ///
     /// At the start the server sets every row that the configuration file does not have to its default. The cells hold the
@@ -101,7 +122,7 @@ impl Setting {
             );
             server.warn(&text);
         }
-        !(default && STARTING.load(Relaxed))
+        self.marks_absence() || !self.is_absent(default)
     }
 }
 
@@ -134,7 +155,7 @@ unsafe extern "C" fn get_rate(_: *const c_char, private: *mut c_void) -> *mut ra
         let Value::Rate(cell, lent) = &unsafe { row(private) }.value else {
             return std::ptr::null_mut();
         };
-        let text = f64::from_bits(cell.load(Relaxed)).to_string();
+        let text = number::shortest(f64::from_bits(cell.load(Relaxed)));
         let text = OwnedStr::new(text.as_bytes()).map_or(std::ptr::null_mut(), OwnedStr::into_ptr);
         // The server copies the string that it is lent, so the one lent before can go.
         free_string(lent.swap(text, Relaxed));
@@ -156,6 +177,9 @@ unsafe extern "C" fn set_rate(
         };
         // SAFETY: the server's own string, for this call.
         let value = unsafe { Str::new(value) };
+        if setting.marks_absence() && setting.is_absent(value.bytes().is_empty()) {
+            return OK;
+        }
         let Some(rate) = number::float(value.bytes()) else {
             return refuse(error, &format!("Invalid value for `{}`", setting.shown_name()));
         };
@@ -195,6 +219,9 @@ unsafe extern "C" fn set_integer(
         let Value::Integer { cell, min, max, .. } = &setting.value else {
             return ERR;
         };
+        if setting.marks_absence() && setting.is_absent(value == ABSENT) {
+            return OK;
+        }
         if !(*min..=*max).contains(&value) {
             return refuse(
                 error,

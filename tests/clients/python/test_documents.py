@@ -1,7 +1,7 @@
 """The Python examples of README.md and docs/*.md: each runs as it stands, and prints what stands in the `text` block behind
 it, if there is one.
 
-All that is changed is the server that `redis.Redis()` and `redis.Redis(port=...)` connect to, which has missing-key-error set.
+All that is changed is the server that `redis.Redis()` and `redis.Redis(port=...)` connect to, with the settings that it comes with.
 A program that stands in a file of its own, named in a comment above it, is left to tests/clients/guard/run.
 """
 
@@ -38,7 +38,6 @@ class Examples(unittest.TestCase):
         self.addCleanup(client.close)
         client.flushall()
         for setting in client.config_get("bf?missing-key-error"):
-            client.config_set(setting, "yes")
             self.addCleanup(client.config_set, setting, "no")
         client.bf().add("urls", "what an example copies")
         output = io.StringIO()

@@ -48,6 +48,15 @@ impl Reply {
         }
     }
 
+    /// The bytes of a bulk string; panics on another type.
+    #[track_caller]
+    pub(crate) fn payload(self) -> Vec<u8> {
+        match self {
+            Reply::Bulk(bytes) => bytes,
+            other => panic!("expected bytes, got {other:?}"),
+        }
+    }
+
     /// The text of a simple, bulk or verbatim string; panics on another type or on bytes that are not UTF-8.
     #[track_caller]
     pub(crate) fn text(&self) -> String {
