@@ -2,6 +2,7 @@
 
 mod hostile;
 mod product;
+mod stored;
 
 use redis_bloom::{
     codec::{

@@ -1,0 +1,149 @@
+//! Header version 2, in which filters of other families are stored: golden files, and forged ones.
+//!
+//! The offsets stand here a second time, from the essay of `src/codec/header.rs`.
+
+use std::{fs, path::PathBuf};
+
+use redis_bloom::{
+    codec::{
+        Error,
+        chunk::Load,
+        v100::{self, Stored},
+    },
+    filter::Broken,
+};
+
+use super::{filter, product};
+use crate::{
+    forge::{header, patched},
+    sane,
+    support::{Reading, Strings},
+};
+
+const FAMILY: usize = 40;
+const OPTIONS: usize = 41;
+/// The first layer.
+const KIND: usize = 42;
+const RULE: usize = 43;
+const PROBES: usize = 44;
+const BITS: usize = 46;
+const BYTES: usize = 54;
+const CAPACITY: usize = 62;
+const ITEMS: usize = 70;
+const RATE: usize = 78;
+const END: usize = 86;
+
+fn path(name: &str) -> PathBuf {
+    let name = format!("v100-rdb-{name}.bin");
+    [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name]
+        .iter()
+        .collect()
+}
+
+/// The strings one after the other, each behind its length; as in `fixtures.rs`.
+fn framed(strings: &Strings) -> Vec<u8> {
+    let mut out = Vec::new();
+    for string in &strings.0 {
+        out.extend((string.len() as u32).to_le_bytes());
+        out.extend(string);
+    }
+    out
+}
+
+/// `REDIS_BLOOM_WRITE_FIXTURES=1` writes files that are missing; those that are there never change.
+#[test]
+fn a_shipped_header_of_version_2_is_written_and_read_for_ever() {
+    for name in [
+        "redisbloom-2.8-grown",
+        "redisbloom-2.8-rounded-32",
+        "redisbloom-2.8-encver-0",
+    ] {
+        let strings = Strings::of(&filter(name));
+        let path = path(name);
+        if std::env::var_os("REDIS_BLOOM_WRITE_FIXTURES").is_some() && !path.exists() {
+            fs::write(&path, framed(&strings)).expect("a file that can be written");
+        }
+        let file = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(file == framed(&strings), "{name}");
+        assert_eq!(strings.0[0][header::VERSION], 2, "{name}");
+        assert_eq!(Strings::of(&strings.filter()), strings, "{name}");
+    }
+}
+
+/// The one-layer filter with other bytes at a place of its header, and every checksum right.
+fn with(at: usize, new: &[u8]) -> Strings {
+    let mut strings = Strings::of(&filter("redisbloom-2.8-one-layer"));
+    assert_eq!(strings.0[0].len(), END + 8);
+    strings.0[0] = patched(&strings.0[0], at, new);
+    strings
+}
+
+#[test]
+fn forged_numbers_are_refused() {
+    let shape = |error: &Error| matches!(error, Error::Broken(Broken::Shape { index: 0, .. }));
+    type Expected = fn(&Error) -> bool;
+    let cases: &[(&str, usize, &[u8], Expected)] = &[
+        ("family 0", FAMILY, &[0], |e| *e == Error::Family(0)),
+        ("family 2", FAMILY, &[2], |e| *e == Error::Family(2)),
+        ("option 2", OPTIONS, &[7], |e| *e == Error::Options(7)),
+        ("option 8", OPTIONS, &[13], |e| *e == Error::Options(13)),
+        ("kind 2", KIND, &[2], |e| *e == Error::Kind(2)),
+        ("rule 2", RULE, &[2], |e| *e == Error::Rule(2)),
+        ("items", ITEMS, &101_u64.to_le_bytes(), |e| {
+            matches!(e, Error::Broken(Broken::Items { .. }))
+        }),
+        ("no layers", header::LAYERS, &[0; 4], |e| {
+            matches!(e, Error::Excess(44))
+        }),
+        ("two layers", header::LAYERS, &[2, 0, 0, 0], |e| {
+            *e == Error::Truncated
+        }),
+    ];
+    for (what, at, new, expected) in cases {
+        let strings = with(*at, new);
+        let read = v100::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
+        assert!(read.as_ref().is_err_and(expected), "{what}: {read:?}");
+    }
+    for (what, at, new) in [
+        ("low bits of no power of two", RULE, &[1][..]),
+        ("no probes", PROBES, &[0; 2]),
+        ("65535 probes", PROBES, &[255; 2]),
+        ("9 probes", PROBES, &[9, 0]),
+        ("no bits", BITS, &[0; 8]),
+        ("a bit more", BITS, &1153_u64.to_le_bytes()),
+        ("2^63 bits", BITS, &(1_u64 << 63).to_le_bytes()),
+        ("a byte less", BYTES, &143_u64.to_le_bytes()),
+        ("2^64 - 1 bytes", BYTES, &[255; 8]),
+        ("twice the capacity", CAPACITY, &200_u64.to_le_bytes()),
+        ("twice the rate", RATE, &0.01_f64.to_le_bytes()),
+    ] {
+        let strings = with(at, new);
+        let read = v100::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
+        assert!(read.as_ref().is_err_and(shape), "{what}: {read:?}");
+    }
+}
+
+/// Every byte of a header, changed in three ways, with the checksum made right: refused, or sane.
+#[test]
+fn damaged_headers_are_refused_or_harmless() {
+    for name in product::NAMES {
+        let strings = Strings::of(&filter(name));
+        let length = strings.0[0].len() - 8;
+        for at in 0..length {
+            for change in [1, 0x80, 0xff] {
+                let mut damaged = strings.clone();
+                let byte = strings.0[0][at] ^ change;
+                damaged.0[0] = patched(&strings.0[0], at, &[byte]);
+                if let Ok(stored) = v100::load(&mut Reading(damaged.0.iter()), 1 << 16) {
+                    match stored {
+                        Stored::Complete(mut filter) => sane::check_filter(&mut filter, 1 << 16),
+                        Stored::Partial(load) => sane::check_load(&load, 1 << 16),
+                    }
+                }
+                if let Ok(load) = Load::begin(&damaged.0[0], 1 << 16) {
+                    sane::check_load(&load, 1 << 16);
+                }
+            }
+        }
+    }
+}
