@@ -41,6 +41,7 @@ mod notifications;
 mod observe;
 mod persistence;
 mod real_input;
+mod redisbloom;
 mod replicas;
 mod replication;
 mod reserve;
