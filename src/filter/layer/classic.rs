@@ -15,6 +15,8 @@
 //! * **All positions first.** In batches (`batch.rs`) the k positions of every item are asked for before the first is
 //!   read, so that their k waits for memory become one.
 
+use std::hint::select_unpredictable;
+
 use crate::filter::{bits::Bits, error::Error, hash::Hash};
 
 /// How a position follows from a + i b.
@@ -41,6 +43,10 @@ pub struct Classic {
 
 /// The most positions: two of them are added up in a word.
 pub const MAX_BITS: u64 = 1 << 62;
+
+/// Arrays up to this many bytes are in the processor's own caches when they are used at all: walking ahead of the probes
+/// costs more than it saves (12 of 40 ns an item at 135 KiB; at 27 MiB it saves 40 of 170).
+const CACHED: u64 = 256 << 10;
 
 /// The most probes: RedisBloom at the smallest double, 5e-324, asks for 1,075.
 pub const MAX_CLASSIC_PROBES: u16 = 1_100;
@@ -131,6 +137,9 @@ impl ClassicLayer {
     // layers, in which this would stand as the other arm of a match, stays short.
     #[inline(never)]
     pub fn prefetch(&self, hash: Hash) {
+        if self.shape.bytes <= CACHED {
+            return;
+        }
         for position in self.positions(hash) {
             self.bits.prefetch((position / 64) as usize);
         }
@@ -182,12 +191,9 @@ impl Iterator for Positions {
         let here = self.position;
         let (sum, passes) = self.sum.overflowing_add(self.add);
         self.sum = sum;
-        let there = here + if passes { self.passing } else { self.step };
-        self.position = if there >= self.bits {
-            there - self.bits
-        } else {
-            there
-        };
+        // Both conditions are coin flips: selected, not branched on.
+        let there = here + select_unpredictable(passes, self.passing, self.step);
+        self.position = select_unpredictable(there >= self.bits, there.wrapping_sub(self.bits), there);
         Some(here)
     }
 }
