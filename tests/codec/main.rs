@@ -10,6 +10,8 @@ mod forged;
 mod iterators;
 mod order;
 mod redisbloom;
+#[path = "../fixtures/redisbloom.rs"]
+mod redisbloom_files;
 mod round_trip;
 mod sample;
 mod sane;

@@ -42,6 +42,8 @@ mod observe;
 mod persistence;
 mod real_input;
 mod redisbloom;
+#[path = "../fixtures/redisbloom.rs"]
+mod redisbloom_files;
 mod replicas;
 mod replication;
 mod reserve;

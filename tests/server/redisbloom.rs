@@ -1,109 +1,54 @@
 //! Filters that RedisBloom made, from its files and its live stream: every answer is RedisBloom's, and they can go back.
 //!
-//! The files and what RedisBloom answered are described in `tests/codec/redisbloom/product.rs`. The tests at the end talk to
+//! The files and what RedisBloom answered are described in `tests/fixtures/redisbloom.rs`. The tests at the end talk to
 //! RedisBloom itself, where `REDIS_BLOOM_PEER_REDISBLOOM` names its library; without it they say SKIPPED.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use crate::harness::{
-    Client, Piece, Reply, Server, array, assert_sane, assert_unharmed, digest, dump, err, info, int, load,
-    mexists, numbered, ok, sealed, wait_until,
+    Client, Reply, Server, array, assert_sane, assert_unharmed, digest, dump, err, info, int, load, mexists,
+    numbered, ok, sealed, wait_until,
 };
+use crate::redisbloom_files::{Answers, NAMES, file, pieces};
 
-/// Filters of RedisBloom 2.8, whose DUMP every server of these tests reads.
-const NAMES: [&str; 6] = [
-    "redisbloom-2.8-one-layer",
-    "redisbloom-2.8-grown",
-    "redisbloom-2.8-nonscaling",
-    "redisbloom-2.8-rounded-32",
-    "redisbloom-2.8-rounded-64",
-    "redisbloom-2.8-encver-0",
-];
-
-/// Items asked for that were never added.
-const ABSENT: usize = 4_000;
-
-fn fixture(name: &str) -> Vec<u8> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", name]
-        .iter()
-        .collect();
-    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+/// Those whose DUMP every server of these tests reads.
+fn names() -> impl Iterator<Item = &'static str> {
+    NAMES
+        .into_iter()
+        .filter(|name| name.starts_with("redisbloom-2.8"))
 }
 
-/// The pieces of a `.scandump` file.
-fn pieces(name: &str) -> Vec<Piece> {
-    let file = fixture(&format!("{name}.scandump"));
-    let (mut rest, mut pieces) = (file.as_slice(), Vec::new());
-    while let Some((iterator, tail)) = rest.split_first_chunk() {
-        let (length, tail) = tail.split_first_chunk().expect("a length");
-        let (data, tail) = tail.split_at(u32::from_le_bytes(*length) as usize);
-        rest = tail;
-        pieces.push((i64::from_le_bytes(*iterator), data.to_vec()));
-    }
-    pieces
+/// Asks for everything that RedisBloom was asked for before the later items.
+#[track_caller]
+fn check_first(client: &mut Client, key: &str, name: &str) {
+    let answers = Answers::read(name);
+    assert!(
+        mexists(client, key, &answers.items(0)) == answers.exists,
+        "{name}"
+    );
+    assert_eq!(debug(client, key), answers.debug, "{name}");
 }
 
-/// What RedisBloom answered: the words of an `.answers` file.
-struct Answers(String);
-
-impl Answers {
-    fn of(name: &str) -> Answers {
-        Answers(String::from_utf8(fixture(&format!("{name}.answers"))).expect("text"))
+/// Adds the later items and asks once more.
+#[track_caller]
+fn go_on(client: &mut Client, key: &str, name: &str) {
+    let answers = Answers::read(name);
+    let later = numbered("later", answers.later.len());
+    for (item, &answer) in later.iter().zip(&answers.later) {
+        let expected = match answer {
+            2 => err("ERR non scaling filter is full"),
+            answer => int(i64::from(answer)),
+        };
+        assert_eq!(client.cmd(&["BF.ADD", key, item]), expected, "{name} {item}");
     }
+    let items = answers.items(later.len());
+    assert!(mexists(client, key, &items) == answers.exists_later, "{name}");
+    assert_eq!(debug(client, key), answers.debug_later, "{name}");
+}
 
-    fn lines(&self, word: &str) -> Vec<&str> {
-        let of = |line| str::split_once(line, ' ').filter(|(first, _)| *first == word);
-        self.0.lines().filter_map(of).map(|(_, rest)| rest).collect()
-    }
-
-    fn bits(&self, word: &str, count: usize) -> Vec<bool> {
-        let hex = self.lines(word)[0];
-        let byte = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("two digits");
-        (0..count).map(|i| byte(i / 8) >> (i % 8) & 1 == 1).collect()
-    }
-
-    fn added(&self) -> usize {
-        self.lines("added")[0].parse().expect("a number")
-    }
-
-    /// Asks for everything that RedisBloom was asked for before the later items.
-    #[track_caller]
-    fn check_first(&self, client: &mut Client, key: &str) {
-        let items = [numbered("item", self.added()), numbered("absent", ABSENT)].concat();
-        assert!(
-            mexists(client, key, &items) == self.bits("exists", items.len()),
-            "{key}"
-        );
-        self.check_debug(client, key, "debug");
-    }
-
-    /// Adds the later items and asks once more.
-    #[track_caller]
-    fn go_on(&self, client: &mut Client, key: &str) {
-        let expected = self.lines("later")[0];
-        let later = numbered("later", expected.len());
-        for (item, digit) in later.iter().zip(expected.bytes()) {
-            let reply = client.cmd(&["BF.ADD", key, item]);
-            let expected = match digit {
-                b'2' => err("ERR non scaling filter is full"),
-                digit => int(i64::from(digit - b'0')),
-            };
-            assert_eq!(reply, expected, "{key} {item}");
-        }
-        let items = [numbered("item", self.added()), numbered("absent", ABSENT), later].concat();
-        assert!(
-            mexists(client, key, &items) == self.bits("exists-later", items.len()),
-            "{key}"
-        );
-        self.check_debug(client, key, "debug-later");
-    }
-
-    #[track_caller]
-    fn check_debug(&self, client: &mut Client, key: &str, word: &str) {
-        let reply = client.cmd(&["BF.DEBUG", key]);
-        let lines: Vec<_> = reply.elements().iter().map(Reply::text).collect();
-        assert_eq!(lines, self.lines(word), "{key}");
-    }
+fn debug(client: &mut Client, key: &str) -> Vec<String> {
+    let reply = client.cmd(&["BF.DEBUG", key]);
+    reply.elements().iter().map(Reply::text).collect()
 }
 
 #[track_caller]
@@ -115,23 +60,22 @@ fn restore(client: &mut Client, key: &str, payload: &[u8]) -> Reply {
 fn a_payload_of_redisbloom_answers_and_grows_as_there() {
     let server = Server::start();
     let client = &mut server.client();
-    for name in NAMES {
+    for name in names() {
         assert_eq!(
-            restore(client, name, &fixture(&format!("{name}.dump"))),
+            restore(client, name, &file(&format!("{name}.dump"))),
             ok(),
             "{name}"
         );
-        let answers = Answers::of(name);
-        answers.check_first(client, name);
+        check_first(client, name, name);
         // Every command works on it, and its own payload is the same filter.
         assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
         assert_sane(client, "copy", name);
         assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
         assert_eq!(digest(client, "copy"), digest(client, name));
-        answers.go_on(client, name);
+        go_on(client, name, name);
         // The copy is another filter, and grows the same way.
-        answers.check_first(client, "copy");
-        answers.go_on(client, "copy");
+        check_first(client, "copy", name);
+        go_on(client, "copy", name);
         assert_eq!(digest(client, "copy"), digest(client, name));
         assert_eq!(client.cmd(&["DEL", "copy"]), int(1));
     }
@@ -142,21 +86,20 @@ fn a_payload_of_redisbloom_answers_and_grows_as_there() {
 fn chunks_of_redisbloom_are_loaded_and_given_back() {
     let server = Server::start();
     let client = &mut server.client();
-    for name in NAMES.into_iter().chain(["redisbloom-8.8-grown"]) {
+    for name in NAMES {
         let pieces = pieces(name);
         for piece in &pieces {
             assert_eq!(load(client, name, piece), ok(), "{name}");
         }
         assert_eq!(dump(client, name)[1..], pieces[1..], "{name}");
-        let answers = Answers::of(name);
-        answers.check_first(client, name);
+        check_first(client, name, name);
         // What is given back is loaded as well.
         for piece in dump(client, name) {
             assert_eq!(load(client, "again", &piece), ok(), "{name}");
         }
         assert_eq!(digest(client, "again"), digest(client, name));
         assert_eq!(client.cmd(&["DEL", "again"]), int(1));
-        answers.go_on(client, name);
+        go_on(client, name, name);
     }
 }
 
@@ -165,7 +108,7 @@ fn info_tells_of_it_what_redisbloom_tells() {
     let server = Server::start();
     let client = &mut server.client();
     let name = "redisbloom-2.8-grown";
-    restore(client, name, &fixture("redisbloom-2.8-grown.dump"));
+    restore(client, name, &file("redisbloom-2.8-grown.dump"));
     let told = info(client, name);
     let expected = (2_000, 4, 676, Some(3));
     assert_eq!(
@@ -184,11 +127,11 @@ fn info_tells_of_it_what_redisbloom_tells() {
     );
 }
 
-/// A server with `file` of RedisBloom as its own.
-fn swapped(name: &str, file: &str, lines: &[&str]) -> Server {
+/// A server with a file of RedisBloom in place of its own.
+fn swapped(name: &str, own: &str, lines: &[&str]) -> Server {
     let mut server = Server::start();
     server.kill();
-    fs::write(server.dir().join(file), fixture(name)).expect("a file that can be written");
+    fs::write(server.dir().join(own), file(name)).expect("a file that can be written");
     lines.iter().for_each(|line| server.configure(line));
     server.relaunch();
     server
@@ -202,7 +145,7 @@ fn check_keys(client: &mut Client, later: usize) {
         ("grown", "redisbloom-2.8-grown"),
     ] {
         if key == "full" || later == 0 {
-            Answers::of(name).check_first(client, key);
+            check_first(client, key, name);
         }
     }
     let later = mexists(client, "grown", &numbered("later", later));
@@ -220,7 +163,7 @@ fn an_rdb_file_of_redisbloom_is_loaded_and_saved_as_ours() {
         check_keys(&mut server.client(), 0);
         assert_eq!(digest(&mut server.client(), "grown"), before);
     }
-    Answers::of("redisbloom-2.8-grown").go_on(&mut server.client(), "grown");
+    go_on(&mut server.client(), "grown", "redisbloom-2.8-grown");
 }
 
 #[test]
@@ -260,15 +203,15 @@ fn check_keys_after(client: &mut Client, grown: &str) {
 fn a_replica_of_ours_holds_the_same_filter() {
     let server = Server::start();
     let client = &mut server.client();
-    for name in NAMES {
-        restore(client, name, &fixture(&format!("{name}.dump")));
+    for name in names() {
+        restore(client, name, &file(&format!("{name}.dump")));
     }
     let replica = server.replica();
-    for name in NAMES {
-        Answers::of(name).go_on(client, name);
+    for name in names() {
+        go_on(client, name, name);
     }
     assert_eq!(client.run("WAIT 1 30000"), int(1));
-    for name in NAMES {
+    for name in names() {
         assert_eq!(
             digest(&mut replica.client(), name),
             digest(client, name),
@@ -282,7 +225,7 @@ fn a_replica_of_ours_holds_the_same_filter() {
 fn payloads_that_crash_redisbloom_are_refused() {
     let server = Server::start();
     let client = &mut server.client();
-    let payload = fixture("redisbloom-2.8-one-layer.dump");
+    let payload = file("redisbloom-2.8-one-layer.dump");
     let body = &payload[..payload.len() - 8];
     // type, 0x81 and 8 bytes of id, then a tag and a length for each number: size 60, 1 layer, options 5, growth 2,
     // capacity 100, rate, 8 hashes, bits per item, 1152 bits, n2 0, 144 bytes.
@@ -377,7 +320,7 @@ fn a_half_loaded_filter_of_redisbloom_says_so() {
     for piece in &pieces[2..] {
         assert_eq!(load(client, "k", piece), ok());
     }
-    Answers::of("redisbloom-2.8-grown").check_first(client, "k");
+    check_first(client, "k", "redisbloom-2.8-grown");
 }
 
 /// RedisBloom's library, where the environment names it.
@@ -461,5 +404,52 @@ fn chunks_go_to_redisbloom_and_back() {
         assert_eq!(mexists(old, "back", &asked), mexists(new, key, &asked), "{key}");
         assert_eq!(mexists(old, "back", &asked), mexists(old, key, &asked), "{key}");
         assert_eq!(old.run("DEL back"), int(1));
+    }
+}
+
+/// Shapes are computed from capacity and rate, and not believed: so ours must be theirs, at every edge.
+#[test]
+fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
+    let Some(path) = peer("every_filter_that_redisbloom_makes_is_taken_and_given_back") else {
+        return;
+    };
+    let (ours, theirs) = (Server::start(), redisbloom(&path));
+    let (new, old) = (&mut ours.client(), &mut theirs.client());
+    // At powers of two the number of hashes hangs on the last bit of a logarithm.
+    let rates = [
+        "0.9999999999999999",
+        "0.99",
+        "0.75",
+        "0.5",
+        "0.25",
+        "0.125",
+        "0.0625",
+        "0.1",
+        "0.01",
+        "0.001",
+        "1e-9",
+        "1e-15",
+        "1e-30",
+        "1e-100",
+        "1e-300",
+    ];
+    for rate in rates {
+        for capacity in [
+            "1", "2", "3", "7", "8", "63", "64", "65", "100", "1000", "4096", "99999",
+        ] {
+            for growth in ["", "NONSCALING"] {
+                let what = format!("BF.RESERVE k {rate} {capacity} {growth}");
+                assert_eq!(old.run(&what), ok(), "{what}");
+                let header = &dump(old, "k")[0];
+                assert_eq!(load(new, "k", header), ok(), "{what}");
+                let Reply::Bulk(payload) = old.run("DUMP k") else {
+                    panic!("{what}: no payload")
+                };
+                assert_eq!(restore(new, "whole", &payload), ok(), "{what}");
+                assert_eq!(load(old, "back", &dump(new, "whole")[0]), ok(), "{what}");
+                assert_eq!(new.run("DEL k whole"), int(2));
+                assert_eq!(old.run("DEL k back"), int(2));
+            }
+        }
     }
 }

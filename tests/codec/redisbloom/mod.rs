@@ -36,14 +36,14 @@ fn goes_on(filter: &mut Filter, answers: &Answers, name: &str) {
         };
         assert_eq!(answer, expected, "{name}: {item}");
     }
-    answers.check_later(filter, name);
+    product::check_later(filter, answers, name);
 }
 
 #[test]
 fn a_dump_answers_as_in_redisbloom_and_grows_as_there() {
     for name in NAMES {
         let (mut filter, answers) = (filter(name), Answers::read(name));
-        answers.check_first(&filter, name);
+        product::check_first(&filter, &answers, name);
         goes_on(&mut filter, &answers, name);
     }
 }
@@ -174,7 +174,7 @@ fn older_encoding_versions_are_read() {
         let mut filter = redisbloom::load(&mut fields.read(), version, u64::MAX)
             .unwrap_or_else(|error| panic!("{name} as version {version}: {error}"));
         let answers = Answers::read(name);
-        answers.check_first(&filter, name);
+        product::check_first(&filter, &answers, name);
         if !name.contains("grown") {
             goes_on(&mut filter, &answers, name);
         }
@@ -190,7 +190,7 @@ fn version_0_is_read() {
     let fields = Fields([&fields[..2], &fields[4..8], &fields[10..]].concat());
     let mut filter = redisbloom::load(&mut fields.read(), 0, u64::MAX).expect("a file of version 0");
     let answers = Answers::read(name);
-    answers.check_first(&filter, name);
+    product::check_first(&filter, &answers, name);
     goes_on(&mut filter, &answers, name);
 }
 
@@ -215,7 +215,7 @@ fn older_headers_of_dumps_are_read() {
         }
         let answers = Answers::read(name);
         let mut filter = load.into_filter();
-        answers.check_first(&filter, name);
+        product::check_first(&filter, &answers, name);
         goes_on(&mut filter, &answers, name);
     }
 }
@@ -227,7 +227,7 @@ fn a_filter_of_our_own_file_is_the_same() {
         let again = Strings::of(&filter).filter();
         assert_eq!(Plan::of(&again), Plan::of(&filter), "{name}");
         let answers = Answers::read(name);
-        answers.check_first(&again, name);
+        product::check_first(&again, &answers, name);
         goes_on(&mut filter.duplicate().expect("memory"), &answers, name);
         sane::check_filter(&mut again.duplicate().expect("memory"), u64::MAX);
     }
@@ -245,4 +245,30 @@ fn a_ceiling_is_kept() {
         Load::begin(header, bytes - 1),
         Err(Error::Filter(FilterError::Ceiling { .. }))
     ));
+}
+
+/// More than one chunk a layer: 27 MB in pieces of 16 MiB.
+#[test]
+fn a_large_layer_comes_in_several_chunks() {
+    let mut header = product::pieces("redisbloom-2.8-one-layer")[0].1.clone();
+    // The numbers that RedisBloom gave a filter of 20 million items at 0.01.
+    let (capacity, bytes) = (20_000_000_u64, 27_569_384_u64);
+    for (at, number) in [(20, bytes), (28, bytes * 8), (64, capacity)] {
+        header[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    }
+    let mut load = Load::begin(&header, u64::MAX).expect("a header");
+    let bits: Vec<u8> = (0..bytes).map(|i| ((i * 151) >> 3) as u8).collect();
+    let chunks: Vec<_> = bits.chunks(16 << 20).collect();
+    let (first, rest) = (1 + chunks[0].len() as i64, 1 + bytes as i64);
+    assert_eq!(load.take(first, chunks[0]), Ok(Taken::Next));
+    // A half-loaded filter gives what it has.
+    let (end, data) = load.at(1).expect("a chunk");
+    assert!((end, data.as_slice()) == (first, chunks[0]) && load.at(first).is_none());
+    assert_eq!(load.take(rest, chunks[1]), Ok(Taken::Last));
+    let filter = load.into_filter();
+    for (from, (end, chunk)) in [(1, (first, chunks[0])), (first, (rest, chunks[1]))] {
+        let (iterator, data) = chunk::at(&filter, from).expect("a chunk");
+        assert!((iterator, data.as_slice()) == (end, chunk), "from {from}");
+    }
+    assert!(chunk::at(&filter, rest).is_none());
 }
