@@ -66,11 +66,14 @@ unsafe extern "C" fn entry<C: Command>(
     // 2. `Str` is transparent over such a pointer.
     let words = unsafe { std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0)) };
     let call = Call { ctx, words };
-    match guarded(
-        C::ROW.name.to_str().unwrap_or("a command"),
-        Err(Refusal::Internal),
-        || C::run(&call),
-    ) {
+    // Read as UTF-8 by the compiler, not with every command.
+    let name = const {
+        match C::ROW.name.to_str() {
+            Ok(name) => name,
+            Err(_) => "a command",
+        }
+    };
+    match guarded(name, Err(Refusal::Internal), || C::run(&call)) {
         Ok(()) => {}
         Err(Refusal::Arity) => ctx.reply_wrong_arity(),
         Err(refusal) => ctx.reply_error(refusal.text()),
