@@ -11,6 +11,23 @@
 //! Putze, Sanders and Singler (2007). One item touches one block: one page always, one cache line where the block is
 //! 512 bits. A classic filter touches k lines and k pages, which is what a query costs once the array outgrows the
 //! caches, and copies k pages an insert while the server forks for a snapshot.
+//!
+//! Probes are looked at in strides of four, without a branch between them. Half of the bits of a full layer are set, so a
+//! branch after each probe of an absent item is a coin toss, and a toss that the processor loses costs more than three
+//! probes; after four it is right 15 times of 16. Server CPU per item in batches of 100, with a branch each time and so,
+//! in one run each, RedisBloom 2.8 beside it:
+//!
+//! | work                      | branches | strides | RedisBloom |
+//! |---------------------------|----------|---------|------------|
+//! | miss, 2 M items           | 101 ns   | 86 ns   | 215 ns     |
+//! | hit, 2 M items            | 101 ns   | 85 ns   | 231 ns     |
+//! | miss, 12 layers           | 529 ns   | 327 ns  | 627 ns     |
+//! | hit, 12 layers            | 170 ns   | 210 ns  | 396 ns     |
+//! | new, 12 layers            | 561 ns   | 485 ns  | 1033 ns    |
+//!
+//! Of long blocks only the first stride is prefetched: what it does not settle is rare in all layers but the one that has
+//! the item (hence the one figure that rose), and lines under way are what a deep stack runs out of. Without any prefetch of
+//! older layers the miss costs 475 ns; strides of two and three lie within 5 % of four.
 
 use crate::filter::{
     bits::Bits,
@@ -20,8 +37,14 @@ use crate::filter::{
     sizing::Geometry,
 };
 
-/// Blocks up to this many words (two cache lines) are prefetched whole; of longer ones each probed word.
+/// Blocks up to this many words (two cache lines) are prefetched whole; of longer ones the words probed first.
 const WHOLE_BLOCK: usize = 16;
+
+/// Probes that are looked at together, without a branch between them (see the essay).
+const STRIDE: u8 = 4;
+
+/// Arrays up to this many words (128 KiB) stay in the processor's own caches: a prefetch would only cost its instructions.
+const CACHED_WORDS: usize = 16_384;
 
 /// A bit array cut into equal blocks.
 #[derive(Debug)]
@@ -102,9 +125,12 @@ impl Blocked {
         u64::from(self.block_words) * 64
     }
 
-    /// Asks for the cache lines that the item needs, without waiting for them.
+    /// Asks for the cache lines that the item needs first, without waiting for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
+        if self.bits.words().len() <= CACHED_WORDS {
+            return;
+        }
         let start = self.block_start(hash);
         let words = usize::from(self.block_words);
         if words <= WHOLE_BLOCK {
@@ -114,7 +140,7 @@ impl Blocked {
             self.bits.prefetch(start + words - 1);
         } else {
             let mut walk = Walk::new(hash);
-            for _ in 0..self.probes {
+            for _ in 0..self.probes.min(STRIDE) {
                 self.bits
                     .prefetch(start + (walk.next(self.block_bits()) / 64) as usize);
             }
@@ -126,15 +152,21 @@ impl Blocked {
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let start = self.block_start(hash);
+        let bits = self.block_bits();
         let block = &self.bits.words()[start..start + usize::from(self.block_words)];
         let mut walk = Walk::new(hash);
-        for _ in 0..self.probes {
-            let at = walk.next(self.block_bits());
-            if block[(at / 64) as usize] >> (at % 64) & 1 == 0 {
+        let mut bit = || {
+            let at = walk.next(bits);
+            block[(at / 64) as usize] >> (at % 64)
+        };
+        let mut left = self.probes;
+        while left >= STRIDE {
+            if bit() & bit() & bit() & bit() & 1 == 0 {
                 return false;
             }
+            left -= STRIDE;
         }
-        true
+        (0..left).fold(1, |all, _| all & bit()) == 1
     }
 
     /// Sets every bit of the item.
