@@ -14,11 +14,17 @@ export REDIS_SERVER ?= redis-server
 PREFIX ?= /usr/local
 DESTDIR ?=
 
+# Parts of the bench to run, all if empty: commands, duplicates, persistence, memory, instructions, in-process.
+BENCH ?=
+# Other modules for the bench to measure beside this one: name=path.so[,argument...] ...
+export PEERS ?=
+
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # Last, and so only if there is nothing else: a cargo that rustup has just put there, the server link of scripts/setup.
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CARGO_TARGET_DIR)/bin
 
 SO := $(CARGO_TARGET_DIR)/release/libredis_bloom.so
+FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
 # In CI the committed Cargo.lock must be the one that the build uses.
@@ -33,8 +39,8 @@ help: ## List the targets and the settings
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nSettings\n  PORT=%s  REDIS_SERVER=%s  PREFIX=%s  DESTDIR=%s\n' \
-		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)'
+	@printf '\nSettings\n  PORT=%s  REDIS_SERVER=%s  PREFIX=%s  DESTDIR=%s  BENCH=%s  PEERS=%s\n' \
+		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)'
 
 .PHONY: setup
 setup: ## Install what is missing to build, run and test (Debian packages, as root or with sudo); each target asks for its own
@@ -116,6 +122,15 @@ test-packages: deb dist ## Install the package and the tarball in empty director
 doc: ## The API documentation, no warnings
 	@scripts/setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps $(LOCKED)
+
+##@ Measure
+
+.PHONY: bench
+bench: build ## Measure, against PEERS if given; writes docs/benchmarks.md and its plots
+	@scripts/setup bench
+	cargo build --release --example floor $(LOCKED)
+	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench --bench filter $(LOCKED); fi
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" FLOOR_SO="$$(realpath "$(FLOOR)")" cargo bench --bench suite $(LOCKED) -- $(BENCH)
 
 ##@ Release
 

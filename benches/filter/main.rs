@@ -1,0 +1,155 @@
+//! Nanoseconds per item in one process, without a server: add, hit and miss, for sizes, rates, layers and item lengths.
+//!
+//! `cargo bench --bench filter` prints criterion's own account; `make bench` also tabulates it in `docs/benchmarks.md`.
+//!
+//! A filter lives through its three measurements once, because filling 100 million items takes longer than asking:
+//!
+//! ```text
+//!   fill to half ─▶ add (new items; emptied and filled again when it would be full) ─▶ fill to capacity ─▶ hit, miss
+//! ```
+//!
+//! Items are made between the timed turns of 8,192, so that neither their making nor the memory of a billion of them counts.
+
+mod rivals;
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use criterion::{Criterion, Throughput};
+use redis_bloom::filter::Filter;
+
+use rivals::{Batched, Rival, STRANGERS, items};
+
+/// Items in a timed turn.
+const TURN: u64 = 8192;
+
+/// A filter and its items.
+struct Case {
+    title: &'static str,
+    capacity: u64,
+    rate: f64,
+    /// Layers when it is full: the first capacity is chosen for that.
+    layers: u32,
+    /// Bytes of an item.
+    len: usize,
+}
+
+const CASES: [Case; 10] = [
+    case("10 k items at 1 %", 10_000, 0.01, 1, 16),
+    case("10 k items at 0.1 %", 10_000, 0.001, 1, 16),
+    case("1 M items at 1 %", 1_000_000, 0.01, 1, 16),
+    case("1 M items at 0.1 %", 1_000_000, 0.001, 1, 16),
+    case("100 M items at 1 %", 100_000_000, 0.01, 1, 16),
+    case("100 M items at 0.1 %", 100_000_000, 0.001, 1, 16),
+    case("1 M items at 1 %, 8 layers", 1_000_000, 0.01, 8, 16),
+    case("1 M items at 1 %, 8 bytes each", 1_000_000, 0.01, 1, 8),
+    case("1 M items at 1 %, 100 bytes each", 1_000_000, 0.01, 1, 100),
+    case("1 M items at 1 %, 1000 bytes each", 1_000_000, 0.01, 1, 1000),
+];
+
+const fn case(title: &'static str, capacity: u64, rate: f64, layers: u32, len: usize) -> Case {
+    Case {
+        title,
+        capacity,
+        rate,
+        layers,
+        len,
+    }
+}
+
+impl Case {
+    /// An empty filter that holds the capacity in so many layers, each twice the last.
+    fn filter<R: Rival>(&self) -> R {
+        R::new(self.capacity.div_ceil((1 << self.layers) - 1), self.rate)
+    }
+
+    /// Adds the members `from..to`.
+    fn fill<R: Rival>(&self, filter: &mut R, from: u64, to: u64) {
+        let mut buffer = Vec::new();
+        for start in (from..to).step_by(TURN as usize) {
+            items(start..to.min(start + TURN), self.len, &mut buffer);
+            filter.add_all(&buffer, self.len);
+        }
+    }
+}
+
+fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
+    let (half, len) = (case.capacity / 2, case.len);
+    let mut filter: R = case.filter();
+    case.fill(&mut filter, 0, half);
+    let mut members = half;
+    let mut group = criterion.benchmark_group(case.title);
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(format!("add/{}", R::NAME), |bencher| {
+        bencher.iter_custom(|count| {
+            timed(count, |take, buffer| {
+                if members + take > case.capacity {
+                    filter = case.filter();
+                    case.fill(&mut filter, 0, half);
+                    members = half;
+                }
+                items(members..members + take, len, buffer);
+                members += take;
+                let begin = Instant::now();
+                black_box(filter.add_all(black_box(buffer), len));
+                begin.elapsed()
+            })
+        });
+    });
+    case.fill(&mut filter, members, case.capacity);
+    for (name, first, below) in [("hit", 0, case.capacity), ("miss", STRANGERS, 1 << 40)] {
+        let mut next = 0_u64;
+        group.bench_function(format!("{name}/{}", R::NAME), |bencher| {
+            bencher.iter_custom(|count| {
+                timed(count, |take, buffer| {
+                    // Scattered over all: in the order they were added in, the prefetcher would know the way.
+                    let numbers =
+                        (next..next + take).map(|i| first + i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % below);
+                    items(numbers, len, buffer);
+                    next += take;
+                    let begin = Instant::now();
+                    let found = black_box(filter.count(black_box(buffer), len));
+                    let elapsed = begin.elapsed();
+                    assert!(
+                        name == "miss" || found as u64 == take,
+                        "{}: a member is not found",
+                        R::NAME
+                    );
+                    elapsed
+                })
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Times `count` items in turns; `turn` makes the items and answers the time that what it measures took.
+fn timed(count: u64, mut turn: impl FnMut(u64, &mut Vec<u8>) -> Duration) -> Duration {
+    let mut buffer = Vec::new();
+    let (mut left, mut time) = (count, Duration::ZERO);
+    while left > 0 {
+        let take = left.min(TURN);
+        time += turn(take, &mut buffer);
+        left -= take;
+    }
+    time
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .configure_from_args()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(300));
+    for case in &CASES {
+        measure::<Filter>(&mut criterion, case);
+        measure::<Batched>(&mut criterion, case);
+        if case.layers == 1 {
+            measure::<fastbloom::BloomFilter>(&mut criterion, case);
+            measure::<bloomfilter::Bloom<[u8]>>(&mut criterion, case);
+        }
+    }
+    criterion.final_summary();
+}

@@ -1,0 +1,138 @@
+//! Bloom filters of one process, behind one face: this crate's, one item at a time and in batches, and those of the crates
+//! `fastbloom` and `bloomfilter`.
+//!
+//! Theirs are single layers that do not grow and count nothing; they are asked to do what they do.
+
+use redis_bloom::filter::{Expansion, Filter, Params};
+
+/// A filter that can be filled and asked.
+pub(crate) trait Rival {
+    /// What tables call it.
+    const NAME: &'static str;
+
+    fn new(capacity: u64, rate: f64) -> Self;
+    fn add(&mut self, item: &[u8]) -> bool;
+    fn has(&self, item: &[u8]) -> bool;
+
+    /// Adds items of `len` bytes each; how many were new.
+    fn add_all(&mut self, items: &[u8], len: usize) -> usize {
+        items.chunks_exact(len).filter(|item| self.add(item)).count()
+    }
+
+    /// Asks for items of `len` bytes each; how many may be there.
+    fn count(&self, items: &[u8], len: usize) -> usize {
+        items.chunks_exact(len).filter(|item| self.has(item)).count()
+    }
+}
+
+/// This crate's filter; it doubles when it is full.
+impl Rival for Filter {
+    const NAME: &'static str = "redis-bloom";
+
+    fn new(capacity: u64, rate: f64) -> Self {
+        let params = Params {
+            error_rate: rate,
+            capacity,
+            expansion: Expansion::new(2).expect("a factor in range"),
+            seed: 42,
+        };
+        Filter::new(&params, u64::MAX).expect("memory for the filter")
+    }
+
+    fn add(&mut self, item: &[u8]) -> bool {
+        let hash = self.hash(item);
+        Filter::add(self, hash, |_| u64::MAX).expect("memory for another layer")
+    }
+
+    fn has(&self, item: &[u8]) -> bool {
+        self.contains(self.hash(item))
+    }
+}
+
+/// The same filter, given a hundred items at a time.
+pub(crate) struct Batched(Filter);
+
+const BATCH: usize = 100;
+
+impl Rival for Batched {
+    const NAME: &'static str = "redis-bloom, batches";
+
+    fn new(capacity: u64, rate: f64) -> Self {
+        Self(Rival::new(capacity, rate))
+    }
+
+    fn add(&mut self, item: &[u8]) -> bool {
+        Rival::add(&mut self.0, item)
+    }
+
+    fn has(&self, item: &[u8]) -> bool {
+        self.0.has(item)
+    }
+
+    fn add_all(&mut self, items: &[u8], len: usize) -> usize {
+        let mut new = 0;
+        for batch in items.chunks(BATCH * len) {
+            let answer =
+                |outcome: Result<bool, _>| new += usize::from(outcome.expect("memory for another layer"));
+            self.0.add_each(batch.chunks_exact(len), |_| u64::MAX, answer);
+        }
+        new
+    }
+
+    fn count(&self, items: &[u8], len: usize) -> usize {
+        let mut found = 0;
+        for batch in items.chunks(BATCH * len) {
+            self.0
+                .contains_each(batch.chunks_exact(len), |there| found += usize::from(there));
+        }
+        found
+    }
+}
+
+impl Rival for fastbloom::BloomFilter {
+    const NAME: &'static str = "fastbloom";
+
+    fn new(capacity: u64, rate: f64) -> Self {
+        fastbloom::BloomFilter::with_false_pos(rate)
+            .seed(&42)
+            .expected_items(capacity as usize)
+    }
+
+    fn add(&mut self, item: &[u8]) -> bool {
+        !self.insert(item)
+    }
+
+    fn has(&self, item: &[u8]) -> bool {
+        self.contains(item)
+    }
+}
+
+impl Rival for bloomfilter::Bloom<[u8]> {
+    const NAME: &'static str = "bloomfilter";
+
+    fn new(capacity: u64, rate: f64) -> Self {
+        Self::new_for_fp_rate_with_seed(capacity as usize, rate, &[42; 32]).expect("memory for the filter")
+    }
+
+    fn add(&mut self, item: &[u8]) -> bool {
+        !self.check_and_set(item)
+    }
+
+    fn has(&self, item: &[u8]) -> bool {
+        self.check(item)
+    }
+}
+
+/// Appends items `numbers` of `len` bytes (8 at least) each. Numbers are scattered, so that neighbours differ everywhere.
+pub(crate) fn items(numbers: impl Iterator<Item = u64>, len: usize, out: &mut Vec<u8>) {
+    out.clear();
+    for number in numbers {
+        let start = out.len();
+        out.resize(start + len, b'.');
+        // A bijection: distinct numbers stay distinct.
+        out[start..start + 8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+    }
+}
+
+/// Items that are never added have numbers from here on.
+pub(crate) const STRANGERS: u64 = 1 << 40;

@@ -1,0 +1,289 @@
+//! What an item costs the server, in single commands and in batches, in small, large and deep filters.
+//!
+//! A workload is a kind of item and a batch size, in one filter. For each, the contenders take turns with 20,000 items at a
+//! time, and two figures are taken: the time of the server's main thread on a processor, which is what an operator runs out
+//! of, and the throughput seen by the client, which on few processors measures the client too.
+
+use crate::{
+    contender::{self, BY_HAND, Contender, FLOOR, OURS, Rival},
+    latency,
+    measure::Series,
+    payload::{Items, MEMBERS, Op, STRANGERS},
+    plot::Plot,
+    report::{Bound, Section},
+};
+
+/// A filter as it is measured.
+struct Stage {
+    title: &'static str,
+    capacity: u64,
+    /// Members that are in when the measurement begins.
+    filled: u64,
+}
+
+/// In an order in which each goes on from the last if it has the same capacity.
+const STAGES: [Stage; 4] = [
+    Stage {
+        title: "2 M items, 30 % in",
+        capacity: 2_000_000,
+        filled: 600_000,
+    },
+    Stage {
+        title: "100 M items, 30 % in",
+        capacity: 100_000_000,
+        filled: 30_000_000,
+    },
+    // The measurement adds the rest; one more and the filter would grow.
+    Stage {
+        title: "100 M items, full",
+        capacity: 100_000_000,
+        filled: 99_000_000,
+    },
+    // 2,000 * (2^11 - 1) items make the twelfth layer.
+    Stage {
+        title: "12 layers, 4.5 M items",
+        capacity: 2_000,
+        filled: 4_500_000,
+    },
+];
+
+const BATCHES: [u64; 4] = [1, 10, 100, 1000];
+const ROUNDS: u64 = 11;
+/// Items in a turn. `ROUNDS` turns for each of the batch sizes: 0.9 M are added to each filter.
+const TURN: u64 = 20_000;
+
+/// What is done with what.
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    AddNew,
+    AddKnown,
+    Hit,
+    Miss,
+}
+
+const WORKS: [(Work, &str); 4] = [
+    (Work::AddNew, "add, new"),
+    (Work::AddKnown, "add, known"),
+    (Work::Hit, "exists, hit"),
+    (Work::Miss, "exists, miss"),
+];
+
+/// The samples of one contender in one workload.
+#[derive(Default)]
+struct Samples {
+    cpu: Series,
+    wall: Series,
+}
+
+/// A measured workload: samples of each contender, in their order.
+struct Measured {
+    work: Work,
+    batch: u64,
+    samples: Vec<Samples>,
+}
+
+pub(crate) fn run() -> Option<Section> {
+    let mut section = Section::new("In the server");
+    section.say(&format!(
+        "CPU nanoseconds of the server's main thread per item: the median of {ROUNDS} turns of {TURN} items of 17 bytes, and \
+         in brackets the ratio to the floor, compared turn by turn. Then million items a second as one pipelining client \
+         sees them. 1 % error rate."
+    ));
+    let contenders = contender::all();
+    let mut rivals: Vec<Rival> = Vec::new();
+    let (mut capacity, mut members) = (0, 0);
+    for stage in &STAGES {
+        eprintln!("bench: {}", stage.title);
+        if stage.capacity != capacity {
+            rivals.clear();
+            rivals.extend(entrants(&contenders, stage));
+            (capacity, members) = (stage.capacity, 0);
+        }
+        contender::fill(&mut rivals, members, stage.filled);
+        members = stage.filled;
+        let measured = measure(&mut rivals, stage, &mut members);
+        tabulate(&mut section, stage, &rivals, &measured);
+        if stage.filled < 100_000_000 / 2 && stage.capacity > 2_000 {
+            section.say(&format!("Latency, {}:", stage.title));
+            latency::measure(&mut section, &mut rivals, stage.filled);
+        }
+        targets(&mut section, stage, &rivals, &measured);
+    }
+    Some(section)
+}
+
+/// The contenders that have such a filter: one made by hand does not grow.
+fn entrants<'a>(contenders: &'a [Contender], stage: &'a Stage) -> impl Iterator<Item = Rival> + 'a {
+    let grows = stage.filled > stage.capacity;
+    contenders
+        .iter()
+        .filter(move |contender| !(grows && contender.name == BY_HAND))
+        .map(|contender| Rival::with_filter(contender, stage.capacity, &[]))
+}
+
+/// Every workload, the contenders taking turns. `members` goes up by what was added.
+fn measure(rivals: &mut [Rival], stage: &Stage, members: &mut u64) -> Vec<Measured> {
+    let mut all = Vec::new();
+    for batch in BATCHES {
+        for (work, _) in WORKS {
+            let mut samples: Vec<Samples> = rivals.iter().map(|_| Samples::default()).collect();
+            // The first round warms up.
+            for round in 0..=ROUNDS {
+                let (op, items) = match work {
+                    Work::AddNew if round > 0 => {
+                        *members += TURN;
+                        (
+                            Op::Add,
+                            Items::InTurn {
+                                set: MEMBERS,
+                                numbers: *members - TURN..*members,
+                            },
+                        )
+                    }
+                    Work::AddNew | Work::AddKnown => (Op::Add, scattered(MEMBERS, stage.filled, round)),
+                    Work::Hit => (Op::Exists, scattered(MEMBERS, stage.filled, round)),
+                    Work::Miss => (Op::Exists, scattered(STRANGERS, 1_000_000_000, round)),
+                };
+                for turn in 0..rivals.len() {
+                    let at = (turn + round as usize) % rivals.len();
+                    let cost = rivals[at].work(op, &items, batch);
+                    check(&rivals[at].name, work, round, cost.ones);
+                    if round > 0 {
+                        samples[at].cpu.push(cost.cpu / TURN as f64);
+                        samples[at].wall.push(cost.wall / TURN as f64);
+                    }
+                }
+            }
+            all.push(Measured { work, batch, samples });
+        }
+    }
+    all
+}
+
+fn scattered(set: u64, below: u64, round: u64) -> Items {
+    Items::Scattered {
+        set,
+        below,
+        count: TURN,
+        round,
+    }
+}
+
+/// A filter that answers wrong is not measured. Ten times the error rate is no accident.
+fn check(name: &str, work: Work, round: u64, ones: u64) {
+    if name == FLOOR || name == BY_HAND {
+        return;
+    }
+    let right = match work {
+        Work::AddNew if round == 0 => true,
+        Work::AddNew => ones >= TURN * 9 / 10,
+        Work::AddKnown => ones == 0,
+        Work::Hit => ones == TURN,
+        Work::Miss => ones <= TURN / 10,
+    };
+    assert!(right, "{name} answers wrong: {ones} of {TURN} are 1");
+}
+
+fn position(rivals: &[Rival], name: &str) -> usize {
+    rivals
+        .iter()
+        .position(|rival| rival.name == name)
+        .expect("it is always measured")
+}
+
+fn tabulate(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[Measured]) {
+    section.heading(stage.title);
+    let floor = position(rivals, FLOOR);
+    let head: Vec<String> = ["work", "batch"]
+        .into_iter()
+        .chain(rivals.iter().map(|rival| rival.name.as_str()))
+        .map(String::from)
+        .collect();
+    let mut rows = |cell: &dyn Fn(&Measured, usize) -> String| {
+        let mut rows = Vec::new();
+        for (work, name) in WORKS {
+            for one in measured.iter().filter(|one| one.work == work) {
+                let cells = (0..rivals.len()).map(|at| cell(one, at));
+                rows.push(
+                    [name.to_owned(), one.batch.to_string()]
+                        .into_iter()
+                        .chain(cells)
+                        .collect(),
+                );
+            }
+        }
+        section.table(&head, &rows);
+    };
+    rows(&|one, at| {
+        let cpu = &one.samples[at].cpu;
+        format!("{:.0} ({:.2})", cpu.median(), cpu.over(&one.samples[floor].cpu))
+    });
+    rows(&|one, at| format!("{:.2} M/s", 1000.0 / one.samples[at].wall.median()));
+    if stage.capacity == 100_000_000 && stage.filled < stage.capacity / 2 {
+        let line = |at: usize| {
+            let misses = measured.iter().filter(|one| one.work == Work::Miss);
+            misses
+                .map(|one| (one.batch as f64, one.samples[at].cpu.median()))
+                .collect()
+        };
+        section.plot(Plot {
+            file: "batches",
+            title: format!("A miss, {}", stage.title),
+            x_label: "items in a command",
+            y_label: "server CPU, ns per item",
+            lines: rivals
+                .iter()
+                .enumerate()
+                .filter(|(_, rival)| rival.name != BY_HAND)
+                .map(|(at, rival)| (rival.name.clone(), line(at)))
+                .collect(),
+        });
+    }
+}
+
+/// The project's targets that this stage decides: against the floor, and against each peer.
+fn targets(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[Measured]) {
+    // Stage, batch, works, at most so many floors, at least so many times faster than a peer.
+    type Goal = (usize, u64, &'static [Work], Option<f64>, f64);
+    const MOST: &[Work] = &[Work::AddNew, Work::Hit, Work::Miss];
+    const GOALS: [Goal; 4] = [
+        (0, 1, MOST, Some(1.12), 1.3),
+        (0, 100, MOST, Some(1.35), 1.5),
+        (1, 100, MOST, Some(1.6), 2.5),
+        (3, 100, &[Work::Miss], None, 3.0),
+    ];
+    let (floor, ours) = (position(rivals, FLOOR), position(rivals, OURS));
+    for (at, batch, works, floors, faster) in GOALS {
+        for one in measured
+            .iter()
+            .filter(|one| one.batch == batch && works.contains(&one.work))
+        {
+            if STAGES[at].title != stage.title {
+                continue;
+            }
+            let name = WORKS
+                .iter()
+                .find(|(work, _)| *work == one.work)
+                .map_or("", |(_, name)| name);
+            let work = format!("{name}, batch of {batch}, {}", stage.title);
+            if let Some(floors) = floors {
+                let ratio = one.samples[ours].cpu.over(&one.samples[floor].cpu);
+                section.target(
+                    &format!("{work}: against the floor"),
+                    Bound::AtMost(floors),
+                    ratio,
+                );
+            }
+            for (peer, rival) in rivals.iter().enumerate() {
+                if ![FLOOR, OURS, BY_HAND].contains(&rival.name.as_str()) {
+                    let ratio = one.samples[peer].cpu.over(&one.samples[ours].cpu);
+                    section.target(
+                        &format!("{work}: faster than {}", rival.name),
+                        Bound::AtLeast(faster),
+                        ratio,
+                    );
+                }
+            }
+        }
+    }
+}

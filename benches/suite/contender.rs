@@ -1,0 +1,151 @@
+//! Who is measured: the floor, this module, the filter that clients build by hand of SETBIT and GETBIT, and the peers that
+//! the environment names.
+
+use std::path::PathBuf;
+
+use crate::{
+    payload::{self, Items, MEMBERS, Op, Speech},
+    server::{Cost, Server},
+};
+
+/// The name of this module in tables.
+pub(crate) const OURS: &str = "redis-bloom";
+/// The name of the floor.
+pub(crate) const FLOOR: &str = "floor";
+/// The name of the filter by hand.
+pub(crate) const BY_HAND: &str = "SETBIT/GETBIT";
+
+/// What can be started as often as a part wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    module: Option<(PathBuf, Vec<String>)>,
+}
+
+impl Contender {
+    /// A server with it.
+    pub(crate) fn start(&self, extra: &[&str]) -> Server {
+        Server::start(
+            self.module
+                .as_ref()
+                .map(|(path, arguments)| (path, arguments.as_slice())),
+            extra,
+        )
+    }
+
+    /// Whether it is a filter in a module.
+    pub(crate) fn is_filter(&self) -> bool {
+        self.module.is_some() && self.name != FLOOR
+    }
+}
+
+/// All of them, the floor first and this module second.
+pub(crate) fn all() -> Vec<Contender> {
+    let by_hand = Contender {
+        name: BY_HAND.into(),
+        module: None,
+    };
+    [given(FLOOR, "FLOOR_SO"), given(OURS, "REDIS_BLOOM_SO"), by_hand]
+        .into_iter()
+        .chain(peers())
+        .collect()
+}
+
+/// This module and the peers.
+pub(crate) fn filters() -> Vec<Contender> {
+    all().into_iter().filter(Contender::is_filter).collect()
+}
+
+fn given(name: &str, variable: &str) -> Contender {
+    let path = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `make bench`"));
+    with_module(name, &path)
+}
+
+/// `PEERS="name=path.so[,argument...] ..."`.
+fn peers() -> Vec<Contender> {
+    let text = std::env::var("PEERS").unwrap_or_default();
+    let peer = |peer: &str| {
+        let (name, module) = peer.split_once('=')?;
+        Some(with_module(name, module))
+    };
+    text.split_whitespace()
+        .map(|text| peer(text).unwrap_or_else(|| panic!("PEERS: {text} is not name=path.so")))
+        .collect()
+}
+
+/// A contender with the module `path[,argument...]`. The server runs elsewhere, so the path is made absolute.
+fn with_module(name: &str, module: &str) -> Contender {
+    let mut parts = module.split(',').map(String::from);
+    let path = parts.next().unwrap_or_default();
+    let absolute = std::fs::canonicalize(&path).unwrap_or_else(|error| panic!("{name}: {path}: {error}"));
+    Contender {
+        name: name.into(),
+        module: Some((absolute, parts.collect())),
+    }
+}
+
+/// A contender with a filter in it, under the key `k`.
+pub(crate) struct Rival {
+    pub(crate) name: String,
+    pub(crate) speech: Speech,
+    pub(crate) server: Server,
+}
+
+impl Rival {
+    /// A server of the contender, with an empty filter for `capacity` items at 1 % that doubles when it is full.
+    pub(crate) fn with_filter(contender: &Contender, capacity: u64, extra: &[&str]) -> Self {
+        let mut server = contender.start(extra);
+        let speech = if contender.module.is_some() {
+            server.run::<()>(&format!("BF.RESERVE k 0.01 {capacity} EXPANSION 2"));
+            Speech::Commands
+        } else {
+            Speech::by_hand(capacity, 0.01)
+        };
+        Self {
+            name: contender.name.clone(),
+            speech,
+            server,
+        }
+    }
+
+    /// Prepares commands, sends them, and answers what they cost.
+    pub(crate) fn work(&mut self, op: Op, items: &Items, batch: u64) -> Cost {
+        let commands = payload::commands(self.speech, op, "k", items, batch);
+        self.server.stream(&commands)
+    }
+}
+
+/// Items in one stream of a filling.
+const STREAM: u64 = 500_000;
+
+/// Brings the members `from..to` into the filter of each.
+pub(crate) fn fill(rivals: &mut [Rival], from: u64, to: u64) {
+    for rival in rivals.iter_mut() {
+        if let Speech::Bits { bits, probes } = rival.speech {
+            // As one string, made here: bit by bit over the wire would take most of the run.
+            const PIECE: usize = 32 << 20;
+            let string = payload::string_of_members(to, bits, probes);
+            for (i, piece) in string.chunks(PIECE).enumerate() {
+                let start = (i * PIECE).to_string();
+                let outcome = rival
+                    .server
+                    .call::<u64>("SETRANGE", &[b"k", start.as_bytes(), piece]);
+                outcome.expect("a string this long");
+            }
+        }
+    }
+    for start in (from..to).step_by(STREAM as usize) {
+        let numbers = start..to.min(start + STREAM);
+        let items = Items::InTurn {
+            set: MEMBERS,
+            numbers,
+        };
+        let commands = payload::commands(Speech::Commands, Op::Add, "k", &items, 1000);
+        for rival in rivals
+            .iter_mut()
+            .filter(|rival| rival.speech == Speech::Commands && rival.name != FLOOR)
+        {
+            rival.server.stream(&commands);
+        }
+    }
+}

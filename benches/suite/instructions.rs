@@ -1,0 +1,140 @@
+//! Instructions per operation, in process, counted by valgrind's callgrind: the same on a busy machine as on an idle one.
+//!
+//! The program runs itself under valgrind, as a worker that makes a filter and all its items and then does n operations.
+//! Two runs with different n differ by the operations alone, so the difference of their totals over the difference of n is
+//! the count, without a mark in the code. Loops and call overhead of the bench are in it, some 5 instructions an item.
+
+#[path = "../filter/rivals.rs"]
+mod rivals;
+
+use std::{hint::black_box, process::Command};
+
+use redis_bloom::filter::Filter;
+
+use crate::report::Section;
+use rivals::{Batched, Rival, STRANGERS, items};
+
+/// First argument of a worker.
+pub(crate) const WORKER: &str = "count-instructions";
+
+/// Operations of the two runs.
+const FEW: u64 = 10_000;
+const MANY: u64 = 60_000;
+
+/// Title, first capacity, members that are in before, rate, bytes of an item.
+type Case = (&'static str, u64, u64, f64, usize);
+
+const CASES: [Case; 6] = [
+    ("1 % , 16 bytes", 400_000, 200_000, 0.01, 16),
+    ("0.1 %, 16 bytes", 400_000, 200_000, 0.001, 16),
+    ("1 %, 8 bytes", 400_000, 200_000, 0.01, 8),
+    ("1 %, 100 bytes", 400_000, 200_000, 0.01, 100),
+    ("1 %, 1000 bytes", 400_000, 200_000, 0.01, 1000),
+    // 1,000 * (2^7 - 1) items make the eighth layer.
+    ("1 %, 16 bytes, 8 layers", 1_000, 130_000, 0.01, 16),
+];
+
+const OPS: [&str; 3] = ["add", "hit", "miss"];
+
+/// The rivals: a name, and their worker.
+type Worker = fn(&Case, &str, u64);
+const RIVALS: [(&str, Worker); 4] = [
+    (Filter::NAME, work_with::<Filter>),
+    (Batched::NAME, work_with::<Batched>),
+    (
+        <fastbloom::BloomFilter as Rival>::NAME,
+        work_with::<fastbloom::BloomFilter>,
+    ),
+    (
+        <bloomfilter::Bloom<[u8]> as Rival>::NAME,
+        work_with::<bloomfilter::Bloom<[u8]>>,
+    ),
+];
+
+pub(crate) fn run() -> Option<Section> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("bench: valgrind is not installed: instructions are not counted");
+        return None;
+    }
+    let mut section = Section::new("Instructions in process");
+    section.say(
+        "Instructions per operation in one process, hash included, without a server: `valgrind --tool=callgrind`, the \
+         difference of two runs over the difference of their operations.",
+    );
+    let mut rows = Vec::new();
+    for (case, (title, first, members, ..)) in CASES.iter().enumerate() {
+        for op in OPS {
+            let cells = RIVALS.iter().enumerate().map(|(rival, (name, _))| {
+                // The others do not grow.
+                if members > first && !name.starts_with(Filter::NAME) {
+                    return "-".to_owned();
+                }
+                format!("{:.0}", per_operation(case, op, rival))
+            });
+            rows.push(
+                [(*title).to_owned(), op.to_owned()]
+                    .into_iter()
+                    .chain(cells)
+                    .collect(),
+            );
+        }
+    }
+    let head: Vec<&str> = ["filter", "operation"]
+        .into_iter()
+        .chain(RIVALS.map(|(name, _)| name))
+        .collect();
+    section.table(&head, &rows);
+    Some(section)
+}
+
+fn per_operation(case: usize, op: &str, rival: usize) -> f64 {
+    let [few, many] = [FEW, MANY].map(|count| total(case, op, rival, count));
+    (many - few) / (MANY - FEW) as f64
+}
+
+/// Instructions of one worker in all.
+fn total(case: usize, op: &str, rival: usize, count: u64) -> f64 {
+    let program = std::env::current_exe().expect("a running program has a path");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args([
+            WORKER,
+            &case.to_string(),
+            op,
+            &rival.to_string(),
+            &count.to_string(),
+        ])
+        .output()
+        .expect("valgrind runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let collected = text.lines().find_map(|line| line.split("Collected :").nth(1));
+    let total = collected.and_then(|total| total.trim().parse().ok());
+    total.unwrap_or_else(|| panic!("valgrind counted nothing:\n{text}"))
+}
+
+/// The worker: case, operation, rival, count.
+pub(crate) fn work(arguments: &[String]) {
+    let number = |i: usize| arguments[i].parse::<usize>().expect("a number");
+    let (_, worker) = RIVALS[number(2)];
+    worker(&CASES[number(0)], &arguments[1], number(3) as u64);
+}
+
+fn work_with<R: Rival>(&(_, first, members, rate, len): &Case, op: &str, count: u64) {
+    let mut filter = R::new(first, rate);
+    let mut buffer = Vec::new();
+    items(0..members, len, &mut buffer);
+    filter.add_all(&buffer, len);
+    let start = match op {
+        "hit" => 0,
+        "add" => members,
+        _ => STRANGERS,
+    };
+    // All of them in either run, so that the runs differ by the operations alone.
+    items(start..start + MANY, len, &mut buffer);
+    let chosen = &buffer[..count as usize * len];
+    black_box(match op {
+        "add" => filter.add_all(chosen, len),
+        _ => filter.count(chosen, len),
+    });
+}

@@ -1,0 +1,75 @@
+//! How long a client waits for one item, when it does not pipeline.
+//!
+//! Commands are sent at a fixed rate, far below what the server can do, and a wait counts from the moment the command was
+//! due: a stall of the server makes all commands late that were due meanwhile, and that is what users see.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    contender::Rival,
+    measure::percentile,
+    payload::{self, Items, MEMBERS, Op, STRANGERS, Speech},
+    report::Section,
+};
+
+const PER_SECOND: u64 = 4_000;
+/// Commands in a turn.
+const TURN: u64 = 2_000;
+const ROUNDS: u64 = 4;
+
+/// Adds a table for filters with `filled` members.
+pub(crate) fn measure(section: &mut Section, rivals: &mut [Rival], filled: u64) {
+    let mut rows = Vec::new();
+    for (op, set, below, title) in [
+        (Op::Exists, MEMBERS, filled, "exists, hit"),
+        (Op::Exists, STRANGERS, 1_000_000_000, "exists, miss"),
+        (Op::Add, MEMBERS, filled, "add, known"),
+    ] {
+        let mut waits = vec![Vec::new(); rivals.len()];
+        for round in 0..ROUNDS {
+            let items = Items::Scattered {
+                set,
+                below,
+                count: TURN,
+                round: 100 + round,
+            };
+            for (rival, waits) in rivals.iter_mut().zip(&mut waits) {
+                turn(rival, op, &items, waits);
+            }
+        }
+        let cells = waits.iter().map(|waits| {
+            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| percentile(waits, share) / 1000.0);
+            format!("{p50:.0} / {p99:.0} / {p999:.0}")
+        });
+        rows.push([title.to_owned()].into_iter().chain(cells).collect());
+    }
+    section.say(&format!(
+        "Microseconds until the answer, p50 / p99 / p99.9: one item at a time at {PER_SECOND} a second, no pipelining."
+    ));
+    let head: Vec<&str> = ["work"]
+        .into_iter()
+        .chain(rivals.iter().map(|rival| rival.name.as_str()))
+        .collect();
+    section.table(&head, &rows);
+}
+
+fn turn(rival: &mut Rival, op: Op, items: &Items, waits: &mut Vec<f64>) {
+    let replies = match rival.speech {
+        Speech::Commands => 1,
+        Speech::Bits { probes, .. } => probes as usize,
+    };
+    let commands: Vec<Vec<u8>> = items
+        .each_alone()
+        .map(|item| payload::commands(rival.speech, op, "k", &item, 1))
+        .collect();
+    let begin = Instant::now();
+    for (i, command) in (0..).zip(&commands) {
+        let due = begin + Duration::from_nanos(i * 1_000_000_000 / PER_SECOND);
+        // Spinning, not sleeping: a sleep is longer than a command.
+        while Instant::now() < due {
+            std::hint::spin_loop();
+        }
+        rival.server.round_trip(command, replies);
+        waits.push(due.elapsed().as_nanos() as f64);
+    }
+}

@@ -1,0 +1,290 @@
+//! Saving, loading and rewriting a filter of a gibibyte: time, memory of the child, and pages copied while it saves.
+//!
+//! Nobody waits for 800 million additions. The filter is dumped empty, chunk by chunk, and loaded with every bit array
+//! replaced by noise in which half of the bits are set: as dense as a full filter, no page of it empty, and nothing for the
+//! server's compression to find. Additions go on as in any filter, since none has been counted.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread::{scope, sleep},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    contender::{self, Contender, OURS, Rival},
+    measure::Series,
+    payload::{Items, Op, STRANGERS},
+    report::{Bound, Section},
+    server::Server,
+};
+
+/// Items at 1 % that make about a gibibyte.
+const CAPACITY: u64 = 800_000_000;
+const ROUNDS: usize = 2;
+/// Items added while the child saves.
+const ADDED: u64 = 20_000;
+const GIB: f64 = (1_u64 << 30) as f64;
+const MIB: f64 = (1_u64 << 20) as f64;
+
+/// One contender's figures.
+#[derive(Default)]
+struct Figures {
+    save: Series,
+    save_cpu: Series,
+    load: Series,
+    load_cpu: Series,
+    rewrite: Series,
+    file: Series,
+    save_child: Series,
+    rewrite_child: Series,
+    idle_copies: Series,
+    copies: Series,
+}
+
+pub(crate) fn run() -> Option<Section> {
+    let mut section = Section::new("Persistence");
+    let mut names: Vec<String> = Vec::new();
+    let mut all: Vec<Figures> = Vec::new();
+    let filters = contender::filters();
+    // Round by round, one server at a time: two filters of this size would share what memory there is.
+    for round in 0..ROUNDS {
+        for contender in &filters {
+            eprintln!("bench: persistence of {}, round {}", contender.name, round + 1);
+            let Some((mut rival, gib)) = filled(contender) else {
+                continue;
+            };
+            if !names.contains(&contender.name) {
+                names.push(contender.name.clone());
+                all.push(Figures::default());
+            }
+            let at = names
+                .iter()
+                .position(|name| *name == contender.name)
+                .unwrap_or_default();
+            measure(&mut rival, gib, &mut all[at]);
+        }
+    }
+    section.say(&format!(
+        "A filter of about 1 GiB, half of its bits set; medians of {ROUNDS} rounds, all but the copied pages per GiB of bits. \
+         Memory of the child is what it holds alone at its peak (`Private_Dirty`), looked at every 10 ms. Copied pages: \
+         `rdb_last_cow_size` of a BGSAVE, idle and while {ADDED} new items are added to the filter."
+    ));
+    type Row = (&'static str, fn(&Figures) -> &Series, f64);
+    let rows: [Row; 10] = [
+        ("SAVE, s", |figures| &figures.save, 1.0),
+        ("SAVE, s of CPU", |figures| &figures.save_cpu, 1.0),
+        ("load, s", |figures| &figures.load, 1.0),
+        ("load, s of CPU", |figures| &figures.load_cpu, 1.0),
+        (
+            "BGREWRITEAOF without RDB preamble, s",
+            |figures| &figures.rewrite,
+            1.0,
+        ),
+        ("RDB file, GiB", |figures| &figures.file, 1.0),
+        ("child of BGSAVE, MiB", |figures| &figures.save_child, MIB),
+        (
+            "child of BGREWRITEAOF, MiB",
+            |figures| &figures.rewrite_child,
+            MIB,
+        ),
+        ("pages copied, idle, MiB", |figures| &figures.idle_copies, MIB),
+        (
+            "pages copied, with additions, MiB",
+            |figures| &figures.copies,
+            MIB,
+        ),
+    ];
+    let head: Vec<&str> = [""].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let table: Vec<Vec<String>> = rows
+        .iter()
+        .map(|(name, of, unit)| {
+            let cells = all
+                .iter()
+                .map(|figures| format!("{:.2}", of(figures).median() / unit));
+            [(*name).to_owned()].into_iter().chain(cells).collect()
+        })
+        .collect();
+    section.table(&head, &table);
+    targets(&mut section, &names, &all);
+    Some(section)
+}
+
+fn targets(section: &mut Section, names: &[String], all: &[Figures]) {
+    let Some(ours) = names.iter().position(|name| name == OURS) else {
+        return;
+    };
+    for (peer, name) in names.iter().enumerate().filter(|(peer, _)| *peer != ours) {
+        let (ours, peer) = (&all[ours], &all[peer]);
+        let share = |of: fn(&Figures) -> f64| of(ours) / of(peer);
+        let wall = share(|figures| figures.save.median() + figures.load.median());
+        let cpu = share(|figures| figures.save_cpu.median() + figures.load_cpu.median());
+        let child = share(|figures| figures.save_child.median());
+        let copies = share(|figures| figures.copies.median());
+        section.target(
+            &format!("SAVE and load of 1 GiB, seconds against {name}"),
+            Bound::AtMost(1.0),
+            wall,
+        );
+        section.target(
+            &format!("SAVE and load of 1 GiB, CPU against {name}"),
+            Bound::AtMost(1.0),
+            cpu,
+        );
+        section.target(
+            &format!("peak memory of the saving child against {name}"),
+            Bound::AtMost(0.5),
+            child,
+        );
+        section.target(
+            &format!("bytes copied during BGSAVE against {name}"),
+            Bound::AtMost(0.25),
+            copies,
+        );
+    }
+}
+
+/// A server with the noisy filter `k`, and its GiB; `None` for a contender that cannot be loaded in chunks.
+fn filled(contender: &Contender) -> Option<(Rival, f64)> {
+    let mut rival = Rival::with_filter(contender, CAPACITY, &["--appendonly", "no"]);
+    let server = &mut rival.server;
+    server.run::<()>("RENAME k empty");
+    let (mut iterator, mut bits, mut noise) = (0_i64, 0, Noise(1));
+    loop {
+        let dump = server.call::<(i64, Vec<u8>)>("BF.SCANDUMP", &["empty", &iterator.to_string()]);
+        let Ok((next, mut chunk)) = dump else {
+            eprintln!(
+                "bench: {} has no BF.SCANDUMP: its persistence is not measured",
+                contender.name
+            );
+            return None;
+        };
+        if next == 0 {
+            break;
+        }
+        if iterator > 0 {
+            bits += chunk.len();
+            noise.replace_bits(&mut chunk);
+        }
+        let next_text = next.to_string();
+        let loaded = server.call::<String>("BF.LOADCHUNK", &[b"k", next_text.as_bytes(), &chunk]);
+        loaded.unwrap_or_else(|error| panic!("{}: BF.LOADCHUNK {next}: {error}", contender.name));
+        iterator = next;
+    }
+    server.run::<()>("DEL empty");
+    Some((rival, bits as f64 / GIB))
+}
+
+/// Pseudo-random words (xorshift64).
+struct Noise(u64);
+
+impl Noise {
+    /// Overwrites the bits in a chunk. A chunk of this module has a frame (`src/codec/chunk.rs`): 32 bytes before the bits
+    /// and a checksum after them; those of others are bits alone.
+    fn replace_bits(&mut self, chunk: &mut [u8]) {
+        let framed = chunk.starts_with(b"rbchnk");
+        let end = chunk.len() - if framed { 8 } else { 0 };
+        for word in chunk[if framed { 32 } else { 0 }..end].chunks_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            let len = word.len();
+            word.copy_from_slice(&self.0.to_le_bytes()[..len]);
+        }
+        if framed {
+            let sum = redis_bloom::filter::checksum(&chunk[..end]);
+            chunk[end..].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+}
+
+fn measure(rival: &mut Rival, gib: f64, figures: &mut Figures) {
+    let (wall, cpu) = rival.server.timed("SAVE");
+    figures.save.push(wall / gib);
+    figures.save_cpu.push(cpu / gib);
+    let file = rival.server.dir().join("dump.rdb");
+    figures
+        .file
+        .push(std::fs::metadata(file).map_or(f64::NAN, |file| file.len() as f64) / GIB / gib);
+
+    let (_, child) = in_child(&mut rival.server, "BGSAVE", "rdb_bgsave_in_progress", |_| {});
+    figures.save_child.push(child / gib);
+    figures
+        .idle_copies
+        .push(rival.server.info_number("rdb_last_cow_size") as f64);
+
+    let (took, child) = in_child(
+        &mut rival.server,
+        "BGREWRITEAOF",
+        "aof_rewrite_in_progress",
+        |_| {},
+    );
+    figures.rewrite.push(took / gib);
+    figures.rewrite_child.push(child / gib);
+
+    // Before the additions, so that what is loaded is what was saved; freeing the old value is no part of it.
+    rival.server.run::<()>("FLUSHALL SYNC");
+    let (wall, cpu) = rival.server.timed("DEBUG RELOAD NOSAVE");
+    figures.load.push(wall / gib);
+    figures.load_cpu.push(cpu / gib);
+
+    let mut server_busy = true;
+    let items = Items::InTurn {
+        set: STRANGERS,
+        numbers: 0..ADDED,
+    };
+    let commands = crate::payload::commands(rival.speech, Op::Add, "k", &items, 100);
+    in_child(&mut rival.server, "BGSAVE", "rdb_bgsave_in_progress", |server| {
+        server.stream(&commands);
+        server_busy = server.info("rdb_bgsave_in_progress") == "1";
+    });
+    if !server_busy {
+        eprintln!(
+            "bench: {} had saved before all additions were in: too few pages are counted",
+            rival.name
+        );
+    }
+    figures
+        .copies
+        .push(rival.server.info_number("rdb_last_cow_size") as f64);
+}
+
+/// Starts work in a child, does `meanwhile`, and waits for the end: seconds, and the most bytes that the child held alone.
+fn in_child(
+    server: &mut Server,
+    command: &str,
+    field: &str,
+    meanwhile: impl FnOnce(&mut Server),
+) -> (f64, f64) {
+    let begin = Instant::now();
+    server.run::<()>(command);
+    let (pid, over) = (server.pid(), AtomicBool::new(false));
+    scope(|scope| {
+        let peak = scope.spawn(|| {
+            let mut peak = 0.0_f64;
+            while !over.load(Relaxed) {
+                peak = peak.max(private_memory_of_children(pid));
+                sleep(Duration::from_millis(10));
+            }
+            peak
+        });
+        meanwhile(server);
+        while server.info(field) == "1" {
+            sleep(Duration::from_millis(5));
+        }
+        over.store(true, Relaxed);
+        (begin.elapsed().as_secs_f64(), peak.join().unwrap_or(f64::NAN))
+    })
+}
+
+/// Bytes that the children of a process hold alone.
+fn private_memory_of_children(pid: u32) -> f64 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let private = |child: &str| -> Option<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{child}/smaps_rollup")).ok()?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Private_Dirty:"))?;
+        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
+    };
+    children.split_whitespace().filter_map(private).sum::<f64>() * 1024.0
+}

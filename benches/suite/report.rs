@@ -1,0 +1,242 @@
+//! The page: sections kept from this run or an earlier one, the targets and the machine.
+//!
+//! Each part leaves its section in `target/bench/`; the page is written from all that are there. So a part can be run
+//! again alone, and its section says when it was.
+
+use std::{
+    fmt::{self, Display},
+    fs,
+    path::PathBuf,
+    process::Command,
+};
+
+use crate::plot::Plot;
+
+/// What a part found.
+#[derive(Default)]
+pub(crate) struct Section {
+    title: String,
+    body: String,
+    targets: Vec<String>,
+    plots: Vec<Plot>,
+}
+
+/// Which way a target is missed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+    /// A count that must be 0.
+    None,
+}
+
+impl Section {
+    pub(crate) fn new(title: &str) -> Self {
+        Self {
+            title: title.into(),
+            ..Self::default()
+        }
+    }
+
+    /// A paragraph.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.body += &format!("{text}\n\n");
+    }
+
+    pub(crate) fn heading(&mut self, text: &str) {
+        self.say(&format!("### {text}"));
+    }
+
+    pub(crate) fn table(&mut self, head: &[impl AsRef<str>], rows: &[Vec<String>]) {
+        let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
+        let rule = vec!["---:"; head.len() - 1].join(" | ");
+        let mut text = format!("| {} |\n| --- | {rule} |\n", head.join(" | "));
+        for row in rows {
+            text += &format!("| {} |\n", row.join(" | "));
+        }
+        self.say(text.trim_end());
+    }
+
+    pub(crate) fn plot(&mut self, plot: Plot) {
+        self.say(&format!("![{}](benchmarks/{}.svg)", plot.title, plot.file));
+        self.plots.push(plot);
+    }
+
+    /// A target of the project, and what this run measured.
+    pub(crate) fn target(&mut self, work: &str, bound: Bound, measured: f64) {
+        let (wanted, met) = match bound {
+            Bound::AtMost(most) => (format!("at most {most:.2}x"), measured <= most),
+            Bound::AtLeast(least) => (format!("at least {least:.2}x"), measured >= least),
+            Bound::None => ("none".into(), measured == 0.0),
+        };
+        let met = if met { "met" } else { "**missed**" };
+        let measured = if let Bound::None = bound {
+            format!("{measured}")
+        } else {
+            format!("{measured:.2}x")
+        };
+        self.targets
+            .push(format!("| {work} | {wanted} | {measured} | {met} |\n"));
+    }
+}
+
+impl Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "## {}\n\n{}", self.title, self.body.trim_end())
+    }
+}
+
+/// Where sections are kept and where the page goes.
+pub(crate) struct Report {
+    kept: PathBuf,
+    docs: PathBuf,
+}
+
+impl Report {
+    pub(crate) fn open() -> Self {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let kept = target_dir().join("bench");
+        fs::create_dir_all(&kept).expect("the build directory can be written to");
+        Self {
+            kept,
+            docs: root.join("docs"),
+        }
+    }
+
+    /// Keeps a section under its part's name, and draws its plots.
+    pub(crate) fn keep(&self, index: usize, part: &str, section: &Section) {
+        eprintln!("bench: {part} is part {}", index + 1);
+        let stamp = format!("_{}; {}_", date(), machine());
+        let text = format!("## {}\n\n{stamp}\n\n{}\n", section.title, section.body.trim_end());
+        self.write_kept(&format!("{part}.md"), &text);
+        self.write_kept(&format!("{part}.targets"), &section.targets.concat());
+        let plots = self.docs.join("benchmarks");
+        fs::create_dir_all(&plots).expect("docs can be written to");
+        for plot in &section.plots {
+            plot.draw(&plots.join(format!("{}.svg", plot.file)));
+        }
+    }
+
+    fn write_kept(&self, name: &str, text: &str) {
+        fs::write(self.kept.join(name), text).expect("the build directory can be written to");
+    }
+
+    /// Writes the page from what is kept of `parts`.
+    pub(crate) fn write(&self, parts: &[&str]) {
+        let kept = |part: &str, kind: &str| {
+            fs::read_to_string(self.kept.join(format!("{part}.{kind}"))).unwrap_or_default()
+        };
+        let all = |kind| {
+            parts
+                .iter()
+                .map(|part| kept(part, kind))
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+        };
+        let mut page = String::from(HEAD);
+        page += &format!("| part of the machine | |\n| --- | --- |\n{}\n", facts());
+        let targets = all("targets").concat();
+        if !targets.is_empty() {
+            page += "## Targets\n\nRatios of server CPU per item within one run, unless the line says otherwise.\n\n";
+            page += &format!("| work | target | measured | |\n| --- | ---: | ---: | --- |\n{targets}\n");
+        }
+        page += &all("md").join("\n");
+        let path = self.docs.join("benchmarks.md");
+        fs::write(&path, page).expect("docs can be written to");
+        eprintln!("bench: wrote docs/benchmarks.md");
+    }
+}
+
+const HEAD: &str = "\
+# Benchmarks
+
+Written by `make bench` (`benches/suite/`); do not edit. `make bench BENCH=memory` repeats one part, `PEERS=\"name=path.so\"`
+puts other modules beside this one. Every table was measured in one run on one machine, contenders taking turns. Compare
+columns of a table, not tables of different machines.
+
+- **floor**: a module that opens the key, looks at the items, replies and replicates, and has no filter (`examples/floor.rs`).
+- **SETBIT/GETBIT**: the filter that a client builds by hand of a string, k commands an item, all in one pipeline.
+
+";
+
+/// Where cargo builds: this program lies in `release/deps` under it.
+pub(crate) fn target_dir() -> PathBuf {
+    let program = std::env::current_exe().expect("a running program has a path");
+    program
+        .ancestors()
+        .nth(3)
+        .expect("it lies in TARGET/release/deps")
+        .into()
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    )
+}
+
+fn date() -> String {
+    output("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find(|line| line.starts_with("model name"));
+    model
+        .and_then(|line| line.split(": ").nth(1))
+        .unwrap_or("unknown processor")
+        .to_owned()
+}
+
+/// Processors and load: how alone the run was.
+fn machine() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("?");
+    format!("load average at the end {load}")
+}
+
+/// Rows of the table of the machine.
+fn facts() -> String {
+    let server = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+    let server = output(&server, &["--version"]);
+    let server = server.split(" sha").next().unwrap_or_default().to_owned();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let peers = std::env::var("PEERS").unwrap_or_default();
+    let names: Vec<&str> = peers
+        .split_whitespace()
+        .filter_map(|peer| peer.split('=').next())
+        .collect();
+    let parts = std::env::args()
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut line = String::from("make bench");
+    if !parts.is_empty() {
+        line += &format!(" BENCH=\"{parts}\"");
+    }
+    if !names.is_empty() {
+        line += &format!(
+            " PEERS=\"{}\"",
+            names
+                .iter()
+                .map(|name| format!("{name}=..."))
+                .collect::<Vec<_>>()
+                .join(" ")
+        );
+    }
+    let rows = [
+        ("date", date()),
+        ("processor", format!("{} ({cores} cores)", processor())),
+        ("kernel", output("uname", &["-sr"])),
+        ("server", server),
+        ("compiler", output("rustc", &["--version"])),
+        ("commit", output("git", &["describe", "--always", "--dirty"])),
+        ("command", format!("`{line}`")),
+    ];
+    rows.iter()
+        .map(|(name, value)| format!("| {name} | {value} |\n"))
+        .collect()
+}
