@@ -74,7 +74,7 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 .PHONY: test
-test: fmt-check lint check-pure test-pure test-server test-clients test-packages doc ## Everything that a change must pass
+test: fmt-check lint check-pure test-pure test-server test-huge test-clients test-packages doc ## Everything that a change must pass
 
 .PHONY: fmt-check
 fmt-check: ## The formatting
@@ -103,6 +103,17 @@ test-pure: ## Unit and property tests of the filter and its codecs
 test-server: build ## Black-box tests of the release build in a real server
 	@scripts/setup tests
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
+
+.PHONY: test-huge
+test-huge: build ## Sparse filters of 13 and 64 GiB, where the kernel lends more memory than it has
+	@if [ "$$(cat /proc/sys/vm/overcommit_memory)" = 2 ]; then \
+		echo 'SKIPPED: filters of 13 and 64 GiB need a kernel that overcommits, and vm.overcommit_memory is 2'; \
+	elif [ "$$(awk '/^MemTotal/ { print int($$2 / 1048576) }' /proc/meminfo)" -lt 14 ]; then \
+		echo 'SKIPPED: a kernel lends 13 GiB to one process only where there are as many'; \
+	else \
+		cargo test --test filter $(PURE) $(LOCKED) -- --ignored --show-output; \
+		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --ignored --show-output; \
+	fi
 
 .PHONY: test-clients
 test-clients: build ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs

@@ -1,7 +1,8 @@
 //! What a filter refuses: bad parameters, more memory than it may have or than there is, items beyond its end.
 
 use redis_bloom::filter::{
-    Bits, Error, Expansion, Filter, Geometry, Layer, MAX_CAPACITY, MAX_EXPANSION, Params, geometry,
+    Bits, Error, Expansion, Filter, Geometry, Hash, Layer, MAX_CAPACITY, MAX_EXPANSION, Params, Walk,
+    geometry, scale,
 };
 
 use crate::support::{Strings, add, fill, filter, has, item, params};
@@ -224,6 +225,68 @@ fn a_bit_array_starts_at_zero_and_counts_its_bits() {
     for index in [0, 999, 1_000, 1 << 40, usize::MAX] {
         bits.prefetch(index);
     }
+}
+
+/// Ten billion items are more bits than 32 bits count, and more words too. Each end of the array must be reached, at the
+/// place that wide arithmetic says; a truncation would wrap around to its beginning.
+#[test]
+fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
+    const ITEMS: u64 = 10_000_000_000;
+    for rate in [0.01, 0.000_1] {
+        let shape = geometry(ITEMS, rate).expect("64 bits can address it");
+        let words = shape.words();
+        assert!(
+            words > 1 << 30 && words * 64 > ITEMS * 9,
+            "{words} words for {ITEMS} items at {rate}"
+        );
+        assert_eq!(
+            u128::from(words),
+            u128::from(shape.blocks) * u128::from(shape.block_words)
+        );
+        let len = u64::from(shape.block_words);
+        for block in [0, 1 << 31, 1 << 32, 1 << 63, u64::MAX - 1, u64::MAX] {
+            let wide = (u128::from(block) * u128::from(shape.blocks)) >> 64;
+            assert_eq!(
+                u128::from(scale(block, shape.blocks.into())),
+                wide,
+                "block of {block:#x}"
+            );
+            let start = wide * u128::from(len);
+            assert!(
+                start + u128::from(len) <= u128::from(words),
+                "block of {block:#x}"
+            );
+            for probes in [0, 1, u64::MAX / 3, u64::MAX] {
+                let mut walk = Walk::new(Hash { block, probes });
+                let inside = (0..shape.probes).all(|_| walk.next(len * 64) < len * 64);
+                assert!(inside, "probes of {probes:#x} leave the block");
+            }
+        }
+    }
+}
+
+/// The same on a real array of 13 GB, of which two blocks are touched.
+#[test]
+#[ignore = "needs a kernel that lends 13 GB: make test-huge"]
+fn the_ends_of_ten_billion_items_hold_their_items() {
+    let shape = geometry(10_000_000_000, 0.01).expect("64 bits can address it");
+    let mut layer = Layer::new(shape.into(), 10_000_000_000, 0.01).expect("a kernel that lends it");
+    let ends = [0, u64::MAX].map(|block| Hash {
+        block,
+        probes: 12_345,
+    });
+    for hash in ends {
+        assert!(!layer.contains(hash));
+        layer.insert(hash);
+        assert!(layer.contains(hash));
+    }
+    let (len, words) = (usize::from(shape.block_words), layer.bits().words());
+    let ones = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum::<u32>();
+    let most = u32::from(shape.probes);
+    for end in [&words[..len], &words[words.len() - len..]] {
+        assert!((1..=most).contains(&ones(end)), "{} bits at an end", ones(end));
+    }
+    assert_eq!(words.len() as u64, shape.words());
 }
 
 /// Bytes of this process in memory.
