@@ -1,5 +1,6 @@
 //! Tests of the pure filter: what it promises of its answers, its rate and its memory, and what may never change.
 
+mod adversary;
 mod batch;
 mod golden;
 mod layers;
