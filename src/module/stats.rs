@@ -45,23 +45,65 @@ static SCALED: Counter = Counter::new();
 /// Non-scaling filters that became full.
 pub(crate) static FILLED: Counter = Counter::new();
 
+/// A sum that forged numbers cannot wrap: a layer may say that it is for 2^62 items, and four of those pass 64 bits.
+///
+/// Each number is cut into two halves of 32 bits, which are summed apart. A number that came in pieces (items, one by one)
+/// may leave in one, so that only both halves together tell the difference of two sums.
+struct Wide {
+    high: Counter,
+    low: Counter,
+}
+
+impl Wide {
+    const fn new() -> Self {
+        Self {
+            high: Counter::new(),
+            low: Counter::new(),
+        }
+    }
+
+    /// Adds; from the main thread only.
+    #[inline]
+    fn add(&self, number: u64) {
+        if number >> 32 != 0 {
+            self.high.add(number >> 32);
+        }
+        self.low.add(number & 0xFFFF_FFFF);
+    }
+
+    /// Adds, from any thread.
+    fn add_shared(&self, number: u64) {
+        self.high.0.fetch_add(number >> 32, Relaxed);
+        self.low.0.fetch_add(number & 0xFFFF_FFFF, Relaxed);
+    }
+
+    /// This sum less the other; at the ends of `u64` what lies beyond.
+    fn less(&self, other: &Self) -> u64 {
+        let half = |of: &Self, to: fn(&Self) -> &Counter| i128::from(to(of).0.load(Relaxed));
+        let high = half(self, |sum| &sum.high).wrapping_sub(half(other, |sum| &sum.high));
+        let low = half(self, |sum| &sum.low).wrapping_sub(half(other, |sum| &sum.low));
+        let whole = high.saturating_mul(1 << 32).saturating_add(low).max(0);
+        u64::try_from(whole).unwrap_or(u64::MAX)
+    }
+}
+
 /// Sums over filters.
 struct Totals {
-    filters: Counter,
-    bytes: Counter,
-    items: Counter,
-    capacity: Counter,
-    layers: Counter,
+    filters: Wide,
+    bytes: Wide,
+    items: Wide,
+    capacity: Wide,
+    layers: Wide,
 }
 
 impl Totals {
     const fn new() -> Self {
         Self {
-            filters: Counter::new(),
-            bytes: Counter::new(),
-            items: Counter::new(),
-            capacity: Counter::new(),
-            layers: Counter::new(),
+            filters: Wide::new(),
+            bytes: Wide::new(),
+            items: Wide::new(),
+            capacity: Wide::new(),
+            layers: Wide::new(),
         }
     }
 }
@@ -75,18 +117,23 @@ static FREED: Totals = Totals::new();
 pub(crate) fn made(filter: &Filter) {
     MADE.filters.add(1);
     MADE.bytes.add(filter.bytes());
-    MADE.items.add(filter.items());
-    MADE.capacity.add(filter.capacity());
     MADE.layers.add(filter.layers().len() as u64);
+    // Layer by layer, as they are also added one by one: the filter's own sums stay at the end of `u64`.
+    for layer in filter.layers() {
+        MADE.items.add(layer.items());
+        MADE.capacity.add(layer.capacity());
+    }
 }
 
 /// A filter is about to be freed, in any thread.
 pub(crate) fn freed(filter: &Filter) {
-    FREED.filters.0.fetch_add(1, Relaxed);
-    FREED.bytes.0.fetch_add(filter.bytes(), Relaxed);
-    FREED.items.0.fetch_add(filter.items(), Relaxed);
-    FREED.capacity.0.fetch_add(filter.capacity(), Relaxed);
-    FREED.layers.0.fetch_add(filter.layers().len() as u64, Relaxed);
+    FREED.filters.add_shared(1);
+    FREED.bytes.add_shared(filter.bytes());
+    FREED.layers.add_shared(filter.layers().len() as u64);
+    for layer in filter.layers() {
+        FREED.items.add_shared(layer.items());
+        FREED.capacity.add_shared(layer.capacity());
+    }
 }
 
 /// Items were added to a filter of the server.
@@ -126,9 +173,9 @@ const FIELDS: [Field; 12] = [
     (c"filled", || FILLED.0.load(Relaxed)),
 ];
 
-fn total(of: fn(&Totals) -> &Counter) -> u64 {
+fn total(of: fn(&Totals) -> &Wide) -> u64 {
     // A filter made between the two reads cannot be freed in between: it is the main thread that reads.
-    of(&MADE).0.load(Relaxed).wrapping_sub(of(&FREED).0.load(Relaxed))
+    of(&MADE).less(of(&FREED))
 }
 
 /// Fills the section `bf` of INFO.

@@ -69,9 +69,9 @@ fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::E
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
-            let before = load.filter().items();
+            let before = load.filter().newest().items();
             let taken = load.take(iterator, data)?;
-            stats::added(load.filter().items().saturating_sub(before));
+            stats::added(load.filter().newest().items().saturating_sub(before));
             if taken == Taken::Last {
                 stats::LOADS.add(1);
                 value.finish_load();
