@@ -7,10 +7,13 @@ mod harness;
 
 mod acl;
 mod add;
+mod any_arguments;
 mod arity;
+mod bounded_time;
 mod broken_file;
 mod broken_sync;
 mod card_info_debug;
+mod chaos;
 mod client_wire;
 mod cluster;
 mod command_docs;

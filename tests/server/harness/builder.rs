@@ -28,6 +28,7 @@ pub(crate) struct Builder {
     module_arguments: Vec<String>,
     without_module: bool,
     address_space: Option<u64>,
+    survives_full_files: bool,
 }
 
 impl Builder {
@@ -61,9 +62,22 @@ impl Builder {
         self
     }
 
-    /// That bound, if there is one.
-    pub(crate) fn address_space_limit(&self) -> Option<u64> {
-        self.address_space
+    /// Ignores SIGXFSZ, so that a write beyond a bound on the size of files fails, as on a full disk, and does not kill.
+    pub(crate) fn survives_full_files(mut self) -> Builder {
+        self.survives_full_files = true;
+        self
+    }
+
+    /// What a shell must do before it becomes the server, if anything.
+    pub(crate) fn preparation(&self) -> Option<String> {
+        let bound = self
+            .address_space
+            .map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
+        let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
+        match (bound, ignore) {
+            (None, None) => None,
+            (bound, ignore) => Some(bound.unwrap_or_default() + &ignore.unwrap_or_default()),
+        }
     }
 
     /// Makes it a replica of `master`.

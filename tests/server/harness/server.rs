@@ -161,18 +161,11 @@ impl Server {
             .open(self.log_path())
             .expect("a log file");
         let program = server_program();
-        let mut command = match self.builder.address_space_limit() {
+        let mut command = match self.builder.preparation() {
             None => Command::new(&program),
-            Some(bytes) => {
+            Some(preparation) => {
                 let mut shell = Command::new("sh");
-                let kib = (bytes / 1024).to_string();
-                shell.args([
-                    "-c",
-                    r#"ulimit -v "$1" && shift && exec "$@""#,
-                    "sh",
-                    &kib,
-                    &program,
-                ]);
+                shell.args(["-c", &format!(r#"{preparation}exec "$@""#), "sh", &program]);
                 shell
             }
         };
@@ -240,7 +233,19 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// Under valgrind the server must end by itself: what it has lost is told at its end.
     fn drop(&mut self) {
+        if std::env::var_os("REDIS_BLOOM_MEMCHECK").is_some()
+            && self.child.is_some()
+            && let Some(mut client) = Client::try_connect(self.port)
+        {
+            // It answers by closing.
+            let _ = client.try_cmd(&["SHUTDOWN", "NOSAVE"]);
+            let deadline = Instant::now() + START_TIMEOUT;
+            while !self.has_exited() && Instant::now() < deadline {
+                sleep(POLL);
+            }
+        }
         self.kill();
     }
 }

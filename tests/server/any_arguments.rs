@@ -1,0 +1,244 @@
+//! Every command with arguments that nobody would write: extreme numbers, wrong types, missing and repeated words, bytes
+//! of any kind, a megabyte where a word belongs; in RESP2 and RESP3. Each gets one reply, whatever it is, and the server
+//! lives, in step, and with its memory back when the keys are gone.
+//!
+//! `REDIS_BLOOM_ARGUMENT_CALLS` (default 20,000) says how many, `REDIS_BLOOM_ARGUMENT_SEED` repeats a run.
+
+use crate::harness::{
+    Client, Protocol, Random, Reply, Server, assert_unharmed, config_name, dump, numbered, ok, settled_memory,
+};
+
+const COMMANDS: [&str; 11] = [
+    "BF.RESERVE",
+    "BF.ADD",
+    "BF.MADD",
+    "BF.INSERT",
+    "BF.EXISTS",
+    "BF.MEXISTS",
+    "BF.CARD",
+    "BF.INFO",
+    "BF.DEBUG",
+    "BF.SCANDUMP",
+    "BF.LOADCHUNK",
+];
+const KEYS: [&str; 8] = ["grown", "full", "half", "string", "list", "missing", "new", ""];
+const NUMBERS: [&str; 42] = [
+    "0",
+    "-0",
+    "1",
+    "-1",
+    "2",
+    "01",
+    "+1",
+    " 1",
+    "1 ",
+    "100",
+    "65536",
+    "32768",
+    "32769",
+    "1000000",
+    "10000000",
+    "2147483647",
+    "2147483648",
+    "4294967296",
+    "4611686018427387904",
+    "4611686018427387905",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "18446744073709551615",
+    "18446744073709551616",
+    "340282366920938463463374607431768211456",
+    "0.5",
+    "0.01",
+    "0.999999999999999999999",
+    "1e-300",
+    "5e-324",
+    "1e-400",
+    "1e400",
+    "-1e-5",
+    "nan",
+    "-nan",
+    "inf",
+    "-inf",
+    "0x10",
+    "1e",
+    "٣",
+];
+const WORDS: [&str; 18] = [
+    "EXPANSION",
+    "NONSCALING",
+    "SEED",
+    "CAPACITY",
+    "ERROR",
+    "NOCREATE",
+    "ITEMS",
+    "items",
+    "Size",
+    "FILTERS",
+    "LAYERS",
+    "FPR",
+    "FILL",
+    "VALIDATESCALETO",
+    "*",
+    "a",
+    "",
+    "\0",
+];
+
+/// How much memory may be left: buffers, statistics, fragments.
+const NOISE: i64 = 2 << 20;
+
+fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| {
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={value} is no number"))
+    })
+}
+
+/// Keys of every kind; the pieces of a dump, to be loaded in any order.
+fn prepare(client: &mut Client) -> Vec<Vec<u8>> {
+    assert_eq!(client.run("FLUSHALL"), ok());
+    client.run("BF.RESERVE grown 0.01 2 EXPANSION 1");
+    client.call("BF.MADD", "grown", &numbered("item", 60));
+    client.run("BF.RESERVE full 0.01 5 NONSCALING");
+    client.call("BF.MADD", "full", &numbered("item", 50));
+    client.run("SET string x");
+    client.run("RPUSH list x");
+    let pieces = dump(client, "grown");
+    client.call("BF.LOADCHUNK", "half", &[b"1", &pieces[0].1[..]]);
+    pieces.into_iter().map(|(_, data)| data).collect()
+}
+
+/// One argument that is not the key.
+fn argument(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<u8> {
+    match random.below(20) {
+        0..8 => random.pick(&NUMBERS).as_bytes().to_vec(),
+        8..15 => random.pick(&WORDS).as_bytes().to_vec(),
+        15..17 => (0..random.below(40)).map(|_| random.next() as u8).collect(),
+        17 => {
+            let mut chunk = random.pick(chunks).clone();
+            if random.below(2) == 0 {
+                let at = random.below(chunk.len());
+                chunk[at] ^= 1 << random.below(8);
+            }
+            chunk
+        }
+        18 => format!("item-{}", random.below(100)).into_bytes(),
+        // Rarely, or the test is about copying memory.
+        _ if random.below(50) == 0 => vec![b'9'; 1 << 20],
+        _ => vec![b'9'; 400],
+    }
+}
+
+/// A call as a client would make it, with one or two arguments replaced; or words at random.
+fn call(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    const SHAPES: [(&str, &[&str]); 13] = [
+        ("BF.RESERVE", &["0.01", "100"]),
+        ("BF.RESERVE", &["0.001", "10", "EXPANSION", "3", "SEED", "7"]),
+        ("BF.RESERVE", &["0.5", "1", "NONSCALING"]),
+        ("BF.ADD", &["a"]),
+        ("BF.MADD", &["a", "b", "c"]),
+        (
+            "BF.INSERT",
+            &["CAPACITY", "10", "ERROR", "0.1", "ITEMS", "a", "b"],
+        ),
+        (
+            "BF.INSERT",
+            &["NOCREATE", "EXPANSION", "2", "SEED", "1", "ITEMS", "a"],
+        ),
+        ("BF.EXISTS", &["a"]),
+        ("BF.MEXISTS", &["a", "b"]),
+        ("BF.INFO", &["CAPACITY"]),
+        ("BF.CARD", &[]),
+        ("BF.SCANDUMP", &["1"]),
+        ("BF.LOADCHUNK", &["1", "data"]),
+    ];
+    let key = random.pick(&KEYS).as_bytes().to_vec();
+    if random.below(3) == 0 {
+        let command = random.pick(&COMMANDS).as_bytes().to_vec();
+        let count = random.below(9);
+        let mut words = vec![command, key];
+        words.extend((0..count).map(|_| argument(random, chunks)));
+        words.truncate(1 + random.below(10));
+        return words;
+    }
+    let (command, rest) = random.pick(&SHAPES);
+    let mut words = vec![command.as_bytes().to_vec(), key];
+    words.extend(rest.iter().map(|word| word.as_bytes().to_vec()));
+    for _ in 0..random.below(3) {
+        let at = 2 + random.below(words.len() - 1);
+        let new = argument(random, chunks);
+        match words.get_mut(at) {
+            Some(word) => *word = new,
+            None => words.push(new),
+        }
+    }
+    words
+}
+
+#[test]
+fn any_arguments_get_one_reply_and_harm_nothing() {
+    let calls = variable("REDIS_BLOOM_ARGUMENT_CALLS", 20_000);
+    let seed = variable("REDIS_BLOOM_ARGUMENT_SEED", 7);
+    let server = Server::with().config("latency-tracking no").start();
+    let mut random = Random::new(seed);
+    // Absurd sizes are refused for their own bound, not for what this machine happens to have.
+    let bound = ["CONFIG", "SET", &config_name("max-filter-bytes"), "33554432"];
+    assert_eq!(server.client().cmd(&bound), ok());
+    prepare(&mut server.client());
+    server.client().run("FLUSHALL");
+    let empty = settled_memory(&server);
+    let (mut errors, mut done, mut peak) = (0_u64, 0, 0);
+    while done < calls {
+        let protocol = *random.pick(&Protocol::BOTH);
+        let client = &mut server.speak(protocol);
+        let chunks = prepare(client);
+        let batch: Vec<_> = (0..40).map(|_| call(&mut random, &chunks)).collect();
+        for words in &batch {
+            let reply = client.cmd(words);
+            let shown = || {
+                let words: Vec<_> = words
+                    .iter()
+                    .map(|word| String::from_utf8_lossy(&word[..word.len().min(60)]).into_owned())
+                    .collect();
+                format!("seed {seed}, after {done} calls, {protocol:?}: {words:?} answered {reply:?}")
+            };
+            if let Reply::Error(text) = &reply {
+                errors += 1;
+                assert!(!text.contains("internal error"), "{}", shown());
+                // A code in capitals, for clients split it off.
+                let code = text.split(' ').next().unwrap_or_default();
+                assert!(
+                    code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase()),
+                    "{}",
+                    shown()
+                );
+            }
+            done += 1;
+        }
+        client.assert_in_step();
+        peak = peak.max(client.memory("used_memory"));
+        let there = client.run("BF.EXISTS grown item-0");
+        assert_eq!(there, protocol.bit(true), "a false negative, seed {seed}");
+    }
+    server.client().run("FLUSHALL");
+    let left = settled_memory(&server) - empty;
+    println!(
+        "REDIS_BLOOM_ARGUMENT_SEED={seed}: {done} calls, {errors} of them refused; {left} bytes of memory left, {} MB at most",
+        peak >> 20
+    );
+    // A filter of at most 32 MiB for each key, and as much again for what the allocator rounds up to.
+    assert!(
+        peak < empty + (KEYS.len() as i64 + 2) * (64 << 20),
+        "{peak} bytes used"
+    );
+    assert!(left < NOISE, "{left} bytes of memory are left behind");
+    assert!(
+        errors > calls / 10 && errors < calls * 9 / 10,
+        "{errors} errors: both ways must be taken"
+    );
+    assert_unharmed(&server);
+}
