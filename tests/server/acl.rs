@@ -117,3 +117,64 @@ fn the_bloom_category_is_exactly_our_commands() {
     }
     assert!(refused(&client.run("GET k")));
 }
+
+/// The users of docs/security.md, as written there.
+#[test]
+fn the_users_of_the_security_page_read_no_seed() {
+    let page = include_str!("../../docs/security.md");
+    let server = Server::start();
+    let mut admin = server.client();
+    admin.run("BF.RESERVE urls:k 0.01 100");
+    admin.run("BF.ADD urls:k a");
+    admin.run("BF.ADD other a");
+    let lines: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with("ACL SETUSER "))
+        .collect();
+    assert_eq!(lines.len(), 2, "the two users of the page");
+    for line in lines {
+        assert_eq!(admin.run(line), ok(), "{line}");
+    }
+    let asks = [
+        "BF.EXISTS urls:k a",
+        "BF.MEXISTS urls:k a",
+        "BF.CARD urls:k",
+        "BF.INFO urls:k",
+    ];
+    let adds = [
+        "BF.ADD urls:k b",
+        "BF.MADD urls:k c",
+        "BF.INSERT urls:k ITEMS d",
+        "BF.RESERVE urls:n 0.01 9",
+    ];
+    let reveals = [
+        "BF.SCANDUMP urls:k 0",
+        "DUMP urls:k",
+        "BF.LOADCHUNK urls:x 1 data",
+        "RESTORE urls:x 0 data",
+        "COPY urls:k urls:x",
+        "MIGRATE 127.0.0.1 1 urls:k 0 1",
+        "DEBUG DIGEST-VALUE urls:k",
+        "PSYNC ? -1",
+        "SYNC",
+        "MONITOR",
+        "SLOWLOG GET",
+        "CONFIG GET dir",
+        "BF.EXISTS other a",
+        "BF.ADD other a",
+    ];
+    for (user, may_add) in [("app", true), ("asker", false)] {
+        let mut client = server.client();
+        assert_eq!(client.run(&format!("AUTH {user} password")), ok());
+        for line in asks {
+            assert!(!client.run(line).is_error(), "{user}: {line}");
+        }
+        for line in adds {
+            assert_eq!(refused(&client.run(line)), !may_add, "{user}: {line}");
+        }
+        for line in reveals {
+            let reply = client.run(line);
+            assert!(refused(&reply), "{user}: {line} answered {reply:?}");
+        }
+    }
+}
