@@ -27,6 +27,8 @@ SO := $(CARGO_TARGET_DIR)/release/libredis_bloom.so
 FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
+# How long `make fuzz` runs each fuzzer.
+SECONDS ?= 60
 # In CI the committed Cargo.lock must be the one that the build uses.
 LOCKED := $(if $(CI),--locked)
 # Built into target/tools where it is missing: without optimisation, which takes a minute less and packs as fast.
@@ -39,8 +41,8 @@ help: ## List the targets and the settings
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nSettings\n  PORT=%s  REDIS_SERVER=%s  PREFIX=%s  DESTDIR=%s  BENCH=%s  PEERS=%s\n' \
-		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)'
+	@printf '\nSettings\n  PORT=%s  REDIS_SERVER=%s  PREFIX=%s  DESTDIR=%s  BENCH=%s  PEERS=%s  SECONDS=%s\n' \
+		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)' '$(SECONDS)'
 
 .PHONY: setup
 setup: ## Install what is missing to build, run and test (Debian packages, as root or with sudo); each target asks for its own
@@ -74,13 +76,14 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 .PHONY: test
-test: fmt-check lint check-pure test-pure test-server test-huge test-clients test-packages doc ## Everything that a change must pass
+test: fmt-check lint test-lints check-pure test-pure test-fuzz test-server test-huge test-clients test-packages doc ## Everything that a change must pass
 
 .PHONY: fmt-check
 fmt-check: ## The formatting
 	@scripts/setup
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(CLIENT_RS)
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 
 .PHONY: lint
 lint: ## Clippy, no warnings, with and without the module
@@ -88,6 +91,11 @@ lint: ## Clippy, no warnings, with and without the module
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) --locked -- -D warnings
+
+.PHONY: test-lints
+test-lints: ## That clippy refuses what can panic, tried on a copy
+	@scripts/setup
+	@scripts/test-lints
 
 .PHONY: check-pure
 check-pure: ## The filter and its codecs build without a server
@@ -119,6 +127,26 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, where the kernel lends more
 test-clients: build ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
+
+.PHONY: fuzz
+fuzz: ## Run every fuzzer for SECONDS
+	@scripts/setup fuzz
+	@scripts/fuzz $(SECONDS)
+
+.PHONY: test-fuzz
+test-fuzz: ## Run every fuzzer for 5 seconds
+	@scripts/setup fuzz
+	@scripts/fuzz 5
+
+.PHONY: memcheck
+memcheck: build ## Server tests with server and module in valgrind: wrong reads and writes, leaks
+	@scripts/setup server memcheck
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/memcheck
+
+.PHONY: miri
+miri: ## Tests of the pure half in Miri, also as on a big-endian machine (needs a nightly toolchain with Miri)
+	@scripts/setup
+	@scripts/miri
 
 .PHONY: test-matrix
 test-matrix: build ## The tests in the Redis and Valkey of Debian 12, 13 and testing, fetched into target/servers
@@ -164,3 +192,4 @@ fmt: ## Format the code
 	@scripts/setup
 	cargo fmt
 	cargo fmt --manifest-path $(CLIENT_RS)
+	cargo fmt --manifest-path fuzz/Cargo.toml

@@ -1,0 +1,42 @@
+//! BF.LOADCHUNK: any sequence of iterators and data is refused, or makes a filter that works.
+
+#![no_main]
+
+#[path = "shared/sane.rs"]
+mod sane;
+#[path = "shared/strings.rs"]
+mod strings;
+
+use libfuzzer_sys::fuzz_target;
+use redis_bloom::codec::chunk::{self, Load, Taken};
+
+fuzz_target!(|data: &[u8]| {
+    let pieces = strings::split(data);
+    let Some((header, rest)) = pieces.split_first() else {
+        return;
+    };
+    let Ok(mut load) = Load::begin(header, sane::CEILING) else {
+        return;
+    };
+    assert!(load.began_with(header));
+    for piece in rest {
+        // A piece says its own end: first byte and bits. Where it is too short for that, any iterator does.
+        let first = piece
+            .get(16..24)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u64::from_le_bytes);
+        let end = first.wrapping_add(piece.len().saturating_sub(40) as u64);
+        let iterator = end.wrapping_add(1).cast_signed();
+        let before = load.received();
+        match load.take(iterator, piece) {
+            Ok(Taken::Last) => {
+                let mut filter = load.into_filter();
+                assert!(chunk::repeat(&filter, iterator, piece).is_ok());
+                return sane::check(&mut filter);
+            }
+            Ok(Taken::Next) => assert!(load.received() >= before),
+            Ok(Taken::Repeated) | Err(_) => assert_eq!(load.received(), before),
+        }
+        assert_eq!(load.at(1).is_some(), load.received() > 0);
+    }
+});

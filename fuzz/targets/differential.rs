@@ -1,0 +1,136 @@
+//! A filter beside an exact set: random operations, and the filter never forgets, never counts too much, never differs
+//! from its copies.
+//!
+//! The first 12 bytes choose the filter; then a byte an operation, followed by what it needs.
+
+#![no_main]
+
+#[path = "shared/strings.rs"]
+mod strings;
+
+use std::collections::HashSet;
+
+use libfuzzer_sys::fuzz_target;
+use redis_bloom::{
+    codec::{
+        chunk::{self, Load, Taken},
+        v100::{self, Stored},
+    },
+    filter::{Expansion, Filter, Params},
+};
+
+const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
+
+fn params(head: [u8; 12]) -> Params {
+    let [rate, capacity, expansion, rest @ ..] = head;
+    let [_, seed @ ..] = rest;
+    Params {
+        error_rate: RATES[usize::from(rate) % RATES.len()],
+        capacity: u64::from(capacity) + 1,
+        expansion: Expansion::new(u64::from(expansion % 4)).unwrap_or(Expansion::NONSCALING),
+        seed: u64::from_le_bytes(seed),
+    }
+}
+
+fn stored(filter: &Filter) -> Filter {
+    let mut strings = strings::Strings::default();
+    v100::save(filter, &mut strings);
+    match v100::load(&mut strings::Reading(strings.0.iter()), u64::MAX) {
+        Ok(Stored::Complete(filter)) => filter,
+        other => panic!("its own file is refused: {other:?}"),
+    }
+}
+
+fn dumped(filter: &Filter) -> Filter {
+    let (mut iterator, header) = chunk::header(filter);
+    let mut load = Load::begin(&header, u64::MAX).expect("its own header");
+    loop {
+        let (next, data) = chunk::at(filter, iterator).expect("more, for the last was not taken");
+        iterator = next;
+        if load.take(iterator, &data).expect("its own chunk") == Taken::Last {
+            assert!(chunk::at(filter, iterator).is_none());
+            return load.into_filter();
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((head, mut data)) = data.split_first_chunk::<12>() else {
+        return;
+    };
+    let params = params(*head);
+    let mut filter = Filter::new(&params, u64::MAX).expect("a small filter");
+    let mut exact: HashSet<Vec<u8>> = HashSet::new();
+    let mut added = 0;
+    // Layers multiply the cost of everything; a few dozen show what hundreds would.
+    while let [operation, count, rest @ ..] = data {
+        data = rest;
+        if filter.layers().len() > 40 || filter.bit_bytes() > 1 << 20 {
+            break;
+        }
+        // Items: as many as `count` says, each of the length that its first byte says.
+        let mut items: Vec<Vec<u8>> = Vec::new();
+        for number in 0..usize::from(count % 80) {
+            let length = data
+                .first()
+                .map_or(0, |&length| usize::from(length))
+                .min(data.len());
+            let (item, rest) = data.split_at(length.min(1 + number % 7));
+            data = rest;
+            items.push([item, &number.to_le_bytes()[..number % 3]].concat());
+        }
+        let borrowed = items.iter().map(Vec::as_slice);
+        match operation % 6 {
+            0 => {
+                for item in &items {
+                    let hash = filter.hash(item);
+                    let there = filter.contains(hash);
+                    match filter.add(hash, |_| u64::MAX) {
+                        Ok(new) => {
+                            assert_eq!(new, !there);
+                            added += u64::from(new);
+                            exact.insert(item.clone());
+                        }
+                        Err(_) => assert!(!there && filter.expansion().factor().is_none()),
+                    }
+                }
+            }
+            1 => {
+                let mut answers = Vec::new();
+                // One by one on a copy must say the same.
+                let mut twin = filter.duplicate().expect("memory");
+                filter.add_each(borrowed, |_| u64::MAX, |answer| answers.push(answer));
+                for (item, answer) in items.iter().zip(&answers) {
+                    assert_eq!(twin.add(twin.hash(item), |_| u64::MAX), *answer);
+                    if let Ok(new) = answer {
+                        added += u64::from(*new);
+                        exact.insert(item.clone());
+                    }
+                }
+                assert!(answers.len() == items.len() || answers.last().is_some_and(Result::is_err));
+            }
+            2 => {
+                let mut answers = Vec::new();
+                filter.contains_each(borrowed, |there| answers.push(there));
+                assert_eq!(answers.len(), items.len());
+                for (item, there) in items.iter().zip(answers) {
+                    assert_eq!(filter.contains(filter.hash(item)), there);
+                    assert!(there || !exact.contains(item), "a false negative");
+                }
+            }
+            3 => filter = stored(&filter),
+            4 => filter = dumped(&filter),
+            _ => {
+                let estimate = filter.estimate();
+                assert!((0.0..=1.0).contains(&estimate.fill) && (0.0..=1.0).contains(&estimate.error_rate));
+                filter = filter.duplicate().expect("memory");
+            }
+        }
+        assert_eq!(filter.items(), added);
+        assert!(added <= exact.len() as u64 && added <= filter.capacity());
+        assert_eq!(filter.params(), params);
+    }
+    for item in &exact {
+        assert!(filter.contains(filter.hash(item)), "a false negative");
+    }
+});

@@ -1,0 +1,33 @@
+//! What must hold of a filter that a decoder accepted, whatever the bytes were: it is whole, it answers, it takes what it
+//! has room for, and it reads back as it was written.
+
+use redis_bloom::filter::{Filter, Plan};
+
+/// The most bytes of bits that a decoder may allocate here.
+pub(crate) const CEILING: u64 = 4 << 20;
+
+pub(crate) fn check(filter: &mut Filter) {
+    shape(filter);
+    let mut strings = super::strings::Strings::default();
+    redis_bloom::codec::v100::save(filter, &mut strings);
+    let again = redis_bloom::codec::v100::load(&mut super::strings::Reading(strings.0.iter()), CEILING);
+    let Ok(redis_bloom::codec::v100::Stored::Complete(again)) = again else {
+        panic!("its own strings are refused");
+    };
+    assert_eq!(Plan::of(&again), Plan::of(filter));
+    for number in 0..20_u64 {
+        let hash = filter.hash(&number.to_le_bytes());
+        match filter.add(hash, |_| CEILING) {
+            Ok(_) => assert!(filter.contains(hash)),
+            Err(_) => break,
+        }
+    }
+    let estimate = filter.estimate();
+    assert!((0.0..=1.0).contains(&estimate.fill) && (0.0..=1.0).contains(&estimate.error_rate));
+    shape(filter);
+}
+
+fn shape(filter: &Filter) {
+    assert_eq!(Plan::of(filter).check(), Ok(()));
+    assert!(filter.bit_bytes() <= CEILING && filter.items() <= filter.capacity());
+}

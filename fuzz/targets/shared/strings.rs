@@ -1,0 +1,54 @@
+//! Stored strings, cut from the fuzzer's bytes and put together again.
+//!
+//! ```text
+//!   ┌─────────────────────┬───────┬─ ─ ─        bit 15 of a length: the last eight bytes of the string become the
+//!   │ length, u16, bit 15 │ bytes │ next        XXH3-64 of the rest, for a fuzzer cannot guess a checksum
+//!   └─────────────────────┴───────┴─ ─ ─
+//! ```
+
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    reason = "each target takes what it needs"
+)]
+
+use redis_bloom::codec::v100::{Sink, Source};
+
+/// The strings in `data`; the last one takes what there is.
+pub(crate) fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
+    let mut strings = Vec::new();
+    while let Some((length, rest)) = data.split_first_chunk::<2>() {
+        let length = u16::from_le_bytes(*length);
+        let (bytes, rest) = rest.split_at(usize::from(length & 0x7FFF).min(rest.len()));
+        data = rest;
+        let mut bytes = bytes.to_vec();
+        if length >> 15 == 1
+            && let Some((body, seal)) = bytes.split_last_chunk_mut::<8>()
+        {
+            *seal = xxhash_rust::xxh3::xxh3_64(body).to_le_bytes();
+        }
+        strings.push(bytes);
+    }
+    strings
+}
+
+/// Strings, to write to.
+#[derive(Default)]
+pub(crate) struct Strings(pub(crate) Vec<Vec<u8>>);
+
+impl Sink for Strings {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.push(bytes.to_vec());
+    }
+}
+
+/// Reads the strings one by one.
+pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Vec<u8>>);
+
+impl<'a> Source for Reading<'a> {
+    type Piece = &'a Vec<u8>;
+
+    fn next(&mut self) -> Option<Self::Piece> {
+        self.0.next()
+    }
+}
