@@ -1,6 +1,6 @@
-//! MEMORY USAGE: small filters stay small, and the figure is honest.
+//! MEMORY USAGE: small filters stay small, and the figure is honest. And pages: what is there already copies none.
 
-use crate::harness::{Server, add_until_card, info, layers, ok};
+use crate::harness::{Server, add_until_card, info, layers, madd, numbered, ok};
 
 /// One filter per user is a common use, so millions of these must fit. RedisBloom: 272 and 144 bytes.
 #[test]
@@ -109,4 +109,45 @@ fn deleting_filters_gives_their_memory_back() {
         left < 100_000,
         "{left} bytes are left after five rounds of filters of 36 MB"
     );
+}
+
+/// Bytes of pages that a process shares with no other.
+fn own_pages(pid: u32) -> u64 {
+    let map = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("the pages of the server");
+    let kib = map.lines().find_map(|line| {
+        line.strip_prefix("Private_Dirty:")?
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
+    kib.expect("a line of private pages") << 10
+}
+
+/// While the server forks for a snapshot each page that it writes to is copied. An item that is there already writes to none.
+#[test]
+fn adding_what_is_there_copies_no_page_while_the_server_forks() {
+    // The child stays for ten seconds after its only key, or until the server ends.
+    let server = Server::with().config("rdb-key-save-delay 10000000").start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.01 15000000"), ok());
+    // On each of 4,700 pages there are some.
+    let there = numbered("item", 40_000);
+    madd(client, "k", &there);
+    assert!(!client.run("BGSAVE").is_error());
+    assert_eq!(client.server_info("persistence", "rdb_bgsave_in_progress"), "1");
+    let before = own_pages(server.pid());
+    assert!(madd(client, "k", &there).iter().all(|&new| !new));
+    let again = own_pages(server.pid()).saturating_sub(before);
+    madd(client, "k", &numbered("new", 10_000));
+    let new = own_pages(server.pid()).saturating_sub(before);
+    println!("{again} bytes of pages copied for 40,000 items that were there, {new} with 10,000 new ones");
+    assert_eq!(
+        client.server_info("persistence", "rdb_bgsave_in_progress"),
+        "1",
+        "the child is gone: nothing was measured"
+    );
+    // Buffers of the connection, statistics. New items touch 4,000 pages of 4 KiB or more.
+    assert!(again < 2 << 20, "{again} bytes");
+    assert!(new > 12 << 20, "{new} bytes: the measure does not work");
 }
