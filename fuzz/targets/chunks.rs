@@ -20,12 +20,13 @@ fuzz_target!(|data: &[u8]| {
     };
     assert!(load.began_with(header));
     for piece in rest {
-        // A piece says its own end: first byte and bits. Where it is too short for that, any iterator does.
-        let first = piece
-            .get(16..24)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, u64::from_le_bytes);
-        let end = first.wrapping_add(piece.len().saturating_sub(40) as u64);
+        // A frame says its own end: first byte and bits. A bare chunk, as RedisBloom has them, follows what is in.
+        let end = match piece.get(16..24).and_then(|bytes| bytes.try_into().ok()) {
+            Some(first) if piece.starts_with(b"rbchnk") => {
+                u64::from_le_bytes(first).wrapping_add(piece.len().saturating_sub(40) as u64)
+            }
+            _ => load.received() + piece.len() as u64,
+        };
         let iterator = end.wrapping_add(1).cast_signed();
         let before = load.received();
         match load.take(iterator, piece) {

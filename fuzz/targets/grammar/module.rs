@@ -5,6 +5,7 @@ pub(crate) mod commands;
 #[path = "create.rs"]
 pub(crate) mod create;
 #[path = "../../../src/module/number.rs"]
+#[allow(clippy::allow_attributes, dead_code, reason = "numbers as they are shown")]
 pub(crate) mod number;
 #[path = "../../../src/module/reply.rs"]
 #[allow(clippy::allow_attributes, dead_code, reason = "the other commands' refusals")]
