@@ -46,7 +46,7 @@ help: ## List the targets and the settings
 
 .PHONY: setup
 setup: ## Install what is missing to build, run and test (Debian packages, as root or with sudo); each target asks for its own
-	@scripts/setup server tests clients packages
+	@scripts/setup server tests clients packages fuzz
 
 .PHONY: build
 build: ## Build the module: target/release/libredis_bloom.so
@@ -140,7 +140,7 @@ test-fuzz: ## Run every fuzzer for 5 seconds
 
 .PHONY: memcheck
 memcheck: build ## Server tests with server and module in valgrind: wrong reads and writes, leaks
-	@scripts/setup server memcheck
+	@scripts/setup tests memcheck
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/memcheck
 
 .PHONY: miri
