@@ -1,5 +1,5 @@
-//! A filter beside an exact set: random operations, and the filter never forgets, never counts too much, never differs
-//! from its copies.
+//! A filter beside an exact multiset: random operations, and the filter never forgets, never counts too much, never differs
+//! from its copies. Of a filter that counts, only what was added is deleted.
 //!
 //! The first 12 bytes choose the filter; then a byte an operation, followed by what it needs.
 
@@ -8,7 +8,7 @@
 #[path = "shared/strings.rs"]
 mod strings;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
@@ -16,7 +16,7 @@ use redis_bloom::{
         chunk::{self, Load, Taken},
         v100::{self, Stored},
     },
-    filter::{Expansion, Filter, Params},
+    filter::{Cells, Expansion, Filter, Params},
 };
 
 const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
@@ -29,6 +29,11 @@ fn params(head: [u8; 12]) -> Params {
         capacity: u64::from(capacity) + 1,
         expansion: Expansion::new(u64::from(expansion % 4)).unwrap_or(Expansion::NONSCALING),
         seed: u64::from_le_bytes(seed),
+        cells: if expansion < 128 {
+            Cells::Bits
+        } else {
+            Cells::Counters
+        },
     }
 }
 
@@ -60,7 +65,8 @@ fuzz_target!(|data: &[u8]| {
     };
     let params = params(*head);
     let mut filter = Filter::new(&params, u64::MAX).expect("a small filter");
-    let mut exact: HashSet<Vec<u8>> = HashSet::new();
+    // How often each item was added and not deleted since.
+    let mut exact: HashMap<Vec<u8>, u64> = HashMap::new();
     let mut added = 0;
     // Layers multiply the cost of everything; a few dozen show what hundreds would.
     while let [operation, count, rest @ ..] = data {
@@ -80,7 +86,7 @@ fuzz_target!(|data: &[u8]| {
             items.push([item, &number.to_le_bytes()[..number % 3]].concat());
         }
         let borrowed = items.iter().map(Vec::as_slice);
-        match operation % 6 {
+        match operation % 7 {
             0 => {
                 for item in &items {
                     let hash = filter.hash(item);
@@ -89,7 +95,7 @@ fuzz_target!(|data: &[u8]| {
                         Ok(new) => {
                             assert_eq!(new, !there);
                             added += u64::from(new);
-                            exact.insert(item.clone());
+                            *exact.entry(item.clone()).or_default() += 1;
                         }
                         Err(_) => assert!(!there && filter.expansion().factor().is_none()),
                     }
@@ -104,7 +110,7 @@ fuzz_target!(|data: &[u8]| {
                     assert_eq!(twin.add(twin.hash(item), |_| u64::MAX), *answer);
                     if let Ok(new) = answer {
                         added += u64::from(*new);
-                        exact.insert(item.clone());
+                        *exact.entry(item.clone()).or_default() += 1;
                     }
                 }
                 assert!(answers.len() == items.len() || answers.last().is_some_and(Result::is_err));
@@ -115,22 +121,38 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(answers.len(), items.len());
                 for (item, there) in items.iter().zip(answers) {
                     assert_eq!(filter.contains(filter.hash(item)), there);
-                    assert!(there || !exact.contains(item), "a false negative");
+                    assert!(there || !exact.contains_key(item), "a false negative");
                 }
             }
             3 => filter = stored(&filter),
             4 => filter = dumped(&filter),
+            5 if filter.counts() => {
+                for item in &items {
+                    let Some(times) = exact.get_mut(item) else {
+                        continue;
+                    };
+                    let hash = filter.hash(item);
+                    assert!(filter.count(hash) >= (*times).min(15));
+                    if filter.delete(hash) {
+                        *times -= 1;
+                    }
+                    exact.retain(|_, times| *times > 0);
+                }
+            }
             _ => {
                 let estimate = filter.estimate();
                 assert!((0.0..=1.0).contains(&estimate.fill) && (0.0..=1.0).contains(&estimate.error_rate));
                 filter = filter.duplicate().expect("memory");
             }
         }
-        assert_eq!(filter.items(), added);
-        assert!(added <= exact.len() as u64 && added <= filter.capacity());
+        assert!(filter.items() <= filter.capacity());
+        if !filter.counts() {
+            assert_eq!(filter.items(), added);
+            assert!(added <= exact.len() as u64);
+        }
         assert_eq!(filter.params(), params);
     }
-    for item in &exact {
+    for item in exact.keys() {
         assert!(filter.contains(filter.hash(item)), "a false negative");
     }
 });

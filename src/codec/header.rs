@@ -20,6 +20,7 @@
 //!                                              │ family │ what belongs  │ layers, oldest  │ XXH3-64  │
 //!                                              │ u8     │ to the family │ first           │ of all   │
 //!                                              └────────┴─ ─ ─ ─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴──────────┘
+//!   family 0, native: nothing                  counting layers
 //!   family 1, RedisBloom: options u8           1 exact (not rounded up), 4 hash of 64 bits: its own numbers
 //!   kind 0, blocked: as in version 1
 //!   kind 1, classic:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬──────────┬────────────┐
@@ -27,6 +28,7 @@
 //!                     │ u8   │ u8     │             │ u64      │ u64      │ u64      │ u64      │ f64        │
 //!                     └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴──────────┴────────────┘
 //!                             rule 0: remainder, rule 1: low bits
+//!   kind 2, counting (40 bytes): as kind 0, then changes u64; its counters follow as bits do, four times as many
 //! ```
 //!
 //! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that BF.LOADCHUNK is still
@@ -37,8 +39,8 @@ use super::{
     reader::{Reader, open, seal},
 };
 use crate::filter::{
-    Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan, RedisBloom,
-    Rule, Shape, checksum,
+    Cells, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
+    RedisBloom, Rule, Shape, checksum,
 };
 
 pub(super) const MAGIC: &str = "rbloom";
@@ -51,7 +53,9 @@ const LAYER: usize = 32;
 /// Layer kinds.
 const BLOCKED: u8 = 0;
 const CLASSIC: u8 = 1;
-/// Families of version 2. 0 is kept for native filters with layers of other kinds.
+const COUNTING: u8 = 2;
+/// Families of version 2. 0 is that of native filters with layers of other kinds.
+const OWN: u8 = 0;
 const REDISBLOOM: u8 = 1;
 /// Options of the family `REDISBLOOM`.
 const EXACT: u8 = 1;
@@ -62,9 +66,10 @@ const LOW_BITS: u8 = 1;
 
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
 pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
+    let counting = |layer: &LayerPlan| matches!(layer.shape, Shape::Counting(_));
     let version = match plan.family {
-        Family::Native => NATIVE,
-        Family::RedisBloom(_) => ANY,
+        Family::Native if !plan.layers.iter().any(counting) => NATIVE,
+        Family::Native | Family::RedisBloom(_) => ANY,
     };
     let mut out = open(MAGIC, version);
     out.extend(plan.seed.to_le_bytes());
@@ -74,7 +79,8 @@ pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     out.extend((plan.layers.len() as u32).to_le_bytes());
     out.extend(present.to_le_bytes());
     match plan.family {
-        Family::Native => {}
+        Family::Native if version == NATIVE => {}
+        Family::Native => out.push(OWN),
         Family::RedisBloom(RedisBloom { hash64, rounds }) => {
             let exact = if rounds { 0 } else { EXACT };
             out.extend([REDISBLOOM, exact | if hash64 { HASH64 } else { 0 }]);
@@ -82,11 +88,8 @@ pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     }
     for layer in &plan.layers {
         match layer.shape {
-            Shape::Blocked(geometry) => {
-                out.extend([BLOCKED, geometry.probes]);
-                out.extend(geometry.block_words.to_le_bytes());
-                out.extend(geometry.blocks.to_le_bytes());
-            }
+            Shape::Blocked(geometry) => put_geometry(&mut out, BLOCKED, geometry),
+            Shape::Counting(counting) => put_geometry(&mut out, COUNTING, counting.geometry),
             Shape::Classic(classic) => {
                 let rule = match classic.rule {
                     Rule::Remainder => REMAINDER,
@@ -101,8 +104,17 @@ pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
         out.extend(layer.capacity.to_le_bytes());
         out.extend(layer.items.to_le_bytes());
         out.extend(layer.error_rate.to_le_bytes());
+        if let Shape::Counting(counting) = layer.shape {
+            out.extend(counting.changes.to_le_bytes());
+        }
     }
     seal(out)
+}
+
+fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
+    out.extend([kind, geometry.probes]);
+    out.extend(geometry.block_words.to_le_bytes());
+    out.extend(geometry.blocks.to_le_bytes());
 }
 
 /// Reads and checks a header: the plan, and the bytes of bits that follow.
@@ -134,8 +146,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         .try_reserve_exact(count)
         .map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for _ in 0..count {
-        let shape = shape(&mut reader, version)?;
+        let mut shape = shape(&mut reader, version)?;
         let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
+        if let Shape::Counting(counting) = &mut shape {
+            counting.changes = reader.u64()?;
+        }
         layers.push(LayerPlan {
             capacity,
             items,
@@ -165,6 +180,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
 
 fn family(reader: &mut Reader) -> Result<Family, Error> {
     match reader.u8()? {
+        OWN => Ok(Family::Native),
         REDISBLOOM => match reader.u8()? {
             options if options & !(EXACT | HASH64) == 0 => Ok(Family::RedisBloom(RedisBloom {
                 hash64: options & HASH64 != 0,
@@ -178,16 +194,7 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
 
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
     match reader.u8()? {
-        BLOCKED => {
-            let probes = reader.u8()?;
-            let block_words = reader.u16()?;
-            let blocks = reader.u32()?;
-            Ok(Shape::Blocked(Geometry {
-                blocks,
-                block_words,
-                probes,
-            }))
-        }
+        BLOCKED => Ok(Shape::Blocked(geometry(reader)?)),
         CLASSIC if version == ANY => {
             let rule = match reader.u8()? {
                 REMAINDER => Rule::Remainder,
@@ -202,16 +209,35 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
                 rule,
             }))
         }
+        // Its changes come behind the numbers that all kinds have.
+        COUNTING if version == ANY => Ok(Shape::Counting(Counting {
+            geometry: geometry(reader)?,
+            changes: 0,
+        })),
         kind => Err(Error::Kind(kind)),
     }
 }
 
+fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
+    let probes = reader.u8()?;
+    let block_words = reader.u16()?;
+    let blocks = reader.u32()?;
+    Ok(Geometry {
+        blocks,
+        block_words,
+        probes,
+    })
+}
+
 /// Tells filters apart by everything but their items: two with the same identity have the same bits for the same
-/// items. It changes when the filter grows.
+/// items. It changes when the filter grows; that of a filter of counters, whose halves from before and after a change fit
+/// together no more, with every change.
 pub(super) fn identity(plan: &Plan) -> u64 {
     let mut shape = plan.clone();
     for layer in &mut shape.layers {
-        layer.items = 0;
+        if layer.shape.cells() == Cells::Bits {
+            layer.items = 0;
+        }
     }
     checksum(&encode(&shape, 0))
 }

@@ -352,7 +352,7 @@ fn places(filter: &Filter) -> impl Iterator<Item = Place> {
         let words = layer.bits().words().len() as u64 * stream::WORD;
         let bytes = match layer.shape() {
             Shape::Classic(shape) => shape.bytes,
-            Shape::Blocked(_) => words,
+            Shape::Blocked(_) | Shape::Counting(_) => words,
         };
         let place = Place {
             start: *start,

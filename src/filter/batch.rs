@@ -14,7 +14,7 @@
 use super::{error::Error, hash::Hash, layer::Layer, scaling::Filter};
 
 /// Items in a chunk: as many as there are bits in the set of those found.
-const CHUNK: usize = u64::BITS as usize;
+pub(super) const CHUNK: usize = u64::BITS as usize;
 
 impl Filter {
     /// Answers for each item, in order, whether it may have been added.
@@ -42,6 +42,9 @@ impl Filter {
         ceiling: impl Fn(u64) -> u64,
         mut answer: impl FnMut(Result<bool, Error>),
     ) {
+        if self.counts() {
+            return self.add_each_counted(&mut items, ceiling, answer);
+        }
         let mut chunk = [Hash::default(); CHUNK];
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk);
@@ -74,7 +77,7 @@ impl Filter {
 
     /// Hashes the next items, at most a chunk of them, and prefetches the newest layer for each.
     #[inline]
-    fn hash_chunk<'c, 'a>(
+    pub(super) fn hash_chunk<'c, 'a>(
         &self,
         items: &mut impl Iterator<Item = &'a [u8]>,
         chunk: &'c mut [Hash; CHUNK],
@@ -91,7 +94,7 @@ impl Filter {
 
 /// Which of `hashes` (at most a chunk, prefetched for the first layer) some layer holds, as a set of bits.
 #[inline]
-fn found_in<'a>(layers: impl Iterator<Item = &'a Layer>, hashes: &[Hash]) -> u64 {
+pub(super) fn found_in<'a>(layers: impl Iterator<Item = &'a Layer>, hashes: &[Hash]) -> u64 {
     let mut layers = layers.peekable();
     let mut pending = u64::MAX >> (CHUNK - hashes.len());
     let mut found = 0;

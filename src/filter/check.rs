@@ -11,8 +11,8 @@ use super::{
     bits::MAX_WORDS,
     error::Error,
     family::Family,
-    layer::{Layer, Shape},
-    params::{Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
+    layer::{Counting, Layer, Shape},
+    params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
     redisbloom,
     scaling::Filter,
     sizing::{Geometry, MAX_PROBES},
@@ -55,7 +55,7 @@ pub enum Broken {
     /// No layer, too many, or several in a non-scaling filter.
     #[error("{0} layers")]
     Layers(usize),
-    /// More items than the capacity, or an older layer that is not full.
+    /// More items than the capacity, or an older layer that is not full and does not count.
     #[error("layer {index}: {items} items of {capacity}")]
     Items {
         /// Position of the layer, oldest first.
@@ -129,10 +129,12 @@ impl Plan {
                 capacity,
                 expansion: self.expansion,
                 seed: self.seed,
+                cells: shape.cells(),
             };
             ranges.check()?;
-            let newest = index + 1 == count;
-            if items > capacity || (items < capacity && !newest) {
+            // Deletions take items from older layers too.
+            let may_lack = index + 1 == count || shape.cells() == Cells::Counters;
+            if items > capacity || (items < capacity && !may_lack) {
                 return Err(Broken::Items {
                     index,
                     items,
@@ -154,6 +156,7 @@ impl Plan {
             capacity: MAX_CAPACITY,
             expansion: self.expansion,
             seed: 0,
+            cells: Cells::Bits,
         };
         whole.check()?;
         if self.bit_bytes() / 8 > MAX_WORDS {
@@ -166,21 +169,24 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether filters of this family have layers like that.
+    /// Whether filters of this family have layers like that. All layers of a filter have bits, or all have counters.
     fn may_have(&self, layer: &LayerPlan) -> bool {
+        let newest = self.layers.last().map(|newest| newest.shape.cells());
         let sound = match (self.family, layer.shape) {
-            (Family::Native, Shape::Blocked(geometry)) => {
+            (Family::Native, Shape::Blocked(geometry) | Shape::Counting(Counting { geometry, .. })) => {
                 let Geometry {
                     blocks,
                     block_words,
                     probes,
                 } = geometry;
-                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes)
+                let cells = layer.shape.cells();
+                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes) && newest == Some(cells)
             }
             (Family::RedisBloom(_), Shape::Classic(classic)) => {
                 classic.is_sound() && redisbloom::fits(&classic, layer.capacity, layer.error_rate)
             }
-            (Family::Native, Shape::Classic(_)) | (Family::RedisBloom(_), Shape::Blocked(_)) => false,
+            (Family::Native, Shape::Classic(_))
+            | (Family::RedisBloom(_), Shape::Blocked(_) | Shape::Counting(_)) => false,
         };
         sound && layer.shape.words() <= MAX_WORDS
     }

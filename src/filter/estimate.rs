@@ -1,4 +1,4 @@
-//! How full a filter is, and how wrong it is right now: estimates from the bits that are set.
+//! How full a filter is, and how wrong it is right now: estimates from the bits that are set, or the counters that are not 0.
 //!
 //! The rate that a layer was built for holds at its capacity; before that it is lower, and after damage to a plan (a copy
 //! of a filter that items went into meanwhile) it could be higher. What it is now shows in the bits: a block of which a
@@ -24,25 +24,37 @@ const RUN: usize = 256;
 /// What the bits of a filter or a layer say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Share of bits set, in [0, 1].
+    /// Share of bits set, or of counters that are not 0, in [0, 1].
     pub fill: f64,
+    /// Share of counters that reached 15 and stay there, in [0, 1]; 0 without counters.
+    pub stuck: f64,
     /// Probability that an item which was never added tests present, in [0, 1].
     pub error_rate: f64,
 }
 
 impl Filter {
+    /// Counters that reached 15 and stay there, estimated; `None` without counters.
+    #[must_use]
+    pub fn stuck(&self) -> Option<u64> {
+        let counters = self.bit_bytes() as f64 * 2.0;
+        self.counts()
+            .then(|| (self.estimate().stuck * counters).round() as u64)
+    }
+
     /// Estimates the whole filter: the share of all its bits that is set, the rate of its layers together.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let (mut set, mut bits, mut absent) = (0.0, 0.0, 1.0);
+        let (mut set, mut stuck, mut all, mut absent) = (0.0, 0.0, 0.0, 1.0);
         for (layer, estimate) in self.estimate_layers() {
             let words = layer.bits().words().len() as f64;
             set += estimate.fill * words;
-            bits += words;
+            stuck += estimate.stuck * words;
+            all += words;
             absent *= 1.0 - estimate.error_rate;
         }
         Estimate {
-            fill: set / bits,
+            fill: set / all,
+            stuck: stuck / all,
             error_rate: 1.0 - absent,
         }
     }
@@ -60,6 +72,10 @@ impl Layer {
         let (length, blocks) = match self.shape() {
             Shape::Blocked(shape) => (usize::from(shape.block_words), shape.blocks),
             Shape::Classic(shape) => return self.estimate_classic(shape, sample),
+            Shape::Counting(shape) => {
+                let blocks = shape.geometry.blocks;
+                ((shape.words() / u64::from(blocks)) as usize, blocks)
+            }
         };
         let probes = i32::from(self.shape().probes());
         // A layer of one block is that block; of others a run tells the share of bits set of its block.
@@ -70,19 +86,25 @@ impl Layer {
         };
         let blocks = self.bits().words().chunks_exact(length);
         let stride = blocks.len().div_ceil((sample / run).max(1));
-        let (mut read, mut fill, mut rate) = (0.0, 0.0, 0.0);
+        let (mut read, mut fill, mut stuck, mut rate) = (0.0, 0.0, 0.0, 0.0);
         for block in blocks.step_by(stride) {
-            let set: u32 = block.iter().take(run).map(|word| word.count_ones()).sum();
-            let share = f64::from(set) / (run as f64 * 64.0);
+            let run = block.iter().take(run).map(|&word| self.taken(word));
+            let (set, held, all) = run.fold((0, 0, 0), |sum, word| {
+                (sum.0 + word.0, sum.1 + word.1, sum.2 + word.2)
+            });
+            let share = f64::from(set) / f64::from(all);
             read += 1.0;
             fill += share;
+            stuck += f64::from(held) / f64::from(all);
             rate += share.powi(probes);
         }
         Estimate {
             fill: fill / read,
+            stuck: stuck / read,
             error_rate: rate / read,
         }
     }
+
     /// The same for a layer whose bits are those of all items: the share of bits set is that of the array. The last words
     /// may hold bits that no position reaches, and are few.
     fn estimate_classic(&self, shape: Classic, sample: usize) -> Estimate {
@@ -96,6 +118,7 @@ impl Layer {
         let fill = (set as f64 / bits.min(shape.bits) as f64).min(1.0);
         Estimate {
             fill,
+            stuck: 0.0,
             error_rate: fill.powi(i32::from(shape.probes)),
         }
     }

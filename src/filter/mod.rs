@@ -7,6 +7,8 @@
 //!                └─▶ sizing (how many bits)       hash: one XXH3-128 per item      estimate: how full it is now
 //! ```
 //!
+//! A filter that also deletes has counters where others have bits: `counting`, `layer::counting`.
+//!
 //! Filters that other products made live here too, with their own hash and their own shapes: `family` is the tag,
 //! `redisbloom` and `murmur` are its rules, `layer::classic` holds the bits.
 
@@ -14,6 +16,7 @@ mod batch;
 mod bits;
 mod budget;
 mod check;
+mod counting;
 mod error;
 mod estimate;
 mod family;
@@ -33,8 +36,10 @@ pub use error::Error;
 pub use estimate::Estimate;
 pub use family::{Family, RedisBloom};
 pub use hash::{Hash, checksum};
-pub use layer::{Blocked, Classic, ClassicLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape};
-pub use params::{Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
+pub use layer::{
+    Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape,
+};
+pub use params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use probe::{Walk, scale};
 pub use redisbloom::{bits_per_item, fits, probes};
 pub use scaling::Filter;

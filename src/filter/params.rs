@@ -1,4 +1,4 @@
-//! What a caller asks of a filter, checked once: rate, capacity, expansion, seed.
+//! What a caller asks of a filter, checked once: rate, capacity, expansion, seed, bits or counters.
 
 use super::error::Error;
 
@@ -42,6 +42,16 @@ impl Expansion {
     }
 }
 
+/// What a filter has at each position of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cells {
+    /// A bit: items are added.
+    #[default]
+    Bits,
+    /// A counter of four bits: items are added and deleted.
+    Counters,
+}
+
 /// Everything that decides the bits of an empty filter. Equal parameters give equal filters on every machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
@@ -53,6 +63,8 @@ pub struct Params {
     pub expansion: Expansion,
     /// Secret key of the hash.
     pub seed: u64,
+    /// Whether it counts.
+    pub cells: Cells,
 }
 
 impl Params {

@@ -14,6 +14,9 @@
 //! blocked layers. An item is added to the newest layer, and counted, only if no layer holds it: then each layer's count
 //! is the number of items that changed its bits.
 //!
+//! A filter that counts (`counting.rs`) adds to the newest layer whatever the others hold, and its older layers change when
+//! items are deleted.
+//!
 //! A filter of another family (`family.rs`) hashes its items and sizes its next layer by that family's rules; the stack is
 //! the same.
 //!
@@ -26,8 +29,8 @@ use super::{
     error::Error,
     family::Family,
     hash::Hash,
-    layer::Layer,
-    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    layer::{Counting, Layer},
+    params::{Cells, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
     sizing,
 };
 
@@ -37,7 +40,7 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// Oldest first; all full. Boxed, and absent in a filter that never grew, so that such a filter stays small.
+    /// Oldest first; all full, but for those of counters. Boxed, and absent in a filter that never grew, so that such a filter stays small.
     #[expect(
         clippy::box_collection,
         reason = "one pointer instead of three words in every filter"
@@ -60,9 +63,10 @@ impl Filter {
             capacity,
             expansion,
             seed,
+            cells,
         } = params;
         let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
-        let newest = make_layer(native_layer(capacity, rate), 0, ceiling)?;
+        let newest = make_layer(native_layer(cells, capacity, rate), 0, ceiling)?;
         Ok(Self {
             seed,
             error_rate,
@@ -130,6 +134,7 @@ impl Filter {
             capacity: first.capacity(),
             expansion: self.expansion,
             seed: self.seed,
+            cells: self.newest.shape().cells(),
         }
     }
 
@@ -155,10 +160,22 @@ impl Filter {
         &self.newest
     }
 
-    /// The full layers, newest first.
+    /// The layer that takes additions, to change it.
+    #[inline]
+    pub(super) fn newest_mut(&mut self) -> &mut Layer {
+        &mut self.newest
+    }
+
+    /// The layers that take no additions any more, newest first.
     #[inline]
     pub fn older(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
         self.older_list().iter().rev()
+    }
+
+    /// The same, to change them.
+    #[inline]
+    pub(super) fn older_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
+        self.older.iter_mut().flat_map(|older| older.iter_mut().rev())
     }
 
     #[inline]
@@ -174,7 +191,7 @@ impl Filter {
             .map(|older| [std::ptr::from_ref(older).cast(), older.as_ptr().cast()])
     }
 
-    /// Items counted: those whose addition changed a bit.
+    /// Items counted: those that tested absent when they were added, less those that did when they were deleted.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.layers().map(Layer::items).fold(0, u64::saturating_add)
@@ -222,11 +239,12 @@ impl Filter {
 
     /// Whether a full layer may hold the item. Not inlined: most filters have none.
     #[inline(never)]
-    fn in_older(&self, hash: Hash) -> bool {
+    pub(super) fn in_older(&self, hash: Hash) -> bool {
         self.older().any(|layer| layer.contains(hash))
     }
 
-    /// Adds the item if it tests absent; whether it did, that is whether the filter changed.
+    /// Adds the item; whether it tested absent before. A filter of bits changes only if it did, one of counters always
+    /// (`counting.rs`).
     ///
     /// A full filter grows first: then `ceiling` is told the bytes its bits take, and answers how many they may take.
     ///
@@ -234,6 +252,9 @@ impl Filter {
     /// As [`Self::grow`]; the filter is unchanged then and goes on answering.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
+        if self.counts() {
+            return self.add_counted(hash, ceiling);
+        }
         if self.contains(hash) {
             return Ok(false);
         }
@@ -286,6 +307,7 @@ impl Filter {
         let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
         let plan = match self.family {
             Family::Native => native_layer(
+                self.newest.shape().cells(),
                 capacity.saturating_mul(u64::from(factor)).min(MAX_CAPACITY),
                 layer_rate(self.error_rate, index, true),
             ),
@@ -300,12 +322,17 @@ impl Filter {
 }
 
 /// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
-fn native_layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
+fn native_layer(cells: Cells, capacity: u64, rate: f64) -> Option<LayerPlan> {
+    let geometry = sizing::geometry(capacity, rate)?;
+    let shape = match cells {
+        Cells::Bits => geometry.into(),
+        Cells::Counters => Counting { geometry, changes: 0 }.into(),
+    };
     Some(LayerPlan {
         capacity,
         items: 0,
         error_rate: rate,
-        shape: sizing::geometry(capacity, rate)?.into(),
+        shape,
     })
 }
 

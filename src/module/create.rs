@@ -1,7 +1,7 @@
 //! A new filter: what the command says, and the configuration for what it leaves out.
 
 use super::{api::Context, config, limit, reply::Refusal, stats};
-use crate::filter::{Expansion, Filter, Params};
+use crate::filter::{Cells, Expansion, Filter, Params};
 
 /// What a command says of a filter to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -10,6 +10,7 @@ pub(crate) struct Options {
     pub(crate) capacity: Option<u64>,
     pub(crate) expansion: Option<Expansion>,
     pub(crate) seed: Option<u64>,
+    pub(crate) cells: Cells,
 }
 
 /// Makes an empty filter.
@@ -27,6 +28,7 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
             Some(seed) => seed,
             None => getrandom::u64().map_err(|_| Refusal::Internal)?,
         },
+        cells: options.cells,
     };
     Filter::new(&params, limit::ceiling(ctx, 0)).map_err(|error| {
         stats::REFUSED.add(1);

@@ -1,9 +1,12 @@
 //! Every byte changed and every length cut: what a decoder does not refuse must be a filter.
 
-use redis_bloom::codec::{
-    Error,
-    chunk::{self, Load, Taken},
-    v100::{self, Stored},
+use redis_bloom::{
+    codec::{
+        Error,
+        chunk::{self, Load, Taken},
+        v100::{self, Stored},
+    },
+    filter::Filter,
 };
 
 use crate::{
@@ -42,9 +45,14 @@ fn begin(header: &[u8]) -> Result<Load, Error> {
 
 #[test]
 fn a_flipped_bit_of_a_header_or_a_chunk_is_refused() {
-    let filter = sample::small();
-    let (_, header) = chunk::header(&filter);
-    let (iterator, data) = chunk::at(&filter, 1).expect("a chunk");
+    for filter in sample::smalls() {
+        check_a_flipped_bit_of_a_header_or_a_chunk_is_refused(&filter);
+    }
+}
+
+fn check_a_flipped_bit_of_a_header_or_a_chunk_is_refused(filter: &Filter) {
+    let (_, header) = chunk::header(filter);
+    let (iterator, data) = chunk::at(filter, 1).expect("a chunk");
     for (bytes, bit) in [(&header, 0), (&data, 1)]
         .iter()
         .flat_map(|(bytes, _)| (0..8 * bytes.len()).map(move |bit| (bytes, bit)))
@@ -55,8 +63,8 @@ fn a_flipped_bit_of_a_header_or_a_chunk_is_refused() {
         let mut load = begin(&header).expect("its header");
         assert!(load.take(iterator, &damaged).is_err(), "bit {bit}");
         assert_eq!(load.received(), 0);
-        assert!(chunk::repeat(&filter, iterator, &damaged).is_err(), "bit {bit}");
-        let mut strings = Strings::of(&filter);
+        assert!(chunk::repeat(filter, iterator, &damaged).is_err(), "bit {bit}");
+        let mut strings = Strings::of(filter);
         strings.0[0] = damaged;
         assert!(read(&strings).is_err(), "bit {bit}");
     }
@@ -64,9 +72,14 @@ fn a_flipped_bit_of_a_header_or_a_chunk_is_refused() {
 
 #[test]
 fn a_header_or_a_chunk_of_any_other_length_is_refused() {
-    let filter = sample::small();
-    let (_, header) = chunk::header(&filter);
-    let (iterator, data) = chunk::at(&filter, 1).expect("a chunk");
+    for filter in sample::smalls() {
+        check_a_header_or_a_chunk_of_any_other_length_is_refused(&filter);
+    }
+}
+
+fn check_a_header_or_a_chunk_of_any_other_length_is_refused(filter: &Filter) {
+    let (_, header) = chunk::header(filter);
+    let (iterator, data) = chunk::at(filter, 1).expect("a chunk");
     let lengths = (0..header.len()).chain(header.len() + 1..header.len() + 100);
     for length in lengths {
         let mut cut = header.clone();
@@ -76,7 +89,7 @@ fn a_header_or_a_chunk_of_any_other_length_is_refused() {
         if length >= forge::SEAL {
             forge::seal(&mut cut);
             assert!(begin(&cut).is_err(), "a sealed header of {length} bytes");
-            let mut strings = Strings::of(&filter);
+            let mut strings = Strings::of(filter);
             strings.0[0] = cut;
             assert!(read(&strings).is_err(), "a sealed header of {length} bytes");
         }
@@ -99,8 +112,13 @@ fn a_header_or_a_chunk_of_any_other_length_is_refused() {
 
 #[test]
 fn any_byte_of_a_header_is_refused_or_makes_a_sane_filter() {
-    let filter = sample::small();
-    let strings = Strings::of(&filter);
+    for filter in sample::smalls() {
+        check_any_byte_of_a_header_is_refused_or_makes_a_sane_filter(&filter);
+    }
+}
+
+fn check_any_byte_of_a_header_is_refused_or_makes_a_sane_filter(filter: &Filter) {
+    let strings = Strings::of(filter);
     let (mut refused, mut taken) = (0, 0);
     for at in 0..strings.0[0].len() - forge::SEAL {
         let before = strings.0[0][at];
@@ -131,8 +149,13 @@ fn any_byte_of_a_header_is_refused_or_makes_a_sane_filter() {
 
 #[test]
 fn two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter() {
-    let filter = sample::small();
-    let strings = Strings::of(&filter);
+    for filter in sample::smalls() {
+        check_two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter(&filter);
+    }
+}
+
+fn check_two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter(filter: &Filter) {
+    let strings = Strings::of(filter);
     // A small generator (splitmix64), so that the same cases come each time.
     let mut state = 0_u64;
     let mut random = || {
@@ -187,9 +210,14 @@ fn two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter() {
 
 #[test]
 fn any_change_of_a_piece_is_another_filter_or_refused() {
-    let filter = sample::small();
-    let strings = Strings::of(&filter);
-    let stream = sample::stream(&filter);
+    for filter in sample::smalls() {
+        check_any_change_of_a_piece_is_another_filter_or_refused(&filter);
+    }
+}
+
+fn check_any_change_of_a_piece_is_another_filter_or_refused(filter: &Filter) {
+    let strings = Strings::of(filter);
+    let stream = sample::stream(filter);
     // The RDB has a checksum of its own; a changed bit is a changed bit.
     for bit in 0..8 * stream.len() {
         let mut damaged = strings.clone();
@@ -224,8 +252,13 @@ fn any_change_of_a_piece_is_another_filter_or_refused() {
 
 #[test]
 fn missing_pieces_are_refused() {
-    let filter = sample::small();
-    let whole = Strings::of(&filter);
+    for filter in sample::smalls() {
+        check_missing_pieces_are_refused(&filter);
+    }
+}
+
+fn check_missing_pieces_are_refused(filter: &Filter) {
+    let whole = Strings::of(filter);
     let mut words = Strings(vec![whole.0[0].clone()]);
     words.0.extend(whole.0[1].chunks(8).map(<[u8]>::to_vec));
     for count in 0..words.0.len() {
@@ -241,9 +274,14 @@ fn missing_pieces_are_refused() {
 
 #[test]
 fn any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter() {
-    let filter = sample::small();
-    let (_, header) = chunk::header(&filter);
-    let (iterator, data) = chunk::at(&filter, 1).expect("a chunk");
+    for filter in sample::smalls() {
+        check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(&filter);
+    }
+}
+
+fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) {
+    let (_, header) = chunk::header(filter);
+    let (iterator, data) = chunk::at(filter, 1).expect("a chunk");
     let newest = filter.newest();
     for at in 0..data.len() - forge::SEAL {
         let before = data[at];
@@ -275,7 +313,7 @@ fn any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter() {
             assert!(loaded.newest().items() >= newest.items(), "byte {at} = {byte}");
             sane::check_filter(&mut loaded, CEILING);
             // A complete filter accepts only what changes nothing.
-            let repeated = chunk::repeat(&filter, iterator, &forged);
+            let repeated = chunk::repeat(filter, iterator, &forged);
             if at >= frame::BITS && byte & !before != 0 {
                 assert_eq!(repeated, Err(Error::Complete), "byte {at} = {byte}");
             } else {

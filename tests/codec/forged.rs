@@ -7,7 +7,9 @@ use redis_bloom::{
         chunk::{self, Load},
         v100,
     },
-    filter::{Broken, Error as FilterError, Filter, Geometry, Layer, MAX_LAYERS, Shape},
+    filter::{
+        Broken, Cells, Counting, Error as FilterError, Filter, Geometry, Layer, MAX_LAYERS, Plan, Shape,
+    },
 };
 
 use crate::{
@@ -71,7 +73,8 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
             ("the magic of a chunk", MAGIC, b"rbchnk", Error::Magic("rbloom")),
             ("no magic", MAGIC, &[0; 6], Error::Magic("rbloom")),
             ("version 0", VERSION, &0_u16.to_le_bytes(), Error::Version(0)),
-            ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Family(0)),
+            // The family takes a byte, which the layers lack.
+            ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Truncated),
             ("version 3", VERSION, &3_u16.to_le_bytes(), Error::Version(3)),
             ("version 65535", VERSION, &[255; 2], Error::Version(65_535)),
             ("rate 0", ERROR_RATE, &0_f64.to_le_bytes(), rate(0.0)),
@@ -414,4 +417,81 @@ fn no_bytes_at_all_are_refused() {
         v100::load(&mut Reading([].iter()), 1 << 20),
         Err(Error::Truncated)
     ));
+}
+
+/// The header of a filter that counts: a byte for the family, and layers of 40 bytes.
+#[test]
+fn counting_layers_are_refused_by_the_same_rules() {
+    const FAMILY: usize = FIRST;
+    const LAYERS_AT: usize = FIRST + 1;
+    const LONG: usize = LAYER + 8;
+    let filter = sample::small_of(Cells::Counters);
+    let oldest = filter.layers().next().expect("a layer");
+    assert!(oldest.items() < oldest.capacity(), "deletions took some");
+    let broken = |index, layer: &Layer| {
+        Error::Broken(Broken::Shape {
+            index,
+            shape: layer.shape(),
+        })
+    };
+    let (blocked, layers): (_, Vec<_>) = (sample::small(), filter.layers().collect());
+    let Shape::Counting(newest) = layers[2].shape() else {
+        panic!("{:?}", layers[2].shape());
+    };
+    let zero = |geometry| {
+        Error::Broken(Broken::Shape {
+            index: 2,
+            shape: Counting { geometry, ..newest }.into(),
+        })
+    };
+    check(
+        &filter,
+        &[
+            ("version 1", VERSION, &1_u16.to_le_bytes(), Error::Kind(63)),
+            ("family 1", FAMILY, &[1], Error::Options(2)),
+            ("family 200", FAMILY, &[200], Error::Family(200)),
+            (
+                "kind 3 or whatever is not there",
+                LAYERS_AT,
+                &[99],
+                Error::Kind(99),
+            ),
+            (
+                "no blocks",
+                LAYERS_AT + 2 * LONG + BLOCKS,
+                &[0; 4],
+                zero(Geometry {
+                    blocks: 0,
+                    ..newest.geometry
+                }),
+            ),
+            (
+                "no probes",
+                LAYERS_AT + 2 * LONG + PROBES,
+                &[0],
+                zero(Geometry {
+                    probes: 0,
+                    ..newest.geometry
+                }),
+            ),
+            (
+                "more items than capacity",
+                LAYERS_AT + ITEMS,
+                &1_000_u64.to_le_bytes(),
+                Error::Broken(Broken::Items {
+                    index: 0,
+                    items: 1_000,
+                    capacity: 20,
+                }),
+            ),
+        ],
+    );
+    // Bits below counters: the same numbers as a plan.
+    let mut plan = Plan::of(&filter);
+    assert_eq!(plan.check(), Ok(()));
+    plan.layers[0] = Plan::of(&blocked).layers[0];
+    assert_eq!(
+        Err(plan.check().map_err(Error::Broken).unwrap_err()),
+        Err::<(), _>(broken(0, blocked.layers().next().expect("a layer")))
+    );
 }

@@ -1,11 +1,14 @@
 //! Filters of every shape, to store and to damage.
 
-use redis_bloom::{codec::chunk, filter::Filter};
+use redis_bloom::{
+    codec::chunk,
+    filter::{Cells, Filter, Params},
+};
 
-use crate::support::{fill, filter, params};
+use crate::support::{CELLS, fill, filter, item, params};
 
 /// A name, for messages.
-type Named = (&'static str, Filter);
+type Named = (String, Filter);
 
 /// Rate, capacity, expansion, items.
 const SHAPES: [(&str, f64, u64, u64, u64); 8] = [
@@ -19,22 +22,50 @@ const SHAPES: [(&str, f64, u64, u64, u64); 8] = [
     ("layers of blocks", 0.000_1, 2_000, 1, 5_500),
 ];
 
-/// A filter of each shape.
+/// A filter of each shape, of bits and of counters.
 pub(crate) fn all() -> Vec<Named> {
-    let make = |(name, rate, capacity, expansion, items)| {
-        let mut filter = filter(&params(rate, capacity, expansion, 0x5EED));
+    let make = |(name, rate, capacity, expansion, items), cells| {
+        let mut filter = filter(&Params {
+            cells,
+            ..params(rate, capacity, expansion, 0x5EED)
+        });
         fill(&mut filter, 1, items);
-        (name, filter)
+        delete_some(&mut filter, items);
+        (format!("{name}, {cells:?}"), filter)
     };
-    SHAPES.map(make).into()
+    SHAPES
+        .into_iter()
+        .flat_map(|shape| CELLS.map(|cells| make(shape, cells)))
+        .collect()
+}
+
+/// Deletes every seventh item, from layers old and new, if the filter counts.
+fn delete_some(filter: &mut Filter, items: u64) {
+    for number in (0..items).step_by(7) {
+        filter.delete(filter.hash(&item(1, number)));
+    }
 }
 
 /// Three layers, 300 bytes of bits: small enough to try every damage.
 pub(crate) fn small() -> Filter {
-    let mut filter = filter(&params(0.01, 20, 2, 0x5EED));
+    small_of(Cells::Bits)
+}
+
+/// The same of bits or of counters, of which there are 1,200 bytes.
+pub(crate) fn small_of(cells: Cells) -> Filter {
+    let mut filter = filter(&Params {
+        cells,
+        ..params(0.01, 20, 2, 0x5EED)
+    });
     fill(&mut filter, 1, 100);
+    delete_some(&mut filter, 100);
     assert_eq!(filter.layers().len(), 3);
     filter
+}
+
+/// Both.
+pub(crate) fn smalls() -> [Filter; 2] {
+    CELLS.map(small_of)
 }
 
 /// The bits of all layers as one stream, made without the codec.

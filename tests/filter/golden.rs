@@ -10,9 +10,11 @@
 //! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (by way of Python), not with the
 //! code under test. The rest was recorded from it.
 
-use redis_bloom::filter::{Filter, Geometry, Hash, Walk, checksum, geometry, layer_rate, scale};
+use redis_bloom::filter::{
+    Cells, Filter, Geometry, Hash, Params, Walk, checksum, geometry, layer_rate, scale,
+};
 
-use crate::support::{Strings, fill, filter, params};
+use crate::support::{Strings, fill, filter, item, params};
 
 /// `length` bytes 0, 1, 2 ... 250, 0 ...
 fn bytes(length: usize) -> Vec<u8> {
@@ -351,6 +353,40 @@ fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
         let (rate, capacity, expansion, ..) = golden;
         let mut filter = filter(&params(rate, capacity, expansion, 0xB100_3F11_7E25_EED5));
         fill(&mut filter, 1, 1_000);
+        (
+            golden,
+            (rate, capacity, expansion, filter.layers().len(), stored(&filter)),
+        )
+    }));
+}
+
+#[test]
+fn the_bytes_of_a_filter_that_counts_never_change_unnoticed() {
+    /// Rate, capacity, expansion; layers and checksum after 1,000 items, of which every third was added twice and every
+    /// fifth deleted.
+    #[rustfmt::skip]
+    const FILTERS: [(f64, u64, u64, usize, u64); 4] = [
+        (0.01, 1000, 0, 1, 0x43E0_100D_CE2B_7170),
+        (0.001, 1000, 2, 1, 0xCE60_B400_7D3C_4DE4),
+        (0.01, 100, 2, 4, 0x0BFE_628C_9085_471E),
+        (0.25, 10, 1, 134, 0x3064_B54F_E36C_EDA5),
+    ];
+    check(FILTERS.map(|golden| {
+        let (rate, capacity, expansion, ..) = golden;
+        let mut filter = filter(&Params {
+            cells: Cells::Counters,
+            ..params(rate, capacity, expansion, 0xB100_3F11_7E25_EED5)
+        });
+        fill(&mut filter, 1, 1_000);
+        for number in (0..1_000).step_by(3) {
+            let hash = filter.hash(&item(1, number));
+            // A full filter takes only what tests present.
+            let _ = filter.add(hash, |_| u64::MAX);
+        }
+        for number in (0..1_000).step_by(5) {
+            let hash = filter.hash(&item(1, number));
+            filter.delete(hash);
+        }
         (
             golden,
             (rate, capacity, expansion, filter.layers().len(), stored(&filter)),

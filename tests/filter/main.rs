@@ -2,6 +2,7 @@
 
 mod adversary;
 mod batch;
+mod counting;
 mod golden;
 mod layers;
 mod limits;

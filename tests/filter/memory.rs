@@ -5,9 +5,9 @@
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{geometry, layer_rate};
+use redis_bloom::filter::{Cells, Params, geometry, layer_rate};
 
-use crate::support::{filter, params};
+use crate::support::{fill, filter, params};
 
 /// Bits per item of a layer.
 fn bits(capacity: u64, rate: f64) -> f64 {
@@ -169,6 +169,26 @@ fn a_small_scaling_filter_is_one_short_block() {
             bytes <= most,
             "{capacity} items at {rate}: {bytes} bytes, at most {most}"
         );
+    }
+}
+
+#[test]
+fn counters_take_four_times_the_bits() {
+    for (rate, capacity, layers) in [(0.25, 1, 1), (0.01, 100, 4), (0.001, 1_000, 3), (1e-6, 250, 2)] {
+        let bits = params(rate, capacity, 2, 9);
+        let counters = Params {
+            cells: Cells::Counters,
+            ..bits
+        };
+        let bytes = [bits, counters].map(|params| {
+            let mut filter = filter(&params);
+            while filter.layers().len() < layers {
+                let full = filter.capacity();
+                fill(&mut filter, 1, full + 1);
+            }
+            filter.bit_bytes()
+        });
+        assert_eq!(bytes[1], 4 * bytes[0], "{capacity} items at {rate}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use redis_bloom::{
     codec::v100::{self, Sink, Source, Stored},
-    filter::{Expansion, Filter, Params},
+    filter::{Cells, Expansion, Filter, Params},
 };
 
 /// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
@@ -10,7 +10,10 @@ pub(crate) fn item(set: u64, number: u64) -> [u8; 16] {
     (u128::from(set) << 64 | u128::from(number)).to_le_bytes()
 }
 
-/// Parameters; an expansion of 0 is a non-scaling filter.
+/// Both sorts of native filters.
+pub(crate) const CELLS: [Cells; 2] = [Cells::Bits, Cells::Counters];
+
+/// Parameters of a filter of bits; an expansion of 0 is a non-scaling filter.
 pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
     let expansion = Expansion::new(expansion).expect("an expansion in range");
     Params {
@@ -18,6 +21,7 @@ pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) 
         capacity,
         expansion,
         seed,
+        cells: Cells::Bits,
     }
 }
 

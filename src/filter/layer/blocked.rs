@@ -74,24 +74,6 @@ impl Blocked {
         })
     }
 
-    /// A copy.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
-    pub fn duplicate(&self) -> Result<Self, Error> {
-        let mut copy = Self::new(self.geometry())?;
-        // Page by page, without the empty ones: they need no memory until they are touched.
-        let pages = copy
-            .bits
-            .words_mut()
-            .chunks_mut(512)
-            .zip(self.bits.words().chunks(512));
-        for (copy, page) in pages.filter(|(_, page)| page.iter().any(|&word| word != 0)) {
-            copy.copy_from_slice(page);
-        }
-        Ok(copy)
-    }
-
     /// The shape.
     #[must_use]
     pub fn geometry(&self) -> Geometry {

@@ -133,9 +133,7 @@ impl ClassicLayer {
     }
 
     /// Asks for the cache lines that the item needs, without waiting for them.
-    // Not inlined, as the two below: a call an item is nothing beside k waits for memory, and the path of the blocked
-    // layers, in which this would stand as the other arm of a match, stays short.
-    #[inline(never)]
+    #[inline]
     pub fn prefetch(&self, hash: Hash) {
         if self.shape.bytes <= CACHED {
             return;
@@ -146,7 +144,7 @@ impl ClassicLayer {
     }
 
     /// Whether every bit of the item is set.
-    #[inline(never)]
+    #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let words = self.bits.words();
@@ -155,7 +153,7 @@ impl ClassicLayer {
     }
 
     /// Sets every bit of the item.
-    #[inline(never)]
+    #[inline]
     pub fn insert(&mut self, hash: Hash) {
         let positions = self.positions(hash);
         let words = self.bits.words_mut();

@@ -1,16 +1,18 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
 //! The kinds are a closed set. Every match over them is in this file, a kind is a file beside it that knows no other,
-//! and a new kind is one file and one arm per match. A kind that needs more than the 24 bytes of `Blocked` belongs in
-//! a box: there is one `Layer` in every filter, and people keep millions of small filters.
+//! and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box: there is one `Layer` in every
+//! filter, and people keep millions of small filters.
 
 mod blocked;
 mod classic;
+mod counting;
 
 pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
+pub use counting::{Counting, CountingLayer};
 
-use super::{bits::Bits, error::Error, hash::Hash, sizing::Geometry};
+use super::{bits::Bits, error::Error, hash::Hash, params::Cells, sizing::Geometry};
 
 /// What a layer looks like, without its bits: the kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub enum Shape {
     Blocked(Geometry),
     /// The bits of an item anywhere.
     Classic(Classic),
+    /// Counters instead of bits, every one of an item in one block.
+    Counting(Counting),
 }
 
 impl Shape {
@@ -28,15 +32,26 @@ impl Shape {
         match self {
             Self::Blocked(geometry) => geometry.words(),
             Self::Classic(classic) => classic.words(),
+            Self::Counting(counting) => counting.words(),
         }
     }
 
-    /// Bits set per item.
+    /// What there is at each position.
+    #[must_use]
+    pub fn cells(&self) -> Cells {
+        match self {
+            Self::Blocked(_) | Self::Classic(_) => Cells::Bits,
+            Self::Counting(_) => Cells::Counters,
+        }
+    }
+
+    /// Bits set, or counters raised, per item.
     #[must_use]
     pub fn probes(&self) -> u16 {
         match self {
             Self::Blocked(geometry) => u16::from(geometry.probes),
             Self::Classic(classic) => classic.probes,
+            Self::Counting(counting) => u16::from(counting.geometry.probes),
         }
     }
 }
@@ -53,11 +68,18 @@ impl From<Classic> for Shape {
     }
 }
 
+impl From<Counting> for Shape {
+    fn from(counting: Counting) -> Self {
+        Self::Counting(counting)
+    }
+}
+
 /// A fixed-size part of a filter, made for `capacity` items at `error_rate`.
 #[derive(Debug)]
 pub struct Layer {
     kind: Kind,
-    /// Items counted so far (those that changed a bit); never above `capacity`.
+    /// Items counted so far (those that tested absent when they were added, less those that did when they were deleted);
+    /// never above `capacity`.
     items: u64,
     /// Items that it was sized for, at least 1.
     capacity: u64,
@@ -65,10 +87,18 @@ pub struct Layer {
     error_rate: f64,
 }
 
+/// The kind that new filters have, in place, and all others behind a pointer. Two arms, not one a kind: the pointer that is
+/// never null tells them apart, so that a layer stays small and its hot path asks one question.
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
-    Classic(Box<ClassicLayer>),
+    Other(Box<Other>),
+}
+
+#[derive(Debug)]
+enum Other {
+    Classic(ClassicLayer),
+    Counting(CountingLayer),
 }
 
 impl Layer {
@@ -79,7 +109,10 @@ impl Layer {
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         let kind = match shape {
             Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry)?),
-            Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic)?)),
+            Shape::Classic(classic) => Kind::Other(Box::new(Other::Classic(ClassicLayer::new(classic)?))),
+            Shape::Counting(counting) => {
+                Kind::Other(Box::new(Other::Counting(CountingLayer::new(counting)?)))
+            }
         };
         Ok(Self {
             kind,
@@ -143,7 +176,10 @@ impl Layer {
     pub fn shape(&self) -> Shape {
         match &self.kind {
             Kind::Blocked(layer) => layer.geometry().into(),
-            Kind::Classic(layer) => layer.shape().into(),
+            Kind::Other(other) => match &**other {
+                Other::Classic(layer) => layer.shape().into(),
+                Other::Counting(layer) => layer.shape().into(),
+            },
         }
     }
 
@@ -152,10 +188,7 @@ impl Layer {
     pub fn boxed(&self) -> Option<(*const u8, usize)> {
         match &self.kind {
             Kind::Blocked(_) => None,
-            Kind::Classic(layer) => Some((
-                std::ptr::from_ref::<ClassicLayer>(layer).cast(),
-                size_of::<ClassicLayer>(),
-            )),
+            Kind::Other(other) => Some((std::ptr::from_ref::<Other>(other).cast(), size_of::<Other>())),
         }
     }
 
@@ -164,7 +197,10 @@ impl Layer {
     pub fn bits(&self) -> &Bits {
         match &self.kind {
             Kind::Blocked(layer) => layer.bits(),
-            Kind::Classic(layer) => layer.bits(),
+            Kind::Other(other) => match &**other {
+                Other::Classic(layer) => layer.bits(),
+                Other::Counting(layer) => layer.bits(),
+            },
         }
     }
 
@@ -172,7 +208,10 @@ impl Layer {
     pub fn bits_mut(&mut self) -> &mut Bits {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut(),
-            Kind::Classic(layer) => layer.bits_mut(),
+            Kind::Other(other) => match &mut **other {
+                Other::Classic(layer) => layer.bits_mut(),
+                Other::Counting(layer) => layer.bits_mut(),
+            },
         }
     }
 
@@ -181,7 +220,7 @@ impl Layer {
     pub fn prefetch(&self, hash: Hash) {
         match &self.kind {
             Kind::Blocked(layer) => layer.prefetch(hash),
-            Kind::Classic(layer) => layer.prefetch(hash),
+            Kind::Other(other) => other.prefetch(hash),
         }
     }
 
@@ -191,7 +230,7 @@ impl Layer {
     pub fn contains(&self, hash: Hash) -> bool {
         match &self.kind {
             Kind::Blocked(layer) => layer.contains(hash),
-            Kind::Classic(layer) => layer.contains(hash),
+            Kind::Other(other) => other.contains(hash),
         }
     }
 
@@ -201,8 +240,110 @@ impl Layer {
         debug_assert!(!self.is_full() && !self.contains(hash));
         match &mut self.kind {
             Kind::Blocked(layer) => layer.insert(hash),
-            Kind::Classic(layer) => layer.insert(hash),
+            Kind::Other(other) => other.insert(hash),
         }
         self.items += 1;
+    }
+}
+
+// None of these is inlined: a call an item is nothing beside the waits for memory of these kinds, and the path of the
+// blocked layers, in which they would stand as the other arm of a match, stays short.
+impl Other {
+    #[inline(never)]
+    fn prefetch(&self, hash: Hash) {
+        match self {
+            Self::Classic(layer) => layer.prefetch(hash),
+            Self::Counting(layer) => layer.prefetch(hash),
+        }
+    }
+
+    #[inline(never)]
+    fn contains(&self, hash: Hash) -> bool {
+        match self {
+            Self::Classic(layer) => layer.contains(hash),
+            Self::Counting(layer) => layer.contains(hash),
+        }
+    }
+
+    #[inline(never)]
+    fn insert(&mut self, hash: Hash) {
+        match self {
+            Self::Classic(layer) => layer.insert(hash),
+            Self::Counting(layer) => drop(layer.raise(hash)),
+        }
+    }
+}
+
+/// What counting layers alone can do; of other kinds, nothing happens.
+impl Layer {
+    fn counting(&self) -> Option<&CountingLayer> {
+        match &self.kind {
+            Kind::Other(other) => match &**other {
+                Other::Counting(layer) => Some(layer),
+                Other::Classic(_) => None,
+            },
+            Kind::Blocked(_) => None,
+        }
+    }
+
+    fn counting_mut(&mut self) -> Option<&mut CountingLayer> {
+        match &mut self.kind {
+            Kind::Other(other) => match &mut **other {
+                Other::Counting(layer) => Some(layer),
+                Other::Classic(_) => None,
+            },
+            Kind::Blocked(_) => None,
+        }
+    }
+
+    /// Whether it has counters.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.counting().is_some()
+    }
+
+    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The layer must not be full if it
+    /// does.
+    pub(super) fn raise(&mut self, hash: Hash) -> bool {
+        let absent = self.counting_mut().is_some_and(|layer| layer.raise(hash));
+        self.items += u64::from(absent);
+        absent
+    }
+
+    /// Lowers the counters of an item, and counts it no more if it tests absent then; whether a counter went down, or
+    /// `None` if it tests absent now.
+    pub(super) fn lower(&mut self, hash: Hash) -> Option<bool> {
+        let lowered = self.counting_mut()?.lower(hash)?;
+        self.items -= u64::from(lowered.absent).min(self.items);
+        Some(lowered.any)
+    }
+
+    /// The least of the counters of an item, in [0, 15].
+    #[must_use]
+    pub fn least(&self, hash: Hash) -> u64 {
+        self.counting().map_or(0, |layer| layer.least(hash))
+    }
+
+    /// Deletions that were refused while this was the newest layer, on this server.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.counting().map_or(0, |layer| layer.refused)
+    }
+
+    /// Counts a refused deletion.
+    pub(super) fn refuse(&mut self) {
+        if let Some(layer) = self.counting_mut() {
+            layer.refused = layer.refused.saturating_add(1);
+        }
+    }
+
+    /// How many positions of a word of `bits` are taken, how many of those for ever, and how many there are.
+    pub(super) fn taken(&self, word: u64) -> (u32, u32, u32) {
+        if self.counts() {
+            (counting::raised(word), counting::stuck(word), 16)
+        } else {
+            (word.count_ones(), 0, u64::BITS)
+        }
     }
 }

@@ -51,6 +51,14 @@ fn describe(layer: &Layer, family: Family) -> String {
             );
             (blocked.words() * 8, blocked.words() * 64, own)
         }
+        Shape::Counting(counting) => {
+            let own = format!(
+                " blocks:{} blockcounters:{} counterbits:4",
+                counting.geometry.blocks,
+                u32::from(counting.geometry.block_words) * 64
+            );
+            (counting.words() * 8, counting.words() * 64, own)
+        }
         Shape::Classic(classic) => (classic.bytes, classic.bits, String::new()),
     };
     let width = match family {

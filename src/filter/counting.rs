@@ -1,0 +1,158 @@
+//! Filters that also delete: their layers have counters where others have bits (`layer/counting.rs`).
+//!
+//! ```text
+//!             newest        older
+//!   add       raise         ask                 always raised: what tests present may be another item's doing, and would
+//!                                               vanish with that item
+//!   delete    ask           ask                 present in one layer: lower there
+//!                                               in none: there is nothing to delete; in several: refused
+//!   contains  ask           ask                 as of any filter
+//! ```
+//!
+//! The promise: as long as only items are deleted that were added, no item tests absent whose additions exceed its
+//! deletions. For each addition of an item raised counters in some layer, and each deletion lowered them in the same one:
+//! a layer that holds the item tests positive, and a deletion lowers only where no other layer does. Two that test positive
+//! leave open which one the item went into (the other may do so by accident, or the item was added to both), so the filter
+//! stays as it is. The item remains "maybe present", which is what a Bloom filter may always say.
+//!
+//! Who deletes what was never added lowers counters of other items, and may lose those. Nothing in the filter can tell.
+//!
+//! An answer of "deleted" says that a counter went down. Where none could, because all are stuck, the item stays for
+//! ever, and the answer is that of a refusal.
+//!
+//! What a layer counts as its items are those that tested absent when they came, less those that test absent once they went. Both
+//! miss one in about 1 / rate, alike often: over many additions and deletions the count drifts by chance, by about
+//! sqrt(2 * rate * deletions) near the capacity and much less below it.
+
+use super::{
+    batch::{CHUNK, found_in},
+    error::Error,
+    hash::Hash,
+    layer::Layer,
+    scaling::Filter,
+};
+
+impl Filter {
+    /// Whether items can be deleted from it.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.newest().counts()
+    }
+
+    /// [`Self::add`] of a filter of counters.
+    // Not inlined, as what follows: the path of filters of bits stays short.
+    #[inline(never)]
+    pub(super) fn add_counted(
+        &mut self,
+        hash: Hash,
+        ceiling: impl FnOnce(u64) -> u64,
+    ) -> Result<bool, Error> {
+        let in_older = self.in_older(hash);
+        self.raise(hash, in_older, ceiling)
+    }
+
+    /// The same for an item of which the older layers were asked.
+    fn raise(&mut self, hash: Hash, in_older: bool, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
+        // An item that tests present takes no room.
+        if self.newest().is_full() && !self.newest().contains(hash) {
+            self.grow(ceiling(self.bit_bytes()))?;
+        }
+        Ok(self.newest_mut().raise(hash) && !in_older)
+    }
+
+    /// [`Self::add_each`] of a filter of counters.
+    #[inline(never)]
+    pub(super) fn add_each_counted<'a>(
+        &mut self,
+        items: &mut impl Iterator<Item = &'a [u8]>,
+        ceiling: impl Fn(u64) -> u64,
+        mut answer: impl FnMut(Result<bool, Error>),
+    ) {
+        let mut chunk = [Hash::default(); CHUNK];
+        loop {
+            // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller the copy of the filters of bits
+            // would not be inlined into their loop.
+            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk);
+            if hashes.is_empty() {
+                return;
+            }
+            let layers = self.older().len();
+            if let Some(layer) = self.older().next() {
+                hashes.iter().for_each(|&hash| layer.prefetch(hash));
+            }
+            let found = found_in(self.older(), hashes);
+            for (i, &hash) in hashes.iter().enumerate() {
+                // A layer that became full within this chunk holds items that were not there when it was asked.
+                let in_older = if self.older().len() == layers {
+                    found >> i & 1 == 1
+                } else {
+                    self.in_older(hash)
+                };
+                let outcome = self.raise(hash, in_older, &ceiling);
+                let failed = outcome.is_err();
+                answer(outcome);
+                if failed {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Deletes the item once, if exactly one layer tests positive; whether a counter went down, that is whether the filter
+    /// changed. A refusal is noted ([`Self::refused`]).
+    pub fn delete(&mut self, hash: Hash) -> bool {
+        let in_older = self.older().filter(|layer| layer.contains(hash)).take(2).count();
+        let lowered = match in_older {
+            0 => self.newest_mut().lower(hash),
+            1 if self.newest().least(hash) == 0 => {
+                let holding = self.older_mut().find(|layer| layer.contains(hash));
+                holding.and_then(|layer| layer.lower(hash))
+            }
+            _ => Some(false),
+        };
+        let Some(deleted) = lowered else {
+            return false;
+        };
+        if !deleted {
+            self.newest_mut().refuse();
+        }
+        deleted
+    }
+
+    /// Deletes each item in order and answers as [`Self::delete`].
+    pub fn delete_each<'a>(
+        &mut self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        mut answer: impl FnMut(bool),
+    ) {
+        let mut chunk = [Hash::default(); CHUNK];
+        loop {
+            // By reference as above.
+            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk);
+            if hashes.is_empty() {
+                return;
+            }
+            for layer in self.older() {
+                hashes.iter().for_each(|&hash| layer.prefetch(hash));
+            }
+            // One by one: what one deletion lowers may be what the next item tests positive by.
+            for &hash in hashes {
+                answer(self.delete(hash));
+            }
+        }
+    }
+
+    /// At most how often the item was added and not deleted since: the least of its counters, summed over layers. A
+    /// counter that is stuck at 15 may stand for more.
+    #[must_use]
+    pub fn count(&self, hash: Hash) -> u64 {
+        self.layers().map(|layer| layer.least(hash)).sum()
+    }
+
+    /// Deletions of items that tested present and were refused, since this filter was made, loaded or copied here.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.layers().map(Layer::refused).fold(0, u64::saturating_add)
+    }
+}

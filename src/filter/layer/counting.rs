@@ -1,0 +1,241 @@
+//! The counting Bloom layer: where the blocked layer has a bit, this one has a counter of four bits.
+//!
+//! ```text
+//!   hash.block ──scale──▶ block b of 0 .. blocks
+//!   ┌──────────┬──────────┬──────────┬ ─ ─ ─ ┬──────────┐
+//!   │ block 0  │ block 1  │    b     │       │          │     each block_words * 4 words of 16 counters
+//!   └──────────┴──────────┴──┬───┬───┴ ─ ─ ─ ┴──────────┘
+//!                            └───┴── k counters inside it, at the positions that would be k bits (probe.rs)
+//!   word   ┌────┬────┬────┬ ─ ─ ┬────┐
+//!          │ c0 │ c1 │ c2 │     │ c15│      counter i of a block is nibble i % 16 of its word i / 16, the least
+//!          └────┴────┴────┴ ─ ─ ┴────┘      significant first; an item is there if none of its counters is 0
+//! ```
+//!
+//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), in blocks. An addition raises the item's counters, a deletion lowers
+//! them. A counter that reaches 15 no longer knows how many items it stands for, so it stays there for ever: it may keep a
+//! deleted item, it never loses one that is in. At the capacity a counter has a mean of some 0.7, and one in some 10^14 reaches 15
+//! if no item is added twice; so it is the items that are added over and over that get stuck.
+//!
+//! An item whose walk meets a counter twice raises it twice, and lowers it twice. To do it once would mean to look for
+//! the meeting on every walk.
+//!
+//! Positions, blocks and probes are those of a blocked layer of the same geometry: the counters that are not 0 stand where its
+//! bits would be set, and the rate is the same to the item. The price is four times its memory.
+
+use crate::filter::{
+    bits::Bits,
+    error::Error,
+    hash::Hash,
+    probe::{Walk, scale},
+    sizing::Geometry,
+};
+
+/// Words of counters for one word of bits, and so the bits of a counter.
+const WIDTH: usize = 4;
+/// Counters in a word.
+const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
+/// Where a counter stays for ever.
+pub(super) const STUCK: u64 = (1 << WIDTH) - 1;
+/// The lowest bit of each counter of a word.
+const LOWEST: u64 = 0x1111_1111_1111_1111;
+/// Blocks up to this many words (four cache lines) are prefetched whole; of longer ones each probed word.
+const WHOLE_BLOCK: usize = 32;
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// A counting layer without its counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// Of the blocked layer that this one counts in.
+    pub geometry: Geometry,
+    /// How often items were added to it and deleted from it: tells two states of a layer apart.
+    pub changes: u64,
+}
+
+impl Counting {
+    /// Words of the whole layer.
+    #[must_use]
+    pub fn words(&self) -> u64 {
+        self.geometry.words() * WIDTH as u64
+    }
+}
+
+/// An array of counters, cut into equal blocks.
+#[derive(Debug)]
+pub struct CountingLayer {
+    bits: Bits,
+    shape: Counting,
+    /// Deletions that were refused while this was the newest layer. Of this server alone: neither stored nor copied.
+    pub(super) refused: u64,
+}
+
+/// What a deletion did to a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lowered {
+    /// Whether a counter went down.
+    pub(super) any: bool,
+    /// Whether the item tests absent now.
+    pub(super) absent: bool,
+}
+
+impl CountingLayer {
+    /// An empty layer of the given shape.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn new(shape: Counting) -> Result<Self, Error> {
+        Ok(Self {
+            bits: Bits::zeroed(shape.words())?,
+            shape,
+            refused: 0,
+        })
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn shape(&self) -> Counting {
+        self.shape
+    }
+
+    /// The counters, as bits.
+    #[must_use]
+    pub fn bits(&self) -> &Bits {
+        &self.bits
+    }
+
+    /// The counters, as bits, to fill from stored ones.
+    pub fn bits_mut(&mut self) -> &mut Bits {
+        &mut self.bits
+    }
+
+    /// The words of the item's block: the first, and how many.
+    #[inline]
+    fn block(&self, hash: Hash) -> (usize, usize) {
+        let words = usize::from(self.shape.geometry.block_words) * WIDTH;
+        let block = scale(hash.block, u64::from(self.shape.geometry.blocks)) as usize;
+        (block * words, words)
+    }
+
+    /// The item's counters: the word in its block, and the shift in that word.
+    #[inline]
+    fn places(&self, hash: Hash) -> impl Iterator<Item = (usize, u32)> + use<> {
+        let counters = u64::from(self.shape.geometry.block_words) * 64;
+        let mut walk = Walk::new(hash);
+        (0..self.shape.geometry.probes).map(move |_| {
+            let at = walk.next(counters);
+            ((at / PER_WORD) as usize, (at % PER_WORD) as u32 * WIDTH as u32)
+        })
+    }
+
+    /// Asks for the cache lines that the item needs, without waiting for them.
+    #[inline]
+    pub fn prefetch(&self, hash: Hash) {
+        let (start, words) = self.block(hash);
+        if words <= WHOLE_BLOCK {
+            for line in (0..words).step_by(LINE) {
+                self.bits.prefetch(start + line);
+            }
+            // The last word too: a block need not start on a cache line.
+            self.bits.prefetch(start + words - 1);
+        } else {
+            self.places(hash)
+                .for_each(|(word, _)| self.bits.prefetch(start + word));
+        }
+    }
+
+    /// Whether none of the item's counters is 0.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, hash: Hash) -> bool {
+        self.least(hash) > 0
+    }
+
+    /// The least of the item's counters, at most 15.
+    #[inline]
+    #[must_use]
+    pub fn least(&self, hash: Hash) -> u64 {
+        let (start, words) = self.block(hash);
+        let block = &self.bits.words()[start..start + words];
+        let mut least = STUCK;
+        for (word, shift) in self.places(hash) {
+            least = least.min(block[word] >> shift & STUCK);
+            if least == 0 {
+                break;
+            }
+        }
+        least
+    }
+
+    /// Raises the item's counters; whether it tested absent before.
+    #[inline(never)]
+    pub fn raise(&mut self, hash: Hash) -> bool {
+        let (start, words) = self.block(hash);
+        let places = self.places(hash);
+        let block = &mut self.bits.words_mut()[start..start + words];
+        let mut absent = false;
+        for (word, shift) in places {
+            let count = block[word] >> shift & STUCK;
+            absent |= count == 0;
+            block[word] += u64::from(count < STUCK) << shift;
+        }
+        self.shape.changes = self.shape.changes.wrapping_add(1);
+        absent
+    }
+
+    /// Lowers those of the item's counters that are neither 0 nor stuck; `None`, and nothing happens, if it tests absent.
+    #[inline(never)]
+    pub(super) fn lower(&mut self, hash: Hash) -> Option<Lowered> {
+        // Asked first: a write that must be taken back would copy the page while the server forks for a snapshot.
+        if self.least(hash) == 0 {
+            return None;
+        }
+        let (start, words) = self.block(hash);
+        let places = self.places(hash);
+        let block = &mut self.bits.words_mut()[start..start + words];
+        let mut lowered = Lowered {
+            any: false,
+            absent: false,
+        };
+        for (word, shift) in places {
+            let count = block[word] >> shift & STUCK;
+            let moves = (1..STUCK).contains(&count);
+            block[word] -= u64::from(moves) << shift;
+            lowered.any |= moves;
+            lowered.absent |= count <= 1;
+        }
+        self.shape.changes = self.shape.changes.wrapping_add(u64::from(lowered.any));
+        Some(lowered)
+    }
+}
+
+/// How many counters of a word are not 0.
+pub(super) fn raised(word: u64) -> u32 {
+    let pairs = word | word >> 1;
+    ((pairs | pairs >> 2) & LOWEST).count_ones()
+}
+
+/// How many counters of a word are stuck.
+pub(super) fn stuck(word: u64) -> u32 {
+    let pairs = word & word >> 1;
+    (pairs & pairs >> 2 & LOWEST).count_ones()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_a_word_are_counted_one_by_one() {
+        let mut word = 0x0123_4567_89AB_CDEF_u64;
+        for _ in 0..10_000 {
+            word = word.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
+            // Sparse and dense ones too.
+            for word in [word, word & word >> 7 & word << 9, word | word >> 7 | word << 9] {
+                let counters = || (0..16).map(|i| word >> (4 * i) & STUCK);
+                let count = |is: fn(&u64) -> bool| counters().filter(is).count() as u32;
+                assert_eq!(raised(word), count(|&counter| counter != 0), "{word:#018x}");
+                assert_eq!(stuck(word), count(|&counter| counter == STUCK), "{word:#018x}");
+            }
+        }
+    }
+}
