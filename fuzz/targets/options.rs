@@ -18,6 +18,7 @@ fn check(options: module::create::Options) {
             capacity,
             expansion: options.expansion.unwrap_or(filter::Expansion::NONSCALING),
             seed: options.seed.unwrap_or(0),
+            cells: options.cells,
         };
         assert_eq!(params.check(), Ok(()), "what the grammar accepts is in range");
         // Whatever is asked: made, or refused.

@@ -71,8 +71,8 @@ impl Filter {
     ) {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
-            // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller the copy of the filters of bits
-            // would not be inlined into their loop.
+            // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller the copy of the
+            // filters of bits would not be inlined into their loop.
             let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk);
             if hashes.is_empty() {
                 return;

@@ -40,7 +40,8 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// Oldest first; all full, but for those of counters. Boxed, and absent in a filter that never grew, so that such a filter stays small.
+    /// Oldest first; all full, but for those of counters. Boxed, and absent in a filter that never grew, so that such a
+    /// filter stays small.
     #[expect(
         clippy::box_collection,
         reason = "one pointer instead of three words in every filter"

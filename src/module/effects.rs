@@ -2,8 +2,9 @@
 //! intentions.
 //!
 //! * A creation carries every resolved parameter, the seed included. A replica with other defaults makes the same filter.
-//! * An addition carries the items that changed the filter, and only those. A command that changed nothing is not
-//!   replicated, does not grow the AOF and does not disturb WATCH or client-side caches.
+//! * An addition carries the items that changed the filter, and only those: of a filter that counts, all that were added. A
+//!   deletion carries those of which a counter went down. A command that changed nothing is not replicated, does not grow
+//!   the AOF and does not disturb WATCH or client-side caches.
 //!
 //! In that order: replicated first, then signalled, then published. A subscriber of an event may be another module that
 //! writes at once; what it does must come after what it was told of, on replicas too. And nothing here is called while a
@@ -16,7 +17,7 @@ use super::{
     api::{Context, OwnedStr, Str},
     number, stats,
 };
-use crate::filter::Params;
+use crate::filter::{Cells, Params};
 
 /// What a command changed.
 pub(crate) struct Change<'a> {
@@ -26,7 +27,7 @@ pub(crate) struct Change<'a> {
     pub(crate) shape: Shape,
 }
 
-/// The items that were new.
+/// The items that changed the filter.
 pub(crate) enum Items<'a> {
     /// All of a command that may be repeated word for word.
     Every,
@@ -48,7 +49,7 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     let added = match (&change.created, &change.items) {
         (Some(params), Items::These(items)) if items.is_empty() => {
             let mut words = vec![number::shortest(params.error_rate), params.capacity.to_string()];
-            words.extend(growth_and_seed(params));
+            words.extend(options(params));
             ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
             false
         }
@@ -59,7 +60,7 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
                 "CAPACITY".into(),
                 params.capacity.to_string(),
             ];
-            words.extend(growth_and_seed(params));
+            words.extend(options(params));
             words.push("ITEMS".into());
             ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
             true
@@ -90,6 +91,26 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     }
 }
 
+/// After BF.DEL, of whose `items` those at which `deleted` says so changed the filter.
+pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
+    let changed: Vec<Str> = items
+        .iter()
+        .zip(deleted)
+        .filter(|(_, deleted)| **deleted)
+        .map(|(item, _)| *item)
+        .collect();
+    if changed.is_empty() {
+        return;
+    }
+    if changed.len() == items.len() {
+        ctx.replicate_verbatim();
+    } else {
+        ctx.replicate(c"BF.DEL", key, &[], &changed);
+    }
+    ctx.signal_modified(key);
+    ctx.notify(c"bloom.del", key);
+}
+
 /// After BF.LOADCHUNK took a chunk, perhaps the last: then there is a filter.
 pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     ctx.replicate_verbatim();
@@ -99,12 +120,16 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     }
 }
 
-fn growth_and_seed(params: &Params) -> Vec<String> {
+/// What BF.RESERVE and BF.INSERT say alike.
+fn options(params: &Params) -> Vec<String> {
     let mut words = match params.expansion.factor() {
         Some(factor) => vec!["EXPANSION".into(), factor.to_string()],
         None => vec!["NONSCALING".into()],
     };
     words.extend(["SEED".into(), params.seed.to_string()]);
+    if params.cells == Cells::Counters {
+        words.push("COUNTING".into());
+    }
     words
 }
 

@@ -52,6 +52,8 @@ pub(crate) enum Refusal {
     BadOffset,
     /// LOADCHUNK: a chunk that reaches past the end, or would change a complete filter.
     ChunkTooBig,
+    /// DEL, COUNT: the filter has bits, not counters.
+    NotCounting,
     /// The key is still being filled by LOADCHUNK.
     Loading,
     /// A non-scaling filter takes no new item.
@@ -93,6 +95,7 @@ impl Refusal {
             Self::BadData => c"ERR received bad data",
             Self::BadOffset => c"ERR invalid offset - no link found",
             Self::ChunkTooBig => c"ERR invalid chunk - Too big for current filter",
+            Self::NotCounting => c"ERR not a counting filter",
             Self::Loading => c"ERR filter is being loaded by BF.LOADCHUNK",
             Self::Full => c"ERR non scaling filter is full",
             Self::NoMemory => c"ERR Insufficient memory to create filter",

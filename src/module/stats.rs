@@ -32,6 +32,10 @@ impl Counter {
 
 /// Items that commands tried to add.
 pub(crate) static ADDS: Counter = Counter::new();
+/// Items that commands tried to delete.
+pub(crate) static DELETES: Counter = Counter::new();
+/// Those of them that tested present and were not deleted.
+pub(crate) static UNDELETED: Counter = Counter::new();
 /// Items that commands asked for.
 pub(crate) static CHECKS: Counter = Counter::new();
 /// Those of them that a filter answered "probably there" for.
@@ -110,7 +114,7 @@ impl Totals {
 
 /// All filters that were ever made, as they are or were when they were freed.
 static MADE: Totals = Totals::new();
-/// All filters that were freed.
+/// All filters that were freed, and the items deleted from those that were not.
 static FREED: Totals = Totals::new();
 
 /// A filter was handed to the server.
@@ -136,6 +140,11 @@ pub(crate) fn freed(filter: &Filter) {
     }
 }
 
+/// Items were deleted from a filter of the server.
+pub(crate) fn deleted(items: u64) {
+    FREED.items.add_shared(items);
+}
+
 /// Items were added to a filter of the server.
 #[inline]
 pub(crate) fn added(items: u64) {
@@ -158,7 +167,7 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
 type Field = (&'static CStr, fn() -> u64);
 
 /// Every field of the section, in order. The names are an interface: exporters read them.
-const FIELDS: [Field; 12] = [
+const FIELDS: [Field; 14] = [
     (c"filters", || total(|totals| &totals.filters)),
     (c"bytes", || total(|totals| &totals.bytes)),
     (c"items", || total(|totals| &totals.items)),
@@ -171,6 +180,8 @@ const FIELDS: [Field; 12] = [
     (c"refused", || REFUSED.0.load(Relaxed)),
     (c"scaled", || SCALED.0.load(Relaxed)),
     (c"filled", || FILLED.0.load(Relaxed)),
+    (c"deletes", || DELETES.0.load(Relaxed)),
+    (c"undeleted", || UNDELETED.0.load(Relaxed)),
 ];
 
 fn total(of: fn(&Totals) -> &Wide) -> u64 {

@@ -6,15 +6,22 @@ use crate::harness::{Protocol, Server, check, err};
 fn the_wrong_number_of_arguments_is_refused() {
     let server = Server::start();
     let wrong = [
-        // The longest form has nine words: key, rate, capacity, EXPANSION n, NONSCALING, SEED s, and its name.
+        // The longest form has ten words: key, rate, capacity, EXPANSION n, NONSCALING, SEED s, COUNTING, and its name.
         (
             "bf.reserve",
-            &["", "k", "k 0.01", "k 0.01 100 EXPANSION 0 NONSCALING SEED 1 x"][..],
+            &[
+                "",
+                "k",
+                "k 0.01",
+                "k 0.01 100 EXPANSION 0 NONSCALING SEED 1 COUNTING x",
+            ][..],
         ),
         ("bf.add", &["", "k", "k a b"]),
         ("bf.madd", &["", "k"]),
         ("bf.insert", &["", "k", "k ITEMS"]),
         ("bf.exists", &["", "k", "k a b"]),
+        ("bf.del", &["", "k"]),
+        ("bf.count", &["", "k", "k a b"]),
         ("bf.mexists", &["", "k"]),
         ("bf.info", &["", "k ITEMS x", "k CAPACITY ITEMS"]),
         ("bf.card", &["", "k x"]),

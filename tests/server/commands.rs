@@ -18,6 +18,7 @@ const WRITE: &[&str] = &["write", "denyoom"];
 const CREATES: &[&str] = &["RW", "insert"];
 /// The answers of the adding commands tell what is there, so they need the permission to read as well.
 const ADDS: &[&str] = &["RW", "access", "insert"];
+const DELETES: &[&str] = &["RW", "access", "delete"];
 const READS: &[&str] = &["RO", "access"];
 
 const fn command(
@@ -34,13 +35,15 @@ const fn command(
     }
 }
 
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 13] = [
     command("bf.reserve", -4, WRITE, CREATES),
     command("bf.add", 3, WRITE, ADDS),
     command("bf.madd", -3, WRITE, ADDS),
     command("bf.insert", -4, WRITE, ADDS),
+    command("bf.del", -3, &["write"], DELETES),
     command("bf.exists", 3, READ, READS),
     command("bf.mexists", -3, READ, READS),
+    command("bf.count", 3, READ, READS),
     command("bf.card", 2, READ, READS),
     command("bf.info", -2, READ, READS),
     command("bf.debug", 2, READ, READS),
@@ -84,7 +87,6 @@ fn the_type_is_the_one_that_tools_know() {
     );
 }
 
-/// RedisBloom's ACL test wants exactly its eleven commands, so there can be no other of ours.
 #[test]
 fn the_module_has_every_command_and_no_other() {
     let server = Server::start();

@@ -17,6 +17,9 @@ fn a_copy_is_the_same_filter_and_another_one() {
         ("grown", "0.01 100", 4_000),
         ("full", "1e-9 500 NONSCALING", 500),
         ("layers", "0.01 1 EXPANSION 1", 200),
+        ("counting", "0.01 100 COUNTING", 70),
+        ("counting_grown", "0.01 100 COUNTING", 2_000),
+        ("counting_full", "1e-9 500 NONSCALING COUNTING", 500),
     ] {
         assert_eq!(client.run(&format!("BF.RESERVE {key} {options}")), ok());
         let items = add_until_card(client, key, "item", card);
@@ -79,6 +82,7 @@ fn the_digest_sees_every_difference() {
         ("0.01 1001 SEED 1", "a b c"),
         ("0.02 1000 SEED 1", "a b c"),
         ("0.01 1000 EXPANSION 3 SEED 1", "a b c"),
+        ("0.01 1000 COUNTING SEED 1", "a b c"),
         ("0.01 1000 SEED 1", "a b d"),
         ("0.01 1000 SEED 1", "a b"),
         ("0.01 1000 SEED 1", "a b c d"),

@@ -29,9 +29,12 @@ fn payloads(client: &mut Client) -> Vec<(&'static str, Payload)> {
     add_until_card(client, "layers", "item", 7);
     client.run("BF.RESERVE full 0.1 5 NONSCALING SEED 3");
     add_until_card(client, "full", "item", 5);
+    client.run("BF.RESERVE counting 0.1 2 EXPANSION 1 SEED 4 COUNTING");
+    add_until_card(client, "counting", "item", 4);
+    client.run("BF.DEL counting item-0");
     let header = crate::harness::dump(client, "layers").swap_remove(0);
     assert_eq!(load(client, "half", &header), ok());
-    let keys = ["single", "layers", "full", "half"];
+    let keys = ["single", "layers", "full", "counting", "half"];
     keys.map(|key| (key, Payload::of(client, key))).into()
 }
 

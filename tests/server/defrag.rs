@@ -30,7 +30,8 @@ fn make(client: &mut Client, random: &mut Random) -> Vec<String> {
     }
     for number in 0..40 {
         let key = format!("layers{number}");
-        client.run(&format!("BF.RESERVE {key} 0.01 10 EXPANSION 1"));
+        let counting = if number % 4 < 2 { "" } else { "COUNTING" };
+        client.run(&format!("BF.RESERVE {key} 0.01 10 EXPANSION 1 {counting}"));
         add_until_card(client, &key, "item", 3_000);
         keys.push(key);
     }

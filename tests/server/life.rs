@@ -105,6 +105,8 @@ fn an_expired_filter_is_gone_for_every_command() {
     for (line, reply) in [
         ("BF.EXISTS k old", int(0)),
         ("BF.CARD k", int(0)),
+        ("BF.DEL k old", int(0)),
+        ("BF.COUNT k old", int(0)),
         ("BF.INFO k", not_found()),
         ("BF.DEBUG k", not_found()),
         ("BF.SCANDUMP k 0", not_found()),

@@ -22,6 +22,7 @@ mod concurrency;
 mod config;
 mod copy;
 mod corruption;
+mod counting;
 mod defrag;
 mod documentation;
 mod dump;

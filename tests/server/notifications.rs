@@ -35,7 +35,7 @@ fn keyspace_events_tell_of_new_filters_and_new_items() {
     client.run("BF.MADD full a b");
     events(subscriber, client);
     let both: &[&str] = &["bloom.add k", "bloom.reserve k"];
-    let rows: [(&str, &[&str]); 15] = [
+    let rows: [(&str, &[&str]); 23] = [
         ("BF.RESERVE k 0.01 100", &["bloom.reserve k"]),
         ("BF.RESERVE k 0.01 100", &[]),
         ("BF.ADD k a", &["bloom.add k"]),
@@ -44,6 +44,17 @@ fn keyspace_events_tell_of_new_filters_and_new_items() {
         ("BF.MADD k a b c", &[]),
         ("BF.INSERT k ITEMS a d", &["bloom.add k"]),
         ("BF.INSERT k NOCREATE ITEMS a d", &[]),
+        (
+            "BF.INSERT c COUNTING ITEMS a b",
+            &["bloom.add c", "bloom.reserve c"],
+        ),
+        ("BF.ADD c a", &["bloom.add c"]),
+        ("BF.MADD c a b", &["bloom.add c"]),
+        ("BF.DEL c a b x", &["bloom.del c"]),
+        ("BF.DEL c x", &[]),
+        ("BF.DEL missing x", &[]),
+        ("BF.DEL k a", &[]),
+        ("BF.COUNT c a", &[]),
         ("BF.EXISTS k a", &[]),
         ("BF.MEXISTS k a z", &[]),
         ("BF.INFO k", &[]),
@@ -89,6 +100,7 @@ fn watch_sees_changes_and_nothing_else() {
         ("BF.SCANDUMP k 0", false),
         ("BF.RESERVE k 0.01 100", false),
         ("BF.LOADCHUNK k 5 x", false),
+        ("BF.DEL k a", false),
         ("BF.ADD k c", true),
         ("BF.MADD k a d", true),
         ("BF.INSERT k ITEMS a e", true),

@@ -30,7 +30,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
     let mut server = Server::start();
     let client = &mut server.client();
     type Step = (&'static str, fn(&mut Client));
-    let steps: [Step; 12] = [
+    let steps: [Step; 13] = [
         ("nothing", |_| {}),
         ("reserved", |client| drop(client.run("BF.RESERVE a 0.01 1000"))),
         ("made by adding", |client| drop(client.run("BF.MADD b x y z"))),
@@ -38,6 +38,13 @@ fn the_totals_are_those_of_the_filters_there_are() {
         ("many layers", |client| {
             client.run("BF.RESERVE many 0.01 1 EXPANSION 1");
             add_until_card(client, "many", "item", 50);
+        }),
+        ("counted and deleted", |client| {
+            client.run("BF.RESERVE counting 0.01 10 COUNTING");
+            add_until_card(client, "counting", "item", 40);
+            client.call("BF.MADD", "counting", &numbered("item", 5));
+            client.call("BF.DEL", "counting", &numbered("item", 30));
+            client.run("BF.DEL counting item-39");
         }),
         ("copied", |client| drop(client.run("COPY b c"))),
         ("dumped and restored", |client| {
@@ -105,6 +112,8 @@ fn the_counters_count_items_and_refusals() {
         "refused",
         "scaled",
         "filled",
+        "deletes",
+        "undeleted",
     ];
     let rows: [(&str, [i64; 7]); 15] = [
         ("BF.RESERVE k 0.000001 1000", [0, 0, 0, 0, 0, 0, 0]),
@@ -125,13 +134,30 @@ fn the_counters_count_items_and_refusals() {
         ("BF.MADD s a b c d", [4, 0, 0, 0, 0, 2, 0]),
         ("BF.RESERVE huge 0.01 4611686018427387904", [0, 0, 0, 0, 1, 0, 0]),
     ];
-    for (line, expected) in rows {
-        let before = names.map(|name| field(client, name));
-        client.run(line);
-        let after = names.map(|name| field(client, name));
-        let changed: [i64; 7] = std::array::from_fn(|i| after[i] - before[i]);
-        assert_eq!(changed, expected, "{line}: {names:?}");
+    let deletions: [(&str, [i64; 2]); 5] = [
+        ("BF.INSERT c ERROR 0.000001 CAPACITY 1 COUNTING ITEMS a b", [0, 0]),
+        ("BF.DEL c a", [1, 0]),
+        ("BF.DEL c x y", [2, 0]),
+        // In both layers.
+        ("BF.MADD c a c a", [0, 0]),
+        ("BF.DEL missing x", [1, 0]),
+    ];
+    let without = rows.map(|(line, [a, b, c, d, e, f, g])| (line, [a, b, c, d, e, f, g, 0, 0]));
+    for (line, expected) in without {
+        assert_eq!(changes(client, names, line), expected, "{line}: {names:?}");
     }
+    for (line, expected) in deletions {
+        let changed = changes(client, ["deletes", "undeleted"], line);
+        assert_eq!(changed, expected, "{line}");
+    }
+}
+
+/// By how much the fields change over a command.
+fn changes<const N: usize>(client: &mut Client, names: [&str; N], line: &str) -> [i64; N] {
+    let before = names.map(|name| field(client, name));
+    client.run(line);
+    let after = names.map(|name| field(client, name));
+    std::array::from_fn(|i| after[i] - before[i])
 }
 
 #[test]

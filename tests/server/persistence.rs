@@ -26,6 +26,10 @@ fn make(client: &mut Client) -> Vec<Sample> {
         ("tiniest", "5e-324 10", 40),
         ("loose", "0.9 1000 NONSCALING", 100),
         ("seeded", "0.01 1000 SEED 18446744073709551615", 1_500),
+        ("counting", "0.01 1000 COUNTING", 900),
+        ("counting_blocks", "0.001 20000 COUNTING", 20_000),
+        ("counting_grown", "0.01 100 COUNTING", 3_000),
+        ("counting_full", "1e-9 500 NONSCALING COUNTING", 500),
     ];
     let mut samples = Vec::new();
     for (key, options, card) in shapes {

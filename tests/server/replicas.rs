@@ -91,6 +91,15 @@ fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     // Half of it is there already, a layer begins in the middle.
     madd(client, "reserved", &numbered("item", 2_000));
 
+    assert_eq!(
+        client.run("BF.RESERVE counting 0.012345678901234567 50 EXPANSION 3 COUNTING"),
+        ok()
+    );
+    add_until_card(client, "counting", "item", 900);
+    client.call("BF.DEL", "counting", &numbered("item", 500));
+    madd(client, "counting", &numbered("item", 800));
+    client.call("BF.DEL", "counting", &numbered("item", 1_000));
+
     client.run("MULTI");
     client.run("BF.RESERVE transaction 0.01 20");
     client.call("BF.MADD", "transaction", &numbered("item", 70));
@@ -109,8 +118,17 @@ fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         for i = 1, 100 do redis.call('BF.ADD', KEYS[1], i) end
         redis.call('BF.INSERT', KEYS[1], 'ITEMS', 1, 2, 200)
         redis.call('BF.ADD', KEYS[2], 'x')
+        redis.call('BF.INSERT', KEYS[3], 'COUNTING', 'ITEMS', 1, 2, 2)
+        redis.call('BF.DEL', KEYS[3], 1, 2, 3)
         return redis.call('BF.CARD', KEYS[1])";
-    let card = client.cmd(&["EVAL", script, "2", "script", "made_by_script"]);
+    let card = client.cmd(&[
+        "EVAL",
+        script,
+        "3",
+        "script",
+        "made_by_script",
+        "counting_by_script",
+    ]);
     assert!(card.int() > 80, "{card:?}");
 
     assert_eq!(
@@ -126,9 +144,12 @@ fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         [false, false, true]
     );
 
-    for piece in dump(client, "reserved") {
-        assert_eq!(load(client, "loaded", &piece), ok());
+    for (from, to) in [("reserved", "loaded"), ("counting", "counting_loaded")] {
+        for piece in dump(client, from) {
+            assert_eq!(load(client, to, &piece), ok());
+        }
     }
+    client.call("BF.DEL", "counting_loaded", &numbered("item", 1_000));
     client.run("BF.ADD loaded more");
     assert_eq!(client.run("COPY reserved copied"), int(1));
     client.run("BF.ADD copied more");
@@ -142,6 +163,9 @@ fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     client.run("BF.ADD renamed a");
     vec![
         "reserved",
+        "counting",
+        "counting_by_script",
+        "counting_loaded",
         "full",
         "added",
         "many",

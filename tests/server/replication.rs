@@ -65,6 +65,16 @@ fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
     }
     client.run("BF.RESERVE reserved 0.01 100");
     client.run("BF.RESERVE exact 0.123456789012345678 100 NONSCALING");
+    client.run("BF.RESERVE counting 0.01 100 COUNTING");
+    add_until_card(client, "counting", "item", 400);
+    for items in numbered("item", 400).chunks(50) {
+        // Some of them are deleted, some are refused; what is known counts as well.
+        client.call("BF.DEL", "counting", items);
+        client.call("BF.MADD", "counting", &items[..20]);
+    }
+    client.run("BF.INSERT counting_inserted CAPACITY 3 ERROR 0.1 NONSCALING COUNTING ITEMS a b a c d e f");
+    client.run("BF.ADD counting_inserted a");
+    client.run("BF.DEL counting_inserted a x");
     add_until_card(client, "reserved", "item", 400);
     add_until_card(client, "exact", "item", 90);
     add_until_card(client, "added", "item", 400);
@@ -88,6 +98,8 @@ fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
     let keys = [
         "reserved",
         "exact",
+        "counting",
+        "counting_inserted",
         "added",
         "single",
         "many",
@@ -122,6 +134,7 @@ fn what_changed_nothing_is_not_replicated() {
     client.run("BF.RESERVE full 0.001 2 NONSCALING");
     client.run("BF.MADD full a b");
     client.run("BF.MADD k a b c");
+    client.run("BF.INSERT counting COUNTING ITEMS a");
     in_sync(client);
     let received = |read: &mut Client| {
         let stats = read.run("INFO commandstats").text();
@@ -145,6 +158,10 @@ fn what_changed_nothing_is_not_replicated() {
         "BF.MADD full a c d",
         "BF.RESERVE k 0.01 100",
         "BF.EXISTS k z",
+        "BF.DEL counting z",
+        "BF.DEL k a",
+        "BF.DEL missing a",
+        "BF.COUNT counting a",
     ] {
         client.run(line);
     }

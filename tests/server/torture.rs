@@ -22,12 +22,13 @@ const WRITERS: usize = 4;
 /// With more items than this in the model all keys are dropped, so that a long run does not slow down.
 const MOST_ITEMS: usize = 150_000;
 /// Filters that every round adds to. One grows at each doubling, one has a layer for every 50 items, one is never
-/// rewritten in a single chunk (48 MB), one is strict.
-const SHAPES: [(&str, &str); 4] = [
+/// rewritten in a single chunk (48 MB), one is strict, one counts.
+const SHAPES: [(&str, &str); 5] = [
     ("grown", "0.001 100"),
     ("layers", "0.01 50 EXPANSION 1"),
     ("large", "0.01 38000000"),
     ("strict", "1e-9 5000"),
+    ("counting", "0.01 400000 COUNTING"),
 ];
 
 /// What clients were told of one key.

@@ -1,6 +1,6 @@
 //! What the grammar fills, as in `src/module/create.rs`, whose other half asks the server.
 
-use redis_bloom::filter::Expansion;
+use redis_bloom::filter::{Cells, Expansion};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Options {
@@ -8,4 +8,5 @@ pub(crate) struct Options {
     pub(crate) capacity: Option<u64>,
     pub(crate) expansion: Option<Expansion>,
     pub(crate) seed: Option<u64>,
+    pub(crate) cells: Cells,
 }

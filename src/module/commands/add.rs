@@ -46,19 +46,19 @@ impl Command for Add {
             return Ok(());
         };
         stats::ADDS.add(1);
-        let before = filter.layers().len();
-        let added = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
-        let added = added.map_err(refused)?;
-        if added {
+        let before = Before::of(filter);
+        let new = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
+        let new = new.map_err(refused)?;
+        if new || before.counts() {
             let change = Change {
                 created: None,
                 items: Items::Every,
-                shape: reshaped(filter, before, 1),
+                shape: before.reshaped(filter, usize::from(new)),
             };
             drop(key);
             effects::announce(ctx, name, &change);
         }
-        ctx.reply_bool(added);
+        ctx.reply_bool(new);
         Ok(())
     }
 }
@@ -121,14 +121,14 @@ pub(super) fn create_with<'a>(
 
 /// Adds `items` to a filter of the server, in order, up to the first that cannot be added.
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
-    let before = filter.layers().len();
-    let mut answers = Answers::for_items(items.len());
+    let before = Before::of(filter);
+    let mut answers = Answers::for_items(items.len(), before.counts());
     let ceiling = |present| limit::ceiling(ctx, present);
     filter.add_each(items.iter().map(|item| item.bytes()), ceiling, |answer| {
         answers.push(answer);
     });
     stats::ADDS.add((answers.count + usize::from(answers.error.is_some())) as u64);
-    answers.shape = reshaped(filter, before, answers.new);
+    answers.shape = before.reshaped(filter, answers.new);
     answers
 }
 
@@ -138,16 +138,42 @@ fn refused(error: Error) -> Refusal {
     Refusal::of_addition(error)
 }
 
-/// Counts `new` additions to a filter that had `before` layers; what they did to its shape.
-#[inline]
-fn reshaped(filter: &Filter, before: usize, new: usize) -> Shape {
-    stats::added(new as u64);
-    let layers = filter.layers().len().saturating_sub(before);
-    if layers > 0 {
-        stats::scaled(filter, layers);
+/// A filter before additions, as far as it matters after them.
+struct Before {
+    layers: usize,
+    /// Items of one that counts: there an item may be new to a layer and not to the filter.
+    items: Option<u64>,
+}
+
+impl Before {
+    #[inline]
+    fn of(filter: &Filter) -> Self {
+        Self {
+            layers: filter.layers().len(),
+            items: filter.counts().then(|| filter.items()),
+        }
     }
-    let filled = new > 0 && filter.newest().is_full() && filter.expansion().factor().is_none();
-    Shape { layers, filled }
+
+    /// Whether every addition changes the filter.
+    #[inline]
+    fn counts(&self) -> bool {
+        self.items.is_some()
+    }
+
+    /// Counts additions of which `new` tested absent before; what they did to the shape of the filter.
+    #[inline]
+    fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
+        stats::added(match self.items {
+            Some(items) => filter.items().saturating_sub(items),
+            None => new as u64,
+        });
+        let layers = filter.layers().len().saturating_sub(self.layers);
+        if layers > 0 {
+            stats::scaled(filter, layers);
+        }
+        let filled = new > 0 && filter.newest().is_full() && filter.expansion().factor().is_none();
+        Shape { layers, filled }
+    }
 }
 
 /// What became of each item: one bit, and the error that ended it.
@@ -158,16 +184,19 @@ pub(super) struct Answers {
     count: usize,
     /// How many of them were new.
     new: usize,
+    /// Whether those that were not changed the filter too.
+    counts: bool,
     shape: Shape,
     error: Option<Refusal>,
 }
 
 impl Answers {
-    fn for_items(count: usize) -> Self {
+    fn for_items(count: usize, counts: bool) -> Self {
         Self {
             bits: Vec::with_capacity(count.div_ceil(64)),
             count: 0,
             new: 0,
+            counts,
             shape: Shape::default(),
             error: None,
         }
@@ -198,24 +227,25 @@ impl Answers {
             .take(self.count)
     }
 
-    /// What the addition of `items` changed, told by naming the new ones.
+    /// What the addition of `items` changed, told by naming those that changed it.
     pub(super) fn change<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
-        let new = self
+        let changed = self
             .each()
             .zip(items)
-            .filter(|(new, _)| *new)
+            .filter(|(new, _)| *new || self.counts)
             .map(|(_, item)| *item)
             .collect();
         Change {
             created: None,
-            items: Items::These(new),
+            items: Items::These(changed),
             shape: self.shape,
         }
     }
 
-    /// The same for a command that may be repeated word for word, if every item was new.
+    /// The same for a command that may be repeated word for word, if every item changed the filter.
     fn change_or_every<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
-        if self.new == items.len() {
+        let changed = if self.counts { self.count } else { self.new };
+        if changed == items.len() {
             Change {
                 created: None,
                 items: Items::Every,

@@ -1,15 +1,15 @@
 //! The option grammars of BF.RESERVE and BF.INSERT: words in, a typed value or a refusal out. No server in here.
 //!
 //! ```text
-//!   RESERVE  key error capacity  [EXPANSION n] [NONSCALING] [SEED s]          anything else is passed over
-//!   INSERT   key  [ERROR e] [CAPACITY n] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]  ITEMS item ...    strict
+//!   RESERVE  key error_rate capacity  [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]        anything else is passed over
+//!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]  ITEMS item ...  strict
 //! ```
 //!
 //! Words are whole and in any case. RESERVE is lenient because RedisBloom is and clients rely on it: NRedisStack sends
 //! the expansion as a bare number behind the capacity, which is taken for what it means.
 
 use crate::{
-    filter::{Expansion, MAX_CAPACITY},
+    filter::{Cells, Expansion, MAX_CAPACITY},
     module::{create::Options, number, reply::Refusal},
 };
 
@@ -45,6 +45,8 @@ pub(super) fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Result<O
             growth.expansion = Some(expansion(factor).ok_or(Refusal::ExpansionRange)?);
         } else if is(word, "NONSCALING") {
             growth.nonscaling = true;
+        } else if is(word, "COUNTING") {
+            options.cells = Cells::Counters;
         } else if is(word, "SEED") {
             options.seed =
                 Some(number::unsigned(words.next().ok_or(Refusal::NoSeed)?).ok_or(Refusal::BadSeed)?);
@@ -72,6 +74,8 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
             no_create = true;
         } else if is(word, "NONSCALING") {
             growth.nonscaling = true;
+        } else if is(word, "COUNTING") {
+            options.cells = Cells::Counters;
         } else if is(word, "ERROR") {
             let rate = number::float(words.next().ok_or(Refusal::Arity)?).filter(|&rate| is_rate(rate));
             options.error_rate = Some(rate.ok_or(Refusal::InsertErrorRate)?);

@@ -14,11 +14,11 @@ pub(super) struct Row {
     pub(super) arity: c_int,
     /// What it does with its key.
     pub(super) uses: Uses,
-    /// ACL categories beside `bloom`.
+    /// ACL categories beside `CATEGORY`.
     pub(super) categories: &'static str,
     pub(super) summary: &'static CStr,
     pub(super) complexity: &'static CStr,
-    /// The release of RedisBloom that had it first.
+    /// The release of RedisBloom that had it first; of this module for a command of `OURS`.
     pub(super) since: &'static CStr,
     /// Hints for clients, such as `dont_cache`.
     pub(super) tips: Option<&'static CStr>,
@@ -35,6 +35,8 @@ pub(super) enum Uses {
     Adds,
     /// It is made or added to, and shows nothing: needs write permission.
     Fills,
+    /// Items are deleted from it, and what it held shows in the answer: needs both.
+    Deletes,
 }
 
 /// An argument of a command.
@@ -54,8 +56,10 @@ pub(super) enum Argument {
     OneOf(&'static CStr, &'static [(&'static CStr, &'static CStr)]),
 }
 
-/// The ACL category of all commands, on servers that let a module have one (Redis 7.4, Valkey 8).
+/// The ACL category of the commands that RedisBloom has too, on servers that let a module have one (Redis 7.4, Valkey 8).
 const CATEGORY: &CStr = c"bloom";
+/// Commands of this module alone. RedisBloom's tests want exactly its own in the category.
+const OURS: [&CStr; 2] = [c"bf.count", c"bf.del"];
 
 /// Adds the category, once, before the commands.
 pub(super) fn add_category(ctx: Context) {
@@ -95,13 +99,18 @@ impl Row {
         Ok(())
     }
 
-    /// Where the server has categories for modules: with `bloom`, or without where it does not know that one.
+    /// Where the server has categories for modules: with `bloom` where that is right and known.
     fn set_categories(&self, command: *mut raw::RedisModuleCommand) {
         let bloom = format!("{} {}\0", self.categories, CATEGORY.to_string_lossy());
-        let set: c_int = call!(RedisModule_SetCommandACLCategories(
-            command,
-            bloom.as_ptr().cast()
-        ));
+        let ours = OURS.contains(&self.name);
+        let set: c_int = if ours {
+            raw::REDISMODULE_ERR as c_int
+        } else {
+            call!(RedisModule_SetCommandACLCategories(
+                command,
+                bloom.as_ptr().cast()
+            ))
+        };
         if set != raw::REDISMODULE_OK as c_int {
             let plain = format!("{}\0", self.categories);
             call!(RedisModule_SetCommandACLCategories(
@@ -154,6 +163,11 @@ impl Uses {
                     | raw::REDISMODULE_CMD_KEY_INSERT
             }
             Self::Fills => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
+            Self::Deletes => {
+                raw::REDISMODULE_CMD_KEY_RW
+                    | raw::REDISMODULE_CMD_KEY_ACCESS
+                    | raw::REDISMODULE_CMD_KEY_DELETE
+            }
         };
         let mut spec = END_OF_KEY_SPECS;
         spec.flags = u64::from(flags);

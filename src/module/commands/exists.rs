@@ -80,8 +80,9 @@ impl Command for MultiExists {
     }
 }
 
+/// The filter to ask, or none where a missing key means "nothing is there".
 #[inline]
-fn queried(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
+pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
     match Value::filter_in_key(key)? {
         None if config::missing_key_error() => Err(Refusal::NotFound),
         filter => Ok(filter),

@@ -25,7 +25,7 @@ impl Command for Info {
         uses: Uses::Reads,
         categories: "read fast",
         summary: c"Describes a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL and LAYERS read up to 65,536 words of it",
+        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL, LAYERS and SATURATED read up to 65,536 words of it",
         since: c"1.0.0",
         tips: Some(c"dont_cache"),
         arguments: &[Argument::OneOf(
@@ -40,6 +40,8 @@ impl Command for Info {
                 (c"fpr", c"FPR"),
                 (c"fill", c"FILL"),
                 (c"layers", c"LAYERS"),
+                (c"saturated", c"SATURATED"),
+                (c"undeleted", c"UNDELETED"),
             ],
         )],
     };
@@ -85,7 +87,7 @@ struct Field {
 /// How many of the fields make up the full reply.
 const FULL: usize = 5;
 
-const FIELDS: [Field; 9] = [
+const FIELDS: [Field; 11] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
@@ -126,7 +128,7 @@ const FIELDS: [Field; 9] = [
         label: c"False positive rate",
         reply: |ctx, filter| ctx.reply_double(filter.estimate().error_rate),
     },
-    // The share of bits that are set; a filter at its capacity has about half of them set.
+    // The share of bits that are set, or of counters that are not 0; a filter at its capacity has about half of them set.
     Field {
         word: "FILL",
         label: c"Fill",
@@ -137,12 +139,31 @@ const FIELDS: [Field; 9] = [
         label: c"Layers",
         reply: reply_layers,
     },
+    // Counters that reached 15, where they stay; estimated. Null for a filter of bits, as the next.
+    Field {
+        word: "SATURATED",
+        label: c"Saturated counters",
+        reply: |ctx, filter| reply_count(ctx, filter.stuck()),
+    },
+    // Deletions of items that tested present and stay, since the filter came to this server.
+    Field {
+        word: "UNDELETED",
+        label: c"Refused deletions",
+        reply: |ctx, filter| reply_count(ctx, filter.counts().then(|| filter.refused())),
+    },
 ];
 
 impl Field {
     fn reply_pair(&self, ctx: Context, filter: &Filter) {
         ctx.reply_simple(self.label);
         (self.reply)(ctx, filter);
+    }
+}
+
+fn reply_count(ctx: Context, count: Option<u64>) {
+    match count {
+        Some(count) => ctx.reply_integer(count),
+        None => ctx.reply_null(),
     }
 }
 

@@ -28,6 +28,7 @@ impl Command for Insert {
         tips: None,
         arguments: &[
             Argument::Option(c"capacity", c"CAPACITY", &Argument::Integer(c"capacity")),
+            Argument::Flag(c"counting", c"COUNTING"),
             Argument::Option(c"error", c"ERROR", &Argument::Double(c"error")),
             Argument::Option(c"expansion", c"EXPANSION", &Argument::Integer(c"expansion")),
             Argument::Flag(c"nocreate", c"NOCREATE"),

@@ -6,7 +6,9 @@
 mod add;
 mod args;
 mod card;
+mod count;
 mod debug;
+mod del;
 mod docs;
 mod exists;
 mod info;
@@ -32,8 +34,10 @@ pub(super) fn register(ctx: Context) -> Result<(), String> {
     row::<add::Add>(ctx)?;
     row::<add::MultiAdd>(ctx)?;
     row::<insert::Insert>(ctx)?;
+    row::<del::Del>(ctx)?;
     row::<exists::Exists>(ctx)?;
     row::<exists::MultiExists>(ctx)?;
+    row::<count::Count>(ctx)?;
     row::<card::Card>(ctx)?;
     row::<info::Info>(ctx)?;
     row::<debug::Debug>(ctx)?;

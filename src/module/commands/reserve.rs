@@ -1,4 +1,4 @@
-//! `BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING] [SEED s]`: makes an empty filter.
+//! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: makes an empty filter.
 
 use super::{Argument, Call, Command, Row, Uses, args};
 use crate::module::{
@@ -12,7 +12,7 @@ use crate::module::{
 pub(super) struct Reserve;
 
 /// The words after the key that the longest form has.
-const MOST_WORDS: usize = 7;
+const MOST_WORDS: usize = 8;
 
 impl Command for Reserve {
     const ROW: Row = Row {
@@ -28,6 +28,7 @@ impl Command for Reserve {
         arguments: &[
             Argument::Double(c"error_rate"),
             Argument::Integer(c"capacity"),
+            Argument::Flag(c"counting", c"COUNTING"),
             Argument::Option(c"expansion", c"EXPANSION", &Argument::Integer(c"expansion")),
             Argument::Flag(c"nonscaling", c"NONSCALING"),
             Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed")),

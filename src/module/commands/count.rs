@@ -1,0 +1,36 @@
+//! `BF.COUNT key item`: at most how often an item is in a filter that counts.
+
+use super::{Argument, Call, Command, Row, Uses, exists::queried};
+use crate::module::{
+    api::{Access, Key},
+    reply::Refusal,
+};
+
+pub(super) struct Count;
+
+impl Command for Count {
+    const ROW: Row = Row {
+        name: c"bf.count",
+        flags: c"readonly fast",
+        arity: 3,
+        uses: Uses::Reads,
+        categories: "read",
+        summary: c"Tells at most how often an item is in a Bloom filter that was reserved with COUNTING",
+        complexity: c"O(L), where L is the number of layers of the filter (1 unless it grew)",
+        since: c"0.1.0",
+        tips: None,
+        arguments: &[Argument::String(c"item")],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [item]) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
+        let count = match queried(&mut key)? {
+            Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
+            Some(filter) => filter.count(filter.hash(item.bytes())),
+            None => 0,
+        };
+        call.ctx.reply_integer(count);
+        Ok(())
+    }
+}

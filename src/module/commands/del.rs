@@ -1,0 +1,55 @@
+//! `BF.DEL key item [item ...]`: deletes items from a filter that counts, each once.
+//!
+//! The answer tells whether the item went: no for one that tests absent, and for one that the filter cannot take out without
+//! the risk of losing another (`filter/counting.rs`). No memory is asked for, so a full server deletes too.
+
+use super::{Argument, Call, Command, Row, Uses, exists::queried};
+use crate::module::{
+    api::{Access, Key},
+    effects,
+    reply::Refusal,
+    stats,
+};
+
+pub(super) struct Del;
+
+impl Command for Del {
+    const ROW: Row = Row {
+        name: c"bf.del",
+        flags: c"write",
+        arity: -3,
+        uses: Uses::Deletes,
+        categories: "write",
+        summary: c"Deletes items, each once, from a Bloom filter that was reserved with COUNTING",
+        complexity: c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        since: c"0.1.0",
+        tips: None,
+        arguments: &[Argument::Items],
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, items) = call.key_and_rest(1)?;
+        let mut key = Key::open(call.ctx, name, Access::Write);
+        let mut deleted = Vec::with_capacity(items.len());
+        match queried(&mut key)? {
+            Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
+            Some(filter) => {
+                let (counted, refused) = (filter.items(), filter.refused());
+                filter.delete_each(items.iter().map(|item| item.bytes()), |gone| deleted.push(gone));
+                stats::deleted(counted.saturating_sub(filter.items()));
+                stats::UNDELETED.add(filter.refused().saturating_sub(refused));
+            }
+            None => deleted.resize(items.len(), false),
+        }
+        drop(key);
+        stats::DELETES.add(items.len() as u64);
+        effects::deleted(call.ctx, name, items, &deleted);
+        if let [only] = deleted[..] {
+            call.ctx.reply_bool(only);
+        } else {
+            call.ctx.reply_array(deleted.len());
+            deleted.iter().for_each(|&gone| call.ctx.reply_bool(gone));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Filters that count: COUNTING, BF.DEL, BF.COUNT. What a deletion may do to the answers is proven on the filter itself
+//! (`tests/filter/model.rs`); here is what a client sees, and that deletions go where additions go.
+
+use crate::harness::{
+    Client, Protocol, Reply, Server, add_until_card, array, check, digest, dump, err, fresh, info, int, ints,
+    load, mexists, null, numbered, ok,
+};
+
+const NOT_COUNTING: &str = "ERR not a counting filter";
+
+#[test]
+fn del_answers_an_item_with_a_boolean_and_several_with_an_array() {
+    let server = Server::start();
+    let rows = |yes: Reply, no: Reply| {
+        vec![
+            ("BF.RESERVE k 0.000001 100 COUNTING", ok()),
+            ("BF.ADD k a", yes.clone()),
+            ("BF.ADD k a", no.clone()),
+            ("BF.COUNT k a", int(2)),
+            ("BF.COUNT k z", int(0)),
+            ("BF.DEL k a", yes.clone()),
+            ("BF.EXISTS k a", yes.clone()),
+            ("BF.DEL k a", yes.clone()),
+            ("BF.EXISTS k a", no.clone()),
+            ("BF.DEL k a", no.clone()),
+            (
+                "BF.MADD k a b c a",
+                array([yes.clone(), yes.clone(), yes.clone(), no.clone()]),
+            ),
+            ("BF.CARD k", int(3)),
+            (
+                "BF.DEL k a z b a a",
+                array([yes.clone(), no.clone(), yes.clone(), yes.clone(), no.clone()]),
+            ),
+            ("BF.CARD k", int(1)),
+            ("BF.MEXISTS k a b c", array([no.clone(), no, yes])),
+            ("DEL k", int(1)),
+        ]
+    };
+    for protocol in Protocol::BOTH {
+        let (yes, no) = match protocol {
+            Protocol::Resp2 => (int(1), int(0)),
+            Protocol::Resp3 => (Reply::Bool(true), Reply::Bool(false)),
+        };
+        check(&mut server.speak(protocol), &rows(yes, no));
+    }
+}
+
+#[test]
+fn only_a_filter_that_counts_can_be_deleted_from() {
+    let server = Server::start();
+    let wrong_type = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    fresh(
+        &mut server.client(),
+        &[
+            (&["BF.ADD k a"], "BF.DEL k a", err(NOT_COUNTING)),
+            (&["BF.ADD k a"], "BF.DEL k a b", err(NOT_COUNTING)),
+            (&["BF.ADD k a"], "BF.COUNT k a", err(NOT_COUNTING)),
+            // The options of an insertion make a filter, they change none.
+            (
+                &["BF.ADD k a", "BF.INSERT k COUNTING ITEMS b"],
+                "BF.DEL k a",
+                err(NOT_COUNTING),
+            ),
+            (&["SET k x"], "BF.DEL k a", err(wrong_type)),
+            (&["SET k x"], "BF.COUNT k a", err(wrong_type)),
+            (&[], "BF.DEL k a", int(0)),
+            (&[], "BF.DEL k a b", ints([0, 0])),
+            (&[], "BF.COUNT k a", int(0)),
+            (&["BF.DEL k a"], "EXISTS k", int(0)),
+            (&["BF.INSERT k counting ITEMS a"], "BF.DEL k a", int(1)),
+            (
+                &["BF.RESERVE k 0.01 10 EXPANSION 3 counting", "BF.ADD k a"],
+                "BF.DEL k a",
+                int(1),
+            ),
+            (
+                &["BF.RESERVE k 0.01 10 COUNTING NONSCALING SEED 1", "BF.ADD k a"],
+                "BF.DEL k a",
+                int(1),
+            ),
+            // The bare expansion of .NET's client, and a word in front of it.
+            (
+                &["BF.RESERVE k 0.01 10 4 COUNTING", "BF.ADD k a"],
+                "BF.DEL k a",
+                int(1),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_missing_key_is_an_error_where_that_is_set() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let setting = crate::harness::config_name("missing-key-error");
+    assert_eq!(client.cmd(&["CONFIG", "SET", &setting, "yes"]), ok());
+    check(
+        client,
+        &[
+            ("BF.DEL k a", err("ERR not found")),
+            ("BF.COUNT k a", err("ERR not found")),
+        ],
+    );
+}
+
+#[test]
+fn info_shows_four_times_the_memory_and_what_cannot_be_deleted() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE bits 0.001 100000");
+    client.run("BF.RESERVE counters 0.001 100000 COUNTING");
+    let (bits, counters) = (info(client, "bits"), info(client, "counters"));
+    assert_eq!((counters.capacity, counters.items), (100_000, 0));
+    let ratio = counters.size as f64 / bits.size as f64;
+    assert!(
+        (3.99..4.01).contains(&ratio),
+        "{} against {} bytes",
+        counters.size,
+        bits.size
+    );
+    // For a filter of bits there is no such number.
+    for (line, expected) in [
+        ("BF.INFO bits SATURATED", array([null()])),
+        ("BF.INFO bits UNDELETED", array([null()])),
+        ("BF.INFO counters SATURATED", ints([0])),
+        ("BF.INFO counters undeleted", ints([0])),
+    ] {
+        assert_eq!(client.run(line), expected, "{line}");
+    }
+    // Small enough for a sample that is all of it.
+    client.run("DEL counters");
+    client.run("BF.RESERVE counters 0.001 1000 COUNTING");
+    let often = vec!["often"; 20];
+    client.call("BF.MADD", "counters", &often);
+    assert_eq!(client.run("BF.COUNT counters often"), int(15));
+    let saturated = client.run("BF.INFO counters SATURATED").elements()[0].int();
+    assert!((1..=20).contains(&saturated), "{saturated} of some ten probes");
+    assert_eq!(client.run("BF.DEL counters often often"), ints([0, 0]));
+    assert_eq!(client.run("BF.INFO counters UNDELETED"), ints([2]));
+    let resp3 = &mut server.resp3();
+    assert_eq!(
+        resp3.run("BF.INFO counters UNDELETED").get("Refused deletions"),
+        Some(&int(2))
+    );
+    assert_eq!(
+        resp3.run("BF.INFO bits SATURATED").get("Saturated counters"),
+        Some(&null())
+    );
+    // Of this server: neither stored nor copied.
+    client.run("COPY counters copy");
+    assert_eq!(client.run("BF.INFO copy UNDELETED"), ints([0]));
+    assert_eq!(client.run("DEBUG RELOAD"), ok());
+    assert_eq!(client.run("BF.INFO counters UNDELETED"), ints([0]));
+    assert_eq!(client.run("BF.INFO counters SATURATED"), ints([saturated]));
+}
+
+#[test]
+fn a_grown_filter_keeps_counting_and_refuses_what_two_layers_hold() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE k 0.000001 10 COUNTING");
+    let items = add_until_card(client, "k", "item", 500);
+    assert!(info(client, "k").filters > 4);
+    assert_eq!(
+        client.call("BF.DEL", "k", &items[..5]),
+        ints([1; 5]),
+        "of the oldest layer"
+    );
+    assert_eq!(
+        client.run("BF.ADD k item-7"),
+        int(0),
+        "known, and in two layers now"
+    );
+    assert_eq!(client.run("BF.COUNT k item-7"), int(2));
+    assert_eq!(client.run("BF.DEL k item-7"), int(0));
+    assert_eq!(client.run("BF.EXISTS k item-7"), int(1));
+    assert_eq!(client.run("BF.INFO k UNDELETED"), ints([1]));
+    assert_eq!(client.run("BF.CARD k"), int(496));
+    assert!(mexists(client, "k", &items[5..]).iter().all(|&there| there));
+    assert!(!mexists(client, "k", &items[..5]).contains(&true));
+}
+
+/// Additions and deletions in every way, with refusals among them.
+#[track_caller]
+fn live(client: &mut Client) {
+    client.run("BF.RESERVE grown 0.01 50 COUNTING");
+    add_until_card(client, "grown", "item", 300);
+    client.call("BF.MADD", "grown", &numbered("item", 40));
+    client.call("BF.DEL", "grown", &numbered("item", 120));
+    client.run("BF.DEL grown item-200");
+    client.run("BF.INSERT full ERROR 0.000001 CAPACITY 3 NONSCALING COUNTING ITEMS a b a c d");
+    client.run("BF.MADD full a d b");
+    client.run("BF.DEL full a x b");
+    client.run("BF.ADD full d");
+    client.run("MULTI");
+    client.run("BF.ADD full a");
+    client.run("BF.DEL full a");
+    client.run("EXEC");
+}
+
+#[test]
+fn the_aof_holds_additions_and_deletions() {
+    let mut server = Server::with().config("appendonly yes").start();
+    live(&mut server.client());
+    let before = ["grown", "full"].map(|key| digest(&mut server.client(), key));
+    server.kill_and_restart();
+    let client = &mut server.client();
+    assert_eq!(["grown", "full"].map(|key| digest(client, key)), before);
+    // Once more from a file that was rewritten as commands.
+    assert_eq!(client.run("CONFIG SET aof-use-rdb-preamble no"), ok());
+    client.run("BGREWRITEAOF");
+    crate::harness::wait_until("the AOF is rewritten", || {
+        client.server_info("persistence", "aof_rewrite_in_progress") == "0"
+            && client.server_info("persistence", "aof_rewrite_scheduled") == "0"
+    });
+    server.restart();
+    let client = &mut server.client();
+    assert_eq!(["grown", "full"].map(|key| digest(client, key)), before);
+    assert_eq!(client.run("BF.DEL full d"), int(1), "it still counts");
+}
+
+#[test]
+fn a_filter_that_changes_during_a_dump_is_dumped_from_a_copy() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.INSERT k ERROR 0.000001 CAPACITY 100 COUNTING ITEMS a b b c");
+    let pieces = dump(client, "k");
+    assert_eq!(load(client, "torn", &pieces[0]), ok());
+    client.run("BF.DEL k a");
+    client.run("BF.ADD k a");
+    let later = dump(client, "k");
+    assert_eq!(load(client, "torn", &later[1]), err("ERR received bad data"));
+    client.run("COPY k still");
+    client.run("BF.ADD k d");
+    for piece in dump(client, "still") {
+        assert_eq!(load(client, "whole", &piece), ok());
+    }
+    assert_eq!(digest(client, "whole"), digest(client, "still"));
+    assert_eq!(client.run("BF.COUNT whole b"), int(2));
+    assert_eq!(
+        client.run("BF.DEL torn a"),
+        err("ERR filter is being loaded by BF.LOADCHUNK")
+    );
+}
+
+/// A server that is full takes no additions; deletions need no memory.
+#[test]
+fn a_full_server_deletes() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.INSERT k COUNTING ITEMS a b");
+    assert_eq!(client.run("CONFIG SET maxmemory 1"), ok());
+    assert!(client.run("BF.ADD k c").error().starts_with("OOM"));
+    assert_eq!(client.run("BF.DEL k a"), int(1));
+    assert_eq!(client.run("BF.COUNT k b"), int(1));
+}
+
+/// The bound is on bytes, of which counters take four times as many.
+#[test]
+fn the_most_bytes_of_a_filter_bound_counters_too() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let setting = crate::harness::config_name("max-filter-bytes");
+    assert_eq!(client.cmd(&["CONFIG", "SET", &setting, "100000"]), ok());
+    let refused = err("ERR Insufficient memory to create filter");
+    check(
+        client,
+        &[
+            ("BF.RESERVE bits 0.01 50000", ok()),
+            ("BF.RESERVE counters 0.01 50000 COUNTING", refused.clone()),
+            (
+                "BF.INSERT counters ERROR 0.01 CAPACITY 50000 COUNTING ITEMS a",
+                refused,
+            ),
+            ("BF.RESERVE counters 0.01 10000 COUNTING NONSCALING", ok()),
+        ],
+    );
+    client.run("BF.RESERVE grows 0.01 10000 COUNTING");
+    let items = numbered("item", 12_000);
+    let answers = client.call("BF.MADD", "grows", &items);
+    let (last, before) = answers.elements().split_last().expect("answers");
+    assert_eq!(*last, err("ERR problem inserting into filter"));
+    assert!(
+        mexists(client, "grows", &items[..before.len()])
+            .iter()
+            .all(|&there| there)
+    );
+    // What was refused room gets it from deletions.
+    assert_eq!(client.call("BF.DEL", "grows", &items[..10]).elements().len(), 10);
+    assert_eq!(client.cmd(&["BF.ADD", "grows", "another"]), int(1));
+}
