@@ -8,14 +8,19 @@ use redis_bloom::filter::{Cells, Expansion, Filter, Layer, Params, Shape, geomet
 /// Items in one call of the batch functions.
 const BATCH: u64 = 1024;
 
-/// An empty filter; an expansion of 0 is NONSCALING.
+/// An empty filter of bits; an expansion of 0 is NONSCALING.
 pub(crate) fn filter(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
+    filter_of(Cells::Bits, rate, capacity, expansion, seed)
+}
+
+/// An empty filter of bits or counters.
+pub(crate) fn filter_of(cells: Cells, rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
     let params = Params {
         error_rate: rate,
         capacity,
         expansion: Expansion::new(expansion).expect("a small expansion"),
         seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15),
-        cells: Cells::Bits,
+        cells,
     };
     Filter::new(&params, u64::MAX).expect("memory for a filter")
 }

@@ -1,18 +1,19 @@
 //! The tables of docs/sizing.md, as Markdown.
 
-use redis_bloom::filter::{Filter, Layer, geometry, layer_rate};
+use redis_bloom::filter::{Cells, Filter, Layer, geometry, layer_rate};
 
 use crate::measure::{
-    capacities, capacity_of, full, layer_bits, optimum, rate_by_bits, redisbloom, size, spread,
+    capacities, capacity_of, filter_of, full, layer_bits, optimum, rate_by_bits, redisbloom, size, spread,
 };
 
 /// A table's name, behind `<!-- sizing:` in the document, and the function that makes it.
 type Table = (&'static str, fn() -> String);
 
 /// All of them.
-pub(crate) const TABLES: [Table; 6] = [
+pub(crate) const TABLES: [Table; 7] = [
     ("bytes", bytes),
     ("bits", bits),
+    ("counting", counting),
     ("layers", layers),
     ("expansions", expansions),
     ("seeds", seeds),
@@ -91,6 +92,26 @@ fn bytes() -> String {
         std::iter::once(item_text(items)).chain(sizes).collect()
     };
     table(&head, (0..10).map(|i| row(10_u64.pow(i))))
+}
+
+/// Bytes of filters that count, and of those that do not.
+fn counting() -> String {
+    let head = ["items", "rate", "bits", "counters", "times"];
+    let row = |(items, rate)| {
+        let bytes = [Cells::Bits, Cells::Counters].map(|cells| filter_of(cells, rate, items, 2, 0).bytes());
+        vec![
+            item_text(items),
+            rate_text(rate),
+            byte_text(bytes[0]),
+            byte_text(bytes[1]),
+            format!("{:.2}", bytes[1] as f64 / bytes[0] as f64),
+        ]
+    };
+    let sizes = [100, 1_000, 1_000_000, 100_000_000];
+    let shapes = sizes
+        .into_iter()
+        .flat_map(|items| [0.01, 0.001, 1e-6].map(|rate| (items, rate)));
+    table(&head, shapes.map(row))
 }
 
 /// Bits per item for a rate, and where they go.
