@@ -20,7 +20,7 @@ use redis_bloom::{
         chunk::{self, Load, Taken},
         v100::{self, Stored},
     },
-    filter::{Filter, Layer, Params},
+    filter::{Cells, Filter, Layer, Params},
 };
 
 use crate::{
@@ -40,7 +40,7 @@ struct Fixture {
     partial: Option<u64>,
 }
 
-fn fixtures() -> [Fixture; 6] {
+fn fixtures() -> [Fixture; 8] {
     let row = |name, params, items, shape| Fixture {
         name,
         params,
@@ -49,6 +49,18 @@ fn fixtures() -> [Fixture; 6] {
         partial: None,
     };
     [
+        row(
+            "counting",
+            counting(params(0.01, 4_000, 0, 9)),
+            2_500,
+            (1, 19_968),
+        ),
+        row(
+            "counting-grown",
+            counting(params(0.001, 20, 2, 7)),
+            200,
+            (4, 3_232),
+        ),
         row("empty", params(0.01, 100, 2, 0), 0, (1, 128)),
         row(
             "one-block",
@@ -64,6 +76,13 @@ fn fixtures() -> [Fixture; 6] {
             ..row("partial", params(0.001, 20, 2, 7), 200, (4, 808))
         },
     ]
+}
+
+fn counting(params: Params) -> Params {
+    Params {
+        cells: Cells::Counters,
+        ..params
+    }
 }
 
 impl Fixture {

@@ -30,6 +30,11 @@ pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
         }
     }
     check_shape(filter, ceiling);
+    // Whatever its counters are, deletions take nothing that is not there.
+    filter.delete_each(items.iter().map(<[u8; 16]>::as_slice), |_| {});
+    check_shape(filter, ceiling);
+    let answered = filter.estimate();
+    assert!((0.0..=1.0).contains(&answered.fill) && (0.0..=1.0).contains(&answered.stuck));
 }
 
 #[track_caller]
