@@ -40,8 +40,8 @@ const FRAME: usize = 32;
 #[must_use]
 pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
     let header = match filter.family() {
-        Family::Native => header::encode(&Plan::of(filter), 0),
         Family::RedisBloom(family) => redisbloom::header(filter, family),
+        Family::Native | Family::Valkey(_) | Family::Guava => header::encode(&Plan::of(filter), 0),
     };
     (1, header)
 }
@@ -71,8 +71,8 @@ pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
 /// The same of the first `end` bytes of the stream.
 fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     match filter.family() {
-        Family::Native => framed(filter, from, end),
         Family::RedisBloom(_) => redisbloom::cut(filter, from, end),
+        Family::Native | Family::Valkey(_) | Family::Guava => framed(filter, from, end),
     }
 }
 
@@ -136,7 +136,7 @@ struct Part<'a> {
 impl<'a> Part<'a> {
     fn read(filter: &Filter, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
         match filter.family() {
-            Family::Native => {
+            Family::Native | Family::Valkey(_) | Family::Guava => {
                 let chunk = Chunk::read(iterator, data)?;
                 Ok(Self {
                     first: chunk.first,

@@ -53,6 +53,53 @@ pub enum Error {
         /// Items as its layers do.
         sum: u64,
     },
+    /// A number of a valkey-bloom filter is not what valkey-bloom writes there.
+    #[error("valkey-bloom layer {index}: {field}")]
+    Valkey {
+        /// Position of the layer, oldest first.
+        index: usize,
+        /// What is wrong with it.
+        field: &'static str,
+    },
+    /// A strategy that Guava does not have.
+    #[error("Guava strategy {0} is not known")]
+    Strategy(u8),
+    /// The length that a filter of Guava's says is not the length it has, or it has no bits or no probes.
+    #[error("a filter of Guava's of {longs} longs and {probes} probes, in {bytes} bytes")]
+    Guava {
+        /// As it says.
+        longs: u32,
+        /// As it says.
+        probes: u8,
+        /// As they came, after the numbers.
+        bytes: usize,
+    },
+    /// Another filter than capacity and rate give.
+    #[error("that capacity and rate give {wanted} bits and {probes} probes")]
+    Design {
+        /// Bits by Guava's formula.
+        wanted: u64,
+        /// Probes by Guava's formula.
+        probes: u64,
+    },
+    /// A bitmap has a bit where no position is.
+    #[error("bit {highest} is set, of {bits} bits")]
+    Beyond {
+        /// The last bit that is set.
+        highest: u64,
+        /// Bits that capacity and rate give.
+        bits: u64,
+    },
+    /// A bitmap ends so early that it is another filter's.
+    #[error("none of the {set} bits that are set is above {highest}, of {bits} bits")]
+    Short {
+        /// Bits that are set.
+        set: u64,
+        /// The last of them.
+        highest: u64,
+        /// Bits that capacity and rate give.
+        bits: u64,
+    },
     /// The bytes are damaged.
     #[error("checksum {found:#018x}, expected {expected:#018x}")]
     Checksum {

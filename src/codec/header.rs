@@ -22,12 +22,14 @@
 //!                                              └────────┴─ ─ ─ ─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴──────────┘
 //!   family 0, native: nothing                  counting layers
 //!   family 1, RedisBloom: options u8           1 exact (not rounded up), 4 hash of 64 bits: its own numbers
+//!   family 2, valkey-bloom: its seed, 32 bytes; its tightening ratio, f64
+//!   family 3, Guava: nothing
 //!   kind 0, blocked: as in version 1
 //!   kind 1, classic:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬──────────┬────────────┐
 //!   (44 bytes)        │kind 1│ rule   │ probes u16  │ bits     │ bytes    │ capacity │ items    │ error rate │
 //!                     │ u8   │ u8     │             │ u64      │ u64      │ u64      │ u64      │ f64        │
 //!                     └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴──────────┴────────────┘
-//!                             rule 0: remainder, rule 1: low bits
+//!                             rule 0: remainder, 1: low bits, 2: prime, 3: mitz32, 4: mitz64 (filter/layer/walks.rs)
 //!   kind 2, counting (40 bytes): as kind 0, then changes u64; its counters follow as bits do, four times as many
 //! ```
 //!
@@ -40,7 +42,7 @@ use super::{
 };
 use crate::filter::{
     Cells, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
-    RedisBloom, Rule, Shape, checksum,
+    RedisBloom, Rule, Shape, Valkey, checksum,
 };
 
 pub(super) const MAGIC: &str = "rbloom";
@@ -57,19 +59,24 @@ const COUNTING: u8 = 2;
 /// Families of version 2. 0 is that of native filters with layers of other kinds.
 const OWN: u8 = 0;
 const REDISBLOOM: u8 = 1;
+const VALKEY: u8 = 2;
+const GUAVA: u8 = 3;
 /// Options of the family `REDISBLOOM`.
 const EXACT: u8 = 1;
 const HASH64: u8 = 4;
 /// Rules of a classic layer.
 const REMAINDER: u8 = 0;
 const LOW_BITS: u8 = 1;
+const PRIME: u8 = 2;
+const MITZ32: u8 = 3;
+const MITZ64: u8 = 4;
 
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
 pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     let counting = |layer: &LayerPlan| matches!(layer.shape, Shape::Counting(_));
     let version = match plan.family {
         Family::Native if !plan.layers.iter().any(counting) => NATIVE,
-        Family::Native | Family::RedisBloom(_) => ANY,
+        Family::Native | Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
     };
     let mut out = open(MAGIC, version);
     out.extend(plan.seed.to_le_bytes());
@@ -85,6 +92,12 @@ pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
             let exact = if rounds { 0 } else { EXACT };
             out.extend([REDISBLOOM, exact | if hash64 { HASH64 } else { 0 }]);
         }
+        Family::Valkey(Valkey { seed, tightening }) => {
+            out.push(VALKEY);
+            out.extend(seed);
+            out.extend(tightening.to_le_bytes());
+        }
+        Family::Guava => out.push(GUAVA),
     }
     for layer in &plan.layers {
         match layer.shape {
@@ -94,6 +107,9 @@ pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
                 let rule = match classic.rule {
                     Rule::Remainder => REMAINDER,
                     Rule::LowBits => LOW_BITS,
+                    Rule::Prime => PRIME,
+                    Rule::Mitz32 => MITZ32,
+                    Rule::Mitz64 => MITZ64,
                 };
                 out.extend([CLASSIC, rule]);
                 out.extend(classic.probes.to_le_bytes());
@@ -132,7 +148,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     };
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
-        Family::RedisBloom(_) => Expansion::stored(factor),
+        Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
     };
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
@@ -188,6 +204,11 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
             })),
             options => Err(Error::Options(options.into())),
         },
+        VALKEY => Ok(Family::Valkey(Valkey {
+            seed: reader.array()?,
+            tightening: reader.f64()?,
+        })),
+        GUAVA => Ok(Family::Guava),
         family => Err(Error::Family(family)),
     }
 }
@@ -199,6 +220,9 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
             let rule = match reader.u8()? {
                 REMAINDER => Rule::Remainder,
                 LOW_BITS => Rule::LowBits,
+                PRIME => Rule::Prime,
+                MITZ32 => Rule::Mitz32,
+                MITZ64 => Rule::Mitz64,
                 rule => return Err(Error::Rule(rule)),
             };
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);

@@ -6,9 +6,11 @@
 //!   v100     RDB and DUMP: header + stream in pieces of 1 MiB                 encoding version 100
 //!   chunk    SCANDUMP, LOADCHUNK, AOF: header, then stream in framed chunks of at most 16 MiB
 //!   redisbloom   its RDB, encoding versions 0 to 4, and its chunks; what comes from it is dumped in its format again
+//!   valkey       its RDB, encoding version 1, and the blob of its BF.LOAD
+//!   guava        what Guava's BloomFilter.writeTo wrote, and bitmaps that were filled by its recipe; read only
 //! ```
 //!
-//! All numbers are little-endian on every machine. A decoder believes no count before it checked it, allocates nothing
+//! All our numbers are little-endian on every machine. A decoder believes no count before it checked it, allocates nothing
 //! before `filter::Plan::check` passed, and takes its ceiling from the caller. A shipped layout is never edited; a new
 //! one is added beside it.
 
@@ -25,10 +27,12 @@
 
 pub mod chunk;
 mod error;
+pub mod guava;
 mod header;
 mod reader;
 pub mod redisbloom;
 mod stream;
 pub mod v100;
+pub mod valkey;
 
 pub use error::Error;

@@ -43,7 +43,8 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+    /// The next `N` bytes.
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (head, tail) = self.0.split_first_chunk::<N>().ok_or(Error::Truncated)?;
         self.0 = tail;
         Ok(*head)

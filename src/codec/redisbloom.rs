@@ -266,6 +266,8 @@ pub(super) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         let (bits, n2) = match shape.rule {
             Rule::Remainder => (shape.bits, 0),
             Rule::LowBits => (shape.bytes.saturating_mul(8), shape.bits.trailing_zeros() as u8),
+            // Its filters have no others (`filter::Plan::check`).
+            Rule::Prime | Rule::Mitz32 | Rule::Mitz64 => (shape.bits, 0),
         };
         out.extend(shape.bytes.to_le_bytes());
         out.extend(bits.to_le_bytes());

@@ -11,11 +11,12 @@ use super::{
     bits::MAX_WORDS,
     error::Error,
     family::Family,
-    layer::{Counting, Layer, Shape},
+    layer::{Counting, Layer, Rule, Shape},
     params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
     redisbloom,
     scaling::Filter,
     sizing::{Geometry, MAX_PROBES},
+    valkey::Valkey,
 };
 
 /// A filter without its bits: what a decoder has read before it allocates anything.
@@ -52,6 +53,19 @@ pub enum Broken {
     /// Rate or capacity out of range.
     #[error(transparent)]
     Range(#[from] Error),
+    /// The rates of a filter of valkey-bloom's do not fall by a ratio inside (0, 1).
+    #[error("layer {index}: rate {error_rate} with a tightening ratio of {tightening}")]
+    Tightening {
+        /// Position of the layer, oldest first.
+        index: usize,
+        /// Its rate.
+        error_rate: f64,
+        /// The ratio.
+        tightening: f64,
+    },
+    /// A family that does not grow, in a filter that says it does.
+    #[error("a filter of a family that does not grow, with an expansion")]
+    Grows,
     /// No layer, too many, or several in a non-scaling filter.
     #[error("{0} layers")]
     Layers(usize),
@@ -144,6 +158,19 @@ impl Plan {
             if !self.may_have(layer) {
                 return Err(Broken::Shape { index, shape });
             }
+            if let Family::Valkey(family) = self.family
+                && family.layer_rate(self.error_rate, index) != Some(error_rate)
+            {
+                let tightening = family.tightening;
+                return Err(Broken::Tightening {
+                    index,
+                    error_rate,
+                    tightening,
+                });
+            }
+        }
+        if self.family == Family::Guava && self.expansion.factor().is_some() {
+            return Err(Broken::Grows);
         }
         match self.expansion.factor() {
             Some(factor) if self.family == Family::Native && factor > u32::from(MAX_EXPANSION) => {
@@ -185,8 +212,20 @@ impl Plan {
             (Family::RedisBloom(_), Shape::Classic(classic)) => {
                 classic.is_sound() && redisbloom::fits(&classic, layer.capacity, layer.error_rate)
             }
+            (Family::Valkey(_), Shape::Classic(classic)) => {
+                classic.rule == Rule::Prime
+                    && classic.is_sound()
+                    && Valkey::fits(&classic, layer.capacity, layer.error_rate)
+            }
+            // Whoever made it chose its bits and probes by rules of their own.
+            (Family::Guava, Shape::Classic(classic)) => {
+                matches!(classic.rule, Rule::Mitz32 | Rule::Mitz64) && classic.is_sound()
+            }
             (Family::Native, Shape::Classic(_))
-            | (Family::RedisBloom(_), Shape::Blocked(_) | Shape::Counting(_)) => false,
+            | (
+                Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava,
+                Shape::Blocked(_) | Shape::Counting(_),
+            ) => false,
         };
         sound && layer.shape.words() <= MAX_WORDS
     }

@@ -4,24 +4,51 @@
 //!   family       hash of an item                      layers     growth
 //!   Native       XXH3-128 under a secret seed         blocked    budget.rs, sizing.rs
 //!   RedisBloom   MurmurHash2, twice, seeds public     classic    redisbloom.rs
+//!   Valkey       SipHash-1-3 under two secret keys    classic    valkey.rs
+//!   Guava        MurmurHash3, 128 bits, no seed       classic    never
 //! ```
 //!
 //! A filter that another product made keeps its family for ever, for its bits mean nothing under another hash; a new
 //! filter is native. Bloom filters cannot be hashed anew: the items are not in them.
 //!
-//! A family is a tag of two bytes in every filter. One that needs more (a key of 32 bytes, say) keeps that behind a
-//! pointer beside the list of older layers, not here: people hold millions of small filters.
+//! A family is a tag of two bytes in every filter. One that needs more (Valkey's has a key of 32 bytes) keeps that behind
+//! the pointer to the older layers, not in the filter: people hold millions of small filters.
 
-use super::{hash::Hash, murmur};
+use super::{hash::Hash, murmur, valkey::Valkey};
 
 /// Which product's rules a filter follows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Family {
     /// This module's own.
     #[default]
     Native,
     /// RedisBloom's.
     RedisBloom(RedisBloom),
+    /// valkey-bloom's.
+    Valkey(Valkey),
+    /// Guava's, and that of bitmaps filled by its recipe. Such a filter does not grow.
+    Guava,
+}
+
+/// A family as every filter carries it: without what is too large for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    Native,
+    RedisBloom(RedisBloom),
+    Valkey,
+    Guava,
+}
+
+impl Family {
+    /// The part that every filter carries.
+    pub(super) fn tag(self) -> Tag {
+        match self {
+            Self::Native => Tag::Native,
+            Self::RedisBloom(family) => Tag::RedisBloom(family),
+            Self::Valkey(_) => Tag::Valkey,
+            Self::Guava => Tag::Guava,
+        }
+    }
 }
 
 /// What differs among RedisBloom's versions.
@@ -40,9 +67,6 @@ const SEED_32: u32 = 0x9747_B28C;
 
 impl RedisBloom {
     /// The hash of an item: the start of its walk over a classic layer and the step.
-    ///
-    /// Not inlined: the native path is a few instructions, and stays so.
-    #[inline(never)]
     pub(super) fn hash(self, item: &[u8]) -> Hash {
         let (start, step) = if self.hash64 {
             let start = murmur::hash64(item, SEED_64);

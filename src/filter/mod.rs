@@ -10,7 +10,8 @@
 //! A filter that also deletes has counters where others have bits: `counting`, `layer::counting`.
 //!
 //! Filters that other products made live here too, with their own hash and their own shapes: `family` is the tag,
-//! `redisbloom` and `murmur` are its rules, `layer::classic` holds the bits.
+//! `redisbloom`, `valkey` and `guava` are the rules of each, `murmur` and `murmur3` hashes of two, `layer::classic` holds
+//! the bits.
 
 mod batch;
 mod bits;
@@ -20,14 +21,17 @@ mod counting;
 mod error;
 mod estimate;
 mod family;
+mod guava;
 mod hash;
 mod layer;
 mod murmur;
+mod murmur3;
 mod params;
 mod probe;
 mod redisbloom;
 mod scaling;
 mod sizing;
+mod valkey;
 
 pub use bits::Bits;
 pub use budget::layer_rate;
@@ -35,6 +39,7 @@ pub use check::{Broken, LayerPlan, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use family::{Family, RedisBloom};
+pub use guava::{design, items_of, optimal};
 pub use hash::{Hash, checksum};
 pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape,
@@ -44,3 +49,4 @@ pub use probe::{Walk, scale};
 pub use redisbloom::{bits_per_item, fits, probes};
 pub use scaling::Filter;
 pub use sizing::{Geometry, MAX_PROBES, geometry};
+pub use valkey::{FIXED_SEED, TIGHTENING, Valkey};

@@ -133,6 +133,7 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
             let least = shape.bits.div_ceil(8);
             full && (bytes == least || bytes == least.max(8))
         }
+        Rule::Prime | Rule::Mitz32 | Rule::Mitz64 => false,
     }
 }
 

@@ -27,11 +27,13 @@ use super::{
     budget::layer_rate,
     check::LayerPlan,
     error::Error,
-    family::Family,
+    family::{Family, Tag},
+    guava,
     hash::Hash,
     layer::{Counting, Layer},
     params::{Cells, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
     sizing,
+    valkey::Valkey,
 };
 
 /// A scaling Bloom filter.
@@ -40,15 +42,30 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// Oldest first; all full, but for those of counters. Boxed, and absent in a filter that never grew, so that such a
-    /// filter stays small.
-    #[expect(
-        clippy::box_collection,
-        reason = "one pointer instead of three words in every filter"
-    )]
-    older: Option<Box<Vec<Layer>>>,
+    /// Boxed, and absent in a filter that needs none of it, so that such a filter stays small.
+    rest: Option<Box<Rest>>,
     expansion: Expansion,
-    family: Family,
+    family: Tag,
+}
+
+/// What most filters do without.
+#[derive(Debug, Default)]
+struct Rest {
+    /// The layers below the newest, oldest first; all full, but for those of counters.
+    older: Vec<Layer>,
+    /// Keys and growth of a filter of valkey-bloom's.
+    valkey: Option<Box<Valkey>>,
+}
+
+impl Rest {
+    /// `None` where there is nothing to keep.
+    fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
+        let valkey = match family {
+            Family::Valkey(valkey) => Some(Box::new(valkey)),
+            Family::Native | Family::RedisBloom(_) | Family::Guava => None,
+        };
+        (!older.is_empty() || valkey.is_some()).then(|| Box::new(Self { older, valkey }))
+    }
 }
 
 impl Filter {
@@ -72,9 +89,35 @@ impl Filter {
             seed,
             error_rate,
             newest,
-            older: None,
+            rest: None,
             expansion,
-            family: Family::Native,
+            family: Tag::Native,
+        })
+    }
+
+    /// An empty filter as valkey-bloom makes one, whose bits take at most `ceiling` bytes. The seed of `params` is not
+    /// used.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; `Error::ErrorRate` for the ratio too.
+    pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
+        params.check()?;
+        let &Params {
+            error_rate,
+            capacity,
+            expansion,
+            ..
+        } = params;
+        let rate = valkey.layer_rate(error_rate, 0);
+        let rate = rate.ok_or(Error::ErrorRate(valkey.tightening))?;
+        let newest = make_layer(Valkey::layer(capacity, rate), 0, ceiling)?;
+        Ok(Self {
+            seed: 0,
+            error_rate,
+            newest,
+            rest: Rest::boxed(Vec::new(), Family::Valkey(valkey)),
+            expansion,
+            family: Tag::Valkey,
         })
     }
 
@@ -90,22 +133,32 @@ impl Filter {
         let mut older = layers;
         let newest = older.pop()?;
         older.shrink_to_fit();
-        let older = (!older.is_empty()).then(|| Box::new(older));
         Some(Self {
             seed,
             error_rate,
             newest,
-            older,
+            rest: Rest::boxed(older, family),
             expansion,
-            family,
+            family: family.tag(),
         })
     }
 
     /// Whose rules it follows.
-    #[inline]
     #[must_use]
     pub fn family(&self) -> Family {
-        self.family
+        match self.family {
+            Tag::Native => Family::Native,
+            Tag::RedisBloom(family) => Family::RedisBloom(family),
+            Tag::Valkey => Family::Valkey(self.valkey()),
+            Tag::Guava => Family::Guava,
+        }
+    }
+
+    /// What a filter of valkey-bloom's has beside its layers. One that is tagged so always has it.
+    fn valkey(&self) -> Valkey {
+        let rest = self.rest.as_deref();
+        rest.and_then(|rest| rest.valkey.as_deref().copied())
+            .unwrap_or_default()
     }
 
     /// The key of its hash. A secret: show it to no client.
@@ -126,7 +179,7 @@ impl Filter {
         self.expansion
     }
 
-    /// The parameters that make an equal empty filter, of a native one.
+    /// The parameters that make an equal empty filter, of a native one or, with its family, one of valkey-bloom's.
     #[must_use]
     pub fn params(&self) -> Params {
         let first = self.older_list().first().unwrap_or(&self.newest);
@@ -148,9 +201,9 @@ impl Filter {
 
     /// Its layers, oldest first, to fill from stored ones.
     pub fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.older
+        self.rest
             .iter_mut()
-            .flat_map(|older| older.iter_mut())
+            .flat_map(|rest| rest.older.iter_mut())
             .chain(std::iter::once(&mut self.newest))
     }
 
@@ -176,20 +229,29 @@ impl Filter {
     /// The same, to change them.
     #[inline]
     pub(super) fn older_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.older.iter_mut().flat_map(|older| older.iter_mut().rev())
+        self.rest.iter_mut().flat_map(|rest| rest.older.iter_mut().rev())
     }
 
     #[inline]
     fn older_list(&self) -> &[Layer] {
-        self.older.as_deref().map_or(&[], Vec::as_slice)
+        self.rest.as_deref().map_or(&[], |rest| rest.older.as_slice())
     }
 
-    /// Addresses of the two allocations of the list of older layers, for accounting; none in a filter that never grew.
+    /// Addresses of the allocations beside the bits, null for one that is not there, for accounting; `None` in a filter
+    /// that has none of them.
     #[must_use]
-    pub fn older_memory(&self) -> Option<[*const u8; 2]> {
-        self.older
-            .as_deref()
-            .map(|older| [std::ptr::from_ref(older).cast(), older.as_ptr().cast()])
+    pub fn older_memory(&self) -> Option<[*const u8; 3]> {
+        self.rest.as_deref().map(|rest| {
+            let older = match rest.older.as_slice() {
+                [] => std::ptr::null(),
+                older => older.as_ptr().cast(),
+            };
+            let valkey = rest
+                .valkey
+                .as_deref()
+                .map_or(std::ptr::null(), std::ptr::from_ref);
+            [std::ptr::from_ref(rest).cast(), older, valkey.cast()]
+        })
     }
 
     /// Items counted: those that tested absent when they were added, less those that did when they were deleted.
@@ -218,16 +280,32 @@ impl Filter {
     pub fn bytes(&self) -> u64 {
         let list = size_of_val(self.older_list());
         let boxes: usize = self.layers().filter_map(Layer::boxed).map(|(_, size)| size).sum();
-        self.bit_bytes() + (size_of::<Self>() + list + boxes) as u64
+        let keys = match self.family {
+            Tag::Valkey => size_of::<Valkey>(),
+            Tag::Native | Tag::RedisBloom(_) | Tag::Guava => 0,
+        };
+        self.bit_bytes() + (size_of::<Self>() + list + boxes + keys) as u64
     }
 
     /// The item's hash by the filter's family, under its seed.
     #[inline]
     #[must_use]
     pub fn hash(&self, item: &[u8]) -> Hash {
+        if self.family == Tag::Native {
+            Hash::of(item, self.seed)
+        } else {
+            self.foreign_hash(item)
+        }
+    }
+
+    /// The same in the other families. Not inlined: the native path is a few instructions, and stays so.
+    #[inline(never)]
+    fn foreign_hash(&self, item: &[u8]) -> Hash {
         match self.family {
-            Family::Native => Hash::of(item, self.seed),
-            Family::RedisBloom(family) => family.hash(item),
+            Tag::Native => Hash::of(item, self.seed),
+            Tag::RedisBloom(family) => family.hash(item),
+            Tag::Valkey => self.valkey().hash(item),
+            Tag::Guava => guava::hash(item),
         }
     }
 
@@ -235,7 +313,7 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
-        self.newest.contains(hash) || (self.older.is_some() && self.in_older(hash))
+        self.newest.contains(hash) || (self.rest.is_some() && self.in_older(hash))
     }
 
     /// Whether a full layer may hold the item. Not inlined: most filters have none.
@@ -286,10 +364,9 @@ impl Filter {
             .iter()
             .map(Layer::duplicate)
             .collect::<Result<Vec<_>, _>>()?;
-        let older = (!older.is_empty()).then(|| Box::new(older));
         Ok(Self {
             newest: self.newest.duplicate()?,
-            older,
+            rest: Rest::boxed(older, self.family()),
             ..*self
         })
     }
@@ -307,16 +384,19 @@ impl Filter {
         }
         let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
         let plan = match self.family {
-            Family::Native => native_layer(
+            Tag::Native => native_layer(
                 self.newest.shape().cells(),
                 capacity.saturating_mul(u64::from(factor)).min(MAX_CAPACITY),
                 layer_rate(self.error_rate, index, true),
             ),
-            Family::RedisBloom(family) => family.next_layer(capacity, rate, factor),
+            Tag::RedisBloom(family) => family.next_layer(capacity, rate, factor),
+            Tag::Valkey => self.valkey().next_layer(self.error_rate, index, capacity, factor),
+            Tag::Guava => None,
         };
         let layer = make_layer(plan, self.bit_bytes(), ceiling)?;
-        self.older
+        self.rest
             .get_or_insert_default()
+            .older
             .push(std::mem::replace(&mut self.newest, layer));
         Ok(())
     }

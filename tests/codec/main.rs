@@ -7,6 +7,7 @@ mod damage;
 mod fixtures;
 mod forge;
 mod forged;
+mod guava;
 mod iterators;
 mod order;
 mod redisbloom;
@@ -17,3 +18,4 @@ mod sample;
 mod sane;
 #[path = "../filter/support.rs"]
 mod support;
+mod valkey;

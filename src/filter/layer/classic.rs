@@ -6,6 +6,8 @@
 //!   └────┴───────────┴──────────────────┴──────────────────────┘
 //! ```
 //!
+//! So in RedisBloom; what other products make of a and b is in `walks.rs`.
+//!
 //! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). One item touches k cache lines and k pages;
 //! the blocked layer touches one. What can be done about that here:
 //!
@@ -17,15 +19,22 @@
 
 use std::hint::select_unpredictable;
 
+use super::walks;
 use crate::filter::{bits::Bits, error::Error, hash::Hash};
 
-/// How a position follows from a + i b.
+/// How positions follow from a and b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// The remainder by the number of bits.
     Remainder,
     /// The lowest bits: the same where the number is a power of two, but another form on disk.
     LowBits,
+    /// valkey-bloom's: through the largest prime below 2^64 first.
+    Prime,
+    /// Guava's `MURMUR128_MITZ_32`: a and b are the halves of 64 bits.
+    Mitz32,
+    /// Guava's `MURMUR128_MITZ_64`: 63 bits of the sum.
+    Mitz64,
 }
 
 /// Shape of a classic layer.
@@ -64,7 +73,7 @@ impl Classic {
         (1..=MAX_BITS).contains(&self.bits)
             && self.bits.div_ceil(8) <= self.bytes
             && (1..=MAX_CLASSIC_PROBES).contains(&self.probes)
-            && (self.rule == Rule::Remainder || self.bits.is_power_of_two())
+            && (self.rule != Rule::LowBits || self.bits.is_power_of_two())
     }
 }
 
@@ -72,9 +81,7 @@ impl Classic {
 #[derive(Debug)]
 pub struct ClassicLayer {
     bits: Bits,
-    shape: Classic,
-    /// 2^64 mod bits, taken from bits: what a sum that passed 2^64 gets instead of losing it.
-    passing: u64,
+    map: Map,
 }
 
 impl ClassicLayer {
@@ -84,19 +91,16 @@ impl ClassicLayer {
     /// `Error::OutOfMemory`.
     pub fn new(shape: Classic) -> Result<Self, Error> {
         debug_assert!(shape.is_sound());
-        // 2^64 - bits and 2^64 have the same remainder.
-        let lost = shape.bits.wrapping_neg() % shape.bits;
         Ok(Self {
             bits: Bits::zeroed(shape.words())?,
-            shape,
-            passing: shape.bits - lost,
+            map: Map::new(shape),
         })
     }
 
     /// The shape.
     #[must_use]
     pub fn shape(&self) -> Classic {
-        self.shape
+        self.map.shape
     }
 
     /// The bit array.
@@ -110,13 +114,78 @@ impl ClassicLayer {
         &mut self.bits
     }
 
-    /// The k positions of an item.
+    /// Asks for the cache lines that the item needs, without waiting for them.
+    #[inline]
+    pub fn prefetch(&self, hash: Hash) {
+        if self.map.shape.bytes <= CACHED {
+            return;
+        }
+        self.map.all(hash, |position| {
+            self.bits.prefetch((position / 64) as usize);
+            true
+        });
+    }
+
+    /// Whether every bit of the item is set.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, hash: Hash) -> bool {
+        let words = self.bits.words();
+        self.map.all(hash, |position| {
+            words[(position / 64) as usize] >> (position % 64) & 1 == 1
+        })
+    }
+
+    /// Sets every bit of the item.
+    #[inline]
+    pub fn insert(&mut self, hash: Hash) {
+        let words = self.bits.words_mut();
+        self.map.all(hash, |position| {
+            words[(position / 64) as usize] |= 1 << (position % 64);
+            true
+        });
+    }
+}
+
+/// From a hash to positions.
+#[derive(Clone, Copy, Debug)]
+struct Map {
+    shape: Classic,
+    /// 2^64 mod bits, taken from bits: what a sum that passed 2^64 gets instead of losing it.
+    passing: u64,
+}
+
+impl Map {
+    fn new(shape: Classic) -> Self {
+        // 2^64 - bits and 2^64 have the same remainder.
+        let lost = shape.bits.wrapping_neg() % shape.bits;
+        Self {
+            shape,
+            passing: shape.bits - lost,
+        }
+    }
+
+    /// Whether `each` holds of all positions of an item; those after one of which it does not are not asked about.
+    #[inline]
+    fn all(&self, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
+        let Classic {
+            bits, probes, rule, ..
+        } = self.shape;
+        match rule {
+            Rule::Remainder | Rule::LowBits => self.positions(hash).all(each),
+            Rule::Prime => walks::prime(hash, probes, bits).all(each),
+            Rule::Mitz32 => walks::mitz32(hash, probes, bits).all(each),
+            Rule::Mitz64 => walks::mitz64(hash, probes, bits).all(each),
+        }
+    }
+
+    /// The k positions of an item of RedisBloom's.
     #[inline]
     fn positions(&self, hash: Hash) -> Positions {
         let bits = self.shape.bits;
         let remainder = |x: u64| match self.shape.rule {
-            Rule::Remainder => x % bits,
             Rule::LowBits => x & (bits - 1),
+            _ => x % bits,
         };
         let step = remainder(hash.probes);
         // Less than twice bits: step is below bits.
@@ -129,36 +198,6 @@ impl ClassicLayer {
             position: remainder(hash.block),
             step,
             passing: if passing >= bits { passing - bits } else { passing },
-        }
-    }
-
-    /// Asks for the cache lines that the item needs, without waiting for them.
-    #[inline]
-    pub fn prefetch(&self, hash: Hash) {
-        if self.shape.bytes <= CACHED {
-            return;
-        }
-        for position in self.positions(hash) {
-            self.bits.prefetch((position / 64) as usize);
-        }
-    }
-
-    /// Whether every bit of the item is set.
-    #[inline]
-    #[must_use]
-    pub fn contains(&self, hash: Hash) -> bool {
-        let words = self.bits.words();
-        self.positions(hash)
-            .all(|position| words[(position / 64) as usize] >> (position % 64) & 1 == 1)
-    }
-
-    /// Sets every bit of the item.
-    #[inline]
-    pub fn insert(&mut self, hash: Hash) {
-        let positions = self.positions(hash);
-        let words = self.bits.words_mut();
-        for position in positions {
-            words[(position / 64) as usize] |= 1 << (position % 64);
         }
     }
 }
@@ -221,7 +260,7 @@ mod tests {
                     probes: 40,
                     rule,
                 };
-                let layer = ClassicLayer::new(shape).expect("memory");
+                let map = Map::new(shape);
                 let hashes = (0..2_000).map(|_| (next(), next())).chain([
                     (0, 0),
                     (u64::MAX, u64::MAX),
@@ -238,7 +277,7 @@ mod tests {
                     let direct: Vec<_> = (0..40)
                         .map(|i: u64| start.wrapping_add(i.wrapping_mul(step)) % bits)
                         .collect();
-                    let walked: Vec<_> = layer.positions(hash).collect();
+                    let walked: Vec<_> = map.positions(hash).collect();
                     assert_eq!(
                         walked, direct,
                         "{bits} bits, {rule:?}, {start:#x} + i * {step:#x}"

@@ -7,6 +7,7 @@
 mod blocked;
 mod classic;
 mod counting;
+mod walks;
 
 pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};

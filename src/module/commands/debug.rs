@@ -63,7 +63,7 @@ fn describe(layer: &Layer, family: Family) -> String {
     };
     let width = match family {
         Family::RedisBloom(RedisBloom { hash64: false, .. }) => 32,
-        Family::Native | Family::RedisBloom(_) => 64,
+        Family::Native | Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => 64,
     };
     format!(
         "bytes:{bytes} bits:{bits} hashes:{} hashwidth:{width} capacity:{} size:{} ratio:{}{own}",

@@ -1,7 +1,7 @@
 //! Filters of RedisBloom: they answer as it does, item by item, and go back to it as they came. Forged ones are refused.
 
 mod hostile;
-mod product;
+pub(crate) mod product;
 mod stored;
 
 use redis_bloom::{

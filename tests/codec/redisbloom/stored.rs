@@ -89,7 +89,7 @@ fn forged_numbers_are_refused() {
         ("option 2", OPTIONS, &[7], |e| *e == Error::Options(7)),
         ("option 8", OPTIONS, &[13], |e| *e == Error::Options(13)),
         ("kind 200", KIND, &[200], |e| *e == Error::Kind(200)),
-        ("rule 2", RULE, &[2], |e| *e == Error::Rule(2)),
+        ("rule 200", RULE, &[200], |e| *e == Error::Rule(200)),
         ("items", ITEMS, &101_u64.to_le_bytes(), |e| {
             matches!(e, Error::Broken(Broken::Items { .. }))
         }),

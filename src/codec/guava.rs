@@ -1,0 +1,204 @@
+//! Guava's `BloomFilter.writeTo`, and bitmaps that clients fill with SETBIT by its recipe. Read, never written.
+//!
+//! ```text
+//!   writeTo  ┌──────────┬────────┬─────────┬──────────┬─ ─ ─ ┐
+//!   (big     │ strategy │ probes │ longs   │ long 0   │      │      strategy 0: MURMUR128_MITZ_32, 1: MURMUR128_MITZ_64
+//!   endian)  │ u8       │ u8     │ i32     │ 8 bytes  │      │      bit i is bit i % 64 of long i / 64
+//!            └──────────┴────────┴─────────┴──────────┴─ ─ ─ ┘
+//!
+//!   bitmap   bit i is bit 7 - i % 8 of byte i / 8; the string ends at the last byte that a client wrote to
+//! ```
+//!
+//! Neither says for how many items and which rate it was made. Of Guava's bytes that is computed: the design point of so
+//! many bits and probes (`filter::design`), or taken from the caller if it gives just these. For a bitmap the caller must
+//! say, since bits and probes follow from it alone; what does not look like a bitmap of that many bits is refused: it
+//! would answer "absent" of what is in it.
+//!
+//! How many items are in, neither says either; what the bits say is taken (`filter::items_of`).
+
+use super::{Error, reader::Reader};
+use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, design, items_of, optimal};
+
+/// The recipe computes in `int`: it has no more bits than that.
+const MOST_BITS_32: u64 = i32::MAX as u64;
+/// SETBIT takes no higher bit.
+const MOST_BITS_64: u64 = 1 << 32;
+
+/// How improbable a bitmap must be, as the logarithm of its probability, to be taken for one of another size: 10^-9.
+const IMPROBABLE: f64 = -20.7;
+
+/// What a filter is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Purpose {
+    /// Items, in [1, 2^62].
+    pub capacity: u64,
+    /// Rate of false positives with that many, in (0, 1).
+    pub error_rate: f64,
+}
+
+/// Which of Guava's strategies finds the positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// `MURMUR128_MITZ_32`.
+    Mitz32,
+    /// `MURMUR128_MITZ_64`.
+    Mitz64,
+}
+
+impl Strategy {
+    fn rule(self) -> Rule {
+        match self {
+            Self::Mitz32 => Rule::Mitz32,
+            Self::Mitz64 => Rule::Mitz64,
+        }
+    }
+}
+
+/// Reads what `writeTo` wrote, of at most `ceiling` bytes of bits. What the filter is for is computed if it is not given.
+///
+/// # Errors
+/// `Error::Design` if `purpose` gives another filter, and any other of [`Error`] for bad bytes; nothing stays allocated.
+pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filter, Error> {
+    let mut reader = Reader::plain(bytes);
+    let strategy = match reader.u8()? {
+        0 => Strategy::Mitz32,
+        1 => Strategy::Mitz64,
+        strategy => return Err(Error::Strategy(strategy)),
+    };
+    let probes = reader.u8()?;
+    let longs = u32::from_be_bytes(reader.array()?);
+    let (whole, rest) = reader.rest().as_chunks::<8>();
+    if probes == 0 || longs == 0 || longs as usize != whole.len() || !rest.is_empty() {
+        let bytes = whole.len().saturating_mul(8).saturating_add(rest.len());
+        return Err(Error::Guava { longs, probes, bytes });
+    }
+    let bits = u64::from(longs).saturating_mul(64);
+    let purpose = match purpose {
+        None => {
+            let (capacity, error_rate) = design(bits, probes.into());
+            Purpose { capacity, error_rate }
+        }
+        Some(purpose) => match optimal(purpose.capacity, purpose.error_rate) {
+            (wanted, wanted_probes)
+                if wanted.div_ceil(64) == u64::from(longs) && wanted_probes == u64::from(probes) =>
+            {
+                purpose
+            }
+            (wanted, probes) => return Err(Error::Design { wanted, probes }),
+        },
+    };
+    let shape = Classic {
+        bits,
+        bytes: bits / 8,
+        probes: probes.into(),
+        rule: strategy.rule(),
+    };
+    filter(
+        shape,
+        purpose,
+        ceiling,
+        whole.iter().map(|long| u64::from_be_bytes(*long)),
+    )
+}
+
+/// Adopts the bits of a bitmap, into a filter of at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// `Error::Beyond` or `Error::Short` if it is not of a filter for that purpose, and any other of [`Error`]; nothing stays
+/// allocated.
+pub fn read_bitmap(
+    bitmap: &[u8],
+    strategy: Strategy,
+    purpose: Purpose,
+    ceiling: u64,
+) -> Result<Filter, Error> {
+    let (bits, probes) = optimal(purpose.capacity, purpose.error_rate);
+    let bits = match strategy {
+        // As Java's conversion to `int`, which stops at the largest.
+        Strategy::Mitz32 => bits.min(MOST_BITS_32),
+        Strategy::Mitz64 => bits,
+    };
+    let none = Error::Design { wanted: bits, probes };
+    let probes = u16::try_from(probes).map_err(|_| none)?;
+    if bits == 0 || bits > MOST_BITS_64 {
+        return Err(none);
+    }
+    let set = bitmap.iter().map(|byte| u64::from(byte.count_ones())).sum();
+    let last = bitmap.iter().enumerate().rev().find(|(_, byte)| **byte != 0);
+    // The first bit of a byte is its most significant.
+    let highest = last.map(|(at, byte)| {
+        let within = 7_u64.saturating_sub(byte.trailing_zeros().into());
+        (at as u64).saturating_mul(8).saturating_add(within)
+    });
+    if let Some(highest) = highest {
+        if highest >= bits {
+            return Err(Error::Beyond { highest, bits });
+        }
+        if share_below(highest.saturating_add(1), bits, strategy).ln() * (set as f64) < IMPROBABLE {
+            return Err(Error::Short { set, highest, bits });
+        }
+    }
+    let shape = Classic {
+        bits,
+        bytes: bits.div_ceil(8),
+        probes,
+        rule: strategy.rule(),
+    };
+    let words = bitmap.chunks(8).map(|bytes| {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(bytes) {
+            *to = from.reverse_bits();
+        }
+        u64::from_le_bytes(word)
+    });
+    filter(shape, purpose, ceiling, words)
+}
+
+/// The share of all positions that are below `end`.
+fn share_below(end: u64, bits: u64, strategy: Strategy) -> f64 {
+    match strategy {
+        Strategy::Mitz64 => end as f64 / bits as f64,
+        // Of 2^31 numbers, so the lowest positions may come once more often than the others.
+        Strategy::Mitz32 => {
+            let numbers = 1_u64 << 31;
+            let rounds = numbers.checked_div(bits).unwrap_or(0).saturating_mul(end);
+            let rest = numbers.checked_rem(bits).unwrap_or(0).min(end);
+            rounds.saturating_add(rest) as f64 / numbers as f64
+        }
+    }
+}
+
+/// A filter of one layer with these words.
+fn filter(
+    shape: Classic,
+    purpose: Purpose,
+    ceiling: u64,
+    words: impl Iterator<Item = u64>,
+) -> Result<Filter, Error> {
+    let Purpose { capacity, error_rate } = purpose;
+    let plan = Plan {
+        family: Family::Guava,
+        seed: 0,
+        error_rate,
+        expansion: Expansion::NONSCALING,
+        layers: vec![LayerPlan {
+            capacity,
+            items: 0,
+            error_rate,
+            shape: shape.into(),
+        }],
+    };
+    plan.check()?;
+    let mut filter = plan.allocate(ceiling)?;
+    if let Some(layer) = filter.layers_mut().next() {
+        for (to, from) in layer.bits_mut().words_mut().iter_mut().zip(words) {
+            // Zero is there already, and writing it would make a page resident that nobody has touched yet.
+            if from != 0 {
+                *to = from;
+            }
+        }
+        let items = items_of(layer.bits().count_ones(), shape.bits, shape.probes);
+        layer.set_items(items.min(capacity));
+    }
+    Ok(filter)
+}

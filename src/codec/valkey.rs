@@ -1,0 +1,291 @@
+//! valkey-bloom's own layouts: RDB and DUMP of the encoding version 1, and the blob of its BF.LOAD, with which it rewrites
+//! the AOF.
+//!
+//! ```text
+//!   RDB     layers · expansion · rate f64 · tightening f64 · seed is random (0, 1) ·
+//!           a layer after the other: bitmap as one string · capacity; behind the last layer its items
+//!
+//!   blob    ┌─────┬───────────┬──────┬────────────┬────────┬────────┬─ a layer after the other ───────────────────────┐
+//!    (LE)   │ = 1 │ expansion │ rate │ tightening │ random │ layers │ length u64 · bitmap · items i64 · capacity i64  │
+//!           │ u8  │ u32       │ f64  │ f64        │ u8     │ u64    │                                                 │
+//!           └─────┴───────────┴──────┴────────────┴────────┴────────┴─────────────────────────────────────────────────┘
+//!
+//!   bitmap  ┌─────┬───────┬────────┬──────────┬─ ─ ─ ─┐
+//!    (LE)   │ = 1 │ bytes │ probes │ seed     │ bits  │      bit i is bit i % 8 of byte i / 8, as in our stream
+//!           │ u8  │ u64   │ u32    │ 32 bytes │       │
+//!           └─────┴───────┴────────┴──────────┴─ ─ ─ ─┘
+//! ```
+//!
+//! An expansion of 0 is a filter that does not scale. All layers have the seed of the first, which is public
+//! (`FIXED_SEED`) where it is not random; valkey-bloom refuses a file in which that is otherwise.
+//!
+//! Both are written again as they were read, so that a file goes both ways. A layer is allocated when its bitmap is there
+//! and has the length that follows from capacity and rate; what can be computed is not believed.
+
+use super::{Error, reader::Reader, redisbloom::Values, stream, v100::Sink};
+use crate::filter::{
+    Classic, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan, MAX_LAYERS, Plan,
+    Rule, Shape, Valkey,
+};
+
+/// The encoding version of valkey-bloom's RDB.
+pub const ENCODING_VERSION: i32 = 1;
+/// The version of its blob.
+const BLOB: u8 = 1;
+/// The version of its bitmap.
+const BITMAP: u8 = 1;
+/// Bytes of a bitmap before its bits.
+const HEADER: usize = 45;
+/// Bytes of a blob's layer at least: a length, an empty bitmap, two numbers.
+const LAYER: usize = 8 + HEADER + 16;
+
+/// A sink of numbers too.
+pub trait Numbers: Sink {
+    /// Takes the next unsigned integer.
+    fn unsigned(&mut self, number: u64);
+    /// Takes the next double.
+    fn double(&mut self, number: f64);
+}
+
+/// The numbers of a filter, and the layers that have arrived.
+struct Arriving {
+    error_rate: f64,
+    tightening: f64,
+    expansion: Expansion,
+    random: bool,
+    /// That of the first layer.
+    seed: Option<[u8; 32]>,
+    plans: Vec<LayerPlan>,
+    layers: Vec<Layer>,
+    /// Bytes of bits so far.
+    present: u64,
+    ceiling: u64,
+}
+
+impl Arriving {
+    fn new(
+        expansion: u64,
+        error_rate: f64,
+        tightening: f64,
+        random: u64,
+        ceiling: u64,
+    ) -> Result<Self, Error> {
+        let expansion = u32::try_from(expansion).map_err(|_| FilterError::Expansion(expansion))?;
+        // NaN is outside too.
+        if !(error_rate > 0.0 && error_rate < 1.0) {
+            return Err(FilterError::ErrorRate(error_rate).into());
+        }
+        let random = match random {
+            0 => false,
+            1 => true,
+            _ => {
+                return Err(Error::Valkey {
+                    index: 0,
+                    field: "whether its seed is random",
+                });
+            }
+        };
+        Ok(Self {
+            error_rate,
+            tightening,
+            expansion: Expansion::stored(expansion),
+            random,
+            seed: None,
+            plans: Vec::new(),
+            layers: Vec::new(),
+            present: 0,
+            ceiling,
+        })
+    }
+
+    /// Takes the next layer, as full as it can be.
+    fn take(&mut self, bitmap: &[u8], capacity: u64) -> Result<(), Error> {
+        let index = self.layers.len();
+        let wrong = |field| Error::Valkey { index, field };
+        let mut reader = Reader::plain(bitmap);
+        match reader.u8()? {
+            BITMAP => {}
+            version => return Err(Error::Version(version.into())),
+        }
+        let (bytes, probes) = (reader.u64()?, reader.u32()?);
+        let seed = reader.array()?;
+        let bits = reader.rest();
+        if bytes != bits.len() as u64 {
+            return Err(wrong("its length is not that of its bits"));
+        }
+        if *self.seed.get_or_insert(seed) != seed || (!self.random && seed != FIXED_SEED) {
+            return Err(wrong("its seed is not that of the filter"));
+        }
+        let shape = Classic {
+            bits: bytes.saturating_mul(8),
+            bytes,
+            probes: u16::try_from(probes).map_err(|_| wrong("its probes"))?,
+            rule: Rule::Prime,
+        };
+        let family = self.family();
+        let rate = family.layer_rate(self.error_rate, index);
+        let plan = LayerPlan {
+            capacity,
+            items: capacity,
+            error_rate: rate.ok_or_else(|| wrong("its rate"))?,
+            shape: shape.into(),
+        };
+        if !shape.is_sound() || !Valkey::fits(&shape, capacity, plan.error_rate) {
+            return Err(wrong(
+                "its bits or probes do not follow from its capacity and rate",
+            ));
+        }
+        self.present = self
+            .present
+            .saturating_add(shape.words().saturating_mul(stream::WORD));
+        if self.present > self.ceiling {
+            let (wanted, ceiling) = (self.present, self.ceiling);
+            return Err(FilterError::Ceiling { wanted, ceiling }.into());
+        }
+        let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
+        stream::merge_into(&mut layer, bits);
+        layer.set_items(capacity);
+        self.plans.push(plan);
+        self.layers.push(layer);
+        Ok(())
+    }
+
+    /// Sets how many items the last layer has.
+    fn set_items(&mut self, items: u64) {
+        if let (Some(plan), Some(layer)) = (self.plans.last_mut(), self.layers.last_mut()) {
+            plan.items = items;
+            layer.set_items(items);
+        }
+    }
+
+    fn family(&self) -> Valkey {
+        Valkey {
+            seed: self.seed.unwrap_or(FIXED_SEED),
+            tightening: self.tightening,
+        }
+    }
+
+    /// The filter, if its layers make one.
+    fn finish(self) -> Result<Filter, Error> {
+        let family = Family::Valkey(self.family());
+        let plan = Plan {
+            family,
+            seed: 0,
+            error_rate: self.error_rate,
+            expansion: self.expansion,
+            layers: self.plans,
+        };
+        plan.check()?;
+        Filter::from_layers(family, 0, self.error_rate, self.expansion, self.layers).ok_or(Error::Truncated)
+    }
+}
+
+fn count(layers: u64) -> Result<usize, Error> {
+    match usize::try_from(layers) {
+        // A count reserves no memory: each layer comes with bytes of its own.
+        Ok(layers @ 1..=MAX_LAYERS) => Ok(layers),
+        _ => Err(FilterError::Layers.into()),
+    }
+}
+
+/// Reads a filter of the `ENCODING_VERSION`, of at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// Any of [`Error`]; nothing stays allocated.
+pub fn load(source: &mut impl Values, ceiling: u64) -> Result<Filter, Error> {
+    let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
+    let (layers, expansion) = (count(unsigned()?)?, unsigned()?);
+    let mut double = || source.double().ok_or(Error::Truncated);
+    let (rate, tightening) = (double()?, double()?);
+    let random = source.unsigned().ok_or(Error::Truncated)?;
+    let mut filter = Arriving::new(expansion, rate, tightening, random, ceiling)?;
+    for _ in 0..layers {
+        let bitmap = source.next().ok_or(Error::Truncated)?;
+        let capacity = source.unsigned().ok_or(Error::Truncated)?;
+        filter.take(bitmap.as_ref(), capacity)?;
+    }
+    filter.set_items(source.unsigned().ok_or(Error::Truncated)?);
+    filter.finish()
+}
+
+/// Reads a blob, of a filter of at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// Any of [`Error`]; nothing stays allocated.
+pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
+    let mut reader = Reader::plain(blob);
+    match reader.u8()? {
+        BLOB => {}
+        version => return Err(Error::Version(version.into())),
+    }
+    let expansion = reader.u32()?;
+    let (rate, tightening, random) = (reader.f64()?, reader.f64()?, reader.u8()?);
+    let layers = count(reader.u64()?)?;
+    let mut filter = Arriving::new(expansion.into(), rate, tightening, random.into(), ceiling)?;
+    if reader.left() / LAYER < layers {
+        return Err(Error::Truncated);
+    }
+    for _ in 0..layers {
+        let length = usize::try_from(reader.u64()?).map_err(|_| Error::Truncated)?;
+        let bitmap = reader.bytes(length)?;
+        let (items, capacity) = (reader.u64()?, reader.u64()?);
+        filter.take(bitmap, capacity)?;
+        filter.set_items(items);
+    }
+    reader.end()?;
+    filter.finish()
+}
+
+/// Writes a filter of valkey-bloom's as its RDB has it; nothing for another.
+pub fn save(filter: &Filter, sink: &mut impl Numbers) {
+    let Family::Valkey(family) = filter.family() else {
+        return;
+    };
+    sink.unsigned(filter.layers().len() as u64);
+    sink.unsigned(filter.expansion().factor().unwrap_or(0).into());
+    sink.double(filter.error_rate());
+    sink.double(family.tightening);
+    sink.unsigned(u64::from(family.seed != FIXED_SEED));
+    for layer in filter.layers() {
+        sink.put(&bitmap(layer, &family));
+        sink.unsigned(layer.capacity());
+    }
+    sink.unsigned(filter.newest().items());
+}
+
+/// The blob of a filter of valkey-bloom's; `None` for another.
+#[must_use]
+pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
+    let Family::Valkey(family) = filter.family() else {
+        return None;
+    };
+    let mut out = vec![BLOB];
+    out.extend(filter.expansion().factor().unwrap_or(0).to_le_bytes());
+    out.extend(filter.error_rate().to_le_bytes());
+    out.extend(family.tightening.to_le_bytes());
+    out.push(u8::from(family.seed != FIXED_SEED));
+    out.extend((filter.layers().len() as u64).to_le_bytes());
+    for layer in filter.layers() {
+        let bitmap = bitmap(layer, &family);
+        out.extend((bitmap.len() as u64).to_le_bytes());
+        out.extend(bitmap);
+        out.extend(layer.items().to_le_bytes());
+        out.extend(layer.capacity().to_le_bytes());
+    }
+    Some(out)
+}
+
+/// The bitmap of a layer, its header included.
+fn bitmap(layer: &Layer, family: &Valkey) -> Vec<u8> {
+    let Shape::Classic(shape) = layer.shape() else {
+        return Vec::new();
+    };
+    let mut out = vec![BITMAP];
+    out.extend(shape.bytes.to_le_bytes());
+    out.extend(u32::from(shape.probes).to_le_bytes());
+    out.extend(family.seed);
+    out.extend(layer.bits().words().iter().flat_map(|word| word.to_le_bytes()));
+    // The last word is not full.
+    out.truncate(HEADER.saturating_add(shape.bytes as usize));
+    out
+}

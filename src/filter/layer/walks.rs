@@ -1,0 +1,53 @@
+//! The positions of an item in the classic layers of other products than RedisBloom: k of them, from the two words of its
+//! hash.
+//!
+//! ```text
+//!   prime     a, b, then (a + i b mod 2^64) mod P for i in 2 .. k, each mod bits          P = 2^64 - 59
+//!   mitz32    l + i h for i in 1 ..= k, in 32 bits; its complement where negative; mod bits    a = h, l (32 bits each)
+//!   mitz64    a + i b for i in 0 .. k, its lowest 63 bits mod bits
+//! ```
+//!
+//! Unlike in `classic.rs` there is a division a probe: a remainder is not kept from one position to the next by a prime
+//! in between, nor by a complement or by bits that are cut off.
+
+use crate::filter::hash::Hash;
+
+/// The largest prime below 2^64.
+const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
+
+/// The crate `bloomfilter`, which valkey-bloom is built on: the two hashes as they are, then combinations of them.
+#[inline]
+pub(super) fn prime(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
+    (0..u64::from(probes)).map(move |i| {
+        let at = match i {
+            0 => hash.block,
+            1 => hash.probes,
+            // Below 2 P, so the remainder is a subtraction.
+            _ => match hash.block.wrapping_add(i.wrapping_mul(hash.probes)) {
+                sum if sum >= PRIME => sum - PRIME,
+                sum => sum,
+            },
+        };
+        at % bits
+    })
+}
+
+/// Guava's `MURMUR128_MITZ_32`, and the recipe for bitmaps: Java's `int` arithmetic.
+#[inline]
+pub(super) fn mitz32(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
+    let (low, high) = (hash.block as i32, (hash.block >> 32) as i32);
+    (1..=i32::from(probes)).map(move |i| {
+        let sum = low.wrapping_add(i.wrapping_mul(high));
+        // Either the number or its complement is not negative: a number of 31 bits.
+        u64::from((if sum < 0 { !sum } else { sum }) as u32) % bits
+    })
+}
+
+/// Guava's `MURMUR128_MITZ_64`.
+#[inline]
+pub(super) fn mitz64(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
+    (0..u64::from(probes)).map(move |i| {
+        let sum = hash.block.wrapping_add(i.wrapping_mul(hash.probes));
+        (sum & i64::MAX as u64) % bits
+    })
+}

@@ -1,0 +1,212 @@
+//! valkey-bloom's filters: how it hashes an item, sizes a layer, and how one of its filters grows.
+//!
+//! ```text
+//!   seed, 32 bytes   ┌ key 1, 16 bytes ┬ key 2, 16 bytes ┐
+//!   hash of an item  a = SipHash-1-3(key 1), b = SipHash-1-3(key 2)   of its length as u64 and its bytes
+//!   bytes            ceil(capacity * ln(rate) / (-8 ln(2)^2))
+//!   probes           k = round(8 bytes / capacity * ln(2)), at least 1
+//!   layer n          rate * tightening^n, the capacity of the one before * expansion
+//! ```
+//!
+//! The formulas are those of the crate `bloomfilter` 3, which holds its bits; the positions are in `layer/walks.rs`. As
+//! with RedisBloom's, a filter goes on as it would have there, and a shape that does not follow from capacity and rate
+//! was forged (`fits`).
+//!
+//! The union of the layers reaches twice the asked rate with a ratio of one half. That is the filter that was made there;
+//! a new filter keeps the asked rate (`budget.rs`).
+
+use std::{f64::consts::LN_2, hash::Hasher};
+
+use siphasher::sip::SipHasher13;
+
+use super::{
+    check::LayerPlan,
+    hash::Hash,
+    layer::{Classic, MAX_BITS, Rule},
+};
+
+/// The ratio of a filter that was made without saying: valkey-bloom's default.
+pub const TIGHTENING: f64 = 0.5;
+
+/// The seed of filters that are made with `bloom-use-random-seed no`. Public, so it keeps nothing secret.
+pub const FIXED_SEED: [u8; 32] = [
+    89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62, 152, 136,
+    135, 48, 127, 151, 205, 40, 7, 51, 131,
+];
+
+/// What a filter of valkey-bloom's has beside its layers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Valkey {
+    /// The keys of its two hashes. A secret: show it to no client.
+    pub seed: [u8; 32],
+    /// The rate of a layer relative to that of the layer before, in (0, 1).
+    pub tightening: f64,
+}
+
+impl Default for Valkey {
+    fn default() -> Self {
+        Self {
+            seed: FIXED_SEED,
+            tightening: TIGHTENING,
+        }
+    }
+}
+
+impl Valkey {
+    /// The hash of an item: the first two words of its walk.
+    pub(super) fn hash(&self, item: &[u8]) -> Hash {
+        let (keys, _) = self.seed.as_chunks::<16>();
+        let of = |key: &[u8; 16]| {
+            let mut hasher = SipHasher13::new_with_key(key);
+            // As Rust hashes a slice on a machine of 64 bits.
+            hasher.write(&(item.len() as u64).to_le_bytes());
+            hasher.write(item);
+            hasher.finish()
+        };
+        Hash {
+            block: of(&keys[0]),
+            probes: of(&keys[1]),
+        }
+    }
+
+    /// The rate of layer `index` of a filter of this rate; `None` where valkey-bloom refuses to go on, at the smallest
+    /// normal double, and for a ratio outside (0, 1).
+    #[must_use]
+    pub fn layer_rate(&self, error_rate: f64, index: usize) -> Option<f64> {
+        // NaN is outside too.
+        if !(self.tightening > 0.0 && self.tightening < 1.0) {
+            return None;
+        }
+        let rate = error_rate * power(self.tightening, index);
+        (index == 0 || rate > f64::MIN_POSITIVE).then_some(rate)
+    }
+
+    /// Layer `index`, on top of one of `capacity` items; `None` where valkey-bloom makes none.
+    pub(super) fn next_layer(
+        &self,
+        error_rate: f64,
+        index: usize,
+        capacity: u64,
+        factor: u32,
+    ) -> Option<LayerPlan> {
+        let capacity = capacity.checked_mul(u64::from(factor))?;
+        Self::layer(capacity, self.layer_rate(error_rate, index)?)
+    }
+
+    /// A layer for `capacity` items at `rate`.
+    pub(super) fn layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
+        let bytes = wanted(capacity, rate);
+        if capacity == 0 || !(1.0..(MAX_BITS / 8) as f64).contains(&bytes.ceil()) {
+            return None;
+        }
+        let bytes = bytes.ceil() as u64;
+        let shape = Classic {
+            bits: bytes * 8,
+            bytes,
+            probes: u16::try_from(probes(bytes * 8, capacity)).ok()?,
+            rule: Rule::Prime,
+        };
+        Some(LayerPlan {
+            capacity,
+            items: 0,
+            error_rate: rate,
+            shape: shape.into(),
+        })
+    }
+
+    /// Whether valkey-bloom gives a layer of `capacity` items at `rate` this shape.
+    #[must_use]
+    pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
+        let wanted = wanted(capacity, rate);
+        // Any number between the two is `wanted` rounded up; nearly always they are equal.
+        let (least, most) = (wanted * (1.0 - ROUNDING), wanted * (1.0 + ROUNDING));
+        (least.ceil() as u64..=most.ceil() as u64).contains(&shape.bytes)
+            && shape.bytes.checked_mul(8) == Some(shape.bits)
+            && u64::from(shape.probes) == probes(shape.bits, capacity)
+    }
+}
+
+/// How far a product of doubles may be off: one bit in the logarithm, one in the product, one in the division.
+const ROUNDING: f64 = 1e-15;
+
+/// Bytes of a layer, not yet whole.
+fn wanted(capacity: u64, rate: f64) -> f64 {
+    capacity as f64 * libm::log(rate) / (-8.0 * (LN_2 * LN_2))
+}
+
+/// Probes of a layer of so many bits.
+fn probes(bits: u64, capacity: u64) -> u64 {
+    ((bits as f64 / capacity as f64 * LN_2).round() as u64).max(1)
+}
+
+/// `base` to the power of `exponent` by squaring, in the order of the compiler's own `powi`: every step rounds, and the
+/// result must be its to the last bit.
+fn power(base: f64, mut exponent: usize) -> f64 {
+    let (mut power, mut square) = (1.0, base);
+    loop {
+        if exponent % 2 == 1 {
+            power *= square;
+        }
+        exponent /= 2;
+        if exponent == 0 {
+            return power;
+        }
+        square *= square;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_is_that_of_the_compiler_to_the_last_bit() {
+        for base in [0.5_f64, 0.85, 0.1, 0.999_9, 1.0 / 3.0] {
+            for exponent in (0..200).chain([1_000, 12_345]) {
+                let ours = power(base, exponent as usize);
+                assert_eq!(ours.to_bits(), base.powi(exponent).to_bits(), "{base}^{exponent}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_layer_that_is_made_fits_and_its_neighbours_do_not() {
+        for capacity in [1, 2, 7, 100, 1_000, 12_345, 1 << 30, 300_000_000] {
+            for rate in [0.999, 0.5, 0.1, 0.01, 1e-4, 3e-7, 1e-12, 3e-308] {
+                let layer = Valkey::layer(capacity, rate).expect("a layer");
+                let crate::filter::Shape::Classic(shape) = layer.shape else {
+                    panic!("{:?}", layer.shape);
+                };
+                assert!(
+                    shape.is_sound() && Valkey::fits(&shape, capacity, rate),
+                    "{layer:?}"
+                );
+                let Classic {
+                    bits, bytes, probes, ..
+                } = shape;
+                let (bits_on, bytes_on) = (bits + 8, bytes + 1);
+                for wrong in [
+                    Classic {
+                        bits: bits_on,
+                        bytes: bytes_on,
+                        ..shape
+                    },
+                    Classic {
+                        bits: bits + 1,
+                        ..shape
+                    },
+                    Classic {
+                        bytes: bytes_on,
+                        ..shape
+                    },
+                    Classic {
+                        probes: probes + 1,
+                        ..shape
+                    },
+                ] {
+                    assert!(!Valkey::fits(&wrong, capacity, rate), "{wrong:?} of {layer:?}");
+                }
+            }
+        }
+    }
+}

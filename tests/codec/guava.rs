@@ -1,0 +1,312 @@
+//! What Guava wrote, and a bitmap that was filled by its recipe, answer as in Guava, item by item, and go on so. What is
+//! not one of these is refused.
+//!
+//! The files `tests/fixtures/guava-31-*` were made with Guava itself; `.answers` has lines of a word and its value:
+//!
+//! ```text
+//!   strategy, capacity, rate    what the filter was made with
+//!   added N                     items item-0 .. item-(N-1) were put
+//!   count N                     approximateElementCount then, 0 for a bitmap
+//!   present DIGITS              mightContain of absent-0 .. absent-3999
+//!   utf8 DIGITS                 the same of 200 items beyond ASCII
+//!   later DIGITS                put of later-0 .. later-99: whether a bit changed
+//!   present-later DIGITS        mightContain of absent-0 .. absent-3999 then
+//! ```
+
+use redis_bloom::{
+    codec::{
+        Error,
+        guava::{self, Purpose, Strategy},
+    },
+    filter::{Error as FilterError, Family, Filter, Shape, optimal},
+};
+
+use crate::{allocation::peak, redisbloom::product::file, sane, support::Strings};
+
+const WRITTEN: [&str; 5] = ["mitz32", "mitz64", "mitz64-low", "mitz32-full", "mitz64-empty"];
+const BITMAPS: [&str; 2] = ["bitmap32", "bitmap32-small"];
+
+struct Answers {
+    text: String,
+}
+
+impl Answers {
+    fn of(name: &str) -> Self {
+        let text = file(&format!("guava-31-{name}.answers"));
+        Self {
+            text: String::from_utf8(text).expect("text"),
+        }
+    }
+
+    #[track_caller]
+    fn word(&self, name: &str) -> &str {
+        let line = self
+            .text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name}"))
+    }
+
+    #[track_caller]
+    fn number<T: std::str::FromStr>(&self, name: &str) -> T {
+        self.word(name)
+            .parse()
+            .ok()
+            .unwrap_or_else(|| panic!("{name} is no number"))
+    }
+
+    fn purpose(&self) -> Purpose {
+        Purpose {
+            capacity: self.number("capacity"),
+            error_rate: self.number("rate"),
+        }
+    }
+}
+
+fn bytes(name: &str) -> Vec<u8> {
+    file(&format!("guava-31-{name}.bin"))
+}
+
+fn digits(filter: &Filter, prefix: &str, count: usize) -> String {
+    let items: Vec<_> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
+    let mut digits = String::new();
+    filter.contains_each(items.iter().map(String::as_bytes), |answer| {
+        digits.push(if answer { '1' } else { '0' });
+    });
+    digits
+}
+
+/// Answers as there now, and after items were added; as far as there is room.
+#[track_caller]
+fn same(mut filter: Filter, answers: &Answers, name: &str) {
+    assert_eq!(
+        (filter.family(), filter.expansion().factor()),
+        (Family::Guava, None),
+        "{name}"
+    );
+    let added = answers.number("added");
+    assert_eq!(digits(&filter, "item", added), "1".repeat(added), "{name}");
+    assert_eq!(
+        digits(&filter, "absent", 4_000),
+        answers.word("present"),
+        "{name}"
+    );
+    assert_eq!(
+        digits(&filter, "\u{fc}\u{4e2d}", 200),
+        answers.word("utf8"),
+        "{name}"
+    );
+    let again = Strings::of(&filter).filter();
+    assert_eq!(Strings::of(&again), Strings::of(&filter), "{name}");
+    let room = filter.capacity() - filter.items();
+    let mut taken = 0;
+    for (number, expected) in answers.word("later").chars().enumerate() {
+        let item = format!("later-{number}");
+        match filter.add(filter.hash(item.as_bytes()), |_| u64::MAX) {
+            Ok(new) => {
+                assert_eq!(new, expected == '1', "{name}: {item}");
+                taken += u64::from(new);
+            }
+            Err(error) => {
+                assert_eq!((error, taken), (FilterError::Full, room), "{name}: {item}");
+                return;
+            }
+        }
+    }
+    assert_eq!(
+        digits(&filter, "absent", 4_000),
+        answers.word("present-later"),
+        "{name}"
+    );
+    sane::check_filter(&mut filter, u64::MAX);
+}
+
+#[test]
+fn what_guava_wrote_answers_as_there() {
+    for name in WRITTEN {
+        let answers = Answers::of(name);
+        for purpose in [None, Some(answers.purpose())] {
+            let filter =
+                guava::read(&bytes(name), purpose, u64::MAX).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let count: i64 = answers.number("count");
+            let most = filter.capacity() as i64;
+            assert!(
+                (filter.items() as i64).abs_diff(count.min(most)) <= 1,
+                "{name}: {} of {count}",
+                filter.items()
+            );
+            same(filter, &answers, name);
+        }
+    }
+}
+
+#[test]
+fn the_purpose_is_the_one_that_was_given_or_the_design_point() {
+    let answers = Answers::of("mitz64");
+    let given = guava::read(&bytes("mitz64"), Some(answers.purpose()), u64::MAX).expect("a filter");
+    assert_eq!((given.capacity(), given.error_rate()), (1_000, 0.03));
+    // 115 longs and 5 probes: 7,360 bits, half of them set by 1,020 items; 2^-5.
+    let computed = guava::read(&bytes("mitz64"), None, u64::MAX).expect("a filter");
+    assert_eq!((computed.capacity(), computed.error_rate()), (1_020, 0.031_25));
+}
+
+#[test]
+fn a_bitmap_of_the_recipe_answers_as_with_it() {
+    for name in BITMAPS {
+        let answers = Answers::of(name);
+        let read = |bytes: &[u8]| guava::read_bitmap(bytes, Strategy::Mitz32, answers.purpose(), u64::MAX);
+        let bytes = bytes(name);
+        same(
+            read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")),
+            &answers,
+            name,
+        );
+        // Zeros behind it change nothing: SETBIT of a 0, or SETRANGE.
+        let longer = [bytes.as_slice(), &[0; 1_000]].concat();
+        assert_eq!(
+            Strings::of(&read(&longer).expect("a filter")),
+            Strings::of(&read(&bytes).expect("a filter"))
+        );
+    }
+}
+
+/// The bits of a filter of Guava's, as SETBIT would have set them.
+#[test]
+fn a_bitmap_of_the_other_strategy_answers_as_its_filter() {
+    let (capacity, error_rate) = (1_000, 0.03);
+    let purpose = Purpose { capacity, error_rate };
+    let (bits, probes) = optimal(capacity, error_rate);
+    // Guava rounds up to whole longs, the recipe does not: take a size where that is the same.
+    let capacity = (1..)
+        .find(|&n| optimal(n, error_rate).0.is_multiple_of(64))
+        .expect("a capacity");
+    assert_eq!((bits, probes), (7_298, 5));
+    let purpose = Purpose { capacity, ..purpose };
+    let (bits, probes) = optimal(capacity, error_rate);
+    let mut written = vec![1, probes as u8];
+    written.extend(((bits / 64) as u32).to_be_bytes());
+    written.extend(vec![0; bits as usize / 8]);
+    let mut filter = guava::read(&written, Some(purpose), u64::MAX).expect("a filter");
+    for number in 0..capacity {
+        let item = format!("item-{number}");
+        let _ = filter.add(filter.hash(item.as_bytes()), |_| u64::MAX);
+    }
+    let words = filter.newest().bits().words();
+    let bitmap: Vec<u8> = words
+        .iter()
+        .flat_map(|word| word.to_le_bytes().map(u8::reverse_bits))
+        .collect();
+    let read = guava::read_bitmap(&bitmap, Strategy::Mitz64, purpose, u64::MAX).expect("a filter");
+    assert_eq!(read.newest().bits().words(), words);
+    assert_eq!(read.newest().shape(), filter.newest().shape());
+}
+
+#[test]
+fn bytes_that_guava_does_not_write_are_refused_before_they_cost_anything() {
+    let good = bytes("mitz32");
+    let with = |at: usize, new: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[at..at + new.len()].copy_from_slice(new);
+        bytes
+    };
+    let mut cases = vec![
+        with(0, &[2]),
+        with(0, &[0xff]),
+        with(1, &[0]),
+        [good.as_slice(), &[0]].concat(),
+    ];
+    for longs in [0_i32, 1, 114, 116, 1 << 24, i32::MAX, -1, i32::MIN] {
+        cases.push(with(2, &longs.to_be_bytes()));
+    }
+    cases.extend((0..good.len()).map(|length| good[..length].to_vec()));
+    cases.push([good.as_slice(), &[0; 8]].concat());
+    for case in &cases {
+        let (refused, memory) = peak(|| guava::read(case, None, u64::MAX).map(|filter| filter.items()));
+        assert!(
+            refused.is_err(),
+            "{:?} and {} bytes",
+            &case[..case.len().min(6)],
+            case.len()
+        );
+        assert!(memory < 16 << 10, "{memory} bytes");
+    }
+    // Any number of probes that a byte can say is one.
+    let many = guava::read(&with(1, &[255]), None, u64::MAX).expect("a filter");
+    let Shape::Classic(shape) = many.newest().shape() else {
+        panic!("{:?}", many.newest().shape());
+    };
+    assert_eq!(shape.probes, 255);
+    let refused = guava::read(&good, None, 100).map(|filter| filter.items());
+    let (wanted, ceiling) = (920, 100);
+    assert_eq!(
+        refused,
+        Err(Error::Filter(FilterError::Ceiling { wanted, ceiling }))
+    );
+}
+
+#[test]
+fn a_purpose_that_gives_another_filter_is_refused() {
+    for (capacity, error_rate) in [
+        (1, 0.03),
+        (900, 0.03),
+        (1_100, 0.03),
+        (1_000, 0.01),
+        (1 << 62, 5e-324),
+    ] {
+        let purpose = Some(Purpose { capacity, error_rate });
+        let refused = guava::read(&bytes("mitz64"), purpose, u64::MAX).map(|filter| filter.items());
+        let (wanted, probes) = optimal(capacity, error_rate);
+        assert_eq!(
+            refused,
+            Err(Error::Design { wanted, probes }),
+            "{capacity} at {error_rate}"
+        );
+    }
+}
+
+#[test]
+fn a_bitmap_of_another_size_is_refused() {
+    let bytes = bytes("bitmap32");
+    let read = |capacity, error_rate, strategy| {
+        guava::read_bitmap(&bytes, strategy, Purpose { capacity, error_rate }, u64::MAX)
+            .map(|filter| filter.items())
+    };
+    // The right one, for comparison: 7,298 bits.
+    assert!(read(1_000, 0.03, Strategy::Mitz32).is_ok());
+    for (capacity, error_rate) in [(900, 0.03), (1_000, 0.04), (1, 0.5), (990, 0.03)] {
+        let refused = read(capacity, error_rate, Strategy::Mitz32);
+        assert!(
+            matches!(refused, Err(Error::Beyond { .. })),
+            "{capacity} at {error_rate}: {refused:?}"
+        );
+    }
+    for strategy in [Strategy::Mitz32, Strategy::Mitz64] {
+        for (capacity, error_rate) in [(1_100, 0.03), (1_000, 0.02), (1_000_000, 0.03)] {
+            let refused = read(capacity, error_rate, strategy);
+            assert!(
+                matches!(refused, Err(Error::Short { .. })),
+                "{capacity} at {error_rate}: {refused:?}"
+            );
+        }
+    }
+    // Larger than any bitmap, or none.
+    for (capacity, error_rate) in [(1 << 62, 0.01), (1 << 40, 1e-300), (1, 0.999_999)] {
+        let refused = read(capacity, error_rate, Strategy::Mitz64);
+        assert!(
+            matches!(refused, Err(Error::Design { .. })),
+            "{capacity} at {error_rate}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_bitmap_is_an_empty_filter() {
+    for bitmap in [&[][..], &[0; 4]] {
+        let purpose = Purpose {
+            capacity: 1_000,
+            error_rate: 0.03,
+        };
+        let filter = guava::read_bitmap(bitmap, Strategy::Mitz32, purpose, u64::MAX).expect("a filter");
+        assert_eq!((filter.items(), filter.capacity()), (0, 1_000));
+    }
+}

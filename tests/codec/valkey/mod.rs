@@ -1,0 +1,231 @@
+//! Filters of valkey-bloom: they answer as it does, item by item, grow as it does, and go back to it as they came. Forged
+//! ones are refused.
+
+mod hostile;
+mod model;
+
+use redis_bloom::{
+    codec::{
+        chunk::{self, Load, Taken},
+        v100::Sink,
+        valkey::{self, Numbers},
+    },
+    filter::{Cells, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey},
+};
+
+use crate::{
+    redisbloom::product::{Fields, Value},
+    sane,
+    support::Strings,
+};
+use model::Model;
+
+const SEED: [u8; 32] = *b"0123456789abcdefFEDCBA9876543210";
+
+/// Filters of every kind: capacity, rate, tightening ratio, expansion, items that were added.
+const CASES: [(i64, f64, f64, u32, u32); 9] = [
+    (100, 0.01, 0.5, 2, 0),
+    (100, 0.01, 0.5, 2, 60),
+    (50, 0.05, 0.5, 3, 900),
+    (1, 0.5, 0.9, 1, 40),
+    (7, 0.3, 0.85, 2, 2_000),
+    (200, 0.02, 0.5, 0, 150),
+    (200, 0.02, 0.5, 0, 400),
+    (10, 1e-9, 0.1, 100, 500),
+    (3, 0.999, 0.5, 70_000, 100),
+];
+
+fn model(case: (i64, f64, f64, u32, u32), seed: &[u8; 32]) -> Model {
+    let (capacity, rate, tightening, expansion, items) = case;
+    let mut model = Model::new(capacity, rate, tightening, expansion, seed);
+    for number in 0..items {
+        model.add(format!("item-{number}").as_bytes());
+    }
+    model
+}
+
+/// Same answers for what is in and what is not, item by item.
+#[track_caller]
+fn same(filter: &Filter, model: &Model) {
+    let items: i64 = model.layers.iter().map(|layer| layer.items).sum();
+    assert_eq!(filter.items(), items as u64);
+    assert_eq!(filter.layers().len(), model.layers.len());
+    for (prefix, count) in [("item", 2_100), ("absent", 3_000), ("later", 300)] {
+        let items: Vec<_> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
+        let expected: Vec<_> = items.iter().map(|item| model.has(item.as_bytes())).collect();
+        let mut batch = Vec::new();
+        filter.contains_each(items.iter().map(String::as_bytes), |answer| batch.push(answer));
+        assert_eq!(batch, expected, "{prefix} in a batch");
+        let one_by_one = items
+            .iter()
+            .map(|item| filter.contains(filter.hash(item.as_bytes())));
+        assert_eq!(one_by_one.collect::<Vec<_>>(), expected, "{prefix}");
+    }
+}
+
+/// Same answers from now on, growth included.
+#[track_caller]
+fn goes_on(filter: &mut Filter, model: &mut Model) {
+    for number in 0..300 {
+        let item = format!("later-{number}");
+        let answer = match filter.add(filter.hash(item.as_bytes()), |_| u64::MAX) {
+            Ok(new) => Some(new),
+            Err(FilterError::Full) => None,
+            Err(error) => panic!("{item}: {error}"),
+        };
+        assert_eq!(answer, model.add(item.as_bytes()), "{item}");
+    }
+    same(filter, model);
+}
+
+/// What an RDB is made of.
+fn fields(model: &Model) -> Fields {
+    let mut fields = vec![
+        Value::Unsigned(model.layers.len() as u64),
+        Value::Unsigned(model.expansion.into()),
+        Value::Double(model.rate),
+        Value::Double(model.tightening),
+        Value::Unsigned(model.random.into()),
+    ];
+    for layer in &model.layers {
+        fields.push(Value::String(layer.bloom.as_slice().to_vec()));
+        fields.push(Value::Unsigned(layer.capacity as u64));
+    }
+    fields.push(Value::Unsigned(
+        model.layers.last().expect("a layer").items as u64,
+    ));
+    Fields(fields)
+}
+
+struct Written(Vec<Value>);
+
+impl Sink for Written {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.push(Value::String(bytes.to_vec()));
+    }
+}
+
+impl Numbers for Written {
+    fn unsigned(&mut self, number: u64) {
+        self.0.push(Value::Unsigned(number));
+    }
+
+    fn double(&mut self, number: f64) {
+        self.0.push(Value::Double(number));
+    }
+}
+
+#[test]
+fn a_file_answers_as_there_grows_as_there_and_goes_back() {
+    for case in CASES {
+        let mut model = model(case, &SEED);
+        let fields = fields(&model);
+        let mut filter =
+            valkey::load(&mut fields.read(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        same(&filter, &model);
+        let mut written = Written(Vec::new());
+        valkey::save(&filter, &mut written);
+        assert_eq!(Fields(written.0), fields, "{case:?}");
+        goes_on(&mut filter, &mut model);
+    }
+}
+
+#[test]
+fn a_blob_answers_as_there_grows_as_there_and_goes_back() {
+    for case in CASES {
+        let mut model = model(case, &FIXED_SEED);
+        model.random = false;
+        let mut filter =
+            valkey::read_blob(&model.blob(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        same(&filter, &model);
+        assert_eq!(valkey::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
+        goes_on(&mut filter, &mut model);
+        assert_eq!(valkey::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
+        let copy = filter.duplicate().expect("memory");
+        assert_eq!(valkey::blob(&copy), valkey::blob(&filter), "{case:?}");
+        sane::check_filter(&mut filter, u64::MAX);
+    }
+}
+
+#[test]
+fn a_filter_made_from_its_parameters_is_the_one_that_is_made_there() {
+    for (capacity, error_rate, tightening, expansion, _) in CASES {
+        let mut model = Model::new(capacity, error_rate, tightening, expansion, &SEED);
+        let params = Params {
+            cells: Cells::Bits,
+            error_rate,
+            capacity: capacity as u64,
+            expansion: Expansion::stored(expansion),
+            seed: 0,
+        };
+        let family = Valkey {
+            seed: SEED,
+            tightening,
+        };
+        let mut filter = Filter::of_valkey(family, &params, u64::MAX).expect("a filter");
+        assert_eq!(
+            (filter.family(), filter.params()),
+            (Family::Valkey(family), params)
+        );
+        assert_eq!(valkey::blob(&filter).expect("a blob"), model.blob());
+        goes_on(&mut filter, &mut model);
+    }
+}
+
+#[test]
+fn the_size_of_a_layer_is_that_of_the_crate_over_many_capacities_and_rates() {
+    let mut rate = 0.97_f64;
+    let mut cases = 0;
+    while rate > 1e-12 {
+        for capacity in (1..60).chain((60..40_000).step_by(997)) {
+            let bloom = bloomfilter::Bloom::<[u8]>::new_for_fp_rate_with_seed(capacity, rate, &SEED);
+            let bloom = bloom.expect("a filter");
+            let params = Params {
+                cells: Cells::Bits,
+                error_rate: rate,
+                capacity: capacity as u64,
+                expansion: Expansion::NONSCALING,
+                seed: 0,
+            };
+            let filter = Filter::of_valkey(Valkey::default(), &params, u64::MAX).expect("a filter");
+            let shape = filter.newest().shape();
+            let found = (
+                filter.newest().bits().words().len() as u64,
+                u32::from(shape.probes()),
+            );
+            let expected = (bloom.len().div_ceil(64), bloom.number_of_hash_functions());
+            assert_eq!(found, expected, "{capacity} at {rate}");
+            cases += 1;
+        }
+        rate *= 0.731;
+    }
+    assert!(cases > 7_000, "{cases}");
+}
+
+#[test]
+fn our_own_stores_keep_it_whole() {
+    for case in CASES {
+        let mut model = model(case, &SEED);
+        let filter = valkey::read_blob(&model.blob(), u64::MAX).expect("a filter");
+        // RDB of the first type, where the second is taken.
+        let mut stored = Strings::of(&filter).filter();
+        assert_eq!(valkey::blob(&stored).expect("a blob"), model.blob(), "{case:?}");
+        // BF.SCANDUMP and BF.LOADCHUNK.
+        let (mut iterator, header) = chunk::header(&filter);
+        let mut load = Load::begin(&header, u64::MAX).expect("a header");
+        let mut taken = Taken::Next;
+        while let Some((next, data)) = chunk::at(&filter, iterator) {
+            taken = load
+                .take(next, &data)
+                .unwrap_or_else(|error| panic!("{case:?}: {error}"));
+            iterator = next;
+        }
+        assert_eq!(taken, Taken::Last, "{case:?}");
+        assert_eq!(
+            valkey::blob(&load.into_filter()).expect("a blob"),
+            model.blob(),
+            "{case:?}"
+        );
+        goes_on(&mut stored, &mut model);
+    }
+}

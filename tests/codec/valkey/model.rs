@@ -1,0 +1,89 @@
+//! valkey-bloom as a model: the crate `bloomfilter` 3 that it is built on, with the growth, the layouts and the numbers of
+//! its version 1 written down from its sources. Nothing here is taken from the code under test.
+
+use bloomfilter::Bloom;
+
+/// A filter as valkey-bloom keeps it.
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// 0 for a filter that does not scale.
+    pub(crate) expansion: u32,
+    pub(crate) rate: f64,
+    pub(crate) tightening: f64,
+    pub(crate) random: bool,
+    pub(crate) layers: Vec<Part>,
+}
+
+/// One of its layers.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) bloom: Bloom<[u8]>,
+    pub(crate) items: i64,
+    pub(crate) capacity: i64,
+}
+
+impl Part {
+    fn new(capacity: i64, rate: f64, seed: &[u8; 32]) -> Self {
+        let bloom = Bloom::new_for_fp_rate_with_seed(capacity as usize, rate, seed);
+        Self {
+            bloom: bloom.expect("a filter"),
+            items: 0,
+            capacity,
+        }
+    }
+}
+
+impl Model {
+    pub(crate) fn new(capacity: i64, rate: f64, tightening: f64, expansion: u32, seed: &[u8; 32]) -> Self {
+        Self {
+            expansion,
+            rate,
+            tightening,
+            random: true,
+            layers: vec![Part::new(capacity, rate, seed)],
+        }
+    }
+
+    pub(crate) fn has(&self, item: &[u8]) -> bool {
+        self.layers.iter().any(|layer| layer.bloom.check(item))
+    }
+
+    /// Whether it was new; `None` where it does not fit any more.
+    pub(crate) fn add(&mut self, item: &[u8]) -> Option<bool> {
+        if self.has(item) {
+            return Some(false);
+        }
+        let (count, last) = (self.layers.len(), self.layers.last().expect("a layer"));
+        if last.items == last.capacity {
+            if self.expansion == 0 {
+                return None;
+            }
+            let rate = self.rate * self.tightening.powi(count as i32);
+            let seed = last.bloom.seed();
+            let capacity = last.capacity.checked_mul(self.expansion.into())?;
+            self.layers.push(Part::new(capacity, rate, &seed));
+        }
+        let last = self.layers.last_mut().expect("a layer");
+        last.bloom.set(item);
+        last.items += 1;
+        Some(true)
+    }
+
+    /// What its rewritten AOF has behind BF.LOAD and the key.
+    pub(crate) fn blob(&self) -> Vec<u8> {
+        let mut out = vec![1];
+        out.extend(self.expansion.to_le_bytes());
+        out.extend(self.rate.to_le_bytes());
+        out.extend(self.tightening.to_le_bytes());
+        out.push(u8::from(self.random));
+        out.extend((self.layers.len() as u64).to_le_bytes());
+        for layer in &self.layers {
+            let bitmap = layer.bloom.as_slice();
+            out.extend((bitmap.len() as u64).to_le_bytes());
+            out.extend(bitmap);
+            out.extend(layer.items.to_le_bytes());
+            out.extend(layer.capacity.to_le_bytes());
+        }
+        out
+    }
+}
