@@ -1,5 +1,5 @@
 //! AOF rewrite: a filter becomes BF.LOADCHUNK commands of at most 16 MiB, so that no record comes near the server's limit
-//! of 512 MB for an argument.
+//! of 512 MB for an argument. One of valkey-bloom's becomes what valkey-bloom writes, a single BF.LOAD.
 
 use std::ffi::{c_longlong, c_void};
 
@@ -8,7 +8,7 @@ use super::{
     data_type::Value,
     entry::guarded,
 };
-use crate::codec::chunk;
+use crate::codec::{chunk, valkey};
 
 pub(super) unsafe extern "C" fn rewrite(
     io: *mut raw::RedisModuleIO,
@@ -34,6 +34,28 @@ pub(super) unsafe extern "C" fn rewrite(
                 Value::Ready(filter) => chunk::at(filter, iterator),
                 Value::Loading(load) => load.at(iterator),
             };
+        }
+    });
+}
+
+/// As `rewrite`, of the type that has valkey-bloom's name.
+pub(super) unsafe extern "C" fn rewrite_valkey(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    guarded("aof_rewrite", (), || {
+        // SAFETY: as above.
+        let value = unsafe { Value::borrow(value) };
+        if let Some(blob) = valkey::blob(value.filter()) {
+            call!(RedisModule_EmitAOF(
+                io,
+                c"BF.LOAD".as_ptr(),
+                c"sb".as_ptr(),
+                key,
+                blob.as_ptr(),
+                blob.len(),
+            ));
         }
     });
 }

@@ -356,6 +356,26 @@ impl Key {
         call!(RedisModule_ModuleTypeGetValue(self.0))
     }
 
+    /// The bytes of the string it holds; `None` if it is not there or holds something else.
+    pub(crate) fn string(&self) -> Option<&[u8]> {
+        if self.0.is_null() || call!(RedisModule_KeyType(self.0)) != raw::REDISMODULE_KEYTYPE_STRING as c_int
+        {
+            return None;
+        }
+        let mut len = 0;
+        let start: *mut c_char = call!(RedisModule_StringDMA(
+            self.0,
+            &raw mut len,
+            raw::REDISMODULE_READ as c_int
+        ));
+        if start.is_null() {
+            return None;
+        }
+        // SAFETY: 1. the server answers the start and length of the string's bytes. 2. They stay until another call on the
+        // key, which the borrow of it rules out but for reading.
+        Some(unsafe { slice::from_raw_parts(start.cast(), len) })
+    }
+
     /// Puts a value there; false if the server refuses, and the value stays the caller's.
     pub(crate) fn set(&self, data_type: *mut raw::RedisModuleType, value: *mut c_void) -> bool {
         call!(RedisModule_ModuleTypeSetValue(self.0, data_type, value)) == raw::REDISMODULE_OK as c_int

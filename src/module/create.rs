@@ -1,7 +1,7 @@
 //! A new filter: what the command says, and the configuration for what it leaves out.
 
 use super::{api::Context, config, limit, reply::Refusal, stats};
-use crate::filter::{Cells, Expansion, Filter, Params};
+use crate::filter::{Cells, Expansion, Filter, Params, Valkey};
 
 /// What a command says of a filter to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -11,6 +11,8 @@ pub(crate) struct Options {
     pub(crate) expansion: Option<Expansion>,
     pub(crate) seed: Option<u64>,
     pub(crate) cells: Cells,
+    /// Keys and growth of a filter as valkey-bloom makes one; a native one otherwise.
+    pub(crate) valkey: Option<Valkey>,
 }
 
 /// Makes an empty filter.
@@ -30,7 +32,12 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
         },
         cells: options.cells,
     };
-    Filter::new(&params, limit::ceiling(ctx, 0)).map_err(|error| {
+    let ceiling = limit::ceiling(ctx, 0);
+    let made = match options.valkey {
+        None => Filter::new(&params, ceiling),
+        Some(valkey) => Filter::of_valkey(valkey, &params, ceiling),
+    };
+    made.map_err(|error| {
         stats::REFUSED.add(1);
         Refusal::of_creation(error)
     })

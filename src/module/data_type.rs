@@ -3,9 +3,20 @@
 //!
 //! The name is RedisBloom's, with an encoding version of our own (100): the server finds a type by name and hands
 //! `rdb_load` the version it found, so one type can read both, and tools that know Bloom keys by TYPE keep working.
+//!
+//! A filter that comes from valkey-bloom is of a second type, under valkey-bloom's name and with its encoding version:
+//!
+//! ```text
+//!   type        holds                       RDB                              rewritten AOF
+//!   MBbloom--   any filter, or half of one  ours, reads RedisBloom's too     BF.LOADCHUNK
+//!   bloomfltr   a filter of valkey-bloom's  valkey-bloom's, both ways        BF.LOAD
+//! ```
+//!
+//! All else they share: the value is the same, so is every command. Where another module has taken the second name, such
+//! a filter lives under the first.
 
 use std::{
-    ffi::c_void,
+    ffi::{CStr, c_void},
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
@@ -19,12 +30,14 @@ use super::{
     stats,
 };
 use crate::{
-    codec::{chunk::Load, v100},
-    filter::{Filter, Layer},
+    codec::{chunk::Load, v100, valkey},
+    filter::{Family, Filter, Layer},
 };
 
 /// What TYPE answers.
-const NAME: &std::ffi::CStr = c"MBbloom--";
+const NAME: &CStr = c"MBbloom--";
+/// What it answers of a filter of valkey-bloom's.
+const VALKEY_NAME: &CStr = c"bloomfltr";
 
 /// The value behind a key.
 #[derive(Debug)]
@@ -38,15 +51,18 @@ pub(crate) enum Value {
 /// The server's handle of the type, set by `register`.
 static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
 
+/// The handle of valkey-bloom's; null where its name was taken.
+static VALKEY_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
+
 /// The server's handle of the type.
 #[inline]
 pub(crate) fn handle() -> *mut raw::RedisModuleType {
     DATA_TYPE.load(Relaxed)
 }
 
-/// Makes the type known to the server; false if it refuses (the name is taken).
+/// Makes the types known to the server; false if it refuses the first (the name is taken).
 pub(crate) fn register(ctx: Context) -> bool {
-    let mut methods = raw::RedisModuleTypeMethods {
+    let own = raw::RedisModuleTypeMethods {
         version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
         rdb_load: Some(rdb::load),
         rdb_save: Some(rdb::save),
@@ -59,14 +75,39 @@ pub(crate) fn register(ctx: Context) -> bool {
         defrag: Some(defrag::defrag),
         ..NO_METHODS
     };
-    let made: *mut raw::RedisModuleType = call!(RedisModule_CreateDataType(
+    let valkeys = raw::RedisModuleTypeMethods {
+        rdb_load: Some(rdb::load_valkey),
+        rdb_save: Some(rdb::save_valkey),
+        aof_rewrite: Some(aof::rewrite_valkey),
+        ..own
+    };
+    DATA_TYPE.store(create(ctx, NAME, v100::ENCODING_VERSION, own), Relaxed);
+    if handle().is_null() {
+        return false;
+    }
+    VALKEY_TYPE.store(
+        create(ctx, VALKEY_NAME, valkey::ENCODING_VERSION, valkeys),
+        Relaxed,
+    );
+    if VALKEY_TYPE.load(Relaxed).is_null() {
+        ctx.warn("the type bloomfltr is taken: files and replication of valkey-bloom cannot be read");
+    }
+    true
+}
+
+/// Makes a type known to the server; null if it refuses.
+fn create(
+    ctx: Context,
+    name: &CStr,
+    version: i32,
+    mut methods: raw::RedisModuleTypeMethods,
+) -> *mut raw::RedisModuleType {
+    call!(RedisModule_CreateDataType(
         ctx.as_ptr(),
-        NAME.as_ptr(),
-        v100::ENCODING_VERSION,
+        name.as_ptr(),
+        version,
         &raw mut methods
-    ));
-    DATA_TYPE.store(made, Relaxed);
-    !made.is_null()
+    ))
 }
 
 /// Every callback that is not named above.
@@ -80,14 +121,35 @@ impl Value {
     /// `WrongType`; a key that is not there is `Ok(None)`.
     #[inline]
     pub(crate) fn in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
-        let raw = key.value(handle()).cast::<Self>();
-        if raw.is_null() && !key.is_empty() {
-            return Err(Refusal::WrongType);
+        let mut raw = key.value(handle()).cast::<Self>();
+        if raw.is_null() {
+            raw = Self::under_the_second_name(key)?;
         }
         // SAFETY: 1. a value of our type was made by `into_raw`: only this file gives the server any. 2. It lives as long
         // as the key is open, and the exclusive borrow of the key makes this the only reference: commands run one at a
         // time.
         Ok(unsafe { raw.as_mut() })
+    }
+
+    /// What a key that holds nothing of the first type holds of the second; null if the key is not there.
+    #[cold]
+    fn under_the_second_name(key: &Key) -> Result<*mut Self, Refusal> {
+        let raw = key.value(VALKEY_TYPE.load(Relaxed)).cast::<Self>();
+        if raw.is_null() && !key.is_empty() {
+            return Err(Refusal::WrongType);
+        }
+        Ok(raw)
+    }
+
+    /// The type under which it is stored.
+    fn data_type(&self) -> *mut raw::RedisModuleType {
+        match self {
+            Self::Ready(filter) if matches!(filter.family(), Family::Valkey(_)) => {
+                let second = VALKEY_TYPE.load(Relaxed);
+                if second.is_null() { handle() } else { second }
+            }
+            Self::Ready(_) | Self::Loading(_) => handle(),
+        }
     }
 
     /// The filter in an open key.
@@ -108,8 +170,9 @@ impl Value {
     /// # Errors
     /// `NoMemory` if the server refuses it.
     pub(crate) fn put(self, key: &mut Key) -> Result<(), Refusal> {
+        let data_type = self.data_type();
         let raw = self.into_raw();
-        if key.set(handle(), raw) {
+        if key.set(data_type, raw) {
             return Ok(());
         }
         // SAFETY: it was made above, and the server did not take it.

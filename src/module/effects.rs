@@ -17,14 +17,30 @@ use super::{
     api::{Context, OwnedStr, Str},
     number, stats,
 };
-use crate::filter::{Cells, Params};
+use crate::filter::{Cells, Family, Filter, Params};
 
 /// What a command changed.
 pub(crate) struct Change<'a> {
-    /// The parameters of the filter, where the command made it.
-    pub(crate) created: Option<Params>,
+    /// What the filter is, where the command made it.
+    pub(crate) created: Option<Creation>,
     pub(crate) items: Items<'a>,
     pub(crate) shape: Shape,
+}
+
+/// Everything that decides the bits of a filter that a command made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Creation {
+    params: Params,
+    family: Family,
+}
+
+impl Creation {
+    pub(crate) fn of(filter: &Filter) -> Self {
+        Self {
+            params: filter.params(),
+            family: filter.family(),
+        }
+    }
 }
 
 /// The items that changed the filter.
@@ -47,23 +63,24 @@ pub(crate) struct Shape {
 /// Tells of it.
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     let added = match (&change.created, &change.items) {
-        (Some(params), Items::These(items)) if items.is_empty() => {
-            let mut words = vec![number::shortest(params.error_rate), params.capacity.to_string()];
-            words.extend(options(params));
-            ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
-            false
-        }
-        (Some(params), Items::These(items)) => {
-            let mut words = vec![
-                "ERROR".into(),
-                number::shortest(params.error_rate),
-                "CAPACITY".into(),
-                params.capacity.to_string(),
-            ];
-            words.extend(options(params));
-            words.push("ITEMS".into());
-            ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
-            true
+        (Some(creation), Items::These(items)) => {
+            let Params {
+                error_rate, capacity, ..
+            } = creation.params;
+            let (rate, capacity) = (number::shortest(error_rate).into(), capacity.to_string().into());
+            let native = creation.family == Family::Native;
+            if native && items.is_empty() {
+                let words = [vec![rate, capacity], options(creation)].concat();
+                ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
+            } else {
+                let head = vec![b"ERROR".to_vec(), rate, b"CAPACITY".to_vec(), capacity];
+                let mut words = [head, options(creation)].concat();
+                if !items.is_empty() {
+                    words.push(b"ITEMS".to_vec());
+                }
+                ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
+            }
+            !items.is_empty()
         }
         (None, Items::These(items)) if items.is_empty() => return,
         (None, Items::These(items)) => {
@@ -111,7 +128,7 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
     ctx.notify(c"bloom.del", key);
 }
 
-/// After BF.LOADCHUNK took a chunk, perhaps the last: then there is a filter.
+/// After a command brought a filter, or BF.LOADCHUNK a part of it: once it is complete there is a filter.
 pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
@@ -121,21 +138,25 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
 }
 
 /// What BF.RESERVE and BF.INSERT say alike.
-fn options(params: &Params) -> Vec<String> {
-    let mut words = match params.expansion.factor() {
-        Some(factor) => vec!["EXPANSION".into(), factor.to_string()],
-        None => vec!["NONSCALING".into()],
+fn options(creation: &Creation) -> Vec<Vec<u8>> {
+    let mut words = match creation.params.expansion.factor() {
+        Some(factor) => vec![b"EXPANSION".to_vec(), factor.to_string().into()],
+        None => vec![b"NONSCALING".to_vec()],
     };
-    words.extend(["SEED".into(), params.seed.to_string()]);
-    if params.cells == Cells::Counters {
-        words.push("COUNTING".into());
+    let seed = match creation.family {
+        Family::Valkey(valkey) => {
+            words.extend([b"TIGHTENING".to_vec(), number::shortest(valkey.tightening).into()]);
+            valkey.seed.to_vec()
+        }
+        Family::Native | Family::RedisBloom(_) | Family::Guava => creation.params.seed.to_string().into(),
+    };
+    words.extend([b"SEED".to_vec(), seed]);
+    if creation.params.cells == Cells::Counters {
+        words.push(b"COUNTING".to_vec());
     }
     words
 }
 
-fn owned(words: &[String]) -> Vec<OwnedStr> {
-    words
-        .iter()
-        .filter_map(|word| OwnedStr::new(word.as_bytes()))
-        .collect()
+fn owned(words: &[Vec<u8>]) -> Vec<OwnedStr> {
+    words.iter().filter_map(|word| OwnedStr::new(word)).collect()
 }

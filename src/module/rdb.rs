@@ -11,7 +11,7 @@ use super::{
     entry::guarded,
     limit, stats,
 };
-use crate::codec::{redisbloom, v100};
+use crate::codec::{Error, redisbloom, v100, valkey};
 
 /// Writes a value as RDB and DUMP have it.
 pub(super) fn write(value: &Value, sink: &mut impl v100::Sink) {
@@ -47,17 +47,46 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
                 return std::ptr::null_mut();
             }
         };
-        match stored {
-            Ok(v100::Stored::Complete(filter)) => {
-                stats::LOADS.add(1);
-                Value::Ready(filter).into_raw()
-            }
-            Ok(v100::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
-            Err(error) => {
-                log(io, &format!("bf: a stored filter was refused: {error}"));
-                std::ptr::null_mut()
-            }
+        accept(io, stored)
+    })
+}
+
+/// The value of what was read; null, and a line in the log, for what was not.
+fn accept(io: *mut raw::RedisModuleIO, stored: Result<v100::Stored, Error>) -> *mut c_void {
+    match stored {
+        Ok(v100::Stored::Complete(filter)) => {
+            stats::LOADS.add(1);
+            Value::Ready(filter).into_raw()
         }
+        Ok(v100::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
+        Err(error) => {
+            log(io, &format!("bf: a stored filter was refused: {error}"));
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// As `save`, of the type that has valkey-bloom's name.
+pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+    guarded("rdb_save", (), || {
+        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
+        let value = unsafe { Value::borrow(value) };
+        valkey::save(value.filter(), &mut Stream(io));
+    });
+}
+
+/// As `load`, of the type that has valkey-bloom's name.
+pub(super) unsafe extern "C" fn load_valkey(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+    guarded("rdb_load", std::ptr::null_mut(), || {
+        if version != valkey::ENCODING_VERSION {
+            log(
+                io,
+                &format!("bf: cannot read encoding version {version} of a filter of valkey-bloom's"),
+            );
+            return std::ptr::null_mut();
+        }
+        let stored = valkey::load(&mut Stream(io), limit::load_ceiling());
+        accept(io, stored.map(v100::Stored::Complete))
     })
 }
 
@@ -78,6 +107,16 @@ impl v100::Sink for Stream {
             bytes.as_ptr().cast(),
             bytes.len()
         ));
+    }
+}
+
+impl valkey::Numbers for Stream {
+    fn unsigned(&mut self, number: u64) {
+        call!(RedisModule_SaveUnsigned(self.0, number));
+    }
+
+    fn double(&mut self, number: f64) {
+        call!(RedisModule_SaveDouble(self.0, number));
     }
 }
 

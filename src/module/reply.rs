@@ -42,6 +42,10 @@ pub(crate) enum Refusal {
     InsertCapacity,
     InsertExpansion,
     InsertSeed,
+    /// INSERT: the tightening ratio is not inside (0, 1).
+    Tightening,
+    /// INSERT: NONSCALING with VALIDATESCALETO.
+    ScalesNot,
     /// INFO: no such field.
     UnknownField,
     /// SCANDUMP, LOADCHUNK: the iterator is not an integer.
@@ -54,6 +58,20 @@ pub(crate) enum Refusal {
     ChunkTooBig,
     /// DEL, COUNT: the filter has bits, not counters.
     NotCounting,
+    /// LOAD, IMPORT: the key exists.
+    BusyKey,
+    /// LOAD: damaged or foreign.
+    BadBlob,
+    /// LOAD: of a later version.
+    BlobVersion,
+    /// IMPORT: damaged or foreign.
+    BadGuava,
+    /// IMPORT: another filter than what capacity and rate give.
+    OtherDesign,
+    /// IMPORT: a bitmap longer than what capacity and rate give.
+    BitmapBeyond,
+    /// IMPORT: a bitmap shorter than what capacity and rate give.
+    BitmapShort,
     /// The key is still being filled by LOADCHUNK.
     Loading,
     /// A non-scaling filter takes no new item.
@@ -90,12 +108,21 @@ impl Refusal {
             Self::InsertCapacity => c"ERR Bad capacity",
             Self::InsertExpansion => c"ERR Bad expansion",
             Self::InsertSeed => c"ERR Bad seed",
+            Self::Tightening => c"ERR (0 < tightening ratio range < 1)",
+            Self::ScalesNot => c"ERR cannot use NONSCALING and VALIDATESCALETO options together",
             Self::UnknownField => c"ERR Invalid information value",
             Self::BadIterator => c"ERR Second argument must be numeric",
             Self::BadData => c"ERR received bad data",
             Self::BadOffset => c"ERR invalid offset - no link found",
             Self::ChunkTooBig => c"ERR invalid chunk - Too big for current filter",
             Self::NotCounting => c"ERR not a counting filter",
+            Self::BusyKey => c"BUSYKEY Target key name already exists.",
+            Self::BadBlob => c"ERR bloom object decoding failed",
+            Self::BlobVersion => c"ERR bloom object decoding failed. Unsupported version",
+            Self::BadGuava => c"ERR not a Bloom filter written by Guava",
+            Self::OtherDesign => c"ERR CAPACITY and ERROR do not give a filter of that size",
+            Self::BitmapBeyond => c"ERR the bitmap has bits beyond the size that CAPACITY and ERROR give",
+            Self::BitmapShort => c"ERR the bitmap ends far below the size that CAPACITY and ERROR give",
             Self::Loading => c"ERR filter is being loaded by BF.LOADCHUNK",
             Self::Full => c"ERR non scaling filter is full",
             Self::NoMemory => c"ERR Insufficient memory to create filter",
@@ -125,6 +152,33 @@ impl Refusal {
             codec::Error::TooBig { .. } | codec::Error::Complete => Self::ChunkTooBig,
             codec::Error::Order { .. } | codec::Error::Unaligned { .. } => Self::BadOffset,
             _ => Self::BadData,
+        }
+    }
+
+    /// For a blob of valkey-bloom's that could not be read.
+    pub(crate) fn of_blob(error: codec::Error) -> Self {
+        match error {
+            codec::Error::Version(_) => Self::BlobVersion,
+            error => Self::of_bytes(error, Self::BadBlob),
+        }
+    }
+
+    /// For what BF.IMPORT could not take.
+    pub(crate) fn of_import(error: codec::Error) -> Self {
+        match error {
+            codec::Error::Design { .. } => Self::OtherDesign,
+            codec::Error::Beyond { .. } => Self::BitmapBeyond,
+            codec::Error::Short { .. } => Self::BitmapShort,
+            error => Self::of_bytes(error, Self::BadGuava),
+        }
+    }
+
+    /// No memory, or bad bytes.
+    fn of_bytes(error: codec::Error, bad: Self) -> Self {
+        use filter::Error as Filter;
+        match error {
+            codec::Error::Filter(Filter::Ceiling { .. } | Filter::OutOfMemory(_)) => Self::NoMemory,
+            _ => bad,
         }
     }
 }

@@ -28,6 +28,22 @@ fn the_wrong_number_of_arguments_is_refused() {
         ("bf.debug", &["", "k x"]),
         ("bf.scandump", &["", "k", "k 0 x"]),
         ("bf.loadchunk", &["", "k", "k 1", "k 1 data x"]),
+        ("bf.load", &["", "k", "k data x"]),
+        (
+            "bf.import",
+            &[
+                "",
+                "k",
+                "k GUAVA",
+                "k GUAVA x CAPACITY",
+                "k GUAVA x CAPACITY 1",
+                "k GUAVA x ERROR 0.1",
+                "k BITMAP x",
+                "k BITMAP x GUAVA64",
+                "k BITMAP x CAPACITY 1",
+                "k BITMAP x CAPACITY 1 ERROR",
+            ],
+        ),
     ];
     for protocol in Protocol::BOTH {
         let client = &mut server.speak(protocol);

@@ -3,8 +3,9 @@
 use crate::harness::{Reply, Server};
 
 /// Name, the release of RedisBloom that had it first, and the names of the arguments in order, as RedisBloom 8
-/// documents them; `seed` and `counting` are ours alone and left out. BF.DEL and BF.COUNT are, too: since our release.
-const COMMANDS: [(&str, &str, &[&str]); 13] = [
+/// documents them; `seed` and `counting` are ours alone and left out. Ours alone are BF.DEL, BF.COUNT, BF.LOAD and BF.IMPORT:
+/// since our release.
+const COMMANDS: [(&str, &str, &[&str]); 15] = [
     (
         "bf.reserve",
         "1.0.0",
@@ -22,6 +23,13 @@ const COMMANDS: [(&str, &str, &[&str]); 13] = [
     ("bf.debug", "1.0.0", &["key"]),
     ("bf.scandump", "1.0.0", &["key", "iterator"]),
     ("bf.loadchunk", "1.0.0", &["key", "iterator", "data"]),
+    // Ours, and the release is ours too.
+    ("bf.load", "0.1.0", &["key", "blob"]),
+    (
+        "bf.import",
+        "0.1.0",
+        &["key", "guava", "bitmap", "strategy", "capacity", "error"],
+    ),
 ];
 
 const INSERT: &[&str] = &[

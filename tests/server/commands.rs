@@ -35,7 +35,7 @@ const fn command(
     }
 }
 
-const COMMANDS: [Command; 13] = [
+const COMMANDS: [Command; 15] = [
     command("bf.reserve", -4, WRITE, CREATES),
     command("bf.add", 3, WRITE, ADDS),
     command("bf.madd", -3, WRITE, ADDS),
@@ -50,6 +50,8 @@ const COMMANDS: [Command; 13] = [
     // RedisBloom calls it fast, although it copies up to 16 MiB.
     command("bf.scandump", 3, &["readonly"], READS),
     command("bf.loadchunk", 4, WRITE, CREATES),
+    command("bf.load", 3, WRITE, CREATES),
+    command("bf.import", -4, WRITE, CREATES),
 ];
 
 /// redis-py and GUIs look the module up by this name and compare `ver` as MM*10000+mm*100+pp.
@@ -145,7 +147,8 @@ fn command_info_tells_arity_flags_and_keys() {
             "tips of {name}"
         );
         let specs = info[8].elements();
-        assert_eq!(specs.len(), 1, "{name} has one key spec: {specs:?}");
+        let count = if name == "bf.import" { 2 } else { 1 };
+        assert_eq!(specs.len(), count, "key specs of {name}: {specs:?}");
         assert_key_spec(name, &specs[0], command.key);
     }
 }
@@ -188,6 +191,7 @@ fn command_getkeys_finds_the_key() {
         "BF.DEBUG k",
         "BF.SCANDUMP k 0",
         "BF.LOADCHUNK k 1 data",
+        "BF.LOAD k data",
     ] {
         assert_eq!(
             client.run(&format!("COMMAND GETKEYS {line}")),
@@ -195,6 +199,29 @@ fn command_getkeys_finds_the_key() {
             "{line}"
         );
     }
+}
+
+/// A bitmap is in another key, which is only read.
+#[test]
+fn command_getkeys_finds_the_bitmap_of_an_import() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for (line, keys) in [
+        ("BF.IMPORT k GUAVA bytes", &["k"][..]),
+        ("BF.IMPORT k BITMAP source CAPACITY 1 ERROR 0.1", &["k", "source"]),
+        (
+            "BF.IMPORT k bitmap source GUAVA64 CAPACITY 1 ERROR 0.1",
+            &["k", "source"],
+        ),
+    ] {
+        let keys = array(keys.iter().map(bulk));
+        assert_eq!(client.run(&format!("COMMAND GETKEYS {line}")), keys, "{line}");
+    }
+    let reply = client.run("COMMAND INFO bf.import");
+    let specs = reply.elements()[0].elements()[8].elements();
+    let mut flags = texts(specs[1].get("flags").expect("a key spec has flags"));
+    flags.sort();
+    assert_eq!(flags, ["RO", "access"]);
 }
 
 /// INFO commandstats, SLOWLOG and the like name the commands in lower case; nothing of the module fails under MONITOR.

@@ -29,7 +29,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.INSERT k CAPACITY 10 20 ITEMS a", UNKNOWN),
     ("BF.INSERT k ITEM a ITEMS b", UNKNOWN),
     ("BF.INSERT k ITEMSX a", UNKNOWN),
-    ("BF.INSERT k TIGHTENING 0.5 ITEMS a", UNKNOWN),
+    ("BF.INSERT k TIGHTENED 0.5 ITEMS a", UNKNOWN),
     // Values.
     ("BF.INSERT k ERROR x ITEMS a", "ERR Bad error rate"),
     ("BF.INSERT k ERROR nan ITEMS a", "ERR Bad error rate"),

@@ -32,6 +32,7 @@ mod exists;
 mod forged;
 mod full;
 mod full_sync;
+mod guava;
 mod huge;
 mod insert;
 mod insert_options;
@@ -55,4 +56,7 @@ mod reserve_errors;
 mod seed;
 mod torture;
 mod unlink;
+mod valkey;
+#[path = "../codec/valkey/model.rs"]
+mod valkey_bloom;
 mod wrong_type;

@@ -11,7 +11,7 @@ use crate::{
         api::{Access, Context, Key, Str},
         create::{self, Options},
         data_type::Value,
-        effects::{self, Change, Items, Shape},
+        effects::{self, Change, Creation, Items, Shape},
         limit,
         reply::Refusal,
         stats,
@@ -97,7 +97,7 @@ impl Command for MultiAdd {
     }
 }
 
-/// Makes a filter, adds `items` (at least one) and puts it into `key`.
+/// Makes a filter, adds `items` and puts it into `key`.
 ///
 /// # Errors
 /// `NoMemory`; nothing has changed then.
@@ -108,7 +108,7 @@ pub(super) fn create_with<'a>(
     items: &[Str<'a>],
 ) -> Result<(Answers, Change<'a>), Refusal> {
     let filter = create::filter(ctx, options)?;
-    let created = Some(filter.params());
+    let created = Some(Creation::of(&filter));
     Value::Ready(filter).put(key)?;
     let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
     let answers = add(ctx, filter, items);

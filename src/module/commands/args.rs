@@ -1,16 +1,25 @@
 //! The option grammars of BF.RESERVE and BF.INSERT: words in, a typed value or a refusal out. No server in here.
 //!
 //! ```text
-//!   RESERVE  key error_rate capacity  [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]        anything else is passed over
-//!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]  ITEMS item ...  strict
+//!   RESERVE  key error capacity  [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]               anything else is passed over
+//!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]  ITEMS item ...   strict
+//!            and of valkey-bloom's:  [TIGHTENING t] [VALIDATESCALETO n]
+//!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]                                                                 strict
+//!            key  BITMAP source [GUAVA32 | GUAVA64] CAPACITY n ERROR e
 //! ```
+//!
+//! A seed of INSERT is a number, or 32 bytes: then a primary with valkey-bloom tells of a filter that it made, which is
+//! made here as it was there, with the TIGHTENING that belongs to it, and ITEMS may be missing. Beside a number, or no
+//! seed, TIGHTENING is checked and not used: a native filter has no such ratio, and keeps the rate. VALIDATESCALETO is
+//! checked and not used either: room is asked for when a filter grows.
 //!
 //! Words are whole and in any case. RESERVE is lenient because RedisBloom is and clients rely on it: NRedisStack sends
 //! the expansion as a bare number behind the capacity, which is taken for what it means.
 
 use crate::{
-    filter::{Cells, Expansion, MAX_CAPACITY},
-    module::{create::Options, number, reply::Refusal},
+    codec::guava::{Purpose, Strategy},
+    filter::{Cells, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
+    module::{api::Str, create::Options, number, reply::Refusal},
 };
 
 /// What BF.INSERT says before its items.
@@ -19,6 +28,8 @@ pub(super) struct Insert {
     pub(super) options: Options,
     /// Refuse a missing key.
     pub(super) no_create: bool,
+    /// Whether the word ITEMS is there.
+    pub(super) has_items: bool,
 }
 
 /// Parses what follows the key of BF.RESERVE.
@@ -59,16 +70,19 @@ pub(super) fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Result<O
     Ok(options)
 }
 
-/// Parses what follows the key of BF.INSERT, up to and with ITEMS; what is left of `words` are the items.
+/// Parses what follows the key of BF.INSERT, up to and with ITEMS, or to the end in the form that may end before; what is
+/// left of `words` are the items.
 pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, Refusal> {
     let Insert {
         mut options,
         mut no_create,
+        mut has_items,
     } = Insert::default();
     let mut growth = Growth::default();
-    loop {
-        let word = words.next().ok_or(Refusal::Arity)?;
+    let (mut factor, mut keys, mut tightening, mut scale_to) = (None, None, None, false);
+    while let Some(word) = words.next() {
         if is(word, "ITEMS") {
+            has_items = true;
             break;
         } else if is(word, "NOCREATE") {
             no_create = true;
@@ -77,26 +91,109 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
         } else if is(word, "COUNTING") {
             options.cells = Cells::Counters;
         } else if is(word, "ERROR") {
-            let rate = number::float(words.next().ok_or(Refusal::Arity)?).filter(|&rate| is_rate(rate));
-            options.error_rate = Some(rate.ok_or(Refusal::InsertErrorRate)?);
+            options.error_rate = Some(rate(words.next())?.ok_or(Refusal::InsertErrorRate)?);
         } else if is(word, "CAPACITY") {
-            let capacity = number::integer(words.next().ok_or(Refusal::Arity)?);
-            let capacity = capacity
-                .and_then(|n| in_range(n, MAX_CAPACITY))
-                .filter(|&n| n > 0);
-            options.capacity = Some(capacity.ok_or(Refusal::InsertCapacity)?);
+            options.capacity = Some(capacity(words.next())?);
         } else if is(word, "EXPANSION") {
-            let factor = number::integer(words.next().ok_or(Refusal::Arity)?);
-            growth.expansion = Some(factor.and_then(expansion).ok_or(Refusal::InsertExpansion)?);
+            let number = number::integer(words.next().ok_or(Refusal::Arity)?);
+            let number = number.and_then(|n| in_range(n, u32::MAX.into()));
+            factor = Some(number.ok_or(Refusal::InsertExpansion)?);
         } else if is(word, "SEED") {
-            let seed = number::unsigned(words.next().ok_or(Refusal::Arity)?);
-            options.seed = Some(seed.ok_or(Refusal::InsertSeed)?);
+            let word = words.next().ok_or(Refusal::Arity)?;
+            match <[u8; 32]>::try_from(word) {
+                Ok(seed) => keys = Some(seed),
+                Err(_) => options.seed = Some(number::unsigned(word).ok_or(Refusal::InsertSeed)?),
+            }
+        } else if is(word, "TIGHTENING") {
+            tightening = Some(rate(words.next())?.ok_or(Refusal::Tightening)?);
+        } else if is(word, "VALIDATESCALETO") {
+            capacity(words.next())?;
+            scale_to = true;
         } else {
             return Err(Refusal::UnknownArgument);
         }
     }
+    if !has_items && keys.is_none() {
+        return Err(Refusal::Arity);
+    }
+    if scale_to && growth.nonscaling {
+        return Err(Refusal::ScalesNot);
+    }
+    options.valkey = keys.map(|seed| Valkey {
+        seed,
+        tightening: tightening.unwrap_or(TIGHTENING),
+    });
+    growth.expansion = match factor {
+        None => None,
+        // valkey-bloom has no upper limit.
+        Some(factor) if keys.is_some() => u32::try_from(factor).ok().map(Expansion::stored),
+        Some(factor) => Some(Expansion::new(factor).map_err(|_| Refusal::InsertExpansion)?),
+    };
     options.expansion = growth.resolve()?;
-    Ok(Insert { options, no_create })
+    Ok(Insert {
+        options,
+        no_create,
+        has_items,
+    })
+}
+
+/// What BF.IMPORT takes.
+#[derive(Clone, Copy)]
+pub(super) enum Import<'a> {
+    /// The bytes of a filter of Guava's.
+    Guava(Str<'a>, Option<Purpose>),
+    /// A bitmap in another key.
+    Bitmap(Str<'a>, Strategy, Purpose),
+}
+
+/// Parses what follows the key of BF.IMPORT.
+pub(super) fn import<'a>(words: &[Str<'a>]) -> Result<Import<'a>, Refusal> {
+    let [form, data, rest @ ..] = words else {
+        return Err(Refusal::Arity);
+    };
+    let bitmap = is(form.bytes(), "BITMAP");
+    if !bitmap && !is(form.bytes(), "GUAVA") {
+        return Err(Refusal::UnknownArgument);
+    }
+    let (mut strategy, mut items, mut error_rate) = (Strategy::Mitz32, None, None);
+    let mut rest = rest.iter().map(|word| word.bytes());
+    while let Some(word) = rest.next() {
+        if is(word, "CAPACITY") {
+            items = Some(capacity(rest.next())?);
+        } else if is(word, "ERROR") {
+            error_rate = Some(rate(rest.next())?.ok_or(Refusal::InsertErrorRate)?);
+        } else if bitmap && is(word, "GUAVA32") {
+            strategy = Strategy::Mitz32;
+        } else if bitmap && is(word, "GUAVA64") {
+            strategy = Strategy::Mitz64;
+        } else {
+            return Err(Refusal::UnknownArgument);
+        }
+    }
+    let purpose = match (items, error_rate) {
+        (Some(capacity), Some(error_rate)) => Some(Purpose { capacity, error_rate }),
+        (None, None) => None,
+        // One says nothing without the other.
+        _ => return Err(Refusal::Arity),
+    };
+    if bitmap {
+        Ok(Import::Bitmap(*data, strategy, purpose.ok_or(Refusal::Arity)?))
+    } else {
+        Ok(Import::Guava(*data, purpose))
+    }
+}
+
+/// A number in (0, 1), `None` for another word.
+fn rate(word: Option<&[u8]>) -> Result<Option<f64>, Refusal> {
+    let word = word.ok_or(Refusal::Arity)?;
+    Ok(number::float(word).filter(|&rate| is_rate(rate)))
+}
+
+/// A number of items.
+fn capacity(word: Option<&[u8]>) -> Result<u64, Refusal> {
+    let number = number::integer(word.ok_or(Refusal::Arity)?);
+    let capacity = number.and_then(|n| in_range(n, MAX_CAPACITY)).filter(|&n| n > 0);
+    capacity.ok_or(Refusal::InsertCapacity)
 }
 
 /// What was said of growing, in any order.

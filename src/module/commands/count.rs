@@ -22,6 +22,8 @@ impl Command for Count {
         arguments: &[Argument::String(c"item")],
     };
 
+    const REDISBLOOMS: bool = false;
+
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);

@@ -27,6 +27,8 @@ impl Command for Del {
         arguments: &[Argument::Items],
     };
 
+    const REDISBLOOMS: bool = false;
+
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Write);

@@ -18,11 +18,11 @@ pub(super) struct Row {
     pub(super) categories: &'static str,
     pub(super) summary: &'static CStr,
     pub(super) complexity: &'static CStr,
-    /// The release of RedisBloom that had it first; of this module for a command of `OURS`.
+    /// The release of RedisBloom that had it first; of this module for a command that is not RedisBloom's.
     pub(super) since: &'static CStr,
     /// Hints for clients, such as `dont_cache`.
     pub(super) tips: Option<&'static CStr>,
-    /// Behind the key, which every command has first.
+    /// Behind the key, which every command has first. A [`Argument::Key`] behind a word is a second key.
     pub(super) arguments: &'static [Argument],
 }
 
@@ -44,6 +44,8 @@ pub(super) enum Argument {
     String(&'static CStr),
     Integer(&'static CStr),
     Double(&'static CStr),
+    /// Another key, which is only read; the value of an option.
+    Key(&'static CStr),
     /// One or more strings.
     Items,
     /// A word that may stand there.
@@ -58,8 +60,6 @@ pub(super) enum Argument {
 
 /// The ACL category of the commands that RedisBloom has too, on servers that let a module have one (Redis 7.4, Valkey 8).
 const CATEGORY: &CStr = c"bloom";
-/// Commands of this module alone. RedisBloom's tests want exactly its own in the category.
-const OURS: [&CStr; 2] = [c"bf.count", c"bf.del"];
 
 /// Adds the category, once, before the commands.
 pub(super) fn add_category(ctx: Context) {
@@ -71,7 +71,12 @@ impl Row {
     ///
     /// # Errors
     /// A line for the log.
-    pub(super) fn register(&self, ctx: Context, entry: raw::RedisModuleCmdFunc) -> Result<(), String> {
+    pub(super) fn register(
+        &self,
+        ctx: Context,
+        entry: raw::RedisModuleCmdFunc,
+        redisblooms: bool,
+    ) -> Result<(), String> {
         let name = self.name.as_ptr();
         let created: c_int = call!(RedisModule_CreateCommand(
             ctx.as_ptr(),
@@ -89,7 +94,7 @@ impl Row {
                 self.name.to_string_lossy()
             ));
         }
-        self.set_categories(command);
+        self.set_categories(command, redisblooms);
         if !self.describe(command) {
             return Err(format!(
                 "the server refuses the description of {}",
@@ -99,25 +104,28 @@ impl Row {
         Ok(())
     }
 
-    /// Where the server has categories for modules: with `bloom` where that is right and known.
-    fn set_categories(&self, command: *mut raw::RedisModuleCommand) {
-        let bloom = format!("{} {}\0", self.categories, CATEGORY.to_string_lossy());
-        let ours = OURS.contains(&self.name);
-        let set: c_int = if ours {
-            raw::REDISMODULE_ERR as c_int
-        } else {
-            call!(RedisModule_SetCommandACLCategories(
+    /// Where the server has categories for modules: with `bloom`, or without where it does not know that one.
+    fn set_categories(&self, command: *mut raw::RedisModuleCommand, redisblooms: bool) {
+        let set = |categories: &str| -> bool {
+            let categories = format!("{categories}\0");
+            let set: c_int = call!(RedisModule_SetCommandACLCategories(
                 command,
-                bloom.as_ptr().cast()
-            ))
-        };
-        if set != raw::REDISMODULE_OK as c_int {
-            let plain = format!("{}\0", self.categories);
-            call!(RedisModule_SetCommandACLCategories(
-                command,
-                plain.as_ptr().cast()
+                categories.as_ptr().cast()
             ));
+            set == raw::REDISMODULE_OK as c_int
+        };
+        let bloom = format!("{} {}", self.categories, CATEGORY.to_string_lossy());
+        if !(redisblooms && set(&bloom)) {
+            set(self.categories);
         }
+    }
+
+    /// The word behind which the second key stands, in a command that has one.
+    fn second_key(&self) -> Option<&'static CStr> {
+        self.arguments.iter().find_map(|argument| match argument {
+            Argument::Option(_, token, Argument::Key(_)) => Some(*token),
+            _ => None,
+        })
     }
 
     fn describe(&self, command: *mut raw::RedisModuleCommand) -> bool {
@@ -134,7 +142,8 @@ impl Row {
                 .map(|argument| argument.describe(&mut parts)),
         );
         arguments.push(END_OF_ARGUMENTS);
-        let mut key_specs = [self.uses.key_spec(), END_OF_KEY_SPECS];
+        let second = self.second_key().map_or(END_OF_KEY_SPECS, key_behind);
+        let mut key_specs = [self.uses.key_spec(), second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
             version: &raw const VERSION,
             summary: self.summary.as_ptr(),
@@ -173,14 +182,32 @@ impl Uses {
         spec.flags = u64::from(flags);
         spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         spec.bs.index.pos = 1;
-        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-        spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-            lastkey: 0,
-            keystep: 1,
-            limit: 0,
-        };
-        spec
+        only_this(spec)
     }
+}
+
+/// The spec of a key that is read, behind a word.
+fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
+    let mut spec = END_OF_KEY_SPECS;
+    spec.flags = u64::from(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS);
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
+    spec.bs.keyword = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
+        keyword: word.as_ptr(),
+        // The first word behind the first key.
+        startfrom: 2,
+    };
+    only_this(spec)
+}
+
+/// A spec of the one key where its search begins.
+fn only_this(mut spec: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleCommandKeySpec {
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+        lastkey: 0,
+        keystep: 1,
+        limit: 0,
+    };
+    spec
 }
 
 impl Argument {
@@ -191,6 +218,7 @@ impl Argument {
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
@@ -206,6 +234,11 @@ impl Argument {
             Self::String(name) => leaf(name, STRING, None, 0),
             Self::Integer(name) => leaf(name, INTEGER, None, 0),
             Self::Double(name) => leaf(name, DOUBLE, None, 0),
+            Self::Key(name) => raw::RedisModuleCommandArg {
+                // The second spec: that of the first key is the first.
+                key_spec_index: 1,
+                ..leaf(name, KEY, None, 0)
+            },
             Self::Items => leaf(c"item", STRING, None, MULTIPLE),
             Self::Flag(name, token) => leaf(name, TOKEN, Some(token), OPTIONAL),
             Self::Token(name, token) => leaf(name, TOKEN, Some(token), 0),

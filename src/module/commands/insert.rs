@@ -1,4 +1,7 @@
 //! `BF.INSERT key [options] ITEMS item [item ...]`: BF.MADD with a say in how a missing filter is made.
+//!
+//! It is also how a primary with valkey-bloom tells of a filter that it made, with a tightening ratio and a seed of 32
+//! bytes (`args.rs`). Those forms are for servers, and not in the documentation that clients show.
 
 use super::{
     Argument, Call, Command, Row, Uses,
@@ -42,9 +45,13 @@ impl Command for Insert {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
         let mut rest = words.iter();
-        let args::Insert { options, no_create } = args::insert(&mut rest.by_ref().map(|word| word.bytes()))?;
+        let args::Insert {
+            options,
+            no_create,
+            has_items,
+        } = args::insert(&mut rest.by_ref().map(|word| word.bytes()))?;
         let items = rest.as_slice();
-        if items.is_empty() {
+        if has_items && items.is_empty() {
             return Err(Refusal::Arity);
         }
         let mut key = Key::open(call.ctx, name, Access::Write);

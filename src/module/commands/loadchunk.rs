@@ -3,8 +3,6 @@
 //! The header makes the key, and allocates all of it. Until the last chunk is in, the key answers no query and takes no
 //! item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and replicated meanwhile.
 
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     codec::{
@@ -12,7 +10,7 @@ use crate::{
         chunk::{self, Load, Taken},
     },
     module::{
-        api::{Access, Context, Key, milliseconds},
+        api::{Access, Key},
         data_type::Value,
         effects, limit, number,
         reply::Refusal,
@@ -40,7 +38,7 @@ impl Command for LoadChunk {
         let (name, [iterator, data]) = call.key_and()?;
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let refused = |error| refused(call.ctx, error);
+        let refused = |error| super::refused(call.ctx, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
         let taken = match Value::in_key(&mut key)? {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling(call.ctx, 0);
@@ -79,19 +77,4 @@ fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::E
             Ok(taken)
         }
     }
-}
-
-/// Tells the log what the client's error text cannot say, once a second: a client may send bad chunks all day.
-fn refused(ctx: Context, error: codec::Error) -> Refusal {
-    static LAST: AtomicI64 = AtomicI64::new(0);
-    let now = milliseconds();
-    if now.saturating_sub(LAST.load(Relaxed)) >= 1_000 {
-        LAST.store(now, Relaxed);
-        ctx.warn(&format!("BF.LOADCHUNK refused: {error}"));
-    }
-    let refusal = Refusal::of_chunk(error);
-    if refusal == Refusal::NoMemory {
-        stats::REFUSED.add(1);
-    }
-    refusal
 }

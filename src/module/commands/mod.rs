@@ -11,21 +11,28 @@ mod debug;
 mod del;
 mod docs;
 mod exists;
+mod import;
 mod info;
 mod insert;
+mod load;
 mod loadchunk;
 mod reserve;
 mod scandump;
 
-use std::ffi::c_int;
+use std::{
+    ffi::c_int,
+    sync::atomic::{AtomicI64, Ordering::Relaxed},
+};
 
 use docs::{Argument, Row, Uses};
 
 use super::{
-    api::{Context, Str, raw},
+    api::{Context, Str, milliseconds, raw},
     entry::guarded,
     reply::Refusal,
+    stats,
 };
+use crate::codec;
 
 /// Every command.
 pub(super) fn register(ctx: Context) -> Result<(), String> {
@@ -43,6 +50,8 @@ pub(super) fn register(ctx: Context) -> Result<(), String> {
     row::<debug::Debug>(ctx)?;
     row::<scandump::ScanDump>(ctx)?;
     row::<loadchunk::LoadChunk>(ctx)?;
+    row::<load::Load>(ctx)?;
+    row::<import::Import>(ctx)?;
     Ok(())
 }
 
@@ -51,12 +60,16 @@ trait Command {
     /// What the server knows of it.
     const ROW: Row;
 
+    /// Whether it is one of RedisBloom's. The others are not in its ACL category, which its tests want to hold exactly its
+    /// own.
+    const REDISBLOOMS: bool = true;
+
     /// Runs it and replies, or refuses without having replied.
     fn run(call: &Call) -> Result<(), Refusal>;
 }
 
 fn row<C: Command>(ctx: Context) -> Result<(), String> {
-    C::ROW.register(ctx, Some(entry::<C>))
+    C::ROW.register(ctx, Some(entry::<C>), C::REDISBLOOMS)
 }
 
 unsafe extern "C" fn entry<C: Command>(
@@ -108,4 +121,18 @@ impl<'a> Call<'a> {
         let (key, rest) = self.key_and_rest(N)?;
         Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::Arity)?))
     }
+}
+
+/// Tells the log what the client's error text cannot say, once a second: a client may send bad bytes all day.
+fn refused(ctx: Context, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {
+    static LAST: AtomicI64 = AtomicI64::new(0);
+    let now = milliseconds();
+    if now.saturating_sub(LAST.load(Relaxed)) >= 1_000 {
+        LAST.store(now, Relaxed);
+        ctx.warn(&format!("{command} refused: {error}"));
+    }
+    if refusal == Refusal::NoMemory {
+        stats::REFUSED.add(1);
+    }
+    refusal
 }

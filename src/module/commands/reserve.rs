@@ -5,7 +5,7 @@ use crate::module::{
     api::{Access, Key},
     create,
     data_type::Value,
-    effects::{self, Change, Items, Shape},
+    effects::{self, Change, Creation, Items, Shape},
     reply::Refusal,
 };
 
@@ -46,7 +46,7 @@ impl Command for Reserve {
             return Err(Refusal::Exists);
         }
         let filter = create::filter(call.ctx, options)?;
-        let created = Some(filter.params());
+        let created = Some(Creation::of(&filter));
         Value::Ready(filter).put(&mut key)?;
         drop(key);
         let change = Change {

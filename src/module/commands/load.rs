@@ -1,0 +1,30 @@
+//! `BF.LOAD key blob`: a filter of valkey-bloom's, as its rewritten AOF has it.
+
+use super::{Argument, Call, Command, Row, Uses, import};
+use crate::{codec::valkey, module::reply::Refusal};
+
+pub(super) struct Load;
+
+impl Command for Load {
+    const ROW: Row = Row {
+        name: c"bf.load",
+        flags: c"write deny-oom",
+        arity: 3,
+        uses: Uses::Fills,
+        categories: "write",
+        summary: c"Restores a Bloom filter from the AOF of valkey-bloom",
+        complexity: c"O(N), where N is the size of the filter",
+        since: c"0.1.0",
+        tips: None,
+        arguments: &[Argument::String(c"blob")],
+    };
+    const REDISBLOOMS: bool = false;
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [blob]) = call.key_and()?;
+        import::put(call, name, |ceiling| {
+            let filter = valkey::read_blob(blob.bytes(), ceiling);
+            filter.map_err(|error| super::refused(call.ctx, "BF.LOAD", error, Refusal::of_blob(error)))
+        })
+    }
+}
