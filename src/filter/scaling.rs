@@ -304,7 +304,9 @@ impl Filter {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
             Tag::RedisBloom(family) => family.hash(item),
-            Tag::Valkey => self.valkey().hash(item),
+            Tag::Valkey => self
+                .valkey()
+                .hash(item, |start| self.newest.prefetch_start(start)),
             Tag::Guava => guava::hash(item),
         }
     }

@@ -53,8 +53,9 @@ impl Default for Valkey {
 }
 
 impl Valkey {
-    /// The hash of an item: the first two words of its walk.
-    pub(super) fn hash(&self, item: &[u8]) -> Hash {
+    /// The hash of an item: the first two words of its walk. `first` is told the first while the second is computed, which
+    /// takes as long as half of the wait for memory.
+    pub(super) fn hash(&self, item: &[u8], first: impl FnOnce(u64)) -> Hash {
         let (keys, _) = self.seed.as_chunks::<16>();
         let of = |key: &[u8; 16]| {
             let mut hasher = SipHasher13::new_with_key(key);
@@ -63,8 +64,10 @@ impl Valkey {
             hasher.write(item);
             hasher.finish()
         };
+        let block = of(&keys[0]);
+        first(block);
         Hash {
-            block: of(&keys[0]),
+            block,
             probes: of(&keys[1]),
         }
     }

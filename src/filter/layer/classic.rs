@@ -126,6 +126,12 @@ impl ClassicLayer {
         });
     }
 
+    /// The same for the first position alone, of a rule that starts with `start` modulo the bits.
+    #[inline]
+    pub fn prefetch_start(&self, start: u64) {
+        self.bits.prefetch((start % self.map.shape.bits / 64) as usize);
+    }
+
     /// Whether every bit of the item is set.
     #[inline]
     #[must_use]

@@ -225,6 +225,15 @@ impl Layer {
         }
     }
 
+    /// The same for the first position of a walk that starts there, in a layer of positions; no other has one.
+    pub fn prefetch_start(&self, start: u64) {
+        if let Kind::Other(other) = &self.kind
+            && let Other::Classic(layer) = &**other
+        {
+            layer.prefetch_start(start);
+        }
+    }
+
     /// Whether the item may be in this layer.
     #[inline]
     #[must_use]
