@@ -291,14 +291,14 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn hash(&self, item: &[u8]) -> Hash {
-        if self.family == Tag::Native {
-            Hash::of(item, self.seed)
-        } else {
-            self.foreign_hash(item)
+        match self.family {
+            Tag::Native => Hash::of(item, self.seed),
+            _ => self.foreign_hash(item),
         }
     }
 
     /// The same in the other families. Not inlined: the native path is a few instructions, and stays so.
+    #[cold]
     #[inline(never)]
     fn foreign_hash(&self, item: &[u8]) -> Hash {
         match self.family {
