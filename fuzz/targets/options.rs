@@ -1,4 +1,4 @@
-//! The option grammars of BF.RESERVE and BF.INSERT, and the numbers in them: words at random, parted by zero bytes.
+//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT, and the numbers in them: words at random, parted by zero bytes.
 //!
 //! The grammar lives in the module half, which needs a server; it does not need one itself, so `grammar/` takes its files
 //! as they are.
@@ -13,6 +13,10 @@ mod module;
 
 fn check(options: module::create::Options) {
     if let (Some(error_rate), Some(capacity)) = (options.error_rate, options.capacity) {
+        // The factors of valkey-bloom are its own.
+        if options.valkey.is_some() {
+            return;
+        }
         let params = filter::Params {
             error_rate,
             capacity,
@@ -30,6 +34,12 @@ fuzz_target!(|data: &[u8]| {
     let words = || data.split(|&byte| byte == 0);
     match module::commands::reserve(words()) {
         Ok(options) => check(options),
+        Err(refusal) => assert!(!refusal.text().is_empty()),
+    }
+    match module::commands::import(words()) {
+        Ok(purpose) => {
+            assert!(purpose.is_none_or(|purpose| purpose.capacity > 0 && purpose.error_rate < 1.0))
+        }
         Err(refusal) => assert!(!refusal.text().is_empty()),
     }
     let mut rest = words();

@@ -8,7 +8,11 @@ use crate::harness::{
     Client, Protocol, Random, Reply, Server, assert_unharmed, config_name, dump, numbered, ok, settled_memory,
 };
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 15] = [
+    "BF.DEL",
+    "BF.COUNT",
+    "BF.LOAD",
+    "BF.IMPORT",
     "BF.RESERVE",
     "BF.ADD",
     "BF.MADD",
@@ -135,7 +139,10 @@ fn argument(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<u8> {
 
 /// A call as a client would make it, with one or two arguments replaced; or words at random.
 fn call(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    const SHAPES: [(&str, &[&str]); 13] = [
+    const SHAPES: [(&str, &[&str]); 20] = [
+        ("BF.RESERVE", &["0.01", "100", "COUNTING"]),
+        ("BF.DEL", &["a", "b"]),
+        ("BF.COUNT", &["a"]),
         ("BF.RESERVE", &["0.01", "100"]),
         ("BF.RESERVE", &["0.001", "10", "EXPANSION", "3", "SEED", "7"]),
         ("BF.RESERVE", &["0.5", "1", "NONSCALING"]),
@@ -155,6 +162,13 @@ fn call(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
         ("BF.CARD", &[]),
         ("BF.SCANDUMP", &["1"]),
         ("BF.LOADCHUNK", &["1", "data"]),
+        (
+            "BF.INSERT",
+            &["TIGHTENING", "0.5", "SEED", "0123456789abcdef0123456789abcdef"],
+        ),
+        ("BF.LOAD", &["data"]),
+        ("BF.IMPORT", &["GUAVA", "data", "CAPACITY", "10", "ERROR", "0.1"]),
+        ("BF.IMPORT", &["BITMAP", "k", "CAPACITY", "10", "ERROR", "0.1"]),
     ];
     let key = random.pick(&KEYS).as_bytes().to_vec();
     if random.below(3) == 0 {

@@ -3,6 +3,8 @@
 #[path = "../../../src/module/commands/args.rs"]
 mod args;
 
+use redis_bloom::codec::guava::{Purpose, Strategy};
+
 use super::{create::Options, reply::Refusal};
 
 pub(crate) fn reserve<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Options, Refusal> {
@@ -11,4 +13,13 @@ pub(crate) fn reserve<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Optio
 
 pub(crate) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Options, Refusal> {
     args::insert(words).map(|insert| insert.options)
+}
+
+/// The form is the first word; what the filter is for, if that is said.
+pub(crate) fn import<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Result<Option<Purpose>, Refusal> {
+    let form = words.next().unwrap_or_default();
+    Ok(match args::import(form, words)? {
+        args::Import::Guava(purpose) => purpose,
+        args::Import::Bitmap(Strategy::Mitz32 | Strategy::Mitz64, purpose) => Some(purpose),
+    })
 }

@@ -1,6 +1,6 @@
 //! What the grammar fills, as in `src/module/create.rs`, whose other half asks the server.
 
-use redis_bloom::filter::{Cells, Expansion};
+use redis_bloom::filter::{Cells, Expansion, Valkey};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Options {
@@ -9,4 +9,5 @@ pub(crate) struct Options {
     pub(crate) expansion: Option<Expansion>,
     pub(crate) seed: Option<u64>,
     pub(crate) cells: Cells,
+    pub(crate) valkey: Option<Valkey>,
 }

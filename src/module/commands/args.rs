@@ -1,4 +1,4 @@
-//! The option grammars of BF.RESERVE and BF.INSERT: words in, a typed value or a refusal out. No server in here.
+//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT: words in, a typed value or a refusal out. No server in here.
 //!
 //! ```text
 //!   RESERVE  key error capacity  [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]               anything else is passed over
@@ -19,7 +19,7 @@
 use crate::{
     codec::guava::{Purpose, Strategy},
     filter::{Cells, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
-    module::{api::Str, create::Options, number, reply::Refusal},
+    module::{create::Options, number, reply::Refusal},
 };
 
 /// What BF.INSERT says before its items.
@@ -139,29 +139,25 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
 
 /// What BF.IMPORT takes.
 #[derive(Clone, Copy)]
-pub(super) enum Import<'a> {
+pub(super) enum Import {
     /// The bytes of a filter of Guava's.
-    Guava(Str<'a>, Option<Purpose>),
+    Guava(Option<Purpose>),
     /// A bitmap in another key.
-    Bitmap(Str<'a>, Strategy, Purpose),
+    Bitmap(Strategy, Purpose),
 }
 
-/// Parses what follows the key of BF.IMPORT.
-pub(super) fn import<'a>(words: &[Str<'a>]) -> Result<Import<'a>, Refusal> {
-    let [form, data, rest @ ..] = words else {
-        return Err(Refusal::Arity);
-    };
-    let bitmap = is(form.bytes(), "BITMAP");
-    if !bitmap && !is(form.bytes(), "GUAVA") {
+/// Parses what stands before and behind the bytes, or the other key, of BF.IMPORT.
+pub(super) fn import<'a>(form: &[u8], mut words: impl Iterator<Item = &'a [u8]>) -> Result<Import, Refusal> {
+    let bitmap = is(form, "BITMAP");
+    if !bitmap && !is(form, "GUAVA") {
         return Err(Refusal::UnknownArgument);
     }
     let (mut strategy, mut items, mut error_rate) = (Strategy::Mitz32, None, None);
-    let mut rest = rest.iter().map(|word| word.bytes());
-    while let Some(word) = rest.next() {
+    while let Some(word) = words.next() {
         if is(word, "CAPACITY") {
-            items = Some(capacity(rest.next())?);
+            items = Some(capacity(words.next())?);
         } else if is(word, "ERROR") {
-            error_rate = Some(rate(rest.next())?.ok_or(Refusal::InsertErrorRate)?);
+            error_rate = Some(rate(words.next())?.ok_or(Refusal::InsertErrorRate)?);
         } else if bitmap && is(word, "GUAVA32") {
             strategy = Strategy::Mitz32;
         } else if bitmap && is(word, "GUAVA64") {
@@ -177,9 +173,9 @@ pub(super) fn import<'a>(words: &[Str<'a>]) -> Result<Import<'a>, Refusal> {
         _ => return Err(Refusal::Arity),
     };
     if bitmap {
-        Ok(Import::Bitmap(*data, strategy, purpose.ok_or(Refusal::Arity)?))
+        Ok(Import::Bitmap(strategy, purpose.ok_or(Refusal::Arity)?))
     } else {
-        Ok(Import::Guava(*data, purpose))
+        Ok(Import::Guava(purpose))
     }
 }
 

@@ -42,12 +42,15 @@ impl Command for Import {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
-        let import = args::import(words)?;
+        let [form, data, rest @ ..] = words else {
+            return Err(Refusal::Arity);
+        };
+        let import = args::import(form.bytes(), rest.iter().map(|word| word.bytes()))?;
         put(call, name, |ceiling| {
             let filter = match import {
-                args::Import::Guava(bytes, purpose) => guava::read(bytes.bytes(), purpose, ceiling),
-                args::Import::Bitmap(source, strategy, purpose) => {
-                    let source = Key::open(call.ctx, source, Access::Read);
+                args::Import::Guava(purpose) => guava::read(data.bytes(), purpose, ceiling),
+                args::Import::Bitmap(strategy, purpose) => {
+                    let source = Key::open(call.ctx, *data, Access::Read);
                     if source.is_empty() {
                         return Err(Refusal::NotFound);
                     }
