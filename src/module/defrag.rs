@@ -4,7 +4,7 @@
 //! then the cursor keeps the number of layers done, and the next call goes on there. An array above `LARGEST` is left
 //! where it is: the allocator gives it pages of its own, which cannot be fragmented, and copying it would stall the
 //! server. The list of older layers stays too: it is one small allocation that only a filter which grew has. So does the
-//! box of a classic layer, which only filters of other products have.
+//! box of a layer that has one, which only filters that count and those of other products have.
 
 use std::ffi::{c_int, c_ulong, c_void};
 

@@ -140,6 +140,14 @@ pub(crate) fn freed(filter: &Filter) {
     }
 }
 
+/// The items of a filter, without the end that the filter's own sum has: forged counts pass it.
+pub(crate) fn items_of(filter: &Filter) -> u128 {
+    filter
+        .layers()
+        .map(|layer| u128::from(layer.items()))
+        .fold(0, u128::saturating_add)
+}
+
 /// Items were deleted from a filter of the server.
 pub(crate) fn deleted(items: u64) {
     FREED.items.add_shared(items);

@@ -25,7 +25,9 @@ const COMMANDS: [&str; 15] = [
     "BF.SCANDUMP",
     "BF.LOADCHUNK",
 ];
-const KEYS: [&str; 8] = ["grown", "full", "half", "string", "list", "missing", "new", ""];
+const KEYS: [&str; 9] = [
+    "grown", "counts", "full", "half", "string", "list", "missing", "new", "",
+];
 const NUMBERS: [&str; 42] = [
     "0",
     "-0",
@@ -70,7 +72,12 @@ const NUMBERS: [&str; 42] = [
     "1e",
     "٣",
 ];
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 23] = [
+    "COUNTING",
+    "SATURATED",
+    "UNDELETED",
+    "GUAVA",
+    "BITMAP",
     "EXPANSION",
     "NONSCALING",
     "SEED",
@@ -107,13 +114,16 @@ fn prepare(client: &mut Client) -> Vec<Vec<u8>> {
     assert_eq!(client.run("FLUSHALL"), ok());
     client.run("BF.RESERVE grown 0.01 2 EXPANSION 1");
     client.call("BF.MADD", "grown", &numbered("item", 60));
+    client.run("BF.RESERVE counts 0.01 5 COUNTING");
+    client.call("BF.MADD", "counts", &numbered("item", 60));
     client.run("BF.RESERVE full 0.01 5 NONSCALING");
     client.call("BF.MADD", "full", &numbered("item", 50));
     client.run("SET string x");
     client.run("RPUSH list x");
     let pieces = dump(client, "grown");
     client.call("BF.LOADCHUNK", "half", &[b"1", &pieces[0].1[..]]);
-    pieces.into_iter().map(|(_, data)| data).collect()
+    let more = dump(client, "counts");
+    pieces.into_iter().chain(more).map(|(_, data)| data).collect()
 }
 
 /// One argument that is not the key.

@@ -1,5 +1,5 @@
 //! What must hold of a filter that a decoder accepted, whatever the bytes were: it is whole, it answers, it takes what it
-//! has room for, and it reads back as it was written.
+//! has room for, gives it back where it counts, and it reads back as it was written.
 
 use redis_bloom::filter::{Filter, Plan};
 
@@ -20,6 +20,14 @@ pub(crate) fn check(filter: &mut Filter) {
         match filter.add(hash, |_| CEILING) {
             Ok(_) => assert!(filter.contains(hash)),
             Err(_) => break,
+        }
+    }
+    if filter.counts() {
+        for number in 0..20_u64 {
+            let hash = filter.hash(&number.to_le_bytes());
+            let before = filter.count(hash);
+            assert!(filter.delete(hash) || filter.count(hash) == before);
+            assert!(filter.count(hash) <= before);
         }
     }
     let estimate = filter.estimate();

@@ -142,7 +142,7 @@ fn refused(error: Error) -> Refusal {
 struct Before {
     layers: usize,
     /// Items of one that counts: there an item may be new to a layer and not to the filter.
-    items: Option<u64>,
+    items: Option<u128>,
 }
 
 impl Before {
@@ -150,7 +150,7 @@ impl Before {
     fn of(filter: &Filter) -> Self {
         Self {
             layers: filter.layers().len(),
-            items: filter.counts().then(|| filter.items()),
+            items: filter.counts().then(|| stats::items_of(filter)),
         }
     }
 
@@ -164,7 +164,7 @@ impl Before {
     #[inline]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
         stats::added(match self.items {
-            Some(items) => filter.items().saturating_sub(items),
+            Some(items) => stats::items_of(filter).saturating_sub(items) as u64,
             None => new as u64,
         });
         let layers = filter.layers().len().saturating_sub(self.layers);
