@@ -17,7 +17,10 @@
 //! How many items are in, neither says either; what the bits say is taken (`filter::items_of`).
 
 use super::{Error, reader::Reader};
-use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, design, items_of, optimal};
+use crate::filter::{
+    Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, design, items_of, optimal, optimal_probes,
+    probes_of_rate,
+};
 
 /// The recipe computes in `int`: it has no more bits than that.
 const MOST_BITS_32: u64 = i32::MAX as u64;
@@ -80,7 +83,8 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
         }
         Some(purpose) => match optimal(purpose.capacity, purpose.error_rate) {
             (wanted, wanted_probes)
-                if wanted.div_ceil(64) == u64::from(longs) && wanted_probes == u64::from(probes) =>
+                if wanted.div_ceil(64) == u64::from(longs)
+                    && [wanted_probes, probes_of_rate(purpose.error_rate)].contains(&u64::from(probes)) =>
             {
                 purpose
             }
@@ -112,12 +116,14 @@ pub fn read_bitmap(
     purpose: Purpose,
     ceiling: u64,
 ) -> Result<Filter, Error> {
-    let (bits, probes) = optimal(purpose.capacity, purpose.error_rate);
+    let (bits, _) = optimal(purpose.capacity, purpose.error_rate);
     let bits = match strategy {
         // As Java's conversion to `int`, which stops at the largest.
         Strategy::Mitz32 => bits.min(MOST_BITS_32),
         Strategy::Mitz64 => bits,
     };
+    // Of the bits there are: the recipe knows no others.
+    let probes = optimal_probes(bits, purpose.capacity);
     let none = Error::Design { wanted: bits, probes };
     let probes = u16::try_from(probes).map_err(|_| none)?;
     if bits == 0 || bits > MOST_BITS_64 {

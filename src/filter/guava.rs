@@ -4,7 +4,7 @@
 //! ```text
 //!   hash of an item    MurmurHash3, 128 bits, seed 0, of its bytes
 //!   bits               -n ln(p) / ln(2)^2, cut to whole
-//!   probes             k = round(bits / n * ln(2)), at least 1
+//!   probes             k = round(bits / n * ln(2)), at least 1; newer releases: round(-ln(p) / ln(2))
 //!   design point       n = bits / k * ln(2): there half of the bits are set, and the rate is 2^-k
 //!   items in it        n = -bits / k * ln(1 - fill)
 //! ```
@@ -27,8 +27,21 @@ pub(super) fn hash(item: &[u8]) -> Hash {
 pub fn optimal(capacity: u64, rate: f64) -> (u64, u64) {
     // The conversion stops at the largest number, as Java's does.
     let bits = (-(capacity as f64) * libm::log(rate) / (LN2 * LN2)) as u64;
+    (bits, optimal_probes(bits, capacity))
+}
+
+/// Probes that Guava's formula gives a filter of so many bits, whatever rate they were made for.
+#[must_use]
+pub fn optimal_probes(bits: u64, capacity: u64) -> u64 {
     let probes = (bits as f64 / capacity as f64 * LN2).round() as u64;
-    (bits, probes.max(1))
+    probes.max(1)
+}
+
+/// The same of newer releases, from the rate.
+#[must_use]
+pub fn probes_of_rate(rate: f64) -> u64 {
+    let probes = (-libm::log(rate) / LN2).round() as u64;
+    probes.max(1)
 }
 
 /// Capacity and rate of the design point of so many bits and probes, neither of them 0.

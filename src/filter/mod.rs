@@ -39,7 +39,7 @@ pub use check::{Broken, LayerPlan, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use family::{Family, RedisBloom};
-pub use guava::{design, items_of, optimal};
+pub use guava::{design, items_of, optimal, optimal_probes, probes_of_rate};
 pub use hash::{Hash, checksum};
 pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape,

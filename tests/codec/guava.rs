@@ -310,3 +310,23 @@ fn an_empty_bitmap_is_an_empty_filter() {
         assert_eq!((filter.items(), filter.capacity()), (0, 1_000));
     }
 }
+
+/// Java's `int` ends at 2^31 - 1 bits, and the recipe finds its probes from those, not from the bits that it wanted.
+#[test]
+fn the_probes_of_a_bitmap_follow_from_the_bits_it_has() {
+    for (capacity, bits, probes) in [
+        (200_000_000, 1_917_011_675, 7),
+        (440_000_000, 2_147_483_647, 3),
+        (1_000_000_000, 2_147_483_647, 1),
+    ] {
+        let purpose = Purpose {
+            capacity,
+            error_rate: 0.01,
+        };
+        let filter = guava::read_bitmap(&[], Strategy::Mitz32, purpose, 1 << 30).expect("an empty bitmap");
+        let Shape::Classic(shape) = filter.newest().shape() else {
+            panic!("{:?}", filter.newest().shape())
+        };
+        assert_eq!((shape.bits, shape.probes), (bits, probes), "{capacity} items");
+    }
+}

@@ -119,6 +119,10 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
     if scale_to && growth.nonscaling {
         return Err(Refusal::ScalesNot);
     }
+    // valkey-bloom says neither; who does means another filter.
+    if keys.is_some() && (options.seed.is_some() || options.cells == Cells::Counters) {
+        return Err(Refusal::InsertSeed);
+    }
     options.valkey = keys.map(|seed| Valkey {
         seed,
         tightening: tightening.unwrap_or(TIGHTENING),
