@@ -108,7 +108,6 @@ fn a_full_disk_during_an_aof_rewrite_leaves_the_old_file() {
         let mut server = Server::with()
             .survives_full_files()
             .config("appendonly yes")
-            .config("appendfsync always")
             .config("auto-aof-rewrite-percentage 0")
             .config("rdbcompression no")
             .config(&format!("aof-use-rdb-preamble {preamble}"))
@@ -140,7 +139,6 @@ fn a_full_disk_during_an_aof_rewrite_leaves_the_old_file() {
 fn a_child_without_memory_fails_alone() {
     let mut server = Server::with()
         .config("appendonly yes")
-        .config("appendfsync always")
         .config("auto-aof-rewrite-percentage 0")
         .config("aof-use-rdb-preamble no")
         .start();

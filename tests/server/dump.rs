@@ -135,10 +135,7 @@ fn a_filter_that_is_still_loading_answers_nothing() {
 
 #[test]
 fn a_loaded_filter_reaches_the_replica_and_the_append_only_file() {
-    let mut server = Server::with()
-        .config("appendonly yes")
-        .config("appendfsync always")
-        .start();
+    let mut server = Server::with().config("appendonly yes").start();
     let replica = server.replica();
     let client = &mut server.client();
     let made = make(client);

@@ -176,7 +176,6 @@ fn rewrite(client: &mut Client) {
 fn an_aof_rewrite_keeps_every_filter(preamble: &str) {
     let mut server = Server::with()
         .config("appendonly yes")
-        .config("appendfsync always")
         .config(&format!("aof-use-rdb-preamble {preamble}"))
         .start();
     let samples = make(&mut server.client());
@@ -225,10 +224,7 @@ fn an_aof_rewrite_without_an_rdb_preamble_keeps_every_filter() {
 /// Without any rewrite: the commands themselves are in the file.
 #[test]
 fn an_acknowledged_addition_survives_a_kill() {
-    let mut server = Server::with()
-        .config("appendonly yes")
-        .config("appendfsync always")
-        .start();
+    let mut server = Server::with().config("appendonly yes").start();
     let samples = make(&mut server.client());
     server.kill_and_restart();
     let client = &mut server.client();

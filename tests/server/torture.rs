@@ -269,7 +269,6 @@ fn what_was_acknowledged_survives_kills_during_saves_and_rewrites() {
     let mut random = Random::new(seed);
     let mut server = Server::with()
         .config("appendonly yes")
-        .config("appendfsync always")
         .config("auto-aof-rewrite-percentage 0")
         .config("rdb-key-save-delay 2000")
         .start();

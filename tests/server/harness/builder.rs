@@ -113,7 +113,8 @@ impl Builder {
         if version().major >= 7 {
             text += "enable-debug-command yes\nshutdown-timeout 1\n";
         }
-        text += "repl-diskless-sync-delay 0\n";
+        // By default a server may hold back what it has answered, for seconds on a busy disk: a kill would lose it.
+        text += "repl-diskless-sync-delay 0\nappendfsync always\n";
         for line in &self.lines {
             text += &format!("{line}\n");
         }
