@@ -5,16 +5,19 @@
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
-//!   layer n     probe those not found yet, prefetch layer n-1 for what is still missing
-//!   layer n-1   probe ...
+//!   layer n     prefetch layer n-1, probe those not found yet
+//!   layer n-1   prefetch ...
 //! ```
 //!
-//! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, the items found are the bits of a `u64`.
+//! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, the items found are a set in a `u64` (`chunk.rs`).
 
-use super::{error::Error, hash::Hash, layer::Layer, scaling::Filter};
-
-/// Items in a chunk: as many as there are bits in the set of those found.
-pub(super) const CHUNK: usize = u64::BITS as usize;
+use super::{
+    chunk::{CHUNK, Set},
+    error::Error,
+    hash::Hash,
+    layer::Layer,
+    scaling::Filter,
+};
 
 impl Filter {
     /// Answers for each item, in order, whether it may have been added.
@@ -28,7 +31,7 @@ impl Filter {
             }
             let found = found_in(std::iter::once(self.newest()).chain(self.older()), hashes);
             for i in 0..hashes.len() {
-                answer(found >> i & 1 == 1);
+                answer(found.has(i));
             }
         }
     }
@@ -57,8 +60,10 @@ impl Filter {
                 hashes.iter().for_each(|&hash| layer.prefetch(hash));
             }
             let in_older = found_in(older, hashes);
+            self.newest()
+                .prefetch_rest(hashes, Set::first(hashes.len()).without(in_older));
             for (i, &hash) in hashes.iter().enumerate() {
-                let outcome = if in_older >> i & 1 == 1 {
+                let outcome = if in_older.has(i) {
                     Ok(false)
                 } else if self.newest().is_full() || self.older().len() != layers {
                     // A layer became full within this chunk: what was looked up no longer covers every layer.
@@ -92,26 +97,21 @@ impl Filter {
     }
 }
 
-/// Which of `hashes` (at most a chunk, prefetched for the first layer) some layer holds, as a set of bits.
+/// Which of `hashes` (at most a chunk, prefetched for the first layer) some layer holds.
 #[inline]
-pub(super) fn found_in<'a>(layers: impl Iterator<Item = &'a Layer>, hashes: &[Hash]) -> u64 {
+pub(super) fn found_in<'a>(layers: impl Iterator<Item = &'a Layer>, hashes: &[Hash]) -> Set {
     let mut layers = layers.peekable();
-    let mut pending = u64::MAX >> (CHUNK - hashes.len());
-    let mut found = 0;
+    let mut pending = Set::first(hashes.len());
+    let mut found = Set::default();
     while let Some(layer) = layers.next() {
-        let next = layers.peek();
-        let mut rest = pending;
-        while rest != 0 {
-            let i = rest.trailing_zeros() as usize;
-            rest &= rest - 1;
-            if layer.contains(hashes[i]) {
-                found |= 1 << i;
-            } else if let Some(next) = next {
-                next.prefetch(hashes[i]);
-            }
+        // Before this layer is looked at: what it does not settle finds its lines under way.
+        if let Some(next) = layers.peek() {
+            next.prefetch_each(hashes, pending);
         }
-        pending &= !found;
-        if pending == 0 {
+        let held = layer.among(hashes, pending);
+        found = found.with(held);
+        pending = pending.without(held);
+        if pending.is_empty() {
             break;
         }
     }

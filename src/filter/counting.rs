@@ -24,13 +24,7 @@
 //! miss one in about 1 / rate, alike often: over many additions and deletions the count drifts by chance, by about
 //! sqrt(2 * rate * deletions) near the capacity and much less below it.
 
-use super::{
-    batch::{CHUNK, found_in},
-    error::Error,
-    hash::Hash,
-    layer::Layer,
-    scaling::Filter,
-};
+use super::{batch::found_in, chunk::CHUNK, error::Error, hash::Hash, layer::Layer, scaling::Filter};
 
 impl Filter {
     /// Whether items can be deleted from it.
@@ -85,7 +79,7 @@ impl Filter {
             for (i, &hash) in hashes.iter().enumerate() {
                 // A layer that became full within this chunk holds items that were not there when it was asked.
                 let in_older = if self.older().len() == layers {
-                    found >> i & 1 == 1
+                    found.has(i)
                 } else {
                     self.in_older(hash)
                 };

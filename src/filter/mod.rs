@@ -17,6 +17,7 @@ mod batch;
 mod bits;
 mod budget;
 mod check;
+mod chunk;
 mod counting;
 mod error;
 mod estimate;

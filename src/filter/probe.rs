@@ -63,7 +63,13 @@ impl Walk {
     #[inline]
     pub fn next(&mut self, bits: u64) -> u64 {
         let position = scale(self.x, bits);
-        self.x = self.x.wrapping_mul(MULTIPLIER).wrapping_add(self.y);
+        self.step();
         position
+    }
+
+    /// Goes on to the next position.
+    #[inline]
+    pub fn step(&mut self) {
+        self.x = self.x.wrapping_mul(MULTIPLIER).wrapping_add(self.y);
     }
 }

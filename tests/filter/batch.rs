@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use redis_bloom::filter::{Cells, Error, Filter, Params};
 
-use crate::support::{CELLS, Strings, fill, filter, has, item, params};
+use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
 /// Numbers to items, and the answers of `add_each` for them.
 fn add_each(filter: &mut Filter, items: &[Vec<u8>], ceiling: u64) -> Vec<Result<bool, Error>> {
@@ -74,6 +74,31 @@ fn a_batch_of_any_size_answers_once_for_each_item() {
             let others = items(size, 2 * size);
             let alone: Vec<bool> = others.iter().map(|item| has(&filter, item)).collect();
             assert_eq!(contains_each(&filter, &others), alone, "{case}");
+        }
+    }
+}
+
+/// One probe and dozens, one line and many: every way through a block. False positives must be the same ones.
+#[test]
+fn at_every_rate_a_batch_is_its_items_alone() {
+    for (rate, capacity) in [
+        (0.9, 20_000),
+        (0.4, 20_000),
+        (0.01, 3_000),
+        (1e-3, 200_000),
+        (1e-7, 50_000),
+    ] {
+        let params = params(rate, capacity, 2, 9);
+        let (mut together, mut alone) = (filter(&params), filter(&params));
+        let batch = items(0, 2 * capacity);
+        let answers = add_each(&mut together, &batch, u64::MAX);
+        for (item, answer) in batch.iter().zip(answers) {
+            assert_eq!(answer, Ok(add(&mut alone, item)), "{rate}: {item:?}");
+        }
+        assert!(Strings::of(&together) == Strings::of(&alone), "{rate}");
+        let others = items(2 * capacity, 4 * capacity);
+        for (item, found) in others.iter().zip(contains_each(&together, &others)) {
+            assert_eq!(found, has(&alone, item), "{rate}: {item:?}");
         }
     }
 }

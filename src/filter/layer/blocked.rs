@@ -25,23 +25,41 @@
 //! | hit, 12 layers            | 170 ns   | 210 ns  | 396 ns     |
 //! | new, 12 layers            | 561 ns   | 485 ns  | 1033 ns    |
 //!
-//! Of long blocks only the first stride is prefetched: what it does not settle is rare in all layers but the one that has
-//! the item (hence the one figure that rose), and lines under way are what a deep stack runs out of. Without any prefetch of
-//! older layers the miss costs 475 ns; strides of two and three lie within 5 % of four.
+//! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are under way is what limits
+//! a batch. So a chunk goes through them in stages, each of which fetches its lines for all items that are still in
+//! question before it looks at the first: two probes (a glance, after which 3/4 of the absent items are settled), four
+//! more, then the rest, which hardly any but the items that are there need. An item that is to be added needs all its lines
+//! at once. In one process, nanoseconds an item in batches of 100, one prefetch of four probes an item before and the
+//! stages now:
+//!
+//! | work                      | before | stages |
+//! |---------------------------|--------|--------|
+//! | miss, 12 layers at 1 %    | 217    | 162    |
+//! | hit, 12 layers at 1 %     | 183    | 146    |
+//! | new, 12 layers at 1 %     | 513    | 315    |
+//! | miss, one layer at 0.01 % | 26     | 22     |
+//! | hit, one layer at 0.01 %  | 105    | 71     |
+//! | new, one layer at 0.01 %  | 131    | 68     |
+//!
+//! In batches of 10 the stages gain or lose a few nanoseconds. Short blocks are fetched whole and looked at in one go: a
+//! glance gains there for a miss what it loses for a hit.
 
 use crate::filter::{
     bits::Bits,
+    chunk::Set,
     error::Error,
     hash::Hash,
     probe::{Walk, scale},
     sizing::Geometry,
 };
 
-/// Blocks up to this many words (two cache lines) are prefetched whole; of longer ones the words probed first.
+/// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages (see the essay).
 const WHOLE_BLOCK: usize = 16;
 
 /// Probes that are looked at together, without a branch between them (see the essay).
 const STRIDE: u8 = 4;
+/// Probes at which all items of a chunk are looked at first.
+const GLANCE: u8 = 2;
 
 /// Arrays up to this many words (128 KiB) stay in the processor's own caches: a prefetch would only cost its instructions.
 const CACHED_WORDS: usize = 16_384;
@@ -107,25 +125,43 @@ impl Blocked {
         u64::from(self.block_words) * 64
     }
 
+    /// Whether a block is too long to be prefetched whole.
+    #[inline]
+    fn is_long(&self) -> bool {
+        usize::from(self.block_words) > WHOLE_BLOCK
+    }
+
+    /// Whether a prefetch is worth its instructions.
+    #[inline]
+    fn is_uncached(&self) -> bool {
+        self.bits.words().len() > CACHED_WORDS
+    }
+
     /// Asks for the cache lines that the item needs first, without waiting for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
-        if self.bits.words().len() <= CACHED_WORDS {
+        if !self.is_uncached() {
             return;
         }
-        let start = self.block_start(hash);
-        let words = usize::from(self.block_words);
-        if words <= WHOLE_BLOCK {
+        if self.is_long() {
+            self.prefetch_walk(hash, Walk::new(hash), GLANCE);
+        } else {
+            let start = self.block_start(hash);
+            let words = usize::from(self.block_words);
             // The last word too: a block need not start on a cache line.
             self.bits.prefetch(start);
             self.bits.prefetch(start + words / 2);
             self.bits.prefetch(start + words - 1);
-        } else {
-            let mut walk = Walk::new(hash);
-            for _ in 0..self.probes.min(STRIDE) {
-                self.bits
-                    .prefetch(start + (walk.next(self.block_bits()) / 64) as usize);
-            }
+        }
+    }
+
+    /// Asks for the cache lines of the next `probes` bits on the walk of the item.
+    #[inline]
+    fn prefetch_walk(&self, hash: Hash, mut walk: Walk, probes: u8) {
+        let start = self.block_start(hash);
+        for _ in 0..probes {
+            let at = walk.next(self.block_bits());
+            self.bits.prefetch(start + (at / 64) as usize);
         }
     }
 
@@ -133,15 +169,19 @@ impl Blocked {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
+        self.all_set(hash, Walk::new(hash), self.probes)
+    }
+
+    /// Whether the next `left` bits on the walk of the item are set.
+    #[inline]
+    fn all_set(&self, hash: Hash, mut walk: Walk, mut left: u8) -> bool {
         let start = self.block_start(hash);
         let bits = self.block_bits();
         let block = &self.bits.words()[start..start + usize::from(self.block_words)];
-        let mut walk = Walk::new(hash);
         let mut bit = || {
             let at = walk.next(bits);
             block[(at / 64) as usize] >> (at % 64)
         };
-        let mut left = self.probes;
         while left >= STRIDE {
             if bit() & bit() & bit() & bit() & 1 == 0 {
                 return false;
@@ -149,6 +189,71 @@ impl Blocked {
             left -= STRIDE;
         }
         (0..left).fold(1, |all, _| all & bit()) == 1
+    }
+
+    /// Asks for the cache lines that a glance at these items needs.
+    #[inline]
+    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
+        if self.is_uncached() {
+            items.members().for_each(|i| self.prefetch(hashes[i]));
+        }
+    }
+
+    /// Which of these items have every bit set: in long blocks by stages (see the essay).
+    #[inline]
+    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
+        if !self.is_long() {
+            return items.keep(|i| u64::from(self.contains(hashes[i])));
+        }
+        let stood = self.glance(hashes, items);
+        let to = self.probes.min(GLANCE + STRIDE);
+        let stood = self.stage(hashes, stood, GLANCE, to);
+        self.stage(hashes, stood, to, self.probes)
+    }
+
+    /// Which of these items have their bits from probe `from` up to probe `to` set.
+    #[inline]
+    fn stage(&self, hashes: &[Hash], items: Set, from: u8, to: u8) -> Set {
+        if from >= to {
+            return items;
+        }
+        self.prefetch_walks(hashes, items, from, to);
+        items.keep(|i| u64::from(self.all_set(hashes[i], walk_from(hashes[i], from), to - from)))
+    }
+
+    /// Asks for the cache lines of the probes of these items from `from` up to `to`.
+    #[inline]
+    pub(super) fn prefetch_walks(&self, hashes: &[Hash], items: Set, from: u8, to: u8) {
+        if self.is_uncached() {
+            for i in items.members() {
+                self.prefetch_walk(hashes[i], walk_from(hashes[i], from), to.saturating_sub(from));
+            }
+        }
+    }
+
+    /// Asks for the cache lines that [`Self::prefetch_each`] leaves out.
+    #[inline]
+    pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
+        if self.is_long() {
+            self.prefetch_walks(hashes, items, GLANCE, self.probes);
+        }
+    }
+
+    /// Which of these items have their first two bits set; the first where there is no second.
+    #[inline]
+    fn glance(&self, hashes: &[Hash], items: Set) -> Set {
+        let bits = self.block_bits();
+        let words = self.bits.words();
+        let no_second = u64::from(self.probes < GLANCE);
+        items.keep(|i| {
+            let start = self.block_start(hashes[i]);
+            let mut walk = Walk::new(hashes[i]);
+            let mut bit = || {
+                let at = walk.next(bits);
+                words[start + (at / 64) as usize] >> (at % 64)
+            };
+            bit() & (bit() | no_second)
+        })
     }
 
     /// Sets every bit of the item.
@@ -166,4 +271,12 @@ impl Blocked {
             block[(at / 64) as usize] |= 1 << (at % 64);
         }
     }
+}
+
+/// The walk of an item without its first `probes`.
+#[inline]
+fn walk_from(hash: Hash, probes: u8) -> Walk {
+    let mut walk = Walk::new(hash);
+    (0..probes).for_each(|_| walk.step());
+    walk
 }

@@ -13,7 +13,7 @@ pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 pub use counting::{Counting, CountingLayer};
 
-use super::{bits::Bits, error::Error, hash::Hash, params::Cells, sizing::Geometry};
+use super::{bits::Bits, chunk::Set, error::Error, hash::Hash, params::Cells, sizing::Geometry};
 
 /// What a layer looks like, without its bits: the kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,6 +241,32 @@ impl Layer {
         match &self.kind {
             Kind::Blocked(layer) => layer.contains(hash),
             Kind::Other(other) => other.contains(hash),
+        }
+    }
+
+    /// [`Self::prefetch`] of each of these items of a chunk.
+    #[inline]
+    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
+        match &self.kind {
+            Kind::Blocked(layer) => layer.prefetch_each(hashes, items),
+            Kind::Other(other) => items.members().for_each(|i| other.prefetch(hashes[i])),
+        }
+    }
+
+    /// After [`Self::prefetch_each`], asks for what else is needed to add these items.
+    #[inline]
+    pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
+        if let Kind::Blocked(layer) = &self.kind {
+            layer.prefetch_rest(hashes, items);
+        }
+    }
+
+    /// Which of these items of a chunk may be in this layer. They have been prefetched.
+    #[inline]
+    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
+        match &self.kind {
+            Kind::Blocked(layer) => layer.among(hashes, items),
+            Kind::Other(other) => items.keep(|i| u64::from(other.contains(hashes[i]))),
         }
     }
 

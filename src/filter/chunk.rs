@@ -1,0 +1,61 @@
+//! A few items on their way through the layers together: up to 64 hashes, and sets of them.
+
+/// Items in a chunk: as many as there are bits in a [`Set`].
+pub(super) const CHUNK: usize = u64::BITS as usize;
+
+/// A set of items of a chunk, by their indices: bit i is item i.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Set(u64);
+
+impl Set {
+    /// The first `count` items, at most a chunk.
+    #[inline]
+    pub(super) fn first(count: usize) -> Self {
+        Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))
+    }
+
+    /// Whether it is empty.
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether item `i` is in it.
+    #[inline]
+    pub(super) fn has(self, i: usize) -> bool {
+        self.0 >> i & 1 == 1
+    }
+
+    /// What is in it and not in `other`.
+    #[inline]
+    pub(super) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// What is in either.
+    #[inline]
+    pub(super) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those for which `test` answers an odd number, told to it one by one. No branch depends on an answer.
+    #[inline]
+    pub(super) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
+        let mut kept = 0;
+        for i in self.members() {
+            kept |= (test(i) & 1) << i;
+        }
+        Self(kept)
+    }
+
+    /// The indices in it, in order.
+    #[inline]
+    pub(super) fn members(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| left.trailing_zeros() as usize);
+            left &= left.wrapping_sub(1);
+            next
+        })
+    }
+}
