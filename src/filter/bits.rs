@@ -25,6 +25,9 @@ use super::error::Error;
 /// The most words one array can have: `bitvec` spends three bits of a length on the position in a word.
 pub(super) const MAX_WORDS: u64 = (usize::MAX >> 3) as u64 / 64;
 
+/// Arrays up to this many words (128 KiB) stay in the processor's own caches: a prefetch would only cost its instructions.
+const CACHED_WORDS: usize = 16_384;
+
 /// A fixed number of bits, all zero at first.
 #[derive(Debug)]
 pub struct Bits(BitBox<u64, Lsb0>);
@@ -91,25 +94,36 @@ impl Bits {
         self.0.count_ones() as u64
     }
 
+    /// Whether it is too large for the processor's own caches, and a prefetch so worth its instructions.
+    #[inline]
+    #[must_use]
+    pub fn is_uncached(&self) -> bool {
+        self.words().len() > CACHED_WORDS
+    }
+
     /// Asks the processor for the cache line of word `index`, without waiting. Any index is allowed; nothing is read.
     #[inline]
     pub fn prefetch(&self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let word = self.words().as_ptr().wrapping_add(index);
-            // SAFETY: a prefetch is a hint: it never faults, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) };
-        }
-        #[cfg(target_arch = "aarch64")]
-        {
-            let word = self.words().as_ptr().wrapping_add(index);
-            // SAFETY: a prefetch is a hint: it never faults, whatever the address, and touches no register or flag.
-            unsafe {
-                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) word, options(nostack, readonly, preserves_flags))
-            };
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = index;
+        prefetch(self.words().as_ptr().wrapping_add(index) as usize);
     }
+}
+
+/// Asks the processor for the cache line at an address, without waiting. Any address is allowed; nothing is read.
+#[inline]
+pub(super) fn prefetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint: it never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address)) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: a prefetch is a hint: it never faults, whatever the address, and touches no register or flag.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, readonly, preserves_flags))
+        };
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   server ─▶ entry (the net) ─▶ commands ─▶ data_type ─▶ filter
+//!                  │                 ├─▶ ahead                        an item's memory, asked for early
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ effects, stats               what the rest of the world is told
 //!                  └─▶ rdb, aof ─▶ codec     defrag
@@ -21,6 +22,7 @@
     reason = "a panic takes the database down"
 )]
 
+mod ahead;
 mod alloc;
 mod aof;
 mod api;

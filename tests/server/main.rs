@@ -7,6 +7,7 @@ mod harness;
 
 mod acl;
 mod add;
+mod ahead;
 mod any_arguments;
 mod arity;
 mod bounded_time;

@@ -61,9 +61,6 @@ const STRIDE: u8 = 4;
 /// Probes at which all items of a chunk are looked at first.
 const GLANCE: u8 = 2;
 
-/// Arrays up to this many words (128 KiB) stay in the processor's own caches: a prefetch would only cost its instructions.
-const CACHED_WORDS: usize = 16_384;
-
 /// A bit array cut into equal blocks.
 #[derive(Debug)]
 pub struct Blocked {
@@ -116,7 +113,7 @@ impl Blocked {
     /// The first word of the item's block.
     #[inline]
     fn block_start(&self, hash: Hash) -> usize {
-        scale(hash.block, u64::from(self.blocks)) as usize * usize::from(self.block_words)
+        block_start(self.geometry(), hash)
     }
 
     /// Bits in a block.
@@ -125,33 +122,11 @@ impl Blocked {
         u64::from(self.block_words) * 64
     }
 
-    /// Whether a block is too long to be prefetched whole.
-    #[inline]
-    fn is_long(&self) -> bool {
-        usize::from(self.block_words) > WHOLE_BLOCK
-    }
-
-    /// Whether a prefetch is worth its instructions.
-    #[inline]
-    fn is_uncached(&self) -> bool {
-        self.bits.words().len() > CACHED_WORDS
-    }
-
     /// Asks for the cache lines that the item needs first, without waiting for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
-        if !self.is_uncached() {
-            return;
-        }
-        if self.is_long() {
-            self.prefetch_walk(hash, Walk::new(hash), GLANCE);
-        } else {
-            let start = self.block_start(hash);
-            let words = usize::from(self.block_words);
-            // The last word too: a block need not start on a cache line.
-            self.bits.prefetch(start);
-            self.bits.prefetch(start + words / 2);
-            self.bits.prefetch(start + words - 1);
+        if self.bits.is_uncached() {
+            first_words(self.geometry(), hash, |word| self.bits.prefetch(word));
         }
     }
 
@@ -194,7 +169,7 @@ impl Blocked {
     /// Asks for the cache lines that a glance at these items needs.
     #[inline]
     pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        if self.is_uncached() {
+        if self.bits.is_uncached() {
             items.members().for_each(|i| self.prefetch(hashes[i]));
         }
     }
@@ -202,7 +177,7 @@ impl Blocked {
     /// Which of these items have every bit set: in long blocks by stages (see the essay).
     #[inline]
     pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
-        if !self.is_long() {
+        if !is_long(self.geometry()) {
             return items.keep(|i| u64::from(self.contains(hashes[i])));
         }
         let stood = self.glance(hashes, items);
@@ -224,7 +199,7 @@ impl Blocked {
     /// Asks for the cache lines of the probes of these items from `from` up to `to`.
     #[inline]
     pub(super) fn prefetch_walks(&self, hashes: &[Hash], items: Set, from: u8, to: u8) {
-        if self.is_uncached() {
+        if self.bits.is_uncached() {
             for i in items.members() {
                 self.prefetch_walk(hashes[i], walk_from(hashes[i], from), to.saturating_sub(from));
             }
@@ -234,7 +209,7 @@ impl Blocked {
     /// Asks for the cache lines that [`Self::prefetch_each`] leaves out.
     #[inline]
     pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
-        if self.is_long() {
+        if is_long(self.geometry()) {
             self.prefetch_walks(hashes, items, GLANCE, self.probes);
         }
     }
@@ -270,6 +245,37 @@ impl Blocked {
             let at = walk.next(bits);
             block[(at / 64) as usize] |= 1 << (at % 64);
         }
+    }
+}
+
+/// Whether a block is too long to be prefetched whole.
+#[inline]
+fn is_long(geometry: Geometry) -> bool {
+    usize::from(geometry.block_words) > WHOLE_BLOCK
+}
+
+/// The first word of the item's block.
+#[inline]
+fn block_start(geometry: Geometry, hash: Hash) -> usize {
+    scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
+}
+
+/// Tells `ask` the words of a layer on whose cache lines the item is looked for first.
+#[inline]
+pub(in crate::filter) fn first_words(geometry: Geometry, hash: Hash, mut ask: impl FnMut(usize)) {
+    let start = block_start(geometry, hash);
+    if is_long(geometry) {
+        let mut walk = Walk::new(hash);
+        for _ in 0..geometry.probes.min(GLANCE) {
+            let at = walk.next(u64::from(geometry.block_words) * 64);
+            ask(start + (at / 64) as usize);
+        }
+    } else {
+        let words = usize::from(geometry.block_words);
+        // The last word too: a block need not start on a cache line.
+        ask(start);
+        ask(start + words / 2);
+        ask((start + words).wrapping_sub(1));
     }
 }
 

@@ -10,6 +10,7 @@ mod counting;
 mod walks;
 
 pub use blocked::Blocked;
+pub(super) use blocked::first_words;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 pub use counting::{Counting, CountingLayer};
 

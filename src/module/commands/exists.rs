@@ -7,6 +7,7 @@ use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     filter::Filter,
     module::{
+        ahead::Ahead,
         api::{Access, Key},
         config,
         data_type::Value,
@@ -33,8 +34,9 @@ impl Command for Exists {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
+        let item = Ahead::of(name, item);
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(filter.hash(item.bytes())));
+        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(item.hash(filter)));
         stats::CHECKS.add(1);
         stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
