@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   RDB     layers · expansion · rate f64 · tightening f64 · seed is random (0, 1) ·
-//!           a layer after the other: bitmap as one string · capacity; behind the last layer its items
+//!           a layer after the other: capacity · its items, of the last layer alone · bitmap as one string
 //!
 //!   blob    ┌─────┬───────────┬──────┬────────────┬────────┬────────┬─ a layer after the other ───────────────────────┐
 //!    (LE)   │ = 1 │ expansion │ rate │ tightening │ random │ layers │ length u64 · bitmap · items i64 · capacity i64  │
@@ -18,6 +18,9 @@
 //!
 //! An expansion of 0 is a filter that does not scale. All layers have the seed of the first, which is public
 //! (`FIXED_SEED`) where it is not random; valkey-bloom refuses a file in which that is otherwise.
+//!
+//! valkey-bloom wrote another order in the weeks before its first release, a bitmap before its capacity, under the same
+//! encoding version. No release reads that, nor do we.
 //!
 //! Both are written again as they were read, so that a file goes both ways. A layer is allocated when its bitmap is there
 //! and has the length that follows from capacity and rate; what can be computed is not believed.
@@ -199,12 +202,15 @@ pub fn load(source: &mut impl Values, ceiling: u64) -> Result<Filter, Error> {
     let (rate, tightening) = (double()?, double()?);
     let random = source.unsigned().ok_or(Error::Truncated)?;
     let mut filter = Arriving::new(expansion, rate, tightening, random, ceiling)?;
-    for _ in 0..layers {
+    for left in (0..layers).rev() {
+        let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
+        let capacity = unsigned()?;
+        // All layers but the last are full.
+        let items = if left == 0 { unsigned()? } else { capacity };
         let bitmap = source.next().ok_or(Error::Truncated)?;
-        let capacity = source.unsigned().ok_or(Error::Truncated)?;
         filter.take(bitmap.as_ref(), capacity)?;
+        filter.set_items(items);
     }
-    filter.set_items(source.unsigned().ok_or(Error::Truncated)?);
     filter.finish()
 }
 
@@ -246,11 +252,13 @@ pub fn save(filter: &Filter, sink: &mut impl Numbers) {
     sink.double(filter.error_rate());
     sink.double(family.tightening);
     sink.unsigned(u64::from(family.seed != FIXED_SEED));
-    for layer in filter.layers() {
-        sink.put(&bitmap(layer, &family));
+    for (place, layer) in (1..).zip(filter.layers()) {
         sink.unsigned(layer.capacity());
+        if place == filter.layers().len() {
+            sink.unsigned(layer.items());
+        }
+        sink.put(&bitmap(layer, &family));
     }
-    sink.unsigned(filter.newest().items());
 }
 
 /// The blob of a filter of valkey-bloom's; `None` for another.

@@ -137,13 +137,29 @@ fn every_changed_byte_is_refused_or_makes_a_sound_filter() {
 #[test]
 fn layers_with_different_seeds_are_refused() {
     let mut fields = fields(&model(CASES[2], &SEED));
-    let Value::String(bitmap) = &mut fields.0[7] else {
+    let Value::String(bitmap) = &mut fields.0[8] else {
         panic!("the second bitmap");
     };
     bitmap[13] ^= 1;
     let refused = valkey::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
     let field = "its seed is not that of the filter";
     assert_eq!(refused, Err(Error::Valkey { index: 1, field }));
+}
+
+/// Before its first release valkey-bloom stored a bitmap before the capacity, and the items behind everything.
+#[test]
+fn the_order_that_no_release_has_is_refused() {
+    for case in [CASES[1], CASES[2]] {
+        let model = model(case, &SEED);
+        let mut fields = fields(&model);
+        let items = fields.0.remove(fields.0.len() - 2);
+        for layer in fields.0[5..].chunks_exact_mut(2) {
+            layer.swap(0, 1);
+        }
+        fields.0.push(items);
+        let refused = valkey::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
+        assert_eq!(refused, Err(Error::Truncated));
+    }
 }
 
 #[test]

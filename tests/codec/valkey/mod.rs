@@ -18,7 +18,7 @@ use crate::{
     sane,
     support::Strings,
 };
-use model::Model;
+use model::{Model, Part};
 
 const SEED: [u8; 32] = *b"0123456789abcdefFEDCBA9876543210";
 
@@ -87,13 +87,13 @@ fn fields(model: &Model) -> Fields {
         Value::Double(model.tightening),
         Value::Unsigned(model.random.into()),
     ];
-    for layer in &model.layers {
-        fields.push(Value::String(layer.bloom.as_slice().to_vec()));
-        fields.push(Value::Unsigned(layer.capacity as u64));
+    let (last, full) = model.layers.split_last().expect("a layer");
+    let bitmap = |layer: &Part| Value::String(layer.bloom.as_slice().to_vec());
+    for layer in full {
+        fields.extend([Value::Unsigned(layer.capacity as u64), bitmap(layer)]);
     }
-    fields.push(Value::Unsigned(
-        model.layers.last().expect("a layer").items as u64,
-    ));
+    fields.push(Value::Unsigned(last.capacity as u64));
+    fields.extend([Value::Unsigned(last.items as u64), bitmap(last)]);
     Fields(fields)
 }
 
