@@ -10,9 +10,9 @@ mod forged;
 mod guava;
 mod iterators;
 mod order;
+#[path = "../fixtures/products.rs"]
+mod products;
 mod redisbloom;
-#[path = "../fixtures/redisbloom.rs"]
-mod redisbloom_files;
 mod round_trip;
 mod sample;
 mod sane;

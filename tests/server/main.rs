@@ -46,10 +46,10 @@ mod memory;
 mod notifications;
 mod observe;
 mod persistence;
+#[path = "../fixtures/products.rs"]
+mod products;
 mod real_input;
 mod redisbloom;
-#[path = "../fixtures/redisbloom.rs"]
-mod redisbloom_files;
 mod replicas;
 mod replication;
 mod reserve;
@@ -60,4 +60,5 @@ mod unlink;
 mod valkey;
 #[path = "../codec/valkey/model.rs"]
 mod valkey_bloom;
+mod valkey_files;
 mod wrong_type;

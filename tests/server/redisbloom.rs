@@ -1,19 +1,17 @@
 //! Filters that RedisBloom made, from its files and its live stream: every answer is RedisBloom's, and they can go back.
 //!
-//! The files and what RedisBloom answered are described in `tests/fixtures/redisbloom.rs`. The tests at the end talk to
+//! The files and what RedisBloom answered are described in `tests/fixtures/products.rs`. The tests at the end talk to
 //! RedisBloom itself, where `REDIS_BLOOM_PEER_REDISBLOOM` names its library; without it they say SKIPPED.
-
-use std::fs;
 
 use crate::harness::{
     Client, Reply, Server, array, assert_sane, assert_unharmed, digest, dump, err, info, int, load, mexists,
     numbered, ok, sealed, wait_until,
 };
-use crate::redisbloom_files::{Answers, NAMES, file, pieces};
+use crate::products::{Answers, REDISBLOOM, file, pieces};
 
 /// Those whose DUMP every server of these tests reads.
 fn names() -> impl Iterator<Item = &'static str> {
-    NAMES
+    REDISBLOOM
         .into_iter()
         .filter(|name| name.starts_with("redisbloom-2.8"))
 }
@@ -86,7 +84,7 @@ fn a_payload_of_redisbloom_answers_and_grows_as_there() {
 fn chunks_of_redisbloom_are_loaded_and_given_back() {
     let server = Server::start();
     let client = &mut server.client();
-    for name in NAMES {
+    for name in REDISBLOOM {
         let pieces = pieces(name);
         for piece in &pieces {
             assert_eq!(load(client, name, piece), ok(), "{name}");
@@ -127,16 +125,6 @@ fn info_tells_of_it_what_redisbloom_tells() {
     );
 }
 
-/// A server with a file of RedisBloom in place of its own.
-fn swapped(name: &str, own: &str, lines: &[&str]) -> Server {
-    let mut server = Server::start();
-    server.kill();
-    fs::write(server.dir().join(own), file(name)).expect("a file that can be written");
-    lines.iter().for_each(|line| server.configure(line));
-    server.relaunch();
-    server
-}
-
 /// The keys of `redisbloom-2.8.rdb` and `.aof`.
 #[track_caller]
 fn check_keys(client: &mut Client, later: usize) {
@@ -155,7 +143,8 @@ fn check_keys(client: &mut Client, later: usize) {
 
 #[test]
 fn an_rdb_file_of_redisbloom_is_loaded_and_saved_as_ours() {
-    let mut server = swapped("redisbloom-2.8.rdb", "dump.rdb", &["dbfilename dump.rdb"]);
+    let file = file("redisbloom-2.8.rdb");
+    let mut server = Server::on_file("dump.rdb", &file, &["dbfilename dump.rdb"]);
     check_keys(&mut server.client(), 0);
     let before = digest(&mut server.client(), "grown");
     for _ in 0..2 {
@@ -170,7 +159,7 @@ fn an_rdb_file_of_redisbloom_is_loaded_and_saved_as_ours() {
 fn an_aof_of_redisbloom_is_replayed_and_rewritten() {
     for preamble in ["no", "yes"] {
         let lines = ["appendonly yes", &format!("aof-use-rdb-preamble {preamble}")];
-        let mut server = swapped("redisbloom-2.8.aof", "appendonly.aof", &lines);
+        let mut server = Server::on_file("appendonly.aof", &file("redisbloom-2.8.aof"), &lines);
         let client = &mut server.client();
         check_keys(client, 100);
         let before = digest(client, "grown");

@@ -156,7 +156,7 @@ fn several_layers_in_a_filter_that_does_not_scale_are_refused() {
 
 #[test]
 fn a_file_that_ends_early_is_refused_wherever_it_ends() {
-    for name in product::NAMES {
+    for name in product::REDISBLOOM {
         let Fields(fields) = product::fields(name);
         for end in 0..fields.len() {
             let short = Fields(fields[..end].to_vec());
@@ -172,7 +172,7 @@ fn a_file_that_ends_early_is_refused_wherever_it_ends() {
 /// Every byte of every header, changed in three ways: refused, or sane.
 #[test]
 fn damaged_headers_are_refused_or_harmless() {
-    for name in product::NAMES {
+    for name in product::REDISBLOOM {
         let header = &product::pieces(name)[0].1;
         for at in 0..header.len() {
             for change in [1, 0x80, 0xff] {

@@ -14,7 +14,7 @@ use redis_bloom::{
 };
 
 use crate::{sane, support::Strings};
-use product::{Answers, Fields, NAMES, Value};
+use product::{Answers, Fields, REDISBLOOM, Value};
 
 /// The filter of a fixture.
 #[track_caller]
@@ -41,7 +41,7 @@ fn goes_on(filter: &mut Filter, answers: &Answers, name: &str) {
 
 #[test]
 fn a_dump_answers_as_in_redisbloom_and_grows_as_there() {
-    for name in NAMES {
+    for name in REDISBLOOM {
         let (mut filter, answers) = (filter(name), Answers::read(name));
         product::check_first(&filter, &answers, name);
         goes_on(&mut filter, &answers, name);
@@ -50,7 +50,7 @@ fn a_dump_answers_as_in_redisbloom_and_grows_as_there() {
 
 #[test]
 fn items_added_in_a_batch_get_the_same_answers() {
-    for name in NAMES {
+    for name in REDISBLOOM {
         let (mut filter, answers) = (filter(name), Answers::read(name));
         let items: Vec<_> = (0..answers.later.len()).map(|i| format!("later-{i}")).collect();
         // Up to the first error: there a batch ends.
@@ -72,7 +72,7 @@ fn items_added_in_a_batch_get_the_same_answers() {
 
 #[test]
 fn chunks_are_loaded_and_given_back_to_the_byte() {
-    for name in NAMES {
+    for name in REDISBLOOM {
         let pieces = product::pieces(name);
         let mut load = Load::begin(&pieces[0].1, u64::MAX).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(load.began_with(&pieces[0].1));
@@ -222,7 +222,7 @@ fn older_headers_of_dumps_are_read() {
 
 #[test]
 fn a_filter_of_our_own_file_is_the_same() {
-    for name in NAMES {
+    for name in REDISBLOOM {
         let filter = filter(name);
         let again = Strings::of(&filter).filter();
         assert_eq!(Plan::of(&again), Plan::of(&filter), "{name}");

@@ -3,6 +3,7 @@
 
 mod hostile;
 mod model;
+mod released;
 
 use redis_bloom::{
     codec::{

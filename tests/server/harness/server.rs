@@ -48,6 +48,17 @@ impl Server {
         Server::with().start()
     }
 
+    /// A server with another's file in place of its own.
+    #[track_caller]
+    pub(crate) fn on_file(own: &str, bytes: &[u8], lines: &[&str]) -> Server {
+        let mut server = Server::start();
+        server.kill();
+        fs::write(server.dir().join(own), bytes).expect("a file that can be written");
+        lines.iter().for_each(|line| server.configure(line));
+        server.relaunch();
+        server
+    }
+
     /// A server to be described.
     pub(crate) fn with() -> Builder {
         Builder::default()

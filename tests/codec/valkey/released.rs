@@ -1,0 +1,164 @@
+//! What valkey-bloom 1.0 wrote and answered (`tests/fixtures/products.rs`): every answer is its own, growth included, and
+//! what is written here is what it wrote.
+
+use redis_bloom::{
+    codec::valkey,
+    filter::{Error as FilterError, Family, Filter, Layer},
+};
+
+use super::Written;
+use crate::{
+    products::{Answers, VALKEY_BLOOM, file},
+    redisbloom::product::{Fields, Value, dumped, same_first, same_later},
+    support::Strings,
+};
+
+/// The filter of a fixture.
+#[track_caller]
+fn filter(name: &str) -> Filter {
+    valkey::load(
+        &mut dumped(name, valkey::ENCODING_VERSION as u64).read(),
+        u64::MAX,
+    )
+    .unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// BF.INFO as valkey-bloom words it, but for two sizes: that of its memory, and the one that this could grow to.
+fn info(filter: &Filter) -> Vec<String> {
+    let Family::Valkey(family) = filter.family() else {
+        panic!("{:?}", filter.family());
+    };
+    let capacity: u64 = filter.layers().map(Layer::capacity).sum();
+    let factor = filter.expansion().factor();
+    let mut lines = vec![
+        format!("Capacity: {capacity}"),
+        format!("Number of filters: {}", filter.layers().len()),
+        format!("Number of items inserted: {}", filter.items()),
+        format!("Error rate: {}", filter.error_rate()),
+        factor.map_or("Expansion rate: none".to_owned(), |factor| {
+            format!("Expansion rate: {factor}")
+        }),
+    ];
+    lines.extend(factor.map(|_| format!("Tightening ratio: {}", family.tightening)));
+    lines
+}
+
+/// The lines of a fixture, without what `info` leaves out.
+fn told(lines: &[String]) -> Vec<&String> {
+    let other = |line: &&String| !line.starts_with("Max scaled capacity");
+    lines.iter().filter(other).collect()
+}
+
+#[track_caller]
+fn check_first(filter: &Filter, answers: &Answers, name: &str) {
+    same_first(filter, answers, name);
+    assert_eq!(
+        info(filter).iter().collect::<Vec<_>>(),
+        told(&answers.info),
+        "{name}"
+    );
+}
+
+/// Adds the later items as valkey-bloom did, and compares each answer.
+#[track_caller]
+fn go_on(filter: &mut Filter, answers: &Answers, name: &str) {
+    for (number, &expected) in answers.later.iter().enumerate() {
+        let item = format!("later-{number}");
+        let answer = match filter.add(filter.hash(item.as_bytes()), |_| u64::MAX) {
+            Ok(new) => u8::from(new),
+            Err(FilterError::Full) => 2,
+            Err(error) => panic!("{name}: {item}: {error}"),
+        };
+        assert_eq!(answer, expected, "{name}: {item}");
+    }
+    same_later(filter, answers, name);
+    assert_eq!(
+        info(filter).iter().collect::<Vec<_>>(),
+        told(&answers.info_later),
+        "{name}"
+    );
+}
+
+#[test]
+fn a_dump_answers_as_there_grows_as_there_and_goes_back() {
+    for name in VALKEY_BLOOM {
+        let (mut filter, answers) = (filter(name), Answers::read(name));
+        check_first(&filter, &answers, name);
+        let mut written = Written(Vec::new());
+        valkey::save(&filter, &mut written);
+        assert_eq!(Fields(written.0), dumped(name, 1), "{name}");
+        go_on(&mut filter, &answers, name);
+    }
+}
+
+#[test]
+fn our_own_stores_keep_it_whole() {
+    for name in VALKEY_BLOOM {
+        let answers = Answers::read(name);
+        let blob = valkey::blob(&filter(name)).expect("a blob");
+        let stores = [
+            Strings::of(&filter(name)).filter(),
+            valkey::read_blob(&blob, u64::MAX).expect("its own blob"),
+            filter(name).duplicate().expect("memory"),
+        ];
+        for mut stored in stores {
+            check_first(&stored, &answers, name);
+            go_on(&mut stored, &answers, name);
+        }
+    }
+}
+
+/// The commands of an AOF, each of its arguments.
+fn commands(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let number = |rest: &mut &[u8], mark: u8| -> usize {
+        let end = rest.iter().position(|&byte| byte == b'\n').expect("a line");
+        let (line, tail) = rest.split_at(end + 1);
+        *rest = tail;
+        assert_eq!(line[0], mark);
+        let digits = std::str::from_utf8(&line[1..end - 1]).expect("digits");
+        digits.parse().expect("a number")
+    };
+    let mut commands = Vec::new();
+    while !rest.is_empty() {
+        let mut arguments = Vec::new();
+        for _ in 0..number(&mut rest, b'*') {
+            let length = number(&mut rest, b'$');
+            arguments.push(rest[..length].to_vec());
+            rest = &rest[length + 2..];
+        }
+        commands.push(arguments);
+    }
+    commands
+}
+
+#[test]
+fn the_blobs_of_its_aof_are_the_filters_of_its_dumps() {
+    let commands = commands(&file("valkey-bloom-1.0.aof"));
+    for (key, name) in [
+        ("grown", "valkey-bloom-1.0-grown"),
+        ("full", "valkey-bloom-1.0-nonscaling"),
+    ] {
+        let load = [b"BF.LOAD".to_vec(), key.into()];
+        let blob = commands.iter().find(|command| command.starts_with(&load));
+        let blob = &blob.expect("a BF.LOAD")[2];
+        assert_eq!(valkey::blob(&filter(name)).as_ref(), Some(blob), "{name}");
+        let mut filter = valkey::read_blob(blob, u64::MAX).expect("a filter");
+        let answers = Answers::read(name);
+        check_first(&filter, &answers, name);
+        go_on(&mut filter, &answers, name);
+    }
+}
+
+#[test]
+fn a_bitmap_of_another_length_is_refused() {
+    for name in VALKEY_BLOOM {
+        let whole = dumped(name, 1);
+        for at in 0..whole.0.len() {
+            let mut fields = whole.clone();
+            if let Value::String(bitmap) = &mut fields.0[at] {
+                bitmap.pop();
+                assert!(valkey::load(&mut fields.read(), u64::MAX).is_err(), "{name}");
+            }
+        }
+    }
+}

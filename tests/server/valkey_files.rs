@@ -1,0 +1,214 @@
+//! Filters that valkey-bloom 1.0 made, from its files: every answer is its own, growth included, and they go back as they
+//! came.
+//!
+//! The files and what valkey-bloom answered are described in `tests/fixtures/products.rs`.
+
+use crate::{
+    harness::{
+        Client, Reply, Server, assert_unharmed, digest, err, info, int, mexists, numbered, ok, sealed,
+        simple, wait_until,
+    },
+    products::{Answers, VALKEY_BLOOM, file},
+};
+
+/// A version of the format that every server of these tests reads: a module's value has looked the same since.
+const RDB_VERSION: u16 = 9;
+
+/// What DUMP gave, without version and checksum.
+fn body(name: &str) -> Vec<u8> {
+    let mut payload = file(&format!("{name}.dump"));
+    payload.truncate(payload.len() - 10);
+    payload
+}
+
+#[track_caller]
+fn restore(client: &mut Client, key: &str, name: &str) {
+    let payload = sealed(&[body(name), RDB_VERSION.to_le_bytes().to_vec()].concat());
+    assert_eq!(
+        client.call("RESTORE", key, &[&b"0"[..], &payload]),
+        ok(),
+        "{name}"
+    );
+    assert_eq!(client.cmd(&["TYPE", key]), simple("bloomfltr"));
+}
+
+/// BF.INFO has what valkey-bloom's has, where ours has such a field.
+#[track_caller]
+fn check_info(client: &mut Client, key: &str, lines: &[String]) {
+    let value = |field: &str| {
+        lines
+            .iter()
+            .find_map(|line| line.strip_prefix(field))
+            .expect("a line")
+    };
+    let number = |field: &str| value(field).parse::<i64>().expect("a number");
+    let told = info(client, key);
+    assert_eq!(told.capacity, number("Capacity: "));
+    assert_eq!(told.filters, number("Number of filters: "));
+    assert_eq!(told.items, number("Number of items inserted: "));
+    assert_eq!(told.expansion, value("Expansion rate: ").parse().ok());
+    let rate = client.cmd(&["BF.INFO", key, "ERROR"]).elements()[0].text();
+    assert_eq!(rate.parse::<f64>(), value("Error rate: ").parse());
+}
+
+/// Asks for everything that valkey-bloom was asked for before the later items.
+#[track_caller]
+fn check_first(client: &mut Client, key: &str, name: &str) {
+    let answers = Answers::read(name);
+    assert!(
+        mexists(client, key, &answers.items(0)) == answers.exists,
+        "{name}"
+    );
+    check_info(client, key, &answers.info);
+}
+
+/// Adds the later items and asks once more.
+#[track_caller]
+fn go_on(client: &mut Client, key: &str, name: &str) {
+    let answers = Answers::read(name);
+    let later = numbered("later", answers.later.len());
+    for (item, &answer) in later.iter().zip(&answers.later) {
+        let expected = match answer {
+            2 => err("ERR non scaling filter is full"),
+            answer => int(i64::from(answer)),
+        };
+        assert_eq!(client.cmd(&["BF.ADD", key, item]), expected, "{name} {item}");
+    }
+    let items = answers.items(later.len());
+    assert!(mexists(client, key, &items) == answers.exists_later, "{name}");
+    check_info(client, key, &answers.info_later);
+}
+
+#[test]
+fn a_payload_answers_and_grows_as_there_and_goes_back() {
+    let server = Server::with().config("rdbcompression no").start();
+    let client = &mut server.client();
+    for name in VALKEY_BLOOM {
+        restore(client, name, name);
+        check_first(client, name, name);
+        let dump = client.cmd(&["DUMP", name]).payload();
+        assert_eq!(dump[..dump.len() - 10], body(name), "{name}");
+        assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
+        go_on(client, name, name);
+        // The copy is another filter, and grows the same way.
+        check_first(client, "copy", name);
+        go_on(client, "copy", name);
+        assert_eq!(digest(client, "copy"), digest(client, name));
+        assert_eq!(client.run("DEL copy"), int(1));
+    }
+    assert_unharmed(&server);
+}
+
+#[test]
+fn a_replica_of_ours_holds_the_same_filter() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for name in VALKEY_BLOOM {
+        restore(client, name, name);
+    }
+    let replica = server.replica();
+    for name in VALKEY_BLOOM {
+        go_on(client, name, name);
+    }
+    assert_eq!(client.run("WAIT 1 30000"), int(1));
+    for name in VALKEY_BLOOM {
+        assert_eq!(
+            digest(&mut replica.client(), name),
+            digest(client, name),
+            "{name}"
+        );
+    }
+}
+
+/// Two of the keys of `valkey-bloom-1.0.rdb`, of which one has grown on in the `.aof`.
+#[track_caller]
+fn check_keys(client: &mut Client) {
+    check_first(client, "full", "valkey-bloom-1.0-nonscaling");
+    assert_eq!(client.run("BF.EXISTS default item-0"), int(1));
+    assert_eq!(client.run("BF.EXISTS default item-1"), int(0));
+    for key in ["full", "default", "grown"] {
+        assert_eq!(client.cmd(&["TYPE", key]), simple("bloomfltr"));
+    }
+}
+
+/// The file under the format's version above.
+fn rdb() -> Vec<u8> {
+    let mut file = file("valkey-bloom-1.0.rdb");
+    file.truncate(file.len() - 8);
+    file.splice(5..9, format!("{RDB_VERSION:04}").into_bytes());
+    sealed(&file)
+}
+
+#[test]
+fn an_rdb_file_is_loaded_and_saved() {
+    let mut server = Server::on_file("dump.rdb", &rdb(), &["dbfilename dump.rdb"]);
+    let client = &mut server.client();
+    check_keys(client);
+    check_first(client, "grown", "valkey-bloom-1.0-grown");
+    let before = digest(client, "grown");
+    server.restart();
+    let client = &mut server.client();
+    check_keys(client);
+    assert_eq!(digest(client, "grown"), before);
+    go_on(client, "grown", "valkey-bloom-1.0-grown");
+}
+
+#[test]
+fn an_aof_is_replayed_and_rewritten() {
+    for preamble in ["no", "yes"] {
+        let lines = ["appendonly yes", &format!("aof-use-rdb-preamble {preamble}")];
+        let mut server = Server::on_file("appendonly.aof", &file("valkey-bloom-1.0.aof"), &lines);
+        let client = &mut server.client();
+        check_keys(client);
+        // What followed the rewrite there: 100 of the later items, and two filters made.
+        let items = Answers::read("valkey-bloom-1.0-grown").items(0);
+        let added = [&items[..430], &numbered("later", 100)].concat();
+        assert!(mexists(client, "grown", &added).iter().all(|&there| there));
+        assert_eq!(info(client, "grown").items, 403 + 95);
+        assert_eq!(client.run("BF.EXISTS new item-0"), int(1));
+        let made = info(client, "reserved");
+        assert_eq!((made.capacity, made.items, made.expansion), (50, 0, Some(4)));
+        for key in ["new", "reserved"] {
+            assert_eq!(client.cmd(&["TYPE", key]), simple("bloomfltr"));
+        }
+        let keys = ["grown", "full", "default", "new", "reserved"];
+        let digests = |client: &mut Client| keys.map(|key| digest(client, key));
+        let before = digests(client);
+        client.run("BGREWRITEAOF");
+        wait_until("the AOF is rewritten", || {
+            client.server_info("persistence", "aof_rewrite_in_progress") == "0"
+                && client.server_info("persistence", "aof_rewrite_scheduled") == "0"
+        });
+        let status = client.server_info("persistence", "aof_last_bgrewrite_status");
+        assert_eq!(status, "ok");
+        server.kill_and_restart();
+        assert_eq!(digests(&mut server.client()), before, "preamble {preamble}");
+    }
+}
+
+/// What builds from before 1.0.0 wrote under the same encoding version: a bitmap, then its capacity.
+#[test]
+fn a_payload_of_a_build_before_the_first_release_is_refused() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let body = body("valkey-bloom-1.0-one-layer");
+    // type, 0x81 and 8 bytes of id, 1 layer, expansion, rate, tightening, seed; capacity 100, 90 items, bitmap; end.
+    let at = 10 + 2 + 2 + 9 + 9 + 2;
+    let (head, rest) = body.split_at(at);
+    assert_eq!(rest[..6], [2, 0x40, 100, 2, 0x40, 90]);
+    let (numbers, rest) = rest.split_at(6);
+    let (bitmap, end) = rest.split_at(rest.len() - 1);
+    let early = [
+        head,
+        bitmap,
+        &numbers[..3],
+        &numbers[3..],
+        end,
+        &RDB_VERSION.to_le_bytes(),
+    ]
+    .concat();
+    let reply: Reply = client.call("RESTORE", "k", &[&b"0"[..], &sealed(&early)]);
+    assert_eq!(reply, err("ERR Bad data format"));
+    assert_eq!(client.run("EXISTS k"), int(0));
+    assert_unharmed(&server);
+}
