@@ -3,6 +3,7 @@
 //! ```text
 //!   header   the numbers of a filter: parameters, plan of each layer          (one layout for both users below)
 //!   stream   the bits of all layers, oldest first, as one stream of bytes
+//!   values   the strings and numbers of an RDB, as traits: the server's stream, or a test's
 //!   v100     RDB and DUMP: header + stream in pieces of 1 MiB                 encoding version 100
 //!   chunk    SCANDUMP, LOADCHUNK, AOF: header, then stream in framed chunks of at most 16 MiB
 //!   redisbloom   its RDB, encoding versions 0 to 4, and its chunks; what comes from it is dumped in its format again
@@ -34,5 +35,6 @@ pub mod redisbloom;
 mod stream;
 pub mod v100;
 pub mod valkey;
+pub mod values;
 
 pub use error::Error;

@@ -20,7 +20,7 @@
 //!
 //! What is written (`header`, `cut`) is what RedisBloom 2.4 and later read, so that nobody is locked in.
 
-use super::{Error, header, reader::Reader, stream, v100::Source};
+use super::{Error, header, reader::Reader, stream, values::Values};
 use crate::filter::{
     Classic, Error as FilterError, Expansion, Family, Filter, Layer, LayerPlan, MAX_LAYERS, Plan, RedisBloom,
     Rule, Shape, bits_per_item, fits, probes,
@@ -48,14 +48,6 @@ const HEADER: usize = 20;
 const LAYER: usize = 53;
 /// How far a stored number of bits per item may be from ours: the logarithms of C libraries differ in the last bit.
 const ROUNDING: f64 = 1e-12;
-
-/// A source of numbers too.
-pub trait Values: Source {
-    /// The next unsigned integer, or `None` when the input has ended or failed.
-    fn unsigned(&mut self) -> Option<u64>;
-    /// The next double, or `None` when the input has ended or failed.
-    fn double(&mut self) -> Option<f64>;
-}
 
 /// The numbers of a filter.
 struct Chain {

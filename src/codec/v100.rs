@@ -10,7 +10,12 @@
 //! In pieces, because the server compresses each string into a second buffer of its size: a filter of 4 GiB is saved
 //! with 2 MiB of extra memory. The RDB's own checksum covers the bits.
 
-use super::{Error, chunk::Load, header, stream};
+use super::{
+    Error,
+    chunk::Load,
+    header, stream,
+    values::{Sink, Source},
+};
 use crate::filter::{Filter, Plan};
 
 /// The encoding version that the server stores beside the type name.
@@ -18,21 +23,6 @@ pub const ENCODING_VERSION: i32 = 100;
 
 /// Bytes of bits in a piece.
 const PIECE: usize = 1 << 20;
-
-/// Where an encoder puts its strings.
-pub trait Sink {
-    /// Takes the next string.
-    fn put(&mut self, bytes: &[u8]);
-}
-
-/// Where a decoder gets its strings.
-pub trait Source {
-    /// A string, alive until dropped.
-    type Piece: AsRef<[u8]>;
-
-    /// The next string, or `None` when the input has ended or failed.
-    fn next(&mut self) -> Option<Self::Piece>;
-}
 
 /// A filter as it is stored: complete, or still being loaded by BF.LOADCHUNK.
 #[derive(Debug)]

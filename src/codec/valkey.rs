@@ -25,7 +25,12 @@
 //! Both are written again as they were read, so that a file goes both ways. A layer is allocated when its bitmap is there
 //! and has the length that follows from capacity and rate; what can be computed is not believed.
 
-use super::{Error, reader::Reader, redisbloom::Values, stream, v100::Sink};
+use super::{
+    Error,
+    reader::Reader,
+    stream,
+    values::{Numbers, Values},
+};
 use crate::filter::{
     Classic, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan, MAX_LAYERS, Plan,
     Rule, Shape, Valkey,
@@ -41,14 +46,6 @@ const BITMAP: u8 = 1;
 const HEADER: usize = 45;
 /// Bytes of a blob's layer at least: a length, an empty bitmap, two numbers.
 const LAYER: usize = 8 + HEADER + 16;
-
-/// A sink of numbers too.
-pub trait Numbers: Sink {
-    /// Takes the next unsigned integer.
-    fn unsigned(&mut self, number: u64);
-    /// Takes the next double.
-    fn double(&mut self, number: f64);
-}
 
 /// The numbers of a filter, and the layers that have arrived.
 struct Arriving {

@@ -30,7 +30,7 @@ use super::{
     stats,
 };
 use crate::{
-    codec::{chunk::Load, v100, valkey},
+    codec::{chunk::Load, v100, valkey, values},
     filter::{Family, Filter, Layer},
 };
 
@@ -309,7 +309,7 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
 
 struct Digest(*mut raw::RedisModuleDigest);
 
-impl v100::Sink for Digest {
+impl values::Sink for Digest {
     fn put(&mut self, bytes: &[u8]) {
         call!(RedisModule_DigestAddStringBuffer(
             self.0,

@@ -11,10 +11,10 @@ use super::{
     entry::guarded,
     limit, stats,
 };
-use crate::codec::{Error, redisbloom, v100, valkey};
+use crate::codec::{Error, redisbloom, v100, valkey, values};
 
 /// Writes a value as RDB and DUMP have it.
-pub(super) fn write(value: &Value, sink: &mut impl v100::Sink) {
+pub(super) fn write(value: &Value, sink: &mut impl values::Sink) {
     match value {
         Value::Ready(filter) => v100::save(filter, sink),
         Value::Loading(load) => v100::save_partial(load, sink),
@@ -100,7 +100,7 @@ fn log(io: *mut raw::RedisModuleIO, text: &str) {
 /// The server's stream of strings and numbers.
 struct Stream(*mut raw::RedisModuleIO);
 
-impl v100::Sink for Stream {
+impl values::Sink for Stream {
     fn put(&mut self, bytes: &[u8]) {
         call!(RedisModule_SaveStringBuffer(
             self.0,
@@ -110,7 +110,7 @@ impl v100::Sink for Stream {
     }
 }
 
-impl valkey::Numbers for Stream {
+impl values::Numbers for Stream {
     fn unsigned(&mut self, number: u64) {
         call!(RedisModule_SaveUnsigned(self.0, number));
     }
@@ -120,7 +120,7 @@ impl valkey::Numbers for Stream {
     }
 }
 
-impl v100::Source for Stream {
+impl values::Source for Stream {
     type Piece = Piece;
 
     fn next(&mut self) -> Option<Piece> {
@@ -131,7 +131,7 @@ impl v100::Source for Stream {
     }
 }
 
-impl redisbloom::Values for Stream {
+impl values::Values for Stream {
     fn unsigned(&mut self) -> Option<u64> {
         let value: u64 = call!(RedisModule_LoadUnsigned(self.0));
         (!self.failed()).then_some(value)

@@ -1,7 +1,10 @@
 //! What the tests of the filter and of the codec share: items, filters, and strings to store them in.
 
 use redis_bloom::{
-    codec::v100::{self, Sink, Source, Stored},
+    codec::{
+        v100::{self, Stored},
+        values::{Sink, Source},
+    },
     filter::{Cells, Expansion, Filter, Params},
 };
 

@@ -8,8 +8,8 @@ mod released;
 use redis_bloom::{
     codec::{
         chunk::{self, Load, Taken},
-        v100::Sink,
-        valkey::{self, Numbers},
+        valkey,
+        values::{Numbers, Sink},
     },
     filter::{Cells, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey},
 };
