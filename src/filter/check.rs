@@ -13,6 +13,7 @@ use super::{
     family::Family,
     layer::{Counting, Layer, Rule, Shape},
     params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
+    plan::LayerPlan,
     redisbloom,
     scaling::Filter,
     sizing::{Geometry, MAX_PROBES},
@@ -32,19 +33,6 @@ pub struct Plan {
     pub expansion: Expansion,
     /// Oldest first.
     pub layers: Vec<LayerPlan>,
-}
-
-/// A layer without its bits.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayerPlan {
-    /// Items it was made for.
-    pub capacity: u64,
-    /// Items counted.
-    pub items: u64,
-    /// Rate of this layer.
-    pub error_rate: f64,
-    /// Shape of the bit array.
-    pub shape: Shape,
 }
 
 /// Which rule stored numbers break.

@@ -31,6 +31,7 @@ mod layer;
 mod murmur;
 mod murmur3;
 mod params;
+mod plan;
 mod probe;
 mod redisbloom;
 mod scaling;
@@ -40,7 +41,7 @@ mod valkey;
 pub use aim::Aim;
 pub use bits::Bits;
 pub use budget::layer_rate;
-pub use check::{Broken, LayerPlan, Plan};
+pub use check::{Broken, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use family::{Family, RedisBloom};
@@ -50,6 +51,7 @@ pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape,
 };
 pub use params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
+pub use plan::LayerPlan;
 pub use probe::{Walk, scale};
 pub use redisbloom::{bits_per_item, fits, probes};
 pub use scaling::Filter;

@@ -17,9 +17,9 @@
 //! billionth of a whole number of words; and at powers of two, where k hangs on it, both are exact.
 
 use super::{
-    check::LayerPlan,
     family::RedisBloom,
     layer::{Classic, Rule},
+    plan::LayerPlan,
 };
 
 /// ln(2), as RedisBloom has it.

@@ -25,13 +25,13 @@
 
 use super::{
     budget::layer_rate,
-    check::LayerPlan,
     error::Error,
     family::{Family, Tag},
     guava,
     hash::Hash,
     layer::{Counting, Layer},
     params::{Cells, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    plan::LayerPlan,
     sizing,
     valkey::Valkey,
 };

@@ -20,9 +20,9 @@ use std::{f64::consts::LN_2, hash::Hasher};
 use siphasher::sip::SipHasher13;
 
 use super::{
-    check::LayerPlan,
     hash::Hash,
     layer::{Classic, MAX_BITS, Rule},
+    plan::LayerPlan,
 };
 
 /// The ratio of a filter that was made without saying: valkey-bloom's default.
