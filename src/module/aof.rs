@@ -5,8 +5,8 @@ use std::ffi::{c_longlong, c_void};
 
 use super::{
     api::{call, raw},
-    data_type::Value,
     entry::guarded,
+    value::Value,
 };
 use crate::codec::{chunk, valkey};
 

@@ -10,8 +10,8 @@ use std::ffi::{c_int, c_ulong, c_void};
 
 use super::{
     api::{call, raw},
-    data_type::Value,
     entry::guarded,
+    value::Value,
 };
 
 /// The largest array that is moved, in bytes: above this one copy takes more than some 100 microseconds.

@@ -1,11 +1,11 @@
 //! Everything that needs a server.
 //!
 //! ```text
-//!   server ─▶ entry (the net) ─▶ commands ─▶ data_type ─▶ filter
+//!   server ─▶ entry (the net) ─▶ commands ─▶ value ─▶ filter
 //!                  │                 ├─▶ ahead                        an item's memory, asked for early
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ effects, stats               what the rest of the world is told
-//!                  └─▶ rdb, aof ─▶ codec     defrag
+//!                  └─▶ data_type ─▶ rdb, aof (─▶ codec), defrag ─▶ value
 //!   api    the server's functions, wrapped            alloc  the server's allocator
 //!   reply  every error text                           number how clients write numbers
 //! ```
@@ -36,9 +36,9 @@ mod entry;
 mod limit;
 mod number;
 mod rdb;
-
 mod reply;
 mod stats;
+mod value;
 
 use std::ffi::c_int;
 

@@ -7,9 +7,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::{
     api::{Context, call, raw},
-    data_type::Value,
     entry::guarded,
     limit, stats,
+    value::Value,
 };
 use crate::codec::{Error, redisbloom, v100, valkey, values};
 

@@ -11,11 +11,11 @@ use crate::{
         ahead::Ahead,
         api::{Access, Context, Key, Str},
         create::{self, Options},
-        data_type::Value,
         effects::{self, Change, Creation, Items, Shape},
         limit,
         reply::Refusal,
         stats,
+        value::Value,
     },
 };
 

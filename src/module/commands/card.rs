@@ -5,8 +5,8 @@ use crate::{
     filter::Filter,
     module::{
         api::{Access, Key},
-        data_type::Value,
         reply::Refusal,
+        value::Value,
     },
 };
 

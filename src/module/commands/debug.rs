@@ -5,8 +5,8 @@ use crate::{
     filter::{Family, Layer, RedisBloom, Shape},
     module::{
         api::{Access, Key},
-        data_type::Value,
         reply::Refusal,
+        value::Value,
     },
 };
 

@@ -10,9 +10,9 @@ use crate::{
         ahead::Ahead,
         api::{Access, Key},
         config,
-        data_type::Value,
         reply::Refusal,
         stats,
+        value::Value,
     },
 };
 

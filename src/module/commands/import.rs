@@ -9,10 +9,10 @@ use crate::{
     filter::Filter,
     module::{
         api::{Access, Key, Str},
-        data_type::Value,
         effects, limit,
         reply::Refusal,
         stats,
+        value::Value,
     },
 };
 

@@ -10,8 +10,8 @@ use crate::{
     filter::Filter,
     module::{
         api::{Access, Context, Key},
-        data_type::Value,
         reply::Refusal,
+        value::Value,
     },
 };
 

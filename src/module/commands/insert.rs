@@ -10,9 +10,9 @@ use super::{
 };
 use crate::module::{
     api::{Access, Key},
-    data_type::Value,
     effects,
     reply::Refusal,
+    value::Value,
 };
 
 pub(super) struct Insert;

@@ -11,10 +11,10 @@ use crate::{
     },
     module::{
         api::{Access, Key},
-        data_type::Value,
         effects, limit, number,
         reply::Refusal,
         stats,
+        value::Value,
     },
 };
 

@@ -4,9 +4,9 @@ use super::{Argument, Call, Command, Row, Uses, args};
 use crate::module::{
     api::{Access, Key},
     create,
-    data_type::Value,
     effects::{self, Change, Creation, Items, Shape},
     reply::Refusal,
+    value::Value,
 };
 
 pub(super) struct Reserve;

@@ -5,9 +5,9 @@ use crate::{
     codec::chunk,
     module::{
         api::{Access, Key},
-        data_type::Value,
         number,
         reply::Refusal,
+        value::Value,
     },
 };
 

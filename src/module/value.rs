@@ -1,0 +1,183 @@
+//! The value behind a key: a filter, or one on its way in; how it gets into a key, out of one, and to the server.
+//!
+//! It may be stored under two types (`data_type.rs`), whose handles are here: the value is the same, so is every command.
+
+use std::{
+    ffi::c_void,
+    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+};
+
+use super::{
+    api::{Key, malloc_size, raw},
+    reply::Refusal,
+    stats,
+};
+use crate::{
+    codec::chunk::Load,
+    filter::{Family, Filter, Layer},
+};
+
+/// The value behind a key.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// A filter.
+    Ready(Filter),
+    /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will hold is not all in.
+    Loading(Box<Load>),
+}
+
+/// The server's handle of the type, set by `keep_types`.
+static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The handle of valkey-bloom's; null where its name was taken.
+static VALKEY_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Keeps the handles that the server gave.
+pub(super) fn keep_types(own: *mut raw::RedisModuleType, valkeys: *mut raw::RedisModuleType) {
+    DATA_TYPE.store(own, Relaxed);
+    VALKEY_TYPE.store(valkeys, Relaxed);
+}
+
+impl Value {
+    /// The value in an open key.
+    ///
+    /// # Errors
+    /// `WrongType`; a key that is not there is `Ok(None)`.
+    #[inline]
+    pub(crate) fn in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
+        let mut raw = key.value(DATA_TYPE.load(Relaxed)).cast::<Self>();
+        if raw.is_null() {
+            raw = Self::under_the_second_name(key)?;
+        }
+        // SAFETY: 1. a value of our type was made by `into_raw`: nothing else is given to the server. 2. It lives as long
+        // as the key is open, and the exclusive borrow of the key makes this the only reference: commands run one at a
+        // time.
+        Ok(unsafe { raw.as_mut() })
+    }
+
+    /// What a key that holds nothing of the first type holds of the second; null if the key is not there.
+    #[cold]
+    fn under_the_second_name(key: &Key) -> Result<*mut Self, Refusal> {
+        let raw = key.value(VALKEY_TYPE.load(Relaxed)).cast::<Self>();
+        if raw.is_null() && !key.is_empty() {
+            return Err(Refusal::WrongType);
+        }
+        Ok(raw)
+    }
+
+    /// The type under which it is stored.
+    fn data_type(&self) -> *mut raw::RedisModuleType {
+        match self {
+            Self::Ready(filter) if matches!(filter.family(), Family::Valkey(_)) => {
+                let second = VALKEY_TYPE.load(Relaxed);
+                if second.is_null() {
+                    DATA_TYPE.load(Relaxed)
+                } else {
+                    second
+                }
+            }
+            Self::Ready(_) | Self::Loading(_) => DATA_TYPE.load(Relaxed),
+        }
+    }
+
+    /// The filter in an open key.
+    ///
+    /// # Errors
+    /// `WrongType`; `Loading` for one that is not complete; a key that is not there is `Ok(None)`.
+    #[inline]
+    pub(crate) fn filter_in_key(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
+        match Self::in_key(key)? {
+            None => Ok(None),
+            Some(Self::Ready(filter)) => Ok(Some(filter)),
+            Some(Self::Loading(_)) => Err(Refusal::Loading),
+        }
+    }
+
+    /// Puts the value into an open, empty key.
+    ///
+    /// # Errors
+    /// `NoMemory` if the server refuses it.
+    pub(crate) fn put(self, key: &mut Key) -> Result<(), Refusal> {
+        let data_type = self.data_type();
+        let raw = self.into_raw();
+        if key.set(data_type, raw) {
+            return Ok(());
+        }
+        // SAFETY: it was made above, and the server did not take it.
+        drop(unsafe { Self::from_raw(raw) });
+        Err(Refusal::NoMemory)
+    }
+
+    /// Makes a filter of a load that is complete.
+    pub(crate) fn finish_load(&mut self) {
+        if let Self::Loading(load) = self {
+            // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or drop it again:
+            // nothing in between can panic.
+            let load = unsafe { std::ptr::read(load) };
+            // SAFETY: `self` is valid for writes; its old content was moved out by the line above.
+            unsafe { std::ptr::write(self, Self::Ready(load.into_filter())) };
+        }
+    }
+
+    /// Gives it to the server.
+    pub(crate) fn into_raw(self) -> *mut c_void {
+        stats::made(self.filter());
+        Box::into_raw(Box::new(self)).cast()
+    }
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    /// `raw` came from [`Self::into_raw`], and is not used again.
+    pub(super) unsafe fn from_raw(raw: *mut c_void) -> Box<Self> {
+        // SAFETY: the caller's promise.
+        let value: Box<Self> = unsafe { Box::from_raw(raw.cast()) };
+        stats::freed(value.filter());
+        value
+    }
+
+    /// What the server passed to a callback.
+    ///
+    /// # Safety
+    /// `raw` came from [`Self::into_raw`], and is not written to or freed while the reference lives.
+    pub(crate) unsafe fn borrow<'a>(raw: *const c_void) -> &'a Self {
+        // SAFETY: the caller's promise.
+        unsafe { &*raw.cast() }
+    }
+
+    /// The filter, complete or not: to measure, save and copy.
+    pub(crate) fn filter(&self) -> &Filter {
+        match self {
+            Self::Ready(filter) => filter,
+            Self::Loading(load) => load.filter(),
+        }
+    }
+
+    /// The filter, complete or not: to move its memory.
+    pub(crate) fn filter_mut(&mut self) -> &mut Filter {
+        match self {
+            Self::Ready(filter) => filter,
+            Self::Loading(load) => load.filter_mut(),
+        }
+    }
+
+    /// Bytes that the allocator really spends on it.
+    pub(super) fn memory(&self) -> usize {
+        let boxed = match self {
+            Self::Ready(_) => 0,
+            Self::Loading(load) => malloc_size(std::ptr::from_ref::<Load>(load)),
+        };
+        let filter = self.filter();
+        let list: usize = filter.older_memory().into_iter().flatten().map(malloc_size).sum();
+        let bits: usize = filter
+            .layers()
+            .map(|layer| malloc_size(layer.bits().words().as_ptr()))
+            .sum();
+        let boxes: usize = filter
+            .layers()
+            .filter_map(Layer::boxed)
+            .map(|(address, _)| malloc_size(address))
+            .sum();
+        malloc_size(std::ptr::from_ref(self)) + boxed + list + bits + boxes
+    }
+}
