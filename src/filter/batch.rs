@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
-//!   layer n     prefetch layer n-1, probe those not found yet
-//!   layer n-1   prefetch ...
+//!   layer n     probe those not found yet, prefetch layer n-1 for what is still missing
+//!   layer n-1   probe ...
 //! ```
 //!
 //! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, the items found are a set in a `u64` (`chunk.rs`).
@@ -19,6 +19,9 @@ use super::{
     scaling::Filter,
 };
 
+/// Fewer items than this are few (see `found_in`).
+const FEW: usize = 32;
+
 impl Filter {
     /// Answers for each item, in order, whether it may have been added.
     #[inline]
@@ -29,7 +32,16 @@ impl Filter {
             if hashes.is_empty() {
                 return;
             }
-            let found = found_in(std::iter::once(self.newest()).chain(self.older()), hashes);
+            let items = Set::first(hashes.len());
+            let mut found = self.newest().among(hashes, items);
+            let missing = items.without(found);
+            let older = self.older();
+            if let Some(layer) = older.clone().next()
+                && !missing.is_empty()
+            {
+                layer.prefetch_each(hashes, missing);
+                found = found.with(found_in(older, hashes, missing));
+            }
             for i in 0..hashes.len() {
                 answer(found.has(i));
             }
@@ -54,14 +66,14 @@ impl Filter {
             if hashes.is_empty() {
                 return;
             }
+            let items = Set::first(hashes.len());
             let older = self.older();
             let layers = older.len();
             if let Some(layer) = older.clone().next() {
-                hashes.iter().for_each(|&hash| layer.prefetch(hash));
+                layer.prefetch_each(hashes, items);
             }
-            let in_older = found_in(older, hashes);
-            self.newest()
-                .prefetch_rest(hashes, Set::first(hashes.len()).without(in_older));
+            let in_older = found_in(older, hashes, items);
+            self.newest().prefetch_rest(hashes, items.without(in_older));
             for (i, &hash) in hashes.iter().enumerate() {
                 let outcome = if in_older.has(i) {
                     Ok(false)
@@ -97,23 +109,27 @@ impl Filter {
     }
 }
 
-/// Which of `hashes` (at most a chunk, prefetched for the first layer) some layer holds.
+/// Which of these items of a chunk some older layer holds. They have been prefetched for the first of them.
+///
+/// Of few items the next layer is prefetched before a layer is looked at, as they are looked at sooner than memory answers;
+/// of many after it, and only for those that it does not hold.
 #[inline]
-pub(super) fn found_in<'a>(layers: impl Iterator<Item = &'a Layer>, hashes: &[Hash]) -> Set {
-    let mut layers = layers.peekable();
-    let mut pending = Set::first(hashes.len());
-    let mut found = Set::default();
+pub(super) fn found_in<'a>(older: impl Iterator<Item = &'a Layer>, hashes: &[Hash], items: Set) -> Set {
+    let few = hashes.len() < FEW;
+    let mut layers = older.peekable();
+    let mut missing = items;
     while let Some(layer) = layers.next() {
-        // Before this layer is looked at: what it does not settle finds its lines under way.
-        if let Some(next) = layers.peek() {
-            next.prefetch_each(hashes, pending);
+        let next = layers.peek();
+        if let (Some(next), true) = (next, few) {
+            next.prefetch_each(hashes, missing);
         }
-        let held = layer.among(hashes, pending);
-        found = found.with(held);
-        pending = pending.without(held);
-        if pending.is_empty() {
+        missing = missing.without(layer.among_strangers(hashes, missing));
+        if missing.is_empty() {
             break;
         }
+        if let (Some(next), false) = (next, few) {
+            next.prefetch_each(hashes, missing);
+        }
     }
-    found
+    items.without(missing)
 }

@@ -24,7 +24,14 @@
 //! miss one in about 1 / rate, alike often: over many additions and deletions the count drifts by chance, by about
 //! sqrt(2 * rate * deletions) near the capacity and much less below it.
 
-use super::{batch::found_in, chunk::CHUNK, error::Error, hash::Hash, layer::Layer, scaling::Filter};
+use super::{
+    batch::found_in,
+    chunk::{CHUNK, Set},
+    error::Error,
+    hash::Hash,
+    layer::Layer,
+    scaling::Filter,
+};
 
 impl Filter {
     /// Whether items can be deleted from it.
@@ -75,7 +82,7 @@ impl Filter {
             if let Some(layer) = self.older().next() {
                 hashes.iter().for_each(|&hash| layer.prefetch(hash));
             }
-            let found = found_in(self.older(), hashes);
+            let found = found_in(self.older(), hashes, Set::first(hashes.len()));
             for (i, &hash) in hashes.iter().enumerate() {
                 // A layer that became full within this chunk holds items that were not there when it was asked.
                 let in_older = if self.older().len() == layers {

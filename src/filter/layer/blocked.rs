@@ -21,28 +21,26 @@
 //! |---------------------------|----------|---------|------------|
 //! | miss, 2 M items           | 101 ns   | 86 ns   | 215 ns     |
 //! | hit, 2 M items            | 101 ns   | 85 ns   | 231 ns     |
-//! | miss, 12 layers           | 529 ns   | 327 ns  | 627 ns     |
-//! | hit, 12 layers            | 170 ns   | 210 ns  | 396 ns     |
-//! | new, 12 layers            | 561 ns   | 485 ns  | 1033 ns    |
 //!
 //! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are under way is what limits
 //! a batch. So a chunk goes through them in stages, each of which fetches its lines for all items that are still in
 //! question before it looks at the first: two probes (a glance, after which 3/4 of the absent items are settled), four
 //! more, then the rest, which hardly any but the items that are there need. An item that is to be added needs all its lines
-//! at once. In one process, nanoseconds an item in batches of 100, one prefetch of four probes an item before and the
-//! stages now:
+//! at once. Time in one process with stages, of the time with one prefetch of four probes an item:
 //!
-//! | work                      | before | stages |
-//! |---------------------------|--------|--------|
-//! | miss, 12 layers at 1 %    | 217    | 162    |
-//! | hit, 12 layers at 1 %     | 183    | 146    |
-//! | new, 12 layers at 1 %     | 513    | 315    |
-//! | miss, one layer at 0.01 % | 26     | 22     |
-//! | hit, one layer at 0.01 %  | 105    | 71     |
-//! | new, one layer at 0.01 %  | 131    | 68     |
+//! | filter                         | batch | hit  | miss | new  |
+//! |--------------------------------|-------|------|------|------|
+//! | one layer at 0.01 %, 3 M items | 100   | 0.8  | 0.8  | 0.5  |
+//! |                                | 10    | 1.0  | 1.1  |      |
+//! | 12 layers at 1 %, 4.5 M items  | 100   | 0.8  | 0.85 | 0.7  |
+//! |                                | 10    | 0.95 | 0.95 |      |
+//! | 8 layers at 1 %, 1 M items     | 100   | 1.0  | 0.75 | 0.8  |
+//! |                                | 10    | 1.2  | 1.1  |      |
+//! | 2 layers at 1 %, 2.5 M items   | 100   | 1.0  | 1.0  | 1.0  |
 //!
-//! In batches of 10 the stages gain or lose a few nanoseconds. Short blocks are fetched whole and looked at in one go: a
-//! glance gains there for a miss what it loses for a hit.
+//! In the newest layer, where an item that is there most likely is, and which is the only one of most filters, a glance
+//! costs a hit what it gains a miss (3 ns); so there it is taken only where lines are to be waited for. In older layers,
+//! most of what is asked for is absent.
 
 use crate::filter::{
     bits::Bits,
@@ -122,21 +120,12 @@ impl Blocked {
         u64::from(self.block_words) * 64
     }
 
-    /// Asks for the cache lines that the item needs first, without waiting for them.
+    /// Asks for the cache lines that the item needs first, without waiting for them: its whole block, or two probes of
+    /// a long one.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         if self.bits.is_uncached() {
             first_words(self.geometry(), hash, |word| self.bits.prefetch(word));
-        }
-    }
-
-    /// Asks for the cache lines of the next `probes` bits on the walk of the item.
-    #[inline]
-    fn prefetch_walk(&self, hash: Hash, mut walk: Walk, probes: u8) {
-        let start = self.block_start(hash);
-        for _ in 0..probes {
-            let at = walk.next(self.block_bits());
-            self.bits.prefetch(start + (at / 64) as usize);
         }
     }
 
@@ -166,24 +155,29 @@ impl Blocked {
         (0..left).fold(1, |all, _| all & bit()) == 1
     }
 
-    /// Asks for the cache lines that a glance at these items needs.
+    /// Which of these items have every bit set.
     #[inline]
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        if self.bits.is_uncached() {
-            items.members().for_each(|i| self.prefetch(hashes[i]));
+    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
+        if self.is_staged() {
+            self.among_strangers(hashes, items)
+        } else {
+            items.keep(|i| u64::from(self.contains(hashes[i])))
         }
     }
 
-    /// Which of these items have every bit set: in long blocks by stages (see the essay).
+    /// The same by stages (see the essay), of which the first settles most of what is absent.
     #[inline]
-    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
-        if !is_long(self.geometry()) {
-            return items.keep(|i| u64::from(self.contains(hashes[i])));
-        }
+    pub(super) fn among_strangers(&self, hashes: &[Hash], items: Set) -> Set {
         let stood = self.glance(hashes, items);
         let to = self.probes.min(GLANCE + STRIDE);
         let stood = self.stage(hashes, stood, GLANCE, to);
         self.stage(hashes, stood, to, self.probes)
+    }
+
+    /// Whether an item has lines that are not fetched at first.
+    #[inline]
+    fn is_staged(&self) -> bool {
+        is_long(self.geometry()) && self.bits.is_uncached()
     }
 
     /// Which of these items have their bits from probe `from` up to probe `to` set.
@@ -192,25 +186,30 @@ impl Blocked {
         if from >= to {
             return items;
         }
-        self.prefetch_walks(hashes, items, from, to);
+        if self.is_staged() {
+            self.prefetch_probes(hashes, items, from, to);
+        }
         items.keep(|i| u64::from(self.all_set(hashes[i], walk_from(hashes[i], from), to - from)))
+    }
+
+    /// After [`Self::prefetch`], asks for the other cache lines of these items.
+    #[inline]
+    pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
+        if self.is_staged() {
+            self.prefetch_probes(hashes, items, GLANCE, self.probes);
+        }
     }
 
     /// Asks for the cache lines of the probes of these items from `from` up to `to`.
     #[inline]
-    pub(super) fn prefetch_walks(&self, hashes: &[Hash], items: Set, from: u8, to: u8) {
-        if self.bits.is_uncached() {
-            for i in items.members() {
-                self.prefetch_walk(hashes[i], walk_from(hashes[i], from), to.saturating_sub(from));
+    fn prefetch_probes(&self, hashes: &[Hash], items: Set, from: u8, to: u8) {
+        for i in items.members() {
+            let start = self.block_start(hashes[i]);
+            let mut walk = walk_from(hashes[i], from);
+            for _ in from..to {
+                let at = walk.next(self.block_bits());
+                self.bits.prefetch(start + (at / 64) as usize);
             }
-        }
-    }
-
-    /// Asks for the cache lines that [`Self::prefetch_each`] leaves out.
-    #[inline]
-    pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
-        if is_long(self.geometry()) {
-            self.prefetch_walks(hashes, items, GLANCE, self.probes);
         }
     }
 

@@ -217,7 +217,7 @@ impl Layer {
         }
     }
 
-    /// Asks for the memory that the item needs, without waiting for it.
+    /// Asks for the memory that the item needs first, without waiting for it.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         match &self.kind {
@@ -248,13 +248,10 @@ impl Layer {
     /// [`Self::prefetch`] of each of these items of a chunk.
     #[inline]
     pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        match &self.kind {
-            Kind::Blocked(layer) => layer.prefetch_each(hashes, items),
-            Kind::Other(other) => items.members().for_each(|i| other.prefetch(hashes[i])),
-        }
+        items.members().for_each(|i| self.prefetch(hashes[i]));
     }
 
-    /// After [`Self::prefetch_each`], asks for what else is needed to add these items.
+    /// After [`Self::prefetch`], asks for what else is needed to add these items.
     #[inline]
     pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
         if let Kind::Blocked(layer) = &self.kind {
@@ -267,6 +264,15 @@ impl Layer {
     pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
         match &self.kind {
             Kind::Blocked(layer) => layer.among(hashes, items),
+            Kind::Other(other) => items.keep(|i| u64::from(other.contains(hashes[i]))),
+        }
+    }
+
+    /// The same, quickest where most of them are not.
+    #[inline]
+    pub(super) fn among_strangers(&self, hashes: &[Hash], items: Set) -> Set {
+        match &self.kind {
+            Kind::Blocked(layer) => layer.among_strangers(hashes, items),
             Kind::Other(other) => items.keep(|i| u64::from(other.contains(hashes[i]))),
         }
     }
