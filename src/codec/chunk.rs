@@ -17,7 +17,8 @@
 //!
 //! A dump takes many commands, and the filter may change between them. Additions only set bits, so what was in when
 //! the dump began is in the copy; each frame carries the newest count, so the copy does not promise room that
-//! additions during the dump have used. A filter that grows or is replaced has another identity: its chunks are refused.
+//! additions during the dump have used. A filter that grows or is replaced has another identity: its chunks are refused. So
+//! has one that counts after every change.
 //!
 //! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom.rs`), which has the same iterators,
 //! bare chunks and a header without a magic: its first 8 bytes are a count of items, and ours would be 10^14 of them.
@@ -90,7 +91,7 @@ fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     out.extend(open(MAGIC, VERSION));
     out.extend(header::identity(&Plan::of(filter)).to_le_bytes());
     out.extend(first.to_le_bytes());
-    out.extend(filter.newest().items().to_le_bytes());
+    out.extend(filter.newest().counted().to_le_bytes());
     stream::read(filter, first, count as usize, &mut out);
     Some((next, seal(out)))
 }
@@ -150,7 +151,7 @@ impl<'a> Part<'a> {
                 Ok(Self {
                     first,
                     to,
-                    items: filter.newest().items(),
+                    items: filter.newest().counted(),
                     bits: data,
                 })
             }
@@ -262,7 +263,7 @@ impl Load {
         let chunk = Part::read(&self.filter, iterator, data)?;
         let to = chunk.to;
         // Counts only rise: a lower one is of a filter that took this one's place, with the same seed, during the dump.
-        if chunk.items < self.filter.newest().items() {
+        if chunk.items < self.filter.newest().counted() {
             return Err(Error::OtherFilter);
         }
         if chunk.first > self.received {
@@ -277,7 +278,7 @@ impl Load {
         }
         stream::merge(&mut self.filter, chunk.first, chunk.bits);
         if let Some(newest) = self.filter.layers_mut().last() {
-            newest.set_items(newest.items().max(chunk.items));
+            newest.set_counted(newest.counted().max(chunk.items));
         }
         self.received = self.received.max(to);
         Ok(if self.received == self.filter.bit_bytes() {

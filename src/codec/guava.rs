@@ -179,7 +179,7 @@ fn filter(
     shape: Classic,
     purpose: Purpose,
     ceiling: u64,
-    words: impl Iterator<Item = u64>,
+    mut words: impl Iterator<Item = u64>,
 ) -> Result<Filter, Error> {
     let Purpose { capacity, error_rate } = purpose;
     let plan = Plan {
@@ -197,14 +197,9 @@ fn filter(
     plan.check()?;
     let mut filter = plan.allocate(ceiling)?;
     if let Some(layer) = filter.layers_mut().next() {
-        for (to, from) in layer.bits_mut().words_mut().iter_mut().zip(words) {
-            // Zero is there already, and writing it would make a page resident that nobody has touched yet.
-            if from != 0 {
-                *to = from;
-            }
-        }
+        layer.merge(0, &mut words);
         let items = items_of(layer.bits().count_ones(), shape.bits, shape.probes);
-        layer.set_items(items.min(capacity));
+        layer.set_counted(items.min(capacity));
     }
     Ok(filter)
 }

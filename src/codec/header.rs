@@ -30,7 +30,11 @@
 //!                     │ u8   │ u8     │             │ u64      │ u64      │ u64      │ u64      │ f64        │
 //!                     └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴──────────┴────────────┘
 //!                             rule 0: remainder, 1: low bits, 2: prime, 3: mitz32, 4: mitz64 (filter/layer/walks.rs)
-//!   kind 2, counting (40 bytes): as kind 0, then changes u64; its counters follow as bits do, four times as many
+//!   kind 2, counting:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬────────────┬─────────┬───────────┐
+//!   (48 bytes)         │kind 2│probes  │block_words  │ blocks   │ capacity │ items    │ error rate │ changes │ deletions │
+//!                      │ u8   │ u8     │ u16         │ u32      │ u64      │ u64      │ f64        │ u64     │ u64       │
+//!                      └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴────────────┴─────────┴───────────┘
+//!                      blocks of counters, so four times the bits of kind 0; changes: a hash of them (filter/layer/counting.rs)
 //! ```
 //!
 //! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that BF.LOADCHUNK is still
@@ -122,6 +126,7 @@ pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
         out.extend(layer.error_rate.to_le_bytes());
         if let Shape::Counting(counting) = layer.shape {
             out.extend(counting.changes.to_le_bytes());
+            out.extend(counting.deletions.to_le_bytes());
         }
     }
     seal(out)
@@ -165,7 +170,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         let mut shape = shape(&mut reader, version)?;
         let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
         if let Shape::Counting(counting) = &mut shape {
-            counting.changes = reader.u64()?;
+            (counting.changes, counting.deletions) = (reader.u64()?, reader.u64()?);
         }
         layers.push(LayerPlan {
             capacity,
@@ -233,11 +238,8 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
                 rule,
             }))
         }
-        // Its changes come behind the numbers that all kinds have.
-        COUNTING if version == ANY => Ok(Shape::Counting(Counting {
-            geometry: geometry(reader)?,
-            changes: 0,
-        })),
+        // What else it has comes behind the numbers that all kinds have.
+        COUNTING if version == ANY => Ok(Shape::Counting(Counting::of(geometry(reader)?))),
         kind => Err(Error::Kind(kind)),
     }
 }

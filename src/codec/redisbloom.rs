@@ -217,7 +217,7 @@ pub fn load(source: &mut impl Values, version: i32, ceiling: u64) -> Result<Filt
         stream::merge_into(&mut layer, bytes);
         drop(string);
         plan.items = unsigned(source)?;
-        layer.set_items(plan.items);
+        layer.set_counted(plan.items);
         plans.push(plan);
         layers.push(layer);
     }

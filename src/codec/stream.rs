@@ -55,34 +55,21 @@ pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     let mut new = words(bytes);
     let mut skip = from / WORD;
     for layer in filter.layers_mut() {
-        let old = layer.bits_mut().words_mut();
-        let Some(part) = usize::try_from(skip).ok().and_then(|skip| old.get_mut(skip..)) else {
-            skip -= old.len() as u64;
+        let length = layer.bits().words().len() as u64;
+        if skip >= length {
+            skip -= length;
             continue;
-        };
-        skip = 0;
-        if !merge_words(part, &mut new) {
+        }
+        if !layer.merge(skip as usize, &mut new) {
             return;
         }
+        skip = 0;
     }
 }
 
 /// Sets the bits of `bytes` in a layer of that many bytes.
 pub(super) fn merge_into(layer: &mut Layer, bytes: &[u8]) {
-    merge_words(layer.bits_mut().words_mut(), &mut words(bytes));
-}
-
-/// Sets bits in words; false when there are no more.
-fn merge_words(words: &mut [u64], new: &mut impl Iterator<Item = u64>) -> bool {
-    for word in words {
-        match new.next() {
-            // Zero sets nothing, and writing it would make a page resident that nobody has touched yet.
-            Some(0) => {}
-            Some(bits) => *word |= bits,
-            None => return false,
-        }
-    }
-    true
+    layer.merge(0, &mut words(bytes));
 }
 
 /// Whether every bit of `bytes` at `from` of the stream is set. The arguments are as for [`merge`].

@@ -144,7 +144,7 @@ impl Arriving {
         }
         let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
         stream::merge_into(&mut layer, bits);
-        layer.set_items(capacity);
+        layer.set_counted(capacity);
         self.plans.push(plan);
         self.layers.push(layer);
         Ok(())
@@ -154,7 +154,7 @@ impl Arriving {
     fn set_items(&mut self, items: u64) {
         if let (Some(plan), Some(layer)) = (self.plans.last_mut(), self.layers.last_mut()) {
             plan.items = items;
-            layer.set_items(items);
+            layer.set_counted(items);
         }
     }
 

@@ -72,6 +72,38 @@ impl Bits {
         self.0.as_raw_mut_slice()
     }
 
+    /// Becomes equal to an array of the same length, from all zeros.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        // Page by page, without the empty ones: they need no memory until they are touched.
+        let pages = self.words_mut().chunks_mut(512).zip(other.words().chunks(512));
+        for (to, from) in pages.filter(|(_, from)| from.iter().any(|&word| word != 0)) {
+            to.copy_from_slice(from);
+        }
+    }
+
+    /// Sets the bits of `words` from word `from` on, and keeps those that are set; false when there are no more words. `seen`
+    /// is told each word that was not zero, before and after.
+    #[inline]
+    pub(super) fn merge(
+        &mut self,
+        from: usize,
+        words: &mut impl Iterator<Item = u64>,
+        mut seen: impl FnMut(u64, u64),
+    ) -> bool {
+        for word in self.words_mut().iter_mut().skip(from) {
+            match words.next() {
+                // Zero sets nothing, and writing it would make a page resident that nobody has touched yet.
+                Some(0) => {}
+                Some(bits) => {
+                    seen(*word, *word | bits);
+                    *word |= bits;
+                }
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Lets an allocator move the words: `mover` is given their address, and answers the new one, or null for no move.
     ///
     /// # Safety

@@ -84,7 +84,7 @@ impl Plan {
     pub fn of(filter: &Filter) -> Self {
         let layer = |layer: &Layer| LayerPlan {
             capacity: layer.capacity(),
-            items: layer.items(),
+            items: layer.counted(),
             error_rate: layer.error_rate(),
             shape: layer.shape(),
         };
@@ -233,7 +233,7 @@ impl Plan {
             .map_err(|_| Error::OutOfMemory(wanted))?;
         for plan in &self.layers {
             let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
-            layer.set_items(plan.items);
+            layer.set_counted(plan.items);
             layers.push(layer);
         }
         Filter::from_layers(self.family, self.seed, self.error_rate, self.expansion, layers)

@@ -20,9 +20,8 @@
 //! An answer of "deleted" says that a counter went down. Where none could, because all are stuck, the item stays for
 //! ever, and the answer is that of a refusal.
 //!
-//! What a layer counts as its items are those that tested absent when they came, less those that test absent once they went. Both
-//! miss one in about 1 / rate, alike often: over many additions and deletions the count drifts by chance, by about
-//! sqrt(2 * rate * deletions) near the capacity and much less below it.
+//! How many items there are, and when a layer is full, a layer judges by two numbers (`layer/fullness.rs`): those that tested
+//! absent when they came, less those that test absent once they went; and the counters that are not 0.
 
 use super::{
     batch::found_in,

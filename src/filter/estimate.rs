@@ -6,7 +6,9 @@
 //! A classic layer is one block.
 //! The filter's rate is that of meeting at least one such layer.
 //!
-//! Only a sample is read, of at most `SAMPLE` words over all layers (but at least one word of each), in runs of at most a
+//! Counters are counted as they change, so the share of those that are not 0 is exact, as is the number of those at 15.
+//!
+//! Of the rest only a sample is read, of at most `SAMPLE` words over all layers (but at least one word of each), in runs of at most a
 //! block that lie evenly spaced: counting all bits of a filter of 1 GiB would block the server for 100 ms and more. 65,536
 //! words with half of their bits set give the share of bits set to 1 in 4,000.
 
@@ -26,35 +28,29 @@ const RUN: usize = 256;
 pub struct Estimate {
     /// Share of bits set, or of counters that are not 0, in [0, 1].
     pub fill: f64,
-    /// Share of counters that reached 15 and stay there, in [0, 1]; 0 without counters.
-    pub stuck: f64,
     /// Probability that an item which was never added tests present, in [0, 1].
     pub error_rate: f64,
 }
 
 impl Filter {
-    /// Counters that reached 15 and stay there, estimated; `None` without counters.
+    /// Counters that reached 15 and stay there; `None` without counters.
     #[must_use]
     pub fn stuck(&self) -> Option<u64> {
-        let counters = self.bit_bytes() as f64 * 2.0;
-        self.counts()
-            .then(|| (self.estimate().stuck * counters).round() as u64)
+        self.layers().map(Layer::stuck).sum()
     }
 
     /// Estimates the whole filter: the share of all its bits that is set, the rate of its layers together.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let (mut set, mut stuck, mut all, mut absent) = (0.0, 0.0, 0.0, 1.0);
+        let (mut set, mut all, mut absent) = (0.0, 0.0, 1.0);
         for (layer, estimate) in self.estimate_layers() {
             let words = layer.bits().words().len() as f64;
             set += estimate.fill * words;
-            stuck += estimate.stuck * words;
             all += words;
             absent *= 1.0 - estimate.error_rate;
         }
         Estimate {
             fill: set / all,
-            stuck: stuck / all,
             error_rate: 1.0 - absent,
         }
     }
@@ -86,21 +82,17 @@ impl Layer {
         };
         let blocks = self.bits().words().chunks_exact(length);
         let stride = blocks.len().div_ceil((sample / run).max(1));
-        let (mut read, mut fill, mut stuck, mut rate) = (0.0, 0.0, 0.0, 0.0);
+        let (mut read, mut fill, mut rate) = (0.0, 0.0, 0.0);
         for block in blocks.step_by(stride) {
             let run = block.iter().take(run).map(|&word| self.taken(word));
-            let (set, held, all) = run.fold((0, 0, 0), |sum, word| {
-                (sum.0 + word.0, sum.1 + word.1, sum.2 + word.2)
-            });
+            let (set, all) = run.fold((0, 0), |sum, word| (sum.0 + word.0, sum.1 + word.1));
             let share = f64::from(set) / f64::from(all);
             read += 1.0;
             fill += share;
-            stuck += f64::from(held) / f64::from(all);
             rate += share.powi(probes);
         }
         Estimate {
-            fill: fill / read,
-            stuck: stuck / read,
+            fill: self.fill().unwrap_or(fill / read),
             error_rate: rate / read,
         }
     }
@@ -118,7 +110,6 @@ impl Layer {
         let fill = (set as f64 / bits.min(shape.bits) as f64).min(1.0);
         Estimate {
             fill,
-            stuck: 0.0,
             error_rate: fill.powi(i32::from(shape.probes)),
         }
     }

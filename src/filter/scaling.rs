@@ -199,7 +199,7 @@ impl Filter {
         (0..older.len() + 1).map(|i| older.get(i).unwrap_or(&self.newest))
     }
 
-    /// Its layers, oldest first, to fill from stored ones.
+    /// Its layers, oldest first, to fill from stored ones or to move.
     pub fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
         self.rest
             .iter_mut()
@@ -254,7 +254,7 @@ impl Filter {
         })
     }
 
-    /// Items counted: those that tested absent when they were added, less those that did when they were deleted.
+    /// Items in it, as far as it can know ([`Layer::items`]): of a filter of bits those that tested absent when they were added.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.layers().map(Layer::items).fold(0, u64::saturating_add)
@@ -409,7 +409,7 @@ fn native_layer(cells: Cells, capacity: u64, rate: f64) -> Option<LayerPlan> {
     let geometry = sizing::geometry(capacity, rate)?;
     let shape = match cells {
         Cells::Bits => geometry.into(),
-        Cells::Counters => Counting { geometry, changes: 0 }.into(),
+        Cells::Counters => Counting::of(geometry).into(),
     };
     Some(LayerPlan {
         capacity,

@@ -42,12 +42,11 @@ pub(super) unsafe extern "C" fn defrag(
             .enumerate()
             .skip(usize::try_from(done).unwrap_or(0))
         {
-            let bits = layer.bits_mut();
-            if size_of_val(bits.words()) <= LARGEST {
+            if size_of_val(layer.bits().words()) <= LARGEST {
                 let mover = |words: *mut u64| call!(RedisModule_DefragAlloc(ctx, words.cast())).cast();
                 // SAFETY: the server moves the allocation with its content and frees the old one, or answers null and
                 // leaves it.
-                unsafe { bits.relocate(mover) };
+                unsafe { layer.relocate(mover) };
             }
             let next = index.saturating_add(1);
             if next < count && call!(RedisModule_DefragShouldStop(ctx)) != 0 {

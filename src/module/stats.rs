@@ -148,9 +148,12 @@ pub(crate) fn items_of(filter: &Filter) -> u128 {
         .fold(0, u128::saturating_add)
 }
 
-/// Items were deleted from a filter of the server.
-pub(crate) fn deleted(items: u64) {
-    FREED.items.add_shared(items);
+/// The items of a filter of the server became others ([`items_of`]): fewer by a deletion, and at times one more, when the
+/// counters get more of a say (`filter/layer/fullness.rs`).
+pub(crate) fn changed(before: u128, after: u128) {
+    let more = |than: u128, items: u128| u64::try_from(items.saturating_sub(than)).unwrap_or(u64::MAX);
+    MADE.items.add(more(before, after));
+    FREED.items.add_shared(more(after, before));
 }
 
 /// Items were added to a filter of the server.

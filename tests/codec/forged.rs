@@ -419,12 +419,12 @@ fn no_bytes_at_all_are_refused() {
     ));
 }
 
-/// The header of a filter that counts: a byte for the family, and layers of 40 bytes.
+/// The header of a filter that counts: a byte for the family, and layers of 48 bytes.
 #[test]
 fn counting_layers_are_refused_by_the_same_rules() {
     const FAMILY: usize = FIRST;
     const LAYERS_AT: usize = FIRST + 1;
-    const LONG: usize = LAYER + 8;
+    const LONG: usize = LAYER + 16;
     let filter = sample::small_of(Cells::Counters);
     let oldest = filter.layers().next().expect("a layer");
     assert!(oldest.items() < oldest.capacity(), "deletions took some");

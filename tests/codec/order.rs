@@ -388,3 +388,50 @@ fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
         assert_eq!(Strings::of(&load.into_filter()), Strings::of(&copy), "{case}");
     }
 }
+
+/// As many changes, of the same sorts, and the same items: what was changed and in which order is in the identity.
+#[test]
+fn copies_that_saw_as_many_other_changes_are_told_apart() {
+    type Changes<'a> = &'a [(bool, u64)];
+    let rows: [(&str, [Changes; 2]); 4] = [
+        ("another item", [&[(true, 1)], &[(true, 2)]]),
+        (
+            "another order",
+            [&[(true, 1), (true, 2)], &[(true, 2), (true, 1)]],
+        ),
+        (
+            "other items, which are gone",
+            [&[(true, 1), (false, 1)], &[(true, 2), (false, 2)]],
+        ),
+        (
+            "the same changes in another order",
+            [
+                &[(true, 1), (true, 2), (false, 1), (false, 2)],
+                &[(true, 1), (true, 2), (false, 2), (false, 1)],
+            ],
+        ),
+    ];
+    for (case, changes) in rows {
+        let original = sample::small_of(Cells::Counters);
+        let copies = changes.map(|changes| {
+            let mut copy = original.duplicate().expect("memory");
+            for &(adds, number) in changes {
+                let hash = copy.hash(&item(2, number));
+                if adds {
+                    copy.add(hash, |_| u64::MAX).expect("room for an item");
+                } else {
+                    assert!(copy.delete(hash), "{case}");
+                }
+            }
+            cut(&copy, 20)
+        });
+        let [(header, chunks), (_, others)] = &copies;
+        let mut load = Load::begin(header, u64::MAX).expect("its header");
+        for (iterator, data) in others {
+            assert_eq!(load.take(*iterator, data), Err(Error::OtherFilter), "{case}");
+        }
+        for (iterator, data) in chunks {
+            load.take(*iterator, data).expect(case);
+        }
+    }
+}

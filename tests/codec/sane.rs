@@ -34,7 +34,7 @@ pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
     filter.delete_each(items.iter().map(<[u8; 16]>::as_slice), |_| {});
     check_shape(filter, ceiling);
     let answered = filter.estimate();
-    assert!((0.0..=1.0).contains(&answered.fill) && (0.0..=1.0).contains(&answered.stuck));
+    assert!((0.0..=1.0).contains(&answered.fill) && (0.0..=1.0).contains(&answered.error_rate));
 }
 
 #[track_caller]

@@ -1,6 +1,6 @@
 //! Filters that count: what their counters are to the bits of others, what a deletion takes away, and what it never does.
 //!
-//! The promise itself is proven in `model.rs`, against an exact multiset.
+//! The promise itself is proven in `model.rs`, against an exact multiset; how many items there are is measured in `fullness.rs`.
 
 use redis_bloom::filter::{Cells, Filter, Params};
 
@@ -66,11 +66,9 @@ fn counters_stand_where_bits_would_be_set() {
                 );
             }
             let (exact, estimate) = (bits.estimate(), counts.estimate());
-            assert_eq!((exact.fill, exact.stuck), (estimate.fill, 0.0), "{case}");
-            assert!(
-                (exact.error_rate / estimate.error_rate - 1.0).abs() < 1e-9,
-                "{case}"
-            );
+            let equal = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+            assert!(equal(exact.fill, estimate.fill), "{case}");
+            assert!(equal(exact.error_rate, estimate.error_rate), "{case}");
         }
     }
 }
@@ -140,19 +138,18 @@ fn a_counter_that_reached_15_stays_and_loses_nothing() {
 }
 
 #[test]
-fn the_share_of_stuck_counters_is_found_in_a_sample() {
-    // Above what is read whole: 400,000 words.
+fn stuck_counters_of_a_large_filter_are_counted_one_by_one() {
+    // A sample of 65,536 words, of 400,000, would miss most of them.
     let mut filter = counting(0.01, 600_000, 0, 6);
     assert!(filter.bit_bytes() > 8 * 65_536 * 4);
-    for number in 0..300_000 {
+    for number in 0..20 {
         for _ in 0..20 {
             add(&mut filter, &item(1, number));
         }
     }
-    let exact = counters(&filter).iter().filter(|&&counter| counter == 15).count() as f64;
-    let estimate = filter.stuck().expect("a filter that counts") as f64;
-    // A million counters in the sample, half of them stuck: 0.1 %, and what blocks differ by as much again.
-    assert!((estimate / exact - 1.0).abs() < 0.01, "{estimate} of {exact}");
+    let exact = counters(&filter).iter().filter(|&&counter| counter == 15).count() as u64;
+    assert!(exact >= 20, "{exact}");
+    assert_eq!(filter.stuck(), Some(exact));
 }
 
 #[test]
@@ -202,21 +199,4 @@ fn deleting_what_was_never_added_can_lose_another_item() {
     let strangers = (0..1_000).filter(|&number| delete(&mut filter, &item(2, number)));
     assert!(strangers.count() > 0, "some test present by accident");
     assert!(lost(&filter) > 0);
-}
-
-#[test]
-fn the_count_of_items_drifts_by_chance_alone() {
-    // Each item replaced 20 times, at a rate of 5 % at most: 2 * 0.05 * 20,000 single steps, up and down alike, make a standard
-    // deviation of 45 at most; five of them.
-    let mut filter = counting(0.05, 1_300, 0, 10);
-    for number in 0..1_000 {
-        add(&mut filter, &item(1, number));
-    }
-    for number in 0..20_000 {
-        assert!(delete(&mut filter, &item(1, number)));
-        add(&mut filter, &item(1, number + 1_000));
-    }
-    let off = filter.items().abs_diff(1_000);
-    println!("{} items counted of 1,000 that are in", filter.items());
-    assert!(off < 225, "{} items of 1,000", filter.items());
 }

@@ -3,6 +3,7 @@
 mod adversary;
 mod batch;
 mod counting;
+mod fullness;
 mod golden;
 mod layers;
 mod limits;

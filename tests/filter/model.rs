@@ -15,7 +15,7 @@ use proptest::{
 };
 use redis_bloom::{
     codec::chunk::{self, Load, Taken},
-    filter::{Cells, Error, Filter, Hash, Params, Plan},
+    filter::{Cells, Error, Filter, Hash, Layer, Params, Plan},
 };
 
 use crate::support::{CELLS, Strings, filter, params};
@@ -248,15 +248,27 @@ impl Model {
             }
             Step::Store => {
                 let strings = stored(&self.filter);
+                let numbers = numbers_of(&self.filter);
                 self.filter = strings.filter();
-                assert_eq!(stored(&self.filter), strings);
+                assert_eq!(
+                    (stored(&self.filter), numbers_of(&self.filter)),
+                    (strings, numbers)
+                );
             }
             Step::Dump => {
                 let strings = stored(&self.filter);
+                let numbers = numbers_of(&self.filter);
                 self.filter = dumped(&self.filter);
-                assert_eq!(stored(&self.filter), strings);
+                assert_eq!(
+                    (stored(&self.filter), numbers_of(&self.filter)),
+                    (strings, numbers)
+                );
             }
-            Step::Duplicate => self.filter = self.filter.duplicate().expect("memory for a small filter"),
+            Step::Duplicate => {
+                let numbers = numbers_of(&self.filter);
+                self.filter = self.filter.duplicate().expect("memory for a small filter");
+                assert_eq!(numbers_of(&self.filter), numbers);
+            }
         }
     }
 
@@ -265,6 +277,13 @@ impl Model {
         if !self.filter.counts() {
             assert_eq!(self.filter.items(), self.new);
             assert!(self.new <= self.added.len() as u64);
+        }
+        for layer in self.filter.layers() {
+            assert_eq!(layer.is_full(), layer.items() >= layer.capacity());
+            if layer.counts() {
+                assert_eq!(layer.raised(), counters(layer, |counter| counter > 0));
+                assert_eq!(layer.stuck(), counters(layer, |counter| counter == 15));
+            }
         }
         assert!(self.filter.items() <= self.filter.capacity());
         let plan = Plan::of(&self.filter);
@@ -286,6 +305,19 @@ impl Model {
         let numbers: Vec<Number> = self.added.keys().copied().collect();
         self.contains_each(&numbers);
     }
+}
+
+/// What is shown of each layer and not stored, but follows from what is: items, counters that are not 0, counters at 15.
+fn numbers_of(filter: &Filter) -> Vec<(u64, Option<u64>, Option<u64>)> {
+    let numbers = |layer: &Layer| (layer.items(), layer.raised(), layer.stuck());
+    filter.layers().map(numbers).collect()
+}
+
+/// How many counters of a layer are such.
+fn counters(layer: &Layer, such: fn(u64) -> bool) -> Option<u64> {
+    let words = layer.bits().words().iter();
+    let counters = words.flat_map(|word| (0..16).map(move |i| word >> (4 * i) & 15));
+    Some(counters.filter(|&counter| such(counter)).count() as u64)
 }
 
 /// The filter, dumped and loaded again.

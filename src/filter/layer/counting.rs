@@ -19,6 +19,13 @@
 //! An item whose walk meets a counter twice raises it twice, and lowers it twice. To do it once would mean to look for
 //! the meeting on every walk.
 //!
+//! The counters that are not 0 are counted, and those at 15, wherever one is raised, lowered, or read from a stored layer
+//! ([`CountingLayer::merge`] is the only way in): the first number tells how many items there are (`fullness.rs`).
+//!
+//! Each change goes into a running hash, (h ^ item) * odd, of what was raised or lowered and in which order. Halves of a layer from
+//! before and after a change do not fit together, nor do halves of two copies that changed since: chunks of a dump carry
+//! the hash (`codec/chunk.rs`).
+//!
 //! Positions, blocks and probes are those of a blocked layer of the same geometry: the counters that are not 0 stand where its
 //! bits would be set, and the rate is the same to the item. The price is four times its memory.
 
@@ -30,14 +37,21 @@ use crate::filter::{
     sizing::Geometry,
 };
 
+use super::fullness::Fullness;
+
 /// Words of counters for one word of bits, and so the bits of a counter.
 const WIDTH: usize = 4;
 /// Counters in a word.
-const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
+pub(super) const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
 /// Where a counter stays for ever.
 pub(super) const STUCK: u64 = (1 << WIDTH) - 1;
 /// The lowest bit of each counter of a word.
 const LOWEST: u64 = 0x1111_1111_1111_1111;
+/// Odd, and no bit of it tells of another: SplitMix64's first multiplier (Steele, Lea and Flood, 2014).
+const MIX: u64 = 0xBF58_476D_1CE4_E5B9;
+/// Directions of a change.
+const RAISED: u64 = 0;
+const LOWERED: u64 = u64::MAX;
 /// Blocks up to this many words (four cache lines) are prefetched whole; of longer ones each probed word.
 const WHOLE_BLOCK: usize = 32;
 /// Words of a cache line.
@@ -48,15 +62,38 @@ const LINE: usize = 8;
 pub struct Counting {
     /// Of the blocked layer that this one counts in.
     pub geometry: Geometry,
-    /// How often items were added to it and deleted from it: tells two states of a layer apart.
+    /// A running hash of what was raised and lowered, in order: tells the states of a layer apart, and two that were the same once.
     pub changes: u64,
+    /// Deletions that lowered a counter, since the layer was last empty.
+    pub deletions: u64,
 }
 
 impl Counting {
+    /// An empty layer.
+    #[must_use]
+    pub fn of(geometry: Geometry) -> Self {
+        Self {
+            geometry,
+            changes: 0,
+            deletions: 0,
+        }
+    }
+
     /// Words of the whole layer.
     #[must_use]
     pub fn words(&self) -> u64 {
         self.geometry.words() * WIDTH as u64
+    }
+
+    /// Counters of the whole layer.
+    pub(super) fn counters(&self) -> u64 {
+        self.words() * PER_WORD
+    }
+
+    /// Notes a change.
+    #[inline]
+    fn change(&mut self, hash: Hash, direction: u64) {
+        self.changes = (self.changes ^ hash.block ^ direction).wrapping_mul(MIX);
     }
 }
 
@@ -65,6 +102,11 @@ impl Counting {
 pub struct CountingLayer {
     bits: Bits,
     shape: Counting,
+    fullness: Fullness,
+    /// Counters that are not 0.
+    raised: u64,
+    /// Counters at 15.
+    stuck: u64,
     /// Deletions that were refused while this was the newest layer. Of this server alone: neither stored nor copied.
     pub(super) refused: u64,
 }
@@ -76,18 +118,37 @@ pub(super) struct Lowered {
     pub(super) any: bool,
     /// Whether the item tests absent now.
     pub(super) absent: bool,
+    /// Whether no counter is raised any more.
+    pub(super) last: bool,
 }
 
 impl CountingLayer {
-    /// An empty layer of the given shape.
+    /// A layer of the given shape whose counters are all 0, made for `capacity` items at `error_rate`.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub fn new(shape: Counting) -> Result<Self, Error> {
+    pub fn new(shape: Counting, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         Ok(Self {
             bits: Bits::zeroed(shape.words())?,
             shape,
+            fullness: Fullness::new(&shape, capacity, error_rate),
+            raised: 0,
+            stuck: 0,
             refused: 0,
+        })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let mut bits = Bits::zeroed(self.shape.words())?;
+        bits.copy_from(&self.bits);
+        Ok(Self {
+            bits,
+            refused: 0,
+            ..*self
         })
     }
 
@@ -103,9 +164,49 @@ impl CountingLayer {
         &self.bits
     }
 
-    /// The counters, as bits, to fill from stored ones.
-    pub fn bits_mut(&mut self) -> &mut Bits {
+    /// The counters, to move and not to change.
+    pub(super) fn bits_to_move(&mut self) -> &mut Bits {
         &mut self.bits
+    }
+
+    /// Sets the bits of `words` from word `from` on; false when there are no more of them.
+    pub(super) fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
+        let (mut more_raised, mut more_stuck) = (0, 0);
+        let more = self.bits.merge(from, words, |old, new| {
+            more_raised += u64::from(raised(new) - raised(old));
+            more_stuck += u64::from(stuck(new) - stuck(old));
+        });
+        self.raised += more_raised;
+        self.stuck += more_stuck;
+        more
+    }
+
+    /// Counters that are not 0.
+    #[must_use]
+    pub fn raised(&self) -> u64 {
+        self.raised
+    }
+
+    /// Share of counters that are not 0, in [0, 1].
+    pub(super) fn fill(&self) -> f64 {
+        self.raised as f64 / self.shape.counters() as f64
+    }
+
+    /// Counters at 15.
+    #[must_use]
+    pub fn stuck(&self) -> u64 {
+        self.stuck
+    }
+
+    /// Items in it, if it counted `counted` (`fullness.rs`).
+    pub(super) fn items(&self, counted: u64) -> u64 {
+        self.fullness.items(&self.shape, counted, self.raised)
+    }
+
+    /// Whether these are as many as it was made for.
+    #[inline]
+    pub(super) fn is_full(&self, counted: u64) -> bool {
+        self.fullness.is_full(&self.shape, counted, self.raised)
     }
 
     /// The words of the item's block: the first, and how many.
@@ -172,14 +273,17 @@ impl CountingLayer {
         let (start, words) = self.block(hash);
         let places = self.places(hash);
         let block = &mut self.bits.words_mut()[start..start + words];
-        let mut absent = false;
+        let (mut raised, mut stuck) = (0, 0);
         for (word, shift) in places {
             let count = block[word] >> shift & STUCK;
-            absent |= count == 0;
             block[word] += u64::from(count < STUCK) << shift;
+            raised += u64::from(count == 0);
+            stuck += u64::from(count == STUCK - 1);
         }
-        self.shape.changes = self.shape.changes.wrapping_add(1);
-        absent
+        self.raised += raised;
+        self.stuck += stuck;
+        self.shape.change(hash, RAISED);
+        raised > 0
     }
 
     /// Lowers those of the item's counters that are neither 0 nor stuck; `None`, and nothing happens, if it tests absent.
@@ -192,19 +296,27 @@ impl CountingLayer {
         let (start, words) = self.block(hash);
         let places = self.places(hash);
         let block = &mut self.bits.words_mut()[start..start + words];
-        let mut lowered = Lowered {
-            any: false,
-            absent: false,
-        };
+        let (mut any, mut cleared) = (false, 0);
         for (word, shift) in places {
             let count = block[word] >> shift & STUCK;
             let moves = (1..STUCK).contains(&count);
             block[word] -= u64::from(moves) << shift;
-            lowered.any |= moves;
-            lowered.absent |= count <= 1;
+            any |= moves;
+            cleared += u64::from(count == 1);
         }
-        self.shape.changes = self.shape.changes.wrapping_add(u64::from(lowered.any));
-        Some(lowered)
+        if any {
+            self.raised -= cleared;
+            self.shape.change(hash, LOWERED);
+            self.shape.deletions = match self.raised {
+                0 => 0,
+                _ => self.shape.deletions.saturating_add(1),
+            };
+        }
+        Some(Lowered {
+            any,
+            absent: cleared > 0,
+            last: self.raised == 0,
+        })
     }
 }
 

@@ -7,12 +7,15 @@
 mod blocked;
 mod classic;
 mod counting;
+mod fullness;
 mod walks;
 
 pub use blocked::Blocked;
 pub(super) use blocked::first_words;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 pub use counting::{Counting, CountingLayer};
+
+use counting::Lowered;
 
 use super::{bits::Bits, chunk::Set, error::Error, hash::Hash, params::Cells, sizing::Geometry};
 
@@ -80,9 +83,9 @@ impl From<Counting> for Shape {
 #[derive(Debug)]
 pub struct Layer {
     kind: Kind,
-    /// Items counted so far (those that tested absent when they were added, less those that did when they were deleted);
+    /// Items counted so far (those that tested absent when they were added, less those that did once they were deleted);
     /// never above `capacity`.
-    items: u64,
+    counted: u64,
     /// Items that it was sized for, at least 1.
     capacity: u64,
     /// The false positive rate that it stays below up to its capacity, in (0, 1).
@@ -113,12 +116,13 @@ impl Layer {
             Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry)?),
             Shape::Classic(classic) => Kind::Other(Box::new(Other::Classic(ClassicLayer::new(classic)?))),
             Shape::Counting(counting) => {
-                Kind::Other(Box::new(Other::Counting(CountingLayer::new(counting)?)))
+                let layer = CountingLayer::new(counting, capacity, error_rate)?;
+                Kind::Other(Box::new(Other::Counting(layer)))
             }
         };
         Ok(Self {
             kind,
-            items: 0,
+            counted: 0,
             capacity,
             error_rate,
         })
@@ -129,29 +133,43 @@ impl Layer {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let mut copy = Self::new(self.shape(), self.capacity, self.error_rate)?;
-        copy.items = self.items;
-        // Page by page, without the empty ones: they need no memory until they are touched.
-        let pages = copy
-            .bits_mut()
-            .words_mut()
-            .chunks_mut(512)
-            .zip(self.bits().words().chunks(512));
-        for (copy, page) in pages.filter(|(_, page)| page.iter().any(|&word| word != 0)) {
-            copy.copy_from_slice(page);
-        }
-        Ok(copy)
+        let kind = match &self.kind {
+            Kind::Blocked(layer) => {
+                let mut copy = Blocked::new(layer.geometry())?;
+                copy.bits_mut().copy_from(layer.bits());
+                Kind::Blocked(copy)
+            }
+            Kind::Other(other) => Kind::Other(Box::new(match &**other {
+                Other::Classic(layer) => {
+                    let mut copy = ClassicLayer::new(layer.shape())?;
+                    copy.bits_mut().copy_from(layer.bits());
+                    Other::Classic(copy)
+                }
+                Other::Counting(layer) => Other::Counting(layer.duplicate()?),
+            })),
+        };
+        Ok(Self { kind, ..*self })
     }
 
-    /// Items counted so far.
+    /// Items in it, as far as it can know: those counted, or of one with counters what those and the counters say together
+    /// (`fullness.rs`). Never above the capacity.
     #[must_use]
     pub fn items(&self) -> u64 {
-        self.items
+        match self.counting() {
+            None => self.counted,
+            Some(layer) => layer.items(self.counted),
+        }
+    }
+
+    /// Items counted so far: what is stored.
+    #[must_use]
+    pub fn counted(&self) -> u64 {
+        self.counted
     }
 
     /// Sets the count of a layer whose bits were read from a stored one.
-    pub fn set_items(&mut self, items: u64) {
-        self.items = items;
+    pub fn set_counted(&mut self, items: u64) {
+        self.counted = items;
     }
 
     /// Items that it was sized for.
@@ -170,7 +188,10 @@ impl Layer {
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.items >= self.capacity
+        match self.counting() {
+            None => self.counted >= self.capacity,
+            Some(layer) => layer.is_full(self.counted),
+        }
     }
 
     /// The shape of its bit array.
@@ -206,15 +227,32 @@ impl Layer {
         }
     }
 
-    /// The bit array, to fill from a stored one.
-    pub fn bits_mut(&mut self) -> &mut Bits {
+    /// Sets the bits of `words` from word `from` on, and keeps those that are set; false when there are no more words. The only
+    /// way in from outside, since counters that are written are also counted.
+    pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
         match &mut self.kind {
+            Kind::Blocked(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
+            Kind::Other(other) => match &mut **other {
+                Other::Classic(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
+                Other::Counting(layer) => layer.merge(from, words),
+            },
+        }
+    }
+
+    /// Lets an allocator move the bit array ([`Bits::relocate`]).
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
+        let bits = match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut(),
             Kind::Other(other) => match &mut **other {
                 Other::Classic(layer) => layer.bits_mut(),
-                Other::Counting(layer) => layer.bits_mut(),
+                Other::Counting(layer) => layer.bits_to_move(),
             },
-        }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { bits.relocate(mover) }
     }
 
     /// Asks for the memory that the item needs first, without waiting for it.
@@ -285,7 +323,7 @@ impl Layer {
             Kind::Blocked(layer) => layer.insert(hash),
             Kind::Other(other) => other.insert(hash),
         }
-        self.items += 1;
+        self.counted += 1;
     }
 }
 
@@ -350,7 +388,8 @@ impl Layer {
     /// does.
     pub(super) fn raise(&mut self, hash: Hash) -> bool {
         let absent = self.counting_mut().is_some_and(|layer| layer.raise(hash));
-        self.items += u64::from(absent);
+        // A layer may have room by its counters when the count is at its end (`fullness.rs`).
+        self.counted += u64::from(absent && self.counted < self.capacity);
         absent
     }
 
@@ -358,7 +397,10 @@ impl Layer {
     /// `None` if it tests absent now.
     pub(super) fn lower(&mut self, hash: Hash) -> Option<bool> {
         let lowered = self.counting_mut()?.lower(hash)?;
-        self.items -= u64::from(lowered.absent).min(self.items);
+        self.counted = match lowered {
+            Lowered { last: true, .. } => 0,
+            Lowered { absent, .. } => self.counted.saturating_sub(u64::from(absent)),
+        };
         Some(lowered.any)
     }
 
@@ -381,12 +423,29 @@ impl Layer {
         }
     }
 
-    /// How many positions of a word of `bits` are taken, how many of those for ever, and how many there are.
-    pub(super) fn taken(&self, word: u64) -> (u32, u32, u32) {
+    /// Counters that reached 15 and stay there; `None` without counters.
+    #[must_use]
+    pub fn stuck(&self) -> Option<u64> {
+        self.counting().map(CountingLayer::stuck)
+    }
+
+    /// Counters that are not 0; `None` without counters.
+    #[must_use]
+    pub fn raised(&self) -> Option<u64> {
+        self.counting().map(CountingLayer::raised)
+    }
+
+    /// Share of counters that are not 0, in [0, 1]; `None` without counters.
+    pub(super) fn fill(&self) -> Option<f64> {
+        self.counting().map(CountingLayer::fill)
+    }
+
+    /// How many positions of a word of `bits` are taken, and how many there are.
+    pub(super) fn taken(&self, word: u64) -> (u32, u32) {
         if self.counts() {
-            (counting::raised(word), counting::stuck(word), 16)
+            (counting::raised(word), counting::PER_WORD as u32)
         } else {
-            (word.count_ones(), 0, u64::BITS)
+            (word.count_ones(), u64::BITS)
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
-    filter::{Error, Filter},
+    filter::{Error, Filter, Layer},
     module::{
         ahead::Ahead,
         api::{Access, Context, Key, Str},
@@ -143,8 +143,8 @@ fn refused(error: Error) -> Refusal {
 /// A filter before additions, as far as it matters after them.
 struct Before {
     layers: usize,
-    /// Items of one that counts: there an item may be new to a layer and not to the filter.
-    items: Option<u128>,
+    /// Items of the newest layer of one that counts: there an item may be new to a layer and not to the filter.
+    items: Option<u64>,
 }
 
 impl Before {
@@ -152,7 +152,7 @@ impl Before {
     fn of(filter: &Filter) -> Self {
         Self {
             layers: filter.layers().len(),
-            items: filter.counts().then(|| stats::items_of(filter)),
+            items: filter.counts().then(|| filter.newest().items()),
         }
     }
 
@@ -165,11 +165,15 @@ impl Before {
     /// Counts additions of which `new` tested absent before; what they did to the shape of the filter.
     #[inline]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
+        let layers = filter.layers().len().saturating_sub(self.layers);
         stats::added(match self.items {
-            Some(items) => stats::items_of(filter).saturating_sub(items) as u64,
+            // Of the layer that was the newest, and those on top of it: the others take nothing.
+            Some(items) => {
+                let changed = filter.layers().rev().take(layers + 1).map(Layer::items);
+                changed.fold(0, u64::saturating_add).saturating_sub(items)
+            }
             None => new as u64,
         });
-        let layers = filter.layers().len().saturating_sub(self.layers);
         if layers > 0 {
             stats::scaled(filter, layers);
         }

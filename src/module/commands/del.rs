@@ -36,9 +36,9 @@ impl Command for Del {
         match queried(&mut key)? {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
-                let (counted, refused) = (stats::items_of(filter), filter.refused());
+                let (before, refused) = (stats::items_of(filter), filter.refused());
                 filter.delete_each(items.iter().map(|item| item.bytes()), |gone| deleted.push(gone));
-                stats::deleted(counted.saturating_sub(stats::items_of(filter)) as u64);
+                stats::changed(before, stats::items_of(filter));
                 stats::UNDELETED.add(filter.refused().saturating_sub(refused));
             }
             None => deleted.resize(items.len(), false),

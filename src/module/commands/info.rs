@@ -25,7 +25,7 @@ impl Command for Info {
         uses: Uses::Reads,
         categories: "read fast",
         summary: c"Describes a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL, LAYERS and SATURATED read up to 65,536 words of it",
+        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL and LAYERS read up to 65,536 words of it",
         since: c"1.0.0",
         tips: Some(c"dont_cache"),
         arguments: &[Argument::OneOf(
@@ -139,7 +139,7 @@ const FIELDS: [Field; 11] = [
         label: c"Layers",
         reply: reply_layers,
     },
-    // Counters that reached 15, where they stay; estimated. Null for a filter of bits, as the next.
+    // Counters that reached 15, where they stay. Null for a filter of bits, as the next.
     Field {
         word: "SATURATED",
         label: c"Saturated counters",

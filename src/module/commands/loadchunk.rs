@@ -67,9 +67,9 @@ fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::E
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
-            let before = load.filter().newest().items();
+            let before = stats::items_of(load.filter());
             let taken = load.take(iterator, data)?;
-            stats::added(load.filter().newest().items().saturating_sub(before));
+            stats::changed(before, stats::items_of(load.filter()));
             if taken == Taken::Last {
                 stats::LOADS.add(1);
                 value.finish_load();

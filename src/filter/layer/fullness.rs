@@ -1,0 +1,167 @@
+//! How full a counting layer is, judged by two numbers that err in different ways.
+//!
+//! n, the items counted: those that tested absent when they came, less those that test absent once they went. Exact as long
+//! as nothing is deleted. An addition that tests present by accident is not counted, and a deletion after which the item
+//! still tests present takes nothing away. Each happens with the layer's rate p at most, alike often, so n does a random
+//! walk: after D deletions, and as many additions, its variance is at most
+//!
+//! ```text
+//!   V = 2 p D
+//! ```
+//!
+//! r, the counters that are not 0: a function of the items that are in, and of nothing else. It cannot drift, but the same
+//! number of items raises now more, now fewer. An item raises c (1 - (1 - 1/c)^k) = k' different ones of the c counters of its
+//! block. At a share f = r / m of m counters raised, another counted item comes with m / k' * (1 - f^k) / (1 - f) of them:
+//! 1 - f^k of all items are counted, and raise k' (1 - f) each. Summed up from the empty layer that is, without a
+//! logarithm,
+//!
+//! ```text
+//!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)          all m raised: m / k' * (1 + 1/2 + ... + 1/k), 1.6 to 4 times the capacity
+//! ```
+//!
+//! in the units of n, with what is not counted left out, as the sizing does (`distinct` in `sizing.rs`). The classical occupancy
+//! problem gives the variance of r for a known number of items, and its square root over the slope k e^-a the error of n(r)
+//! (Johnson and Kotz, "Urn Models", 1977), with a = -ln(1 - f) at the capacity:
+//!
+//! ```text
+//!   S = m (e^a - 1 - a) / k^2
+//! ```
+//!
+//! Loads of blocks that differ add k^2 / c to that, a tenth; measured: see `tests/filter/fullness.rs`.
+//!
+//! Two numbers whose errors have the variances V and S, and nothing to do with each other, are best weighed by the inverse of
+//! those:
+//!
+//! ```text
+//!   items = n + w (n(r) - n)          w = V / (V + S)
+//! ```
+//!
+//! which is n where nothing was deleted, still n to the item after a few deletions (V is a thousandth of S in a filter of 1,000
+//! items at 5 %, one of which is replaced), and n(r) after a million. Its error is never above that of the better one.
+//! Neither alone will do. By n, filters for 1,000 at 5 % of which 950 items were replaced 100,000 times took anything
+//! between 560 and 1,000 for their count, and let 1,093 items in. By r, a filter of exactly its capacity that loses an
+//! item and gets another is full half of the time, by chance.
+//!
+//! That number is what BF.CARD and BF.INFO show, and what decides whether the layer takes more. n is kept in [0, capacity]: beyond
+//! these it is certain to be wrong, and pulled to the nearer end it is nearer to the truth. A layer without a raised counter is empty, so
+//! its n and its D begin at 0 again.
+//!
+//! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *, / and `libm`.
+
+use super::counting::Counting;
+
+/// Powers of f below this are left out of the sum.
+const SMALL: f64 = 1e-15;
+/// Newton's method ends with a step below this; the next would be its square.
+const CLOSE: f64 = 1e-9;
+/// Steps that it takes at most: some five are needed; the bound ends the loop whatever the numbers.
+const STEPS: u32 = 100;
+
+/// What of a layer's judgement never changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fullness {
+    capacity: u64,
+    /// 2 p: what a deletion and the addition after it add to V.
+    drift: f64,
+    /// S: variance of n(r) at the capacity.
+    spread: f64,
+    /// m / k': items for each whole of the sum over f.
+    scale: f64,
+    /// The fewest raised counters that stand for a full layer, in [1, m].
+    full_at: u64,
+}
+
+impl Fullness {
+    /// Of a layer for `capacity` items at `error_rate`.
+    pub(super) fn new(shape: &Counting, capacity: u64, error_rate: f64) -> Self {
+        let counters = shape.counters() as f64;
+        let in_block = f64::from(shape.geometry.block_words) * 64.0;
+        let probes = f64::from(shape.geometry.probes);
+        let mut fullness = Self {
+            capacity,
+            drift: 2.0 * error_rate,
+            spread: 0.0,
+            scale: counters / (-in_block * libm::expm1(probes * libm::log1p(-1.0 / in_block))),
+            full_at: 0,
+        };
+        fullness.full_at = fullness.find_full(shape);
+        // A stored shape may be too small for its capacity, and never reach it: half a counter is left then.
+        let clear = (1.0 - fullness.full_at as f64 / counters).max(0.5 / counters);
+        fullness.spread = counters * (1.0 / clear - 1.0 + libm::log(clear)) / (probes * probes);
+        fullness
+    }
+
+    /// The fewest raised counters at which n(r) rounds to the capacity; all of them, if it never does.
+    fn find_full(&self, shape: &Counting) -> u64 {
+        let counters = shape.counters();
+        let goal = self.capacity as f64 - 0.5;
+        // The sum is at least f, so this lies to the right of the solution; and it rises and bends upwards, so that Newton's
+        // method comes down to the solution from there and never passes it.
+        let mut fill = (goal / self.scale).min(1.0);
+        for _ in 0..STEPS {
+            let (sum, slope) = series(fill, shape.geometry.probes);
+            let step = (sum - goal / self.scale) / slope;
+            if step <= 0.0 {
+                break;
+            }
+            fill -= step;
+            if step < CLOSE {
+                break;
+            }
+        }
+        // To the counter, whatever was rounded above.
+        let is_full = |raised| self.by_counters(shape, raised) >= goal;
+        let mut raised = ((fill * counters as f64) as u64).clamp(1, counters);
+        while raised > 1 && is_full(raised - 1) {
+            raised -= 1;
+        }
+        while raised < counters && !is_full(raised) {
+            raised += 1;
+        }
+        raised
+    }
+
+    /// n(r).
+    fn by_counters(&self, shape: &Counting, raised: u64) -> f64 {
+        let fill = raised as f64 / shape.counters() as f64;
+        self.scale * series(fill, shape.geometry.probes).0
+    }
+
+    /// The items of a layer that counts `counted` and has `raised` counters raised, at most its capacity.
+    pub(super) fn items(&self, shape: &Counting, counted: u64, raised: u64) -> u64 {
+        if shape.deletions == 0 {
+            return counted;
+        }
+        let drift = self.drift * shape.deletions as f64;
+        let weight = drift / (drift + self.spread);
+        let items = counted as f64 + weight * (self.by_counters(shape, raised) - counted as f64);
+        // Half a unit up, as `full_at` is found.
+        ((items + 0.5) as u64).min(self.capacity)
+    }
+
+    /// Whether [`Self::items`] is the capacity. Asked at each addition, so where both numbers agree nothing is computed: what
+    /// is weighed lies between them.
+    #[inline]
+    pub(super) fn is_full(&self, shape: &Counting, counted: u64, raised: u64) -> bool {
+        let by_count = counted >= self.capacity;
+        if shape.deletions == 0 || by_count == (raised >= self.full_at) {
+            by_count
+        } else {
+            self.items(shape, counted, raised) >= self.capacity
+        }
+    }
+}
+
+/// f + f^2 / 2 + ... + f^k / k, and its slope 1 + f + ... + f^(k - 1).
+fn series(fill: f64, probes: u8) -> (f64, f64) {
+    let (mut sum, mut slope, mut power) = (0.0, 0.0, 1.0);
+    for i in 1..=probes {
+        slope += power;
+        power *= fill;
+        sum += power / f64::from(i);
+        if power < SMALL {
+            break;
+        }
+    }
+    (sum, slope)
+}
