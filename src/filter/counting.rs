@@ -102,22 +102,36 @@ impl Filter {
     /// Deletes the item once, if exactly one layer tests positive; whether a counter went down, that is whether the filter
     /// changed. A refusal is noted ([`Self::refused`]).
     pub fn delete(&mut self, hash: Hash) -> bool {
-        let in_older = self.older().filter(|layer| layer.contains(hash)).take(2).count();
-        let lowered = match in_older {
-            0 => self.newest_mut().lower(hash),
-            1 if self.newest().least(hash) == 0 => {
-                let holding = self.older_mut().find(|layer| layer.contains(hash));
-                holding.and_then(|layer| layer.lower(hash))
-            }
-            _ => Some(false),
+        let [first, second] = {
+            let holding = (1..).zip(self.older());
+            let mut holding = holding.filter(|(_, layer)| layer.contains(hash));
+            [holding.next(), holding.next()].map(|found| found.map(|(layer, _)| layer))
         };
-        let Some(deleted) = lowered else {
-            return false;
-        };
-        if !deleted {
-            self.newest_mut().refuse();
+        match (first, second) {
+            (None, _) => self.lower(0, hash),
+            (Some(layer), None) if !self.newest().contains(hash) => self.lower(layer, hash),
+            _ => self.refuse(),
         }
-        deleted
+    }
+
+    /// Lowers the item in a layer, counted from the newest on: the one that tests positive, if any does. The answer of
+    /// [`Self::delete`].
+    fn lower(&mut self, layer: usize, hash: Hash) -> bool {
+        let lowered = match layer.checked_sub(1) {
+            None => self.newest_mut().lower(hash),
+            Some(older) => self.older_mut().nth(older).and_then(|layer| layer.lower(hash)),
+        };
+        match lowered {
+            None => false,
+            Some(true) => true,
+            Some(false) => self.refuse(),
+        }
+    }
+
+    /// Notes a refusal: not deleted.
+    fn refuse(&mut self) -> bool {
+        self.newest_mut().refuse();
+        false
     }
 
     /// Deletes each item in order and answers as [`Self::delete`].
@@ -133,14 +147,43 @@ impl Filter {
             if hashes.is_empty() {
                 return;
             }
-            for layer in self.older() {
-                hashes.iter().for_each(|&hash| layer.prefetch(hash));
+            if self.older().len() == 0 {
+                hashes.iter().for_each(|&hash| answer(self.lower(0, hash)));
+                continue;
             }
-            // One by one: what one deletion lowers may be what the next item tests positive by.
-            for &hash in hashes {
-                answer(self.delete(hash));
+            let held = self.held(hashes);
+            for (&hash, held) in hashes.iter().zip(held) {
+                answer(match held {
+                    Held::Nowhere => false,
+                    Held::In(layer) => self.lower(layer, hash),
+                    Held::InSeveral => self.delete(hash),
+                });
             }
         }
+    }
+
+    /// Where the items of a chunk are held, layer by layer, as `found_in` asks. What is lowered for one of them may end what
+    /// another tests positive by: so one layer may have become none, and several are to be asked again. Nothing can have become more.
+    fn held(&self, hashes: &[Hash]) -> [Held; CHUNK] {
+        let mut held = [Held::Nowhere; CHUNK];
+        let mut layers = std::iter::once(self.newest())
+            .chain(self.older())
+            .enumerate()
+            .peekable();
+        while let Some((index, layer)) = layers.next() {
+            for (held, &hash) in held.iter_mut().zip(hashes) {
+                *held = match *held {
+                    Held::InSeveral => continue,
+                    held if !layer.contains(hash) => held,
+                    Held::Nowhere => Held::In(index),
+                    Held::In(_) => Held::InSeveral,
+                };
+                if let Some((_, next)) = layers.peek() {
+                    next.prefetch(hash);
+                }
+            }
+        }
+        held
     }
 
     /// At most how often the item was added and not deleted since: the least of its counters, summed over layers. A
@@ -155,4 +198,13 @@ impl Filter {
     pub fn refused(&self) -> u64 {
         self.layers().map(Layer::refused).fold(0, u64::saturating_add)
     }
+}
+
+/// Where an item tests positive.
+#[derive(Clone, Copy)]
+enum Held {
+    Nowhere,
+    /// In one layer, counted from the newest on.
+    In(usize),
+    InSeveral,
 }
