@@ -11,26 +11,35 @@ use crate::harness::{
     info, int, mexists, numbered, ok,
 };
 
-/// A filter of `count` layers of one block of one word, all full but the newest, as RESTORE takes it.
-fn forged(client: &mut Client, count: usize, capacity: u64) -> Vec<u8> {
-    assert_eq!(client.run("BF.RESERVE small 0.01 1 EXPANSION 1 SEED 3"), ok());
+/// What a filter is reserved with to have bits, or counters.
+const CELLS: [&str; 2] = ["", "COUNTING"];
+
+/// A filter of `count` layers of one block of 64 positions, all full but the newest, as RESTORE takes it.
+fn forged(client: &mut Client, count: usize, capacity: u64, cells: &str) -> Vec<u8> {
+    assert_eq!(
+        client.run(&format!("BF.RESERVE small 0.01 1 EXPANSION 1 SEED 3 {cells}")),
+        ok()
+    );
     let mut payload = Payload::of(client, "small");
+    let mut header = Header::parse(&payload.strings[0]);
     let layer = |items| StoredLayer {
-        kind: 0,
+        kind: header.layers[0].kind,
         probes: 7,
         block_words: 1,
         blocks: 1,
         capacity,
         items,
         error_rate: 0.001,
+        changes: 5,
+        deletions: 0,
     };
-    let mut header = Header::parse(&payload.strings[0]);
-    header.layers = vec![layer(capacity); count - 1];
-    header.layers.push(layer(0));
+    let (full, empty) = (layer(capacity), layer(0));
+    header.layers = vec![full; count - 1];
+    header.layers.push(empty);
     header.count = count as u32;
-    header.present = count as u64 * 8;
+    header.present = header.layers.iter().map(StoredLayer::bytes).sum();
     payload.strings = vec![header.bytes()];
-    let bits = vec![0; count * 8];
+    let bits = vec![0; usize::try_from(header.present).expect("megabytes")];
     payload.strings.extend(bits.chunks(1 << 20).map(<[u8]>::to_vec));
     client.run("DEL small");
     payload.bytes()
@@ -59,10 +68,17 @@ fn a_filter_of_5000_layers_answers_everything() {
 
 #[test]
 fn a_forged_filter_of_all_the_layers_there_may_be_answers() {
+    for cells in CELLS {
+        println!("{}", if cells.is_empty() { "BITS" } else { cells });
+        check_a_forged_filter_of_all_the_layers(cells);
+    }
+}
+
+fn check_a_forged_filter_of_all_the_layers(cells: &str) {
     let server = server();
     let client = &mut server.client();
     let most = 1 << 18;
-    let payload = forged(client, most, 1);
+    let payload = forged(client, most, 1, cells);
     let mut timed = |words: &[&[u8]]| {
         let begin = Instant::now();
         let reply = client.cmd(words);
@@ -97,11 +113,17 @@ fn a_forged_filter_of_all_the_layers_there_may_be_answers() {
 
 #[test]
 fn sums_over_forged_counts_stay_at_the_end_of_their_range() {
+    for cells in CELLS {
+        check_sums_over_forged_counts(cells);
+    }
+}
+
+fn check_sums_over_forged_counts(cells: &str) {
     let server = server();
     let client = &mut server.client();
     let field = |client: &mut Client, name: &str| client.server_info("bf", &format!("bf_{name}"));
     // Eight layers: 7 * 2^62 items pass both i64 and u64.
-    let payload = forged(client, 8, 1 << 62);
+    let payload = forged(client, 8, 1 << 62, cells);
     for key in ["a", "b", "c"] {
         assert_eq!(client.call("RESTORE", key, &[b"0", &payload[..]]), ok());
     }

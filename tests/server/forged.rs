@@ -1,12 +1,12 @@
 //! Headers and chunks with forged numbers and every checksum right: by RESTORE and by BF.LOADCHUNK.
 //!
-//! What breaks a rule of a filter is refused by both, before memory is asked for. What is merely odd (a seed, a rate, a
+//! Of a filter of bits, in version 1, and of one that counts, in version 2. What breaks a rule of a filter is refused by both, before memory is asked for. What is merely odd (a seed, a rate, a
 //! shape that the module would not choose itself) may be accepted, and then every command answers.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Client, Header, Payload, Random, Reply, Server, StoredLayer, add_until_card, assert_sane,
+    COUNTING, Client, Header, Payload, Random, Reply, Server, StoredLayer, add_until_card, assert_sane,
     assert_unharmed, dump, err, info, load, mexists, numbered, ok, sealed_with_xxh3, settled_memory,
 };
 
@@ -24,13 +24,22 @@ fn server() -> Server {
         .start()
 }
 
+/// What a filter is reserved with to have bits, or counters.
+const CELLS: [&str; 2] = ["", " COUNTING"];
+
 /// A filter of three layers, as stored.
-fn original(client: &mut Client) -> (Payload, Header) {
-    assert_eq!(client.run("BF.RESERVE original 0.01 10 SEED 5"), ok());
+fn original(client: &mut Client, cells: &str) -> (Payload, Header) {
+    client.run("DEL original");
+    assert_eq!(
+        client.run(&format!("BF.RESERVE original 0.01 10 SEED 5{cells}")),
+        ok()
+    );
     add_until_card(client, "original", "item", 50);
     let payload = Payload::of(client, "original");
     let header = Header::parse(&payload.strings[0]);
     assert_eq!(header.layers.len(), 3);
+    let version = if cells.is_empty() { 1 } else { 2 };
+    assert_eq!(header.version, version);
     (payload, header)
 }
 
@@ -51,7 +60,7 @@ fn edit(what: impl Into<String>, edit: impl Fn(&mut Header) + 'static) -> (Strin
 }
 
 /// Numbers that no filter has.
-fn broken() -> Vec<(String, Edit)> {
+fn broken(cells: &str) -> Vec<(String, Edit)> {
     let mut rows = Vec::new();
     for count in [0, 1, 2, 4, 1 << 18, (1 << 18) + 1, 1 << 31, u32::MAX] {
         rows.push(edit(format!("{count} layers announced"), move |header| {
@@ -123,19 +132,35 @@ fn broken() -> Vec<(String, Edit)> {
         change("2^63 items".into(), |layer| layer.items = 1 << 63);
         change("2^64 - 1 items".into(), |layer| layer.items = u64::MAX);
     }
-    rows.push(edit("an older layer that is not full", |header| {
-        header.layers[0].items -= 1;
-    }));
+    if cells.is_empty() {
+        rows.push(edit("an older layer that is not full", |header| {
+            header.layers[0].items -= 1;
+        }));
+        rows.push(edit("counters in version 1", |header| {
+            header.layers.iter_mut().for_each(|layer| layer.kind = COUNTING);
+        }));
+    } else {
+        rows.push(edit("version 1", |header| header.version = 1));
+        rows.push(edit("bits below counters", |header| header.layers[0].kind = 0));
+        rows.push(edit("bits above counters", |header| header.layers[2].kind = 0));
+    }
+    rows.push(edit("version 3", |header| header.version = 3));
     rows
 }
 
 #[test]
 fn forged_numbers_that_no_filter_has_are_refused() {
+    for cells in CELLS {
+        check_numbers_that_no_filter_has(cells);
+    }
+}
+
+fn check_numbers_that_no_filter_has(cells: &str) {
     let server = server();
     let client = &mut server.client();
-    let (payload, header) = original(client);
+    let (payload, header) = original(client, cells);
     let used = server.client().memory("used_memory");
-    let rows = broken();
+    let rows = broken(cells);
     for (what, edit) in &rows {
         let mut forged = header.clone();
         edit(&mut forged);
@@ -189,16 +214,25 @@ fn forged_numbers_that_no_filter_has_are_refused() {
 /// Far more bits than follow: the memory is asked for, never touched, and given back.
 #[test]
 fn a_header_that_announces_gigabytes_costs_nothing() {
+    for cells in CELLS {
+        check_a_header_that_announces_gigabytes(cells);
+    }
+}
+
+fn check_a_header_that_announces_gigabytes(cells: &str) {
     let server = server();
     let client = &mut server.client();
-    let (payload, header) = original(client);
+    let (payload, header) = original(client, cells);
     let (used, resident) = (client.memory("used_memory"), client.memory("used_memory_rss"));
     for gibibytes in [1, 2, 4] {
         let mut forged = header.clone();
         let newest = forged.layers.last_mut().expect("a layer");
-        // A block of 512 bytes.
+        // A block of 512 bytes, or of 2 KiB of counters.
         (newest.block_words, newest.blocks) = (64, gibibytes << 21);
-        forged.present = u64::from(gibibytes) << 30;
+        if newest.kind == COUNTING {
+            newest.blocks /= 4;
+        }
+        forged.present = newest.bytes();
         let begin = Instant::now();
         for _ in 0..20 {
             let reply = restore(client, &with_header(&payload, &forged));
@@ -224,6 +258,12 @@ fn a_header_that_announces_gigabytes_costs_nothing() {
 /// Values that are legal, but that the module would never choose.
 #[test]
 fn odd_numbers_are_refused_or_make_a_filter_that_works() {
+    for cells in CELLS {
+        check_odd_numbers(cells);
+    }
+}
+
+fn check_odd_numbers(cells: &str) {
     const TRIES: usize = 1_500;
     const NUMBERS: [u64; 12] = [0, 1, 2, 3, 7, 8, 10, 64, 1 << 20, 1 << 32, 1 << 62, u64::MAX];
     const RATES: [f64; 9] = [
@@ -238,7 +278,7 @@ fn odd_numbers_are_refused_or_make_a_filter_that_works() {
         f64::NAN,
     ];
     let server = server();
-    let (payload, original) = original(&mut server.client());
+    let (payload, original) = original(&mut server.client(), cells);
     let used = settled_memory(&server);
     let mut client = server.client();
     let seed = 11;
@@ -254,7 +294,7 @@ fn odd_numbers_are_refused_or_make_a_filter_that_works() {
         for _ in 0..1 + random.below(3) {
             let at = random.below(header.layers.len());
             let layer = &mut header.layers[at];
-            match random.below(9) {
+            match random.below(if cells.is_empty() { 9 } else { 11 }) {
                 0 => header.seed = random.next(),
                 1 => header.error_rate = *random.pick(&RATES),
                 2 => header.expansion = *random.pick(&[0, 1, 2, 3, 32_768]),
@@ -263,7 +303,9 @@ fn odd_numbers_are_refused_or_make_a_filter_that_works() {
                 5 => layer.block_words = *random.pick(&[1, 2, 3, 8, 512, 513, u16::MAX]),
                 6 => layer.blocks = *random.pick(&[1, 2, 3, 1_000, 65_537]),
                 7 => layer.capacity = *random.pick(&NUMBERS),
-                _ => layer.items = *random.pick(&NUMBERS),
+                8 => layer.items = *random.pick(&NUMBERS),
+                9 => layer.changes = random.next(),
+                _ => layer.deletions = *random.pick(&NUMBERS),
             }
             if random.below(2) == 0 {
                 let layer = &mut header.layers[at];
@@ -271,11 +313,7 @@ fn odd_numbers_are_refused_or_make_a_filter_that_works() {
             }
         }
         // As many bits as it announces, or about half of them, all zero or all one.
-        let total: u64 = header
-            .layers
-            .iter()
-            .map(|layer| u64::from(layer.blocks) * u64::from(layer.block_words) * 8)
-            .sum();
+        let total: u64 = header.layers.iter().map(StoredLayer::bytes).sum();
         if total > 8 << 20 {
             continue;
         }
@@ -311,9 +349,15 @@ fn odd_numbers_are_refused_or_make_a_filter_that_works() {
 /// A chunk whose frame is right and whose numbers are not.
 #[test]
 fn forged_chunks_are_refused_and_change_nothing() {
+    for cells in CELLS {
+        check_forged_chunks(cells);
+    }
+}
+
+fn check_forged_chunks(cells: &str) {
     let server = Server::start();
     let client = &mut server.client();
-    assert_eq!(client.run("BF.RESERVE k 0.01 1000 SEED 6"), ok());
+    assert_eq!(client.run(&format!("BF.RESERVE k 0.01 1000 SEED 6{cells}")), ok());
     let items = add_until_card(client, "k", "item", 900);
     let pieces = dump(client, "k");
     let [(_, header), (iterator, chunk)] = pieces.as_slice() else {

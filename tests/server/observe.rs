@@ -1,7 +1,9 @@
 //! What an operator sees: the section `bf` of INFO, the words of BF.INFO beyond the five fields, and the events of a
 //! filter that grows or fills.
 
-use crate::harness::{Client, Reply, Server, add_until_card, config_name, info, numbered, ok, wait_until};
+use crate::harness::{
+    Client, Reply, Server, add_until_card, config_name, dump, info, load, numbered, ok, wait_until,
+};
 
 /// A number of the section.
 fn field(client: &mut Client, name: &str) -> i64 {
@@ -30,7 +32,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
     let mut server = Server::start();
     let client = &mut server.client();
     type Step = (&'static str, fn(&mut Client));
-    let steps: [Step; 13] = [
+    let steps: [Step; 15] = [
         ("nothing", |_| {}),
         ("reserved", |client| drop(client.run("BF.RESERVE a 0.01 1000"))),
         ("made by adding", |client| drop(client.run("BF.MADD b x y z"))),
@@ -45,6 +47,20 @@ fn the_totals_are_those_of_the_filters_there_are() {
             client.call("BF.MADD", "counting", &numbered("item", 5));
             client.call("BF.DEL", "counting", &numbered("item", 30));
             client.run("BF.DEL counting item-39");
+        }),
+        // So that the counters have their say, at each command another.
+        ("come and gone", |client| {
+            client.run("BF.RESERVE churned 0.25 200 COUNTING NONSCALING");
+            client.call("BF.MADD", "churned", &numbered("item", 150));
+            let items = numbered("item", 3_000);
+            for (old, new) in items.chunks(50).zip(items[150..].chunks(50)) {
+                client.call("BF.DEL", "churned", old);
+                client.call("BF.MADD", "churned", new);
+            }
+        }),
+        ("and dumped in chunks", |client| {
+            let pieces = dump(client, "churned");
+            pieces.iter().for_each(|piece| drop(load(client, "again", piece)));
         }),
         ("copied", |client| drop(client.run("COPY b c"))),
         ("dumped and restored", |client| {

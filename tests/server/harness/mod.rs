@@ -34,7 +34,7 @@ pub(crate) use bloom::{add_until_card, digest, info, layers, madd, mexists, numb
 pub(crate) use builder::{Builder, module_path};
 pub(crate) use client::{Client, Protocol};
 pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
-pub(crate) use header::{Header, StoredLayer, sealed_with_xxh3};
+pub(crate) use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
 pub(crate) use pieces::{Piece, dump, load};
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;

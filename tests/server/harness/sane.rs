@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::bloom::numbered;
 use super::client::Client;
 use super::pieces::dump;
-use super::reply::{Reply, bulk, int};
+use super::reply::{Reply, bulk, int, null};
 use super::server::Server;
 use super::wait::wait_until;
 
@@ -101,6 +101,12 @@ pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
             more >= card.int(),
             "{what}: the count went from {card:?} to {more}"
         );
+        let counts = client.cmd(&["BF.INFO", key, "SATURATED"]).elements()[0] != null();
+        if counts && !there.is_empty() {
+            let deleted = client.call("BF.DEL", key, &there).answers();
+            assert_eq!(deleted.len(), there.len(), "{what}: BF.DEL");
+            assert!(client.cmd(&["BF.CARD", key]).int() >= 0, "{what}");
+        }
     }
     client.assert_in_step();
     assert_eq!(client.cmd(&["DEL", key, "twin"]), int(2), "{what}");
