@@ -51,9 +51,9 @@ impl Rival for Filter {
 }
 
 /// The same filter, given a hundred items at a time.
-pub(crate) struct Batched(Filter);
+pub(crate) struct Batched(pub(crate) Filter);
 
-const BATCH: usize = 100;
+pub(crate) const BATCH: usize = 100;
 
 impl Rival for Batched {
     const NAME: &'static str = "redis-bloom, batches";

@@ -6,7 +6,7 @@
 
 use crate::{
     contender::{self, BY_HAND, Contender, FLOOR, OURS, Rival},
-    latency,
+    counting, latency,
     measure::Series,
     payload::{Items, MEMBERS, Op, STRANGERS},
     plot::Plot,
@@ -109,6 +109,9 @@ pub(crate) fn run() -> Option<Section> {
         }
         targets(&mut section, stage, &rivals, &measured);
     }
+    drop(rivals);
+    eprintln!("bench: COUNTING");
+    counting::measure(&mut section);
     Some(section)
 }
 

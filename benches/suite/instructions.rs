@@ -9,10 +9,10 @@ mod rivals;
 
 use std::{hint::black_box, process::Command};
 
-use redis_bloom::filter::Filter;
+use redis_bloom::filter::{Cells, Filter, Params};
 
 use crate::report::Section;
-use rivals::{Batched, Rival, STRANGERS, items};
+use rivals::{BATCH, Batched, Rival, STRANGERS, items};
 
 /// First argument of a worker.
 pub(crate) const WORKER: &str = "count-instructions";
@@ -34,13 +34,16 @@ const CASES: [Case; 6] = [
     ("1 %, 16 bytes, 8 layers", 1_000, 130_000, 0.01, 16),
 ];
 
-const OPS: [&str; 3] = ["add", "hit", "miss"];
+const OPS: [&str; 4] = ["add", "hit", "miss", DELETE];
+/// What filters that count alone can do.
+const DELETE: &str = "delete";
 
 /// The rivals: a name, and their worker.
 type Worker = fn(&Case, &str, u64);
-const RIVALS: [(&str, Worker); 4] = [
+const RIVALS: [(&str, Worker); 5] = [
     (Filter::NAME, work_with::<Filter>),
     (Batched::NAME, work_with::<Batched>),
+    (Counting::NAME, work_counting),
     (
         <fastbloom::BloomFilter as Rival>::NAME,
         work_with::<fastbloom::BloomFilter>,
@@ -66,7 +69,8 @@ pub(crate) fn run() -> Option<Section> {
         for op in OPS {
             let cells = RIVALS.iter().enumerate().map(|(rival, (name, _))| {
                 // The others do not grow.
-                if members > first && !name.starts_with(Filter::NAME) {
+                let grows = name.starts_with(Filter::NAME);
+                if (members > first && !grows) || (op == DELETE && *name != Counting::NAME) {
                     return "-".to_owned();
                 }
                 format!("{:.0}", per_operation(case, op, rival))
@@ -137,4 +141,59 @@ fn work_with<R: Rival>(&(_, first, members, rate, len): &Case, op: &str, count: 
         "add" => filter.add_all(chosen, len),
         _ => filter.count(chosen, len),
     });
+}
+
+/// A filter that counts, given a hundred items at a time.
+struct Counting(Batched);
+
+impl Rival for Counting {
+    const NAME: &'static str = "redis-bloom COUNTING, batches";
+
+    fn new(capacity: u64, rate: f64) -> Self {
+        let params = Params {
+            cells: Cells::Counters,
+            ..<Filter as Rival>::new(capacity, rate).params()
+        };
+        Self(Batched(
+            Filter::new(&params, u64::MAX).expect("memory for the filter"),
+        ))
+    }
+
+    fn add(&mut self, item: &[u8]) -> bool {
+        self.0.add(item)
+    }
+
+    fn has(&self, item: &[u8]) -> bool {
+        self.0.has(item)
+    }
+
+    fn add_all(&mut self, items: &[u8], len: usize) -> usize {
+        self.0.add_all(items, len)
+    }
+
+    fn count(&self, items: &[u8], len: usize) -> usize {
+        self.0.count(items, len)
+    }
+}
+
+fn work_counting(case: &Case, op: &str, count: u64) {
+    if op != DELETE {
+        return work_with::<Counting>(case, op, count);
+    }
+    let &(_, first, members, rate, len) = case;
+    let Counting(Batched(mut filter)) = Rival::new(first, rate);
+    let mut buffer = Vec::new();
+    items(0..members, len, &mut buffer);
+    filter.add_each(
+        buffer.chunks_exact(len),
+        |_| u64::MAX,
+        |outcome| {
+            outcome.expect("memory for another layer");
+        },
+    );
+    let mut deleted = 0;
+    for batch in buffer[..count as usize * len].chunks(BATCH * len) {
+        filter.delete_each(batch.chunks_exact(len), |gone| deleted += usize::from(gone));
+    }
+    black_box(deleted);
 }

@@ -9,7 +9,7 @@
 //!
 //! | part           | what it measures                                                            |
 //! |----------------|-----------------------------------------------------------------------------|
-//! | `commands`     | server CPU and throughput per item, then latency, in filters of several sizes |
+//! | `commands`     | server CPU and throughput per item, then latency, in filters of several sizes; of one that counts |
 //! | `duplicates`   | adding what is known already, with the AOF on                               |
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied               |
 //! | `memory`       | bits per item                                                               |
@@ -23,6 +23,7 @@
 
 mod commands;
 mod contender;
+mod counting;
 mod duplicates;
 mod in_process;
 mod instructions;

@@ -4,7 +4,7 @@
 //! the last layers, and the figures show what a late layer costs.
 
 use crate::{
-    contender::{self, Contender, Rival},
+    contender::{self, Contender, OURS, Rival},
     payload::{Items, MEMBERS, Op},
     plot::Plot,
     report::Section,
@@ -18,7 +18,7 @@ pub(crate) fn run() -> Option<Section> {
     section.say(
         "Bits per item at capacity, `BF.INFO` Size over Capacity, by the number of layers. A filter starts at 1,000 items (at \
          100 for 17 layers) and doubles. A classic filter that was sized right needs 9.6 bits at 1 % and 14.4 at 0.1 %, and \
-         cannot grow.",
+         cannot grow. A filter that counts has four bits for each of these.",
     );
     let mut rows = Vec::new();
     let mut lines = Vec::new();
@@ -26,17 +26,17 @@ pub(crate) fn run() -> Option<Section> {
         for (rate, title) in RATES {
             let bits: Vec<f64> = LAYERS
                 .iter()
-                .map(|&layers| bits_per_item(contender, rate, layers))
+                .map(|&layers| bits_per_item(contender, rate, layers, ""))
                 .collect();
-            let cells = bits.iter().map(|bits| format!("{bits:.1}"));
-            rows.push(
-                [format!("{}, {title}", contender.name)]
-                    .into_iter()
-                    .chain(cells)
-                    .collect(),
-            );
+            rows.push(row(&format!("{}, {title}", contender.name), &bits));
             let points = LAYERS.iter().map(|&layers| f64::from(layers)).zip(bits);
             lines.push((format!("{}, {title}", contender.name), points.collect()));
+        }
+    }
+    for contender in contender::filters().iter().filter(|one| one.name == OURS) {
+        for (rate, title) in RATES {
+            let bits = LAYERS.map(|layers| bits_per_item(contender, rate, layers, "COUNTING"));
+            rows.push(row(&format!("{OURS} COUNTING, {title}"), &bits));
         }
     }
     let head: Vec<String> = ["layers".to_owned()]
@@ -54,13 +54,18 @@ pub(crate) fn run() -> Option<Section> {
     Some(section)
 }
 
-fn bits_per_item(contender: &Contender, rate: &str, layers: u32) -> f64 {
+fn row(title: &str, bits: &[f64]) -> Vec<String> {
+    let cells = bits.iter().map(|bits| format!("{bits:.1}"));
+    [title.to_owned()].into_iter().chain(cells).collect()
+}
+
+fn bits_per_item(contender: &Contender, rate: &str, layers: u32, option: &str) -> f64 {
     let first = if layers > 12 { 100 } else { 1000 };
     let mut rival = Rival::with_filter(contender, 1, &[]);
     rival.server.run::<()>("DEL k");
     rival
         .server
-        .run::<()>(&format!("BF.RESERVE k {rate} {first} EXPANSION 2"));
+        .run::<()>(&format!("BF.RESERVE k {rate} {first} EXPANSION 2 {option}"));
     // What the layers before the last hold, and 3 % for those that test positive and are not counted.
     let before = first * ((1_u64 << (layers - 1)) - 1);
     let wanted = before + before * 3 / 100;

@@ -14,12 +14,13 @@ use std::ops::Range;
 pub(crate) enum Op {
     Add,
     Exists,
+    Delete,
 }
 
 /// How a contender is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Speech {
-    /// `BF.ADD`, `BF.MADD`, `BF.EXISTS`, `BF.MEXISTS`.
+    /// `BF.ADD`, `BF.MADD`, `BF.EXISTS`, `BF.MEXISTS`, `BF.DEL`.
     Commands,
     /// `SETBIT` and `GETBIT` on a string of this many bits, so many times an item.
     Bits { bits: u64, probes: u64 },
@@ -127,6 +128,7 @@ pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: 
                 (Op::Add, _) => "BF.MADD",
                 (Op::Exists, 1) => "BF.EXISTS",
                 (Op::Exists, _) => "BF.MEXISTS",
+                (Op::Delete, _) => "BF.DEL",
             };
             let mut left = items.len();
             for (i, item) in (0..).zip(items.each()) {
@@ -141,6 +143,7 @@ pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: 
             }
         }
         Speech::Bits { bits, probes } => {
+            assert!(op != Op::Delete, "bits of a string belong to many items");
             for item in items.each() {
                 for at in positions(item, bits, probes) {
                     out.extend(if op == Op::Add { &b"*4\r\n"[..] } else { b"*3\r\n" });
