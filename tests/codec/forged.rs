@@ -21,8 +21,8 @@ use crate::{
             LAYERS, MAGIC, PRESENT, PROBES, SEED, VERSION,
         },
     },
-    sample,
-    support::{Reading, Strings, fill, filter, params},
+    sample, sane,
+    support::{CELLS, Reading, Strings, fill, filter, params},
 };
 
 /// Beside the bits, for a header of some hundred bytes.
@@ -494,4 +494,40 @@ fn counting_layers_are_refused_by_the_same_rules() {
         Err(plan.check().map_err(Error::Broken).unwrap_err()),
         Err::<(), _>(broken(0, blocked.layers().next().expect("a layer")))
     );
+}
+
+/// Counts that only a forger writes: every sum stays in its range, and nothing that is shown leaves the capacity.
+#[test]
+fn forged_counts_of_items_and_deletions_make_a_sane_filter() {
+    for cells in CELLS {
+        for (items, deletions) in [0, 1, 1 << 61, 1 << 62]
+            .into_iter()
+            .flat_map(|items| [0, 1, 1 << 32, u64::MAX].map(|deletions| (items, deletions)))
+        {
+            let case = format!("{cells:?}, {items} items, {deletions} deletions");
+            let mut plan = Plan::of(&sample::small_of(cells));
+            let newest = plan.layers[2];
+            plan.layers = vec![newest; 8];
+            for (index, layer) in plan.layers.iter_mut().enumerate() {
+                layer.capacity = 1 << 62;
+                // Only layers that count may have room below the newest.
+                let full = cells == Cells::Bits && index < 7;
+                layer.items = if full { layer.capacity } else { items };
+                if let Shape::Counting(counting) = &mut layer.shape {
+                    counting.deletions = deletions;
+                }
+            }
+            assert_eq!(plan.check(), Ok(()), "{case}");
+            let filter = plan.allocate(1 << 20).expect(&case);
+            assert_eq!(filter.capacity(), u64::MAX, "{case}");
+            assert!(filter.items() <= filter.capacity(), "{case}");
+            for layer in filter.layers() {
+                assert!(layer.items() <= layer.capacity(), "{case}");
+                assert_eq!(layer.is_full(), layer.items() == layer.capacity(), "{case}");
+            }
+            let mut read = Strings::of(&filter).filter();
+            assert_eq!(Strings::of(&read), Strings::of(&filter), "{case}");
+            sane::check_filter(&mut read, 1 << 20);
+        }
+    }
 }
