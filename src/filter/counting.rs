@@ -163,24 +163,21 @@ impl Filter {
     }
 
     /// Where the items of a chunk are held, layer by layer, as `found_in` asks. What is lowered for one of them may end what
-    /// another tests positive by: so one layer may have become none, and several are to be asked again. Nothing can have become more.
+    /// another tests positive by: one layer may have become none, and several are to be asked again. None have become more.
     fn held(&self, hashes: &[Hash]) -> [Held; CHUNK] {
         let mut held = [Held::Nowhere; CHUNK];
-        let mut layers = std::iter::once(self.newest())
-            .chain(self.older())
-            .enumerate()
-            .peekable();
+        let items = Set::first(hashes.len());
+        let layers = std::iter::once(self.newest()).chain(self.older());
+        let mut layers = layers.enumerate().peekable();
         while let Some((index, layer)) = layers.next() {
-            for (held, &hash) in held.iter_mut().zip(hashes) {
-                *held = match *held {
-                    Held::InSeveral => continue,
-                    held if !layer.contains(hash) => held,
+            if let Some((_, next)) = layers.peek() {
+                next.prefetch_each(hashes, items);
+            }
+            for i in layer.among(hashes, items).members() {
+                held[i] = match held[i] {
                     Held::Nowhere => Held::In(index),
-                    Held::In(_) => Held::InSeveral,
+                    Held::In(_) | Held::InSeveral => Held::InSeveral,
                 };
-                if let Some((_, next)) = layers.peek() {
-                    next.prefetch(hash);
-                }
             }
         }
         held

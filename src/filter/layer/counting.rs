@@ -73,8 +73,6 @@ const MIX: u64 = 0xBF58_476D_1CE4_E5B9;
 /// Directions of a change.
 const RAISED: u64 = 0;
 const LOWERED: u64 = u64::MAX;
-/// Arrays up to this many words (128 KiB) stay in the processor's own caches: a prefetch would only cost its instructions.
-const CACHED_WORDS: usize = 16_384;
 /// Probes that are asked together, without a branch between them (`blocked.rs`).
 const STRIDE: u8 = 4;
 
@@ -255,7 +253,7 @@ impl CountingLayer {
     /// Asks for the cache lines that the item needs, without waiting for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
-        if self.bits.words().len() > CACHED_WORDS {
+        if self.bits.is_uncached() {
             let (start, _) = self.block(hash);
             self.places(hash)
                 .for_each(|(word, _)| self.bits.prefetch(start + word));
