@@ -79,7 +79,7 @@ impl Filter {
             }
             let layers = self.older().len();
             if let Some(layer) = self.older().next() {
-                hashes.iter().for_each(|&hash| layer.prefetch(hash));
+                layer.prefetch_each(hashes, Set::first(hashes.len()));
             }
             let found = found_in(self.older(), hashes, Set::first(hashes.len()));
             for (i, &hash) in hashes.iter().enumerate() {

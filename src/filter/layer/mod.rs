@@ -286,7 +286,13 @@ impl Layer {
     /// [`Self::prefetch`] of each of these items of a chunk.
     #[inline]
     pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        items.members().for_each(|i| self.prefetch(hashes[i]));
+        match &self.kind {
+            Kind::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
+            Kind::Other(other) => match &**other {
+                Other::Counting(layer) => layer.prefetch_each(hashes, items),
+                Other::Classic(_) => items.members().for_each(|i| other.prefetch(hashes[i])),
+            },
+        }
     }
 
     /// After [`Self::prefetch`], asks for what else is needed to add these items.
@@ -302,7 +308,10 @@ impl Layer {
     pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
         match &self.kind {
             Kind::Blocked(layer) => layer.among(hashes, items),
-            Kind::Other(other) => items.keep(|i| u64::from(other.contains(hashes[i]))),
+            Kind::Other(other) => match &**other {
+                Other::Counting(layer) => layer.among(hashes, items),
+                Other::Classic(_) => items.keep(|i| u64::from(other.contains(hashes[i]))),
+            },
         }
     }
 
