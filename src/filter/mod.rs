@@ -7,15 +7,12 @@
 //!                └─▶ sizing (how many bits)       hash: one XXH3-128 per item      estimate: how full it is now
 //! ```
 //!
-//! `chunk` is a set of items on their way through the layers, `aim` what it takes to fetch an item's memory early.
-//!
 //! A filter that also deletes has counters where others have bits: `counting`, `layer::counting`.
 //!
 //! Filters that other products made live here too, with their own hash and their own shapes: `family` is the tag,
 //! `redisbloom`, `valkey` and `guava` are the rules of each, `murmur` and `murmur3` hashes of two, `layer::classic` holds
 //! the bits.
 
-mod aim;
 mod batch;
 mod bits;
 mod budget;
@@ -38,7 +35,6 @@ mod scaling;
 mod sizing;
 mod valkey;
 
-pub use aim::Aim;
 pub use bits::Bits;
 pub use budget::layer_rate;
 pub use check::{Broken, Plan};

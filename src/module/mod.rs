@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   server ─▶ entry (the net) ─▶ commands ─▶ value ─▶ filter
-//!                  │                 ├─▶ ahead                        an item's memory, asked for early
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ effects, stats               what the rest of the world is told
 //!                  └─▶ data_type ─▶ rdb, aof (─▶ codec), defrag ─▶ value
@@ -22,7 +21,6 @@
     reason = "a panic takes the database down"
 )]
 
-mod ahead;
 mod alloc;
 mod aof;
 mod api;

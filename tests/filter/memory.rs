@@ -5,9 +5,9 @@
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{Aim, Cells, Params, geometry, layer_rate};
+use redis_bloom::filter::{Cells, Params, geometry, layer_rate};
 
-use crate::support::{fill, filter, item, params};
+use crate::support::{fill, filter, params};
 
 /// Bits per item of a layer.
 fn bits(capacity: u64, rate: f64) -> f64 {
@@ -207,38 +207,4 @@ fn twelve_layers_pay_less_for_growing_than_halved_rates_would() {
             halved / 12.0
         );
     }
-}
-
-/// What is kept beside a large filter leads to the same hash; of others, nothing is kept.
-#[test]
-fn the_aim_of_a_filter_hashes_as_it_does() {
-    let mut large = filter(&params(0.001, 100_000, 2, 31));
-    for layers in 1..3 {
-        assert_eq!(large.layers().len(), layers);
-        let aim = large.aim().expect("more than 128 KiB");
-        assert_eq!(Aim::of_words(aim.to_words()), aim);
-        for number in 0..1_000 {
-            assert_eq!(aim.ask(&item(1, number)), large.hash(&item(1, number)));
-        }
-        let full = large.capacity();
-        fill(&mut large, layers as u64, full + 1);
-        assert_ne!(large.aim(), Some(aim), "it grew");
-        assert!(large.aim().is_some_and(|other| other.hashes_as(aim)));
-    }
-    // Whatever the numbers, nothing is read where they point.
-    let mut random = 1_u64;
-    for number in 0..1_000 {
-        let words = [(); 3].map(|()| {
-            random = random.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
-            random
-        });
-        let _ = Aim::of_words(words).ask(&item(1, number));
-    }
-    let _ = Aim::of_words([0; 3]).ask(b"");
-    assert_eq!(filter(&params(0.01, 1_000, 2, 31)).aim(), None, "small");
-    let counters = Params {
-        cells: Cells::Counters,
-        ..params(0.01, 1_000_000, 2, 31)
-    };
-    assert_eq!(filter(&counters).aim(), None, "of counters");
 }

@@ -7,7 +7,6 @@ mod harness;
 
 mod acl;
 mod add;
-mod ahead;
 mod any_arguments;
 mod arity;
 mod bounded_time;

@@ -111,7 +111,7 @@ impl Blocked {
     /// The first word of the item's block.
     #[inline]
     fn block_start(&self, hash: Hash) -> usize {
-        block_start(self.geometry(), hash)
+        scale(hash.block, u64::from(self.blocks)) as usize * usize::from(self.block_words)
     }
 
     /// Bits in a block.
@@ -120,12 +120,32 @@ impl Blocked {
         u64::from(self.block_words) * 64
     }
 
+    /// Whether a block is too long to be prefetched whole.
+    #[inline]
+    fn is_long(&self) -> bool {
+        usize::from(self.block_words) > WHOLE_BLOCK
+    }
+
     /// Asks for the cache lines that the item needs first, without waiting for them: its whole block, or two probes of
     /// a long one.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
-        if self.bits.is_uncached() {
-            first_words(self.geometry(), hash, |word| self.bits.prefetch(word));
+        if !self.bits.is_uncached() {
+            return;
+        }
+        let start = self.block_start(hash);
+        if self.is_long() {
+            let mut walk = Walk::new(hash);
+            for _ in 0..self.probes.min(GLANCE) {
+                let at = walk.next(self.block_bits());
+                self.bits.prefetch(start + (at / 64) as usize);
+            }
+        } else {
+            let words = usize::from(self.block_words);
+            // The last word too: a block need not start on a cache line.
+            self.bits.prefetch(start);
+            self.bits.prefetch(start + words / 2);
+            self.bits.prefetch(start + words - 1);
         }
     }
 
@@ -177,7 +197,7 @@ impl Blocked {
     /// Whether an item has lines that are not fetched at first.
     #[inline]
     fn is_staged(&self) -> bool {
-        is_long(self.geometry()) && self.bits.is_uncached()
+        self.is_long() && self.bits.is_uncached()
     }
 
     /// Which of these items have their bits from probe `from` up to probe `to` set.
@@ -244,37 +264,6 @@ impl Blocked {
             let at = walk.next(bits);
             block[(at / 64) as usize] |= 1 << (at % 64);
         }
-    }
-}
-
-/// Whether a block is too long to be prefetched whole.
-#[inline]
-fn is_long(geometry: Geometry) -> bool {
-    usize::from(geometry.block_words) > WHOLE_BLOCK
-}
-
-/// The first word of the item's block.
-#[inline]
-fn block_start(geometry: Geometry, hash: Hash) -> usize {
-    scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
-}
-
-/// Tells `ask` the words of a layer on whose cache lines the item is looked for first.
-#[inline]
-pub(in crate::filter) fn first_words(geometry: Geometry, hash: Hash, mut ask: impl FnMut(usize)) {
-    let start = block_start(geometry, hash);
-    if is_long(geometry) {
-        let mut walk = Walk::new(hash);
-        for _ in 0..geometry.probes.min(GLANCE) {
-            let at = walk.next(u64::from(geometry.block_words) * 64);
-            ask(start + (at / 64) as usize);
-        }
-    } else {
-        let words = usize::from(geometry.block_words);
-        // The last word too: a block need not start on a cache line.
-        ask(start);
-        ask(start + words / 2);
-        ask((start + words).wrapping_sub(1));
     }
 }
 

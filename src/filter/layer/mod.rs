@@ -11,7 +11,6 @@ mod fullness;
 mod walks;
 
 pub use blocked::Blocked;
-pub(super) use blocked::first_words;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 pub use counting::{Counting, CountingLayer};
 

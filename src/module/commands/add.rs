@@ -8,7 +8,6 @@ use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     filter::{Error, Filter, Layer},
     module::{
-        ahead::Ahead,
         api::{Access, Context, Key, Str},
         create::{self, Options},
         effects::{self, Change, Creation, Items, Shape},
@@ -38,7 +37,6 @@ impl Command for Add {
     fn run(call: &Call) -> Result<(), Refusal> {
         let ctx = call.ctx;
         let (name, [item]) = call.key_and()?;
-        let ahead = Ahead::of(name, item);
         let mut key = Key::open(ctx, name, Access::Write);
         let Some(filter) = Value::filter_in_key(&mut key)? else {
             let (answers, change) = create_with(ctx, &mut key, Options::default(), &[item])?;
@@ -49,7 +47,7 @@ impl Command for Add {
         };
         stats::ADDS.add(1);
         let before = Before::of(filter);
-        let new = filter.add(ahead.hash(filter), |present| limit::ceiling(ctx, present));
+        let new = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
         let new = new.map_err(refused)?;
         if new || before.counts() {
             let change = Change {

@@ -7,7 +7,6 @@ use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     filter::Filter,
     module::{
-        ahead::Ahead,
         api::{Access, Key},
         config,
         reply::Refusal,
@@ -34,9 +33,8 @@ impl Command for Exists {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
-        let item = Ahead::of(name, item);
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(item.hash(filter)));
+        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(filter.hash(item.bytes())));
         stats::CHECKS.add(1);
         stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
