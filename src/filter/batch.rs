@@ -74,10 +74,11 @@ impl Filter {
             }
             let in_older = found_in(older, hashes, items);
             self.newest().prefetch_rest(hashes, items.without(in_older));
+            let may_grow = self.newest().room() < hashes.len() as u64;
             for (i, &hash) in hashes.iter().enumerate() {
                 let outcome = if in_older.has(i) {
                     Ok(false)
-                } else if self.newest().is_full() || self.older().len() != layers {
+                } else if may_grow && (self.newest().is_full() || self.older().len() != layers) {
                     // A layer became full within this chunk: what was looked up no longer covers every layer.
                     self.add(hash, &ceiling)
                 } else {

@@ -193,6 +193,12 @@ impl Layer {
         }
     }
 
+    /// How many more items it takes.
+    #[inline]
+    pub(super) fn room(&self) -> u64 {
+        self.capacity.saturating_sub(self.items())
+    }
+
     /// The shape of its bit array.
     #[must_use]
     pub fn shape(&self) -> Shape {
