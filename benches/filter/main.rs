@@ -22,7 +22,7 @@ use redis_bloom::filter::Filter;
 
 use rivals::{Batched, Rival, STRANGERS, items};
 
-/// Items in a timed turn.
+/// Items in a timed turn, unless a filter is so small that they would be more than a quarter of it.
 const TURN: u64 = 8192;
 
 /// A filter and its items.
@@ -36,13 +36,16 @@ struct Case {
     len: usize,
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 13] = [
+    case("1 k items at 1 %", 1_000, 0.01, 1, 16),
     case("10 k items at 1 %", 10_000, 0.01, 1, 16),
     case("10 k items at 0.1 %", 10_000, 0.001, 1, 16),
     case("1 M items at 1 %", 1_000_000, 0.01, 1, 16),
     case("1 M items at 0.1 %", 1_000_000, 0.001, 1, 16),
     case("100 M items at 1 %", 100_000_000, 0.01, 1, 16),
     case("100 M items at 0.1 %", 100_000_000, 0.001, 1, 16),
+    case("10 M items at 0.01 %", 10_000_000, 0.000_1, 1, 16),
+    case("3 M items at 1 %, 2 layers", 3_000_000, 0.01, 2, 16),
     case("1 M items at 1 %, 8 layers", 1_000_000, 0.01, 8, 16),
     case("1 M items at 1 %, 8 bytes each", 1_000_000, 0.01, 1, 8),
     case("1 M items at 1 %, 100 bytes each", 1_000_000, 0.01, 1, 100),
@@ -65,6 +68,11 @@ impl Case {
         R::new(self.capacity.div_ceil((1 << self.layers) - 1), self.rate)
     }
 
+    /// Items in a timed turn.
+    fn turn(&self) -> u64 {
+        TURN.min(self.capacity / 4)
+    }
+
     /// Adds the members `from..to`.
     fn fill<R: Rival>(&self, filter: &mut R, from: u64, to: u64) {
         let mut buffer = Vec::new();
@@ -84,7 +92,7 @@ fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
     group.throughput(Throughput::Elements(1));
     group.bench_function(format!("add/{}", R::NAME), |bencher| {
         bencher.iter_custom(|count| {
-            timed(count, |take, buffer| {
+            timed(count, case.turn(), |take, buffer| {
                 if members + take > case.capacity {
                     filter = case.filter();
                     case.fill(&mut filter, 0, half);
@@ -103,7 +111,7 @@ fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
         let mut next = 0_u64;
         group.bench_function(format!("{name}/{}", R::NAME), |bencher| {
             bencher.iter_custom(|count| {
-                timed(count, |take, buffer| {
+                timed(count, case.turn(), |take, buffer| {
                     // Scattered over all: in the order they were added in, the prefetcher would know the way.
                     let numbers =
                         (next..next + take).map(|i| first + i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % below);
@@ -125,12 +133,12 @@ fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
     group.finish();
 }
 
-/// Times `count` items in turns; `turn` makes the items and answers the time that what it measures took.
-fn timed(count: u64, mut turn: impl FnMut(u64, &mut Vec<u8>) -> Duration) -> Duration {
+/// Times `count` items in turns of at most so many; `turn` makes the items and answers the time that what it measures took.
+fn timed(count: u64, most: u64, mut turn: impl FnMut(u64, &mut Vec<u8>) -> Duration) -> Duration {
     let mut buffer = Vec::new();
     let (mut left, mut time) = (count, Duration::ZERO);
     while left > 0 {
-        let take = left.min(TURN);
+        let take = left.min(most);
         time += turn(take, &mut buffer);
         left -= take;
     }
