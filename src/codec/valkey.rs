@@ -98,8 +98,8 @@ impl Arriving {
         })
     }
 
-    /// Takes the next layer, as full as it can be.
-    fn take(&mut self, bitmap: &[u8], capacity: u64) -> Result<(), Error> {
+    /// Takes the next layer.
+    fn take(&mut self, bitmap: &[u8], capacity: u64, items: u64) -> Result<(), Error> {
         let index = self.layers.len();
         let wrong = |field| Error::Valkey { index, field };
         let mut reader = Reader::plain(bitmap);
@@ -126,7 +126,7 @@ impl Arriving {
         let rate = family.layer_rate(self.error_rate, index);
         let plan = LayerPlan {
             capacity,
-            items: capacity,
+            items,
             error_rate: rate.ok_or_else(|| wrong("its rate"))?,
             shape: shape.into(),
         };
@@ -144,18 +144,10 @@ impl Arriving {
         }
         let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
         stream::merge_into(&mut layer, bits);
-        layer.set_counted(capacity);
+        layer.set_counted(items);
         self.plans.push(plan);
         self.layers.push(layer);
         Ok(())
-    }
-
-    /// Sets how many items the last layer has.
-    fn set_items(&mut self, items: u64) {
-        if let (Some(plan), Some(layer)) = (self.plans.last_mut(), self.layers.last_mut()) {
-            plan.items = items;
-            layer.set_counted(items);
-        }
     }
 
     fn family(&self) -> Valkey {
@@ -205,8 +197,7 @@ pub fn load(source: &mut impl Values, ceiling: u64) -> Result<Filter, Error> {
         // All layers but the last are full.
         let items = if left == 0 { unsigned()? } else { capacity };
         let bitmap = source.next().ok_or(Error::Truncated)?;
-        filter.take(bitmap.as_ref(), capacity)?;
-        filter.set_items(items);
+        filter.take(bitmap.as_ref(), capacity, items)?;
     }
     filter.finish()
 }
@@ -232,8 +223,7 @@ pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
         let length = usize::try_from(reader.u64()?).map_err(|_| Error::Truncated)?;
         let bitmap = reader.bytes(length)?;
         let (items, capacity) = (reader.u64()?, reader.u64()?);
-        filter.take(bitmap, capacity)?;
-        filter.set_items(items);
+        filter.take(bitmap, capacity, items)?;
     }
     reader.end()?;
     filter.finish()
