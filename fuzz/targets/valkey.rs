@@ -1,4 +1,5 @@
-//! Filters of valkey-bloom, from its RDB or from BF.LOAD: any bytes are refused, or make a filter that works.
+//! Filters of valkey-bloom, from its RDB or from BF.LOAD: any bytes are refused, or make a filter that works, and that goes
+//! back into either form and comes out of it the same.
 //!
 //! ```text
 //!   ┌─────────┬─ ─ ─
@@ -10,13 +11,16 @@
 
 #[path = "shared/sane.rs"]
 mod sane;
+#[path = "shared/saved.rs"]
+mod saved;
 #[path = "shared/strings.rs"]
 mod strings;
 #[path = "shared/values.rs"]
 mod values;
 
 use libfuzzer_sys::fuzz_target;
-use redis_bloom::codec::valkey;
+use redis_bloom::{codec::valkey, filter::Filter};
+use saved::{Reading, Saved};
 
 fuzz_target!(|data: &[u8]| {
     let Some((form, bytes)) = data.split_first() else {
@@ -27,9 +31,28 @@ fuzz_target!(|data: &[u8]| {
         _ => valkey::read_blob(bytes, sane::CEILING),
     };
     if let Ok(mut filter) = read {
-        let blob = valkey::blob(&filter).expect("a filter of valkey-bloom's");
-        let again = valkey::read_blob(&blob, sane::CEILING).expect("its own blob");
-        assert_eq!(valkey::blob(&again).as_ref(), Some(&blob));
+        goes_around(&filter);
         sane::check(&mut filter);
+        goes_around(&filter);
     }
 });
+
+/// A blob has all of a filter, its bits too.
+fn goes_around(filter: &Filter) {
+    let blob = valkey::blob(filter).expect("a filter of valkey-bloom's");
+    let again = valkey::read_blob(&blob, sane::CEILING).expect("its own blob");
+    assert!(valkey::blob(&again).as_ref() == Some(&blob), "another blob");
+
+    let saved = save(filter);
+    let mut values = Reading(saved.0.iter());
+    let again = valkey::load(&mut values, sane::CEILING).expect("its own values");
+    assert_eq!(values.0.len(), 0, "values that are not read");
+    assert!(valkey::blob(&again).as_ref() == Some(&blob), "another filter");
+    assert!(save(&again) == saved, "other values");
+}
+
+fn save(filter: &Filter) -> Saved {
+    let mut saved = Saved::default();
+    valkey::save(filter, &mut saved);
+    saved
+}

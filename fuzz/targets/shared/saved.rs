@@ -1,0 +1,62 @@
+//! The numbers and strings that an encoder wrote, to be read again; unlike `values.rs`, of any length, and each as what it
+//! was written.
+
+use redis_bloom::codec::values::{Numbers, Sink, Source, Values};
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Value {
+    Unsigned(u64),
+    /// Its bits.
+    Double(u64),
+    String(Vec<u8>),
+}
+
+/// Values, to write to.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Saved(pub(crate) Vec<Value>);
+
+impl Sink for Saved {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.push(Value::String(bytes.to_vec()));
+    }
+}
+
+impl Numbers for Saved {
+    fn unsigned(&mut self, number: u64) {
+        self.0.push(Value::Unsigned(number));
+    }
+
+    fn double(&mut self, number: f64) {
+        self.0.push(Value::Double(number.to_bits()));
+    }
+}
+
+/// Reads them one by one.
+pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Value>);
+
+impl<'a> Source for Reading<'a> {
+    type Piece = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        match self.0.next() {
+            Some(Value::String(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+impl Values for Reading<'_> {
+    fn unsigned(&mut self) -> Option<u64> {
+        match self.0.next() {
+            Some(Value::Unsigned(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn double(&mut self) -> Option<f64> {
+        match self.0.next() {
+            Some(Value::Double(bits)) => Some(f64::from_bits(*bits)),
+            _ => None,
+        }
+    }
+}
