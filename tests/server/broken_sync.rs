@@ -2,7 +2,7 @@
 
 use crate::harness::{
     Client, Fault, Proxy, Random, Server, add_until_card, assert_no_crash, assert_unharmed, digest, load, ok,
-    settled_memory, version, wait_until,
+    settled_memory, skipped, version, wait_until,
 };
 
 const KEYS: [&str; 4] = ["small", "layers", "large", "half"];
@@ -125,7 +125,10 @@ fn a_replica_that_loads_from_disk_survives_cuts() {
 #[test]
 fn a_replica_that_loads_from_a_second_connection_survives_cuts() {
     if channel_setting(Channel::Own).is_none() {
-        println!("this server has no second connection for copies: SKIPPED");
+        skipped(
+            "a_replica_that_loads_from_a_second_connection_survives_cuts",
+            "this server has no second connection for copies",
+        );
         return;
     }
     a_replica_survives_cuts("swapdb", Channel::Own, 3);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{
     Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, add_until_card, assert_unharmed, config_name,
-    digest, dump, err, info, int, numbered, ok, simple, slot, version, wait_until,
+    digest, dump, err, info, int, numbered, ok, simple, skipped, slot, version, wait_until,
 };
 
 /// A key of the form `name-{number}` that belongs to the given primary.
@@ -271,7 +271,10 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
 fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
     let newer = version().at_least((8, 4), (9, 0));
     if !newer {
-        println!("this server does not move slots by itself: SKIPPED");
+        skipped(
+            "a_slot_that_the_servers_move_by_themselves_keeps_its_filters",
+            "this server does not move slots by itself",
+        );
         return;
     }
     let cluster = Cluster::start();

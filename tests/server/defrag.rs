@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Client, Random, Server, add_until_card, assert_unharmed, dump, int, load, mexists, numbered, ok,
+    Client, Random, Server, add_until_card, assert_unharmed, dump, int, load, mexists, numbered, ok, skipped,
     wait_until,
 };
 
@@ -63,7 +63,10 @@ fn defragmentation_moves_filters_and_changes_none() {
     let server = Server::start();
     let client = &mut server.client();
     if client.run("CONFIG SET activedefrag yes").is_error() {
-        println!("this server cannot defragment: SKIPPED");
+        skipped(
+            "defragmentation_moves_filters_and_changes_none",
+            "this server cannot defragment",
+        );
         return;
     }
     assert_eq!(client.run("CONFIG SET activedefrag no"), ok());

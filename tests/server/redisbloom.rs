@@ -5,7 +5,7 @@
 
 use crate::harness::{
     Client, Reply, Server, array, assert_sane, assert_unharmed, digest, dump, err, info, int, load, mexists,
-    numbered, ok, sealed, wait_until,
+    numbered, ok, sealed, skipped, wait_until,
 };
 use crate::products::{Answers, REDISBLOOM, file, pieces};
 
@@ -317,9 +317,7 @@ fn peer(test: &str) -> Option<String> {
     const VARIABLE: &str = "REDIS_BLOOM_PEER_REDISBLOOM";
     let path = std::env::var(VARIABLE).ok();
     if path.is_none() {
-        // Not through `println`, which the test runner keeps to itself when a test passes.
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {VARIABLE} names no library");
+        skipped(test, &format!("{VARIABLE} names no library"));
     }
     path
 }

@@ -7,7 +7,7 @@
 use crate::{
     harness::{
         Builder, Client, Reply, Server, bulk, config_name, digest, err, info, int, madd, mexists, numbered,
-        ok, sealed, simple, wait_until,
+        ok, sealed, simple, skipped, wait_until,
     },
     valkey_bloom::Model,
 };
@@ -339,12 +339,10 @@ fn a_damaged_dump_does_no_harm() {
 
 /// A server with the live valkey-bloom, where the environment names it.
 fn live(test: &str) -> Option<Builder> {
-    use std::io::Write;
     const VARIABLE: &str = "VALKEY_BLOOM_SO";
     let module = std::env::var_os(VARIABLE);
     if module.is_none() {
-        // Not `println`, which says nothing where a test passes.
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {VARIABLE} names no module");
+        skipped(test, &format!("{VARIABLE} names no module"));
     }
     let load = format!("loadmodule \"{}\"", module?.to_string_lossy());
     Some(Server::with().without_module().config(&load))
