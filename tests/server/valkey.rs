@@ -1,8 +1,8 @@
 //! Filters of valkey-bloom in a server: its AOF, its RDB, what its primary tells a replica, and the way back.
 //!
-//! `valkey_bloom.rs` is the model that says what valkey-bloom would answer. A live one of version 1.0 or later is asked too
-//! where the variable `VALKEY_BLOOM_SO` names its module, on the server under test, which must then be one that it runs on;
-//! without it those tests say SKIPPED. `valkey_files.rs` has its files.
+//! `tests/codec/valkey/model.rs` is the model that says what valkey-bloom would answer. A live one of version 1.0 or later is
+//! asked too where the variable `REDIS_BLOOM_PEER_VALKEY_BLOOM` names its module, on the server under test, which must then
+//! be one that it runs on; without it those tests say SKIPPED. `valkey_files.rs` has its files.
 
 use crate::{
     harness::{
@@ -339,7 +339,7 @@ fn a_damaged_dump_does_no_harm() {
 
 /// A server with the live valkey-bloom, where the environment names it.
 fn live(test: &str) -> Option<Builder> {
-    const VARIABLE: &str = "VALKEY_BLOOM_SO";
+    const VARIABLE: &str = "REDIS_BLOOM_PEER_VALKEY_BLOOM";
     let module = std::env::var_os(VARIABLE);
     if module.is_none() {
         skipped(test, &format!("{VARIABLE} names no module"));
