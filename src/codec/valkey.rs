@@ -19,8 +19,9 @@
 //! An expansion of 0 is a filter that does not scale. All layers have the seed of the first, which is public
 //! (`FIXED_SEED`) where it is not random; valkey-bloom refuses a file in which that is otherwise.
 //!
-//! valkey-bloom wrote another order in the weeks before its first release, a bitmap before its capacity, under the same
-//! encoding version. No release reads that, nor do we.
+//! The order of a layer in the RDB is that of a public description of 1.0.1; no published binary was asked
+//! (`tests/fixtures/README.md`). Development builds up to at least January 2025 had another under the same encoding version:
+//! a bitmap, its capacity, the items last. 1.0.0 is of 1 April 2025. We refuse the older order.
 //!
 //! Both are written again as they were read, so that a file goes both ways. A layer is allocated when its bitmap is there
 //! and has the length that follows from capacity and rate; what can be computed is not believed.

@@ -1,7 +1,7 @@
-//! Filters that valkey-bloom 1.0 made, from its files: every answer is its own, growth included, and they go back as they
-//! came.
+//! Filters made by a build after the sources of valkey-bloom 1.0, from its files: every answer is its own, growth included,
+//! and they go back as they came.
 //!
-//! The files and what valkey-bloom answered are described in `tests/fixtures/products.rs`.
+//! The files and what it answered are described in `tests/fixtures/products.rs`, where it is from in the README beside it.
 
 use crate::{
     harness::{
@@ -186,9 +186,9 @@ fn an_aof_is_replayed_and_rewritten() {
     }
 }
 
-/// What builds from before 1.0.0 wrote under the same encoding version: a bitmap, then its capacity.
+/// What development builds wrote under the same encoding version: a bitmap, then its capacity.
 #[test]
-fn a_payload_of_a_build_before_the_first_release_is_refused() {
+fn a_payload_of_a_development_build_is_refused() {
     let server = Server::start();
     let client = &mut server.client();
     let body = body("valkey-bloom-1.0-one-layer");

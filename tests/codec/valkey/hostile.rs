@@ -146,9 +146,9 @@ fn layers_with_different_seeds_are_refused() {
     assert_eq!(refused, Err(Error::Valkey { index: 1, field }));
 }
 
-/// Before its first release valkey-bloom stored a bitmap before the capacity, and the items behind everything.
+/// Development builds of valkey-bloom stored a bitmap before the capacity, and the items behind everything.
 #[test]
-fn the_order_that_no_release_has_is_refused() {
+fn the_order_of_development_builds_is_refused() {
     for case in [CASES[1], CASES[2]] {
         let model = model(case, &SEED);
         let mut fields = fields(&model);

@@ -79,7 +79,7 @@ fn goes_on(filter: &mut Filter, model: &mut Model) {
     same(filter, model);
 }
 
-/// What an RDB is made of.
+/// What an RDB is made of, in the order of `tests/fixtures/README.md`.
 fn fields(model: &Model) -> Fields {
     let mut fields = vec![
         Value::Unsigned(model.layers.len() as u64),

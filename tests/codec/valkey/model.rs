@@ -1,5 +1,5 @@
-//! valkey-bloom as a model: the crate `bloomfilter` 3 that it is built on, with the growth, the layouts and the numbers of
-//! its version 1 written down from its sources. Nothing here is taken from the code under test.
+//! valkey-bloom as a model: the crate `bloomfilter` 3 that it is built on, with the growth, the blob and the numbers of its
+//! version 1 written down from its sources. Nothing here is taken from the code under test.
 
 use bloomfilter::Bloom;
 

@@ -1,5 +1,5 @@
-//! What valkey-bloom 1.0 wrote and answered (`tests/fixtures/products.rs`): every answer is its own, growth included, and
-//! what is written here is what it wrote.
+//! What a build after the sources of valkey-bloom 1.0 wrote and answered (`tests/fixtures/README.md`): every answer is its
+//! own, growth included, and what is written here is what it wrote.
 
 use redis_bloom::{
     codec::valkey,
