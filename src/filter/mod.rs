@@ -25,10 +25,10 @@ mod family;
 mod guava;
 mod hash;
 mod layer;
+mod layer_plan;
 mod murmur;
 mod murmur3;
 mod params;
-mod plan;
 mod probe;
 mod redisbloom;
 mod scaling;
@@ -46,8 +46,8 @@ pub use hash::{Hash, checksum};
 pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape,
 };
+pub use layer_plan::LayerPlan;
 pub use params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
-pub use plan::LayerPlan;
 pub use probe::{Walk, scale};
 pub use redisbloom::{bits_per_item, fits, probes};
 pub use scaling::Filter;

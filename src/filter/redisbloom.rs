@@ -19,7 +19,7 @@
 use super::{
     family::RedisBloom,
     layer::{Classic, Rule},
-    plan::LayerPlan,
+    layer_plan::LayerPlan,
 };
 
 /// ln(2), as RedisBloom has it.

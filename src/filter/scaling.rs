@@ -30,8 +30,8 @@ use super::{
     guava,
     hash::Hash,
     layer::{Counting, Layer},
+    layer_plan::LayerPlan,
     params::{Cells, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
-    plan::LayerPlan,
     sizing,
     valkey::Valkey,
 };

@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher13;
 use super::{
     hash::Hash,
     layer::{Classic, MAX_BITS, Rule},
-    plan::LayerPlan,
+    layer_plan::LayerPlan,
 };
 
 /// The ratio of a filter that was made without saying: valkey-bloom's default.
