@@ -77,8 +77,17 @@ fn restore_is_held_to_the_memory_of_the_server() {
         for (what, payload, taken) in [("the whole", &whole, takes_whole), ("half", &half, takes_half)] {
             let reply = client.call("RESTORE", "new", &[&b"0"[..], payload]);
             let case = format!("{what} under maxmemory {maxmemory}, max-filter-bytes {filter_bytes}");
-            let expected = if taken { ok() } else { err("ERR Bad data format") };
-            assert_eq!(reply, expected, "{case}");
+            if taken {
+                assert_eq!(reply, ok(), "{case}");
+            } else {
+                // Valkey, at 10 MB and busy, may itself refuse the command before it comes to the filter.
+                let refusals = [
+                    "ERR Bad data format",
+                    "OOM command not allowed when used memory > 'maxmemory'.",
+                ];
+                let most = if maxmemory == "10mb" { 2 } else { 1 };
+                assert!(refusals[..most].contains(&reply.error()), "{case}: {reply:?}");
+            }
             client.run("DEL new");
             let left = client.memory("used_memory") - used;
             assert!(left < MIB, "{case}: {left} bytes are left");
