@@ -184,10 +184,7 @@ fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_
     let before = digest(client, "k");
     let other = digest(client, "other");
     assert!(!client.run("BGREWRITEAOF").is_error());
-    wait_until("the rewrite ends", || {
-        client.server_info("persistence", "aof_rewrite_in_progress") == "0"
-            && client.server_info("persistence", "aof_rewrite_scheduled") == "0"
-    });
+    wait_until("the rewrite ends", || !client.has_child());
     server.kill();
     let path = fs::read_dir(server.dir().join("appendonlydir"))
         .expect("the directory of the append-only files")

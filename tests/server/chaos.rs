@@ -34,15 +34,7 @@ fn persistence(client: &mut Client, field: &str) -> String {
 
 #[track_caller]
 fn wait_for_child(client: &mut Client) {
-    wait_until("the child ends", || {
-        [
-            "rdb_bgsave_in_progress",
-            "aof_rewrite_in_progress",
-            "aof_rewrite_scheduled",
-        ]
-        .iter()
-        .all(|field| persistence(client, field) == "0")
-    });
+    wait_until("the child ends", || !client.has_child());
 }
 
 #[track_caller]

@@ -101,10 +101,7 @@ fn a_filter_of_guava_answers_as_there_and_survives_everything() {
     assert_eq!(whole(client), before, "RDB");
     client.run("CONFIG SET aof-use-rdb-preamble no");
     client.run("CONFIG SET appendonly yes");
-    wait_until("the rewrite ends", || {
-        client.server_info("persistence", "aof_rewrite_in_progress") == "0"
-            && client.server_info("persistence", "aof_rewrite_scheduled") == "0"
-    });
+    wait_until("the rewrite ends", || !client.has_child());
     import(client, "later", "mitz64");
     let before = whole(client);
     assert_eq!(client.run("DEBUG LOADAOF"), ok());

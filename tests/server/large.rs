@@ -27,13 +27,7 @@ fn peak_of_child(server: &Server, client: &mut Client) -> u64 {
     wait_until("the save ends", || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         peak = children.split_whitespace().filter_map(own).fold(peak, u64::max);
-        [
-            "rdb_bgsave_in_progress",
-            "aof_rewrite_in_progress",
-            "aof_rewrite_scheduled",
-        ]
-        .iter()
-        .all(|field| client.server_info("persistence", field) == "0")
+        !client.has_child()
     });
     peak
 }

@@ -1,9 +1,9 @@
 //! A filter survives SAVE and restart, DEBUG RELOAD, and an AOF rewrite in both formats: the same counters, the same
 //! items, and the same answer to every other question, false positives included.
 
-use std::time::{Duration, Instant};
-
-use crate::harness::{Client, Reply, Server, add_until_card, array, err, int, madd, mexists, numbered, ok};
+use crate::harness::{
+    Client, Reply, Server, add_until_card, array, err, int, madd, mexists, numbered, ok, wait_until,
+};
 
 /// A filter, by what made it, and the items that went in.
 struct Sample {
@@ -157,16 +157,7 @@ fn dump_and_restore_make_the_same_filter() {
 fn rewrite(client: &mut Client) {
     let reply = client.run("BGREWRITEAOF");
     assert!(!reply.is_error(), "BGREWRITEAOF answered {reply:?}");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        let running = client.server_info("persistence", "aof_rewrite_in_progress") != "0"
-            || client.server_info("persistence", "aof_rewrite_scheduled") != "0";
-        if !running {
-            break;
-        }
-        assert!(Instant::now() < deadline, "the rewrite does not end");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the rewrite ends", || !client.has_child());
     assert_eq!(
         client.server_info("persistence", "aof_last_bgrewrite_status"),
         "ok"

@@ -58,10 +58,7 @@ fn same(client: &mut Client, key: &str, model: &mut Model, more: &str) {
 fn rewritten(server: &Server, client: &mut Client) -> Vec<u8> {
     client.run("CONFIG SET aof-use-rdb-preamble no");
     client.run("CONFIG SET appendonly yes");
-    wait_until("the rewrite ends", || {
-        client.server_info("persistence", "aof_rewrite_in_progress") == "0"
-            && client.server_info("persistence", "aof_rewrite_scheduled") == "0"
-    });
+    wait_until("the rewrite ends", || !client.has_child());
     let folder = server.dir().join("appendonlydir");
     let files = std::fs::read_dir(&folder).expect("a folder of the AOF");
     let base = files

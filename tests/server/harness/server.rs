@@ -199,11 +199,13 @@ impl Server {
                 return Err(self.log());
             }
             // While it loads its data it answers PING with an error.
-            if let Some(mut client) = Client::try_connect(self.port) {
-                client.send(&["PING"]);
-                if client.try_read().is_ok_and(|reply| reply == simple("PONG")) {
-                    return Ok(());
-                }
+            // One that refuses its file may be gone before it can be asked.
+            if let Some(mut client) = Client::try_connect(self.port)
+                && client
+                    .try_cmd(&["PING"])
+                    .is_ok_and(|reply| reply == simple("PONG"))
+            {
+                return Ok(());
             }
             sleep(POLL);
         }
