@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
-//!   layer n     probe those not found yet, prefetch layer n-1 for what is still missing
+//!   layer n     probe those not found yet, and prefetch layer n-1 for them meanwhile
 //!   layer n-1   probe ...
 //! ```
 //!
@@ -15,12 +15,8 @@ use super::{
     chunk::{CHUNK, Set},
     error::Error,
     hash::Hash,
-    layer::Layer,
     scaling::Filter,
 };
-
-/// Fewer items than this are few (see `found_in`).
-const FEW: usize = 32;
 
 impl Filter {
     /// Answers for each item, in order, whether it may have been added.
@@ -28,20 +24,18 @@ impl Filter {
     pub fn contains_each<'a>(&self, mut items: impl Iterator<Item = &'a [u8]>, mut answer: impl FnMut(bool)) {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
-            let hashes = self.hash_chunk(&mut items, &mut chunk);
+            let far = self.newest().is_far();
+            let hashes = self.hash_chunk(&mut items, &mut chunk, !far);
             if hashes.is_empty() {
                 return;
             }
             let items = Set::first(hashes.len());
-            let mut found = self.newest().among(hashes, items);
-            let missing = items.without(found);
-            let older = self.older();
-            if let Some(layer) = older.clone().next()
-                && !missing.is_empty()
-            {
-                layer.prefetch_each(hashes, missing);
-                found = found.with(found_in(older, hashes, missing));
-            }
+            let found = if far {
+                self.found_below(0, hashes, items)
+            } else {
+                let found = self.newest().among(hashes, items);
+                found.with(self.found_below(1, hashes, items.without(found)))
+            };
             for i in 0..hashes.len() {
                 answer(found.has(i));
             }
@@ -62,17 +56,13 @@ impl Filter {
         }
         let mut chunk = [Hash::default(); CHUNK];
         loop {
-            let hashes = self.hash_chunk(&mut items, &mut chunk);
+            let hashes = self.hash_chunk(&mut items, &mut chunk, true);
             if hashes.is_empty() {
                 return;
             }
             let items = Set::first(hashes.len());
-            let older = self.older();
-            let layers = older.len();
-            if let Some(layer) = older.clone().next() {
-                layer.prefetch_each(hashes, items);
-            }
-            let in_older = found_in(older, hashes, items);
+            let layers = self.older().len();
+            let in_older = self.found_below(1, hashes, items);
             self.newest().prefetch_rest(hashes, items.without(in_older));
             let may_grow = self.newest().room() < hashes.len() as u64;
             for (i, &hash) in hashes.iter().enumerate() {
@@ -82,7 +72,7 @@ impl Filter {
                     // A layer became full within this chunk: what was looked up no longer covers every layer.
                     self.add(hash, &ceiling)
                 } else {
-                    Ok(self.add_to_newest(hash))
+                    Ok(self.newest_mut().add(hash))
                 };
                 let failed = outcome.is_err();
                 answer(outcome);
@@ -93,44 +83,41 @@ impl Filter {
         }
     }
 
-    /// Hashes the next items, at most a chunk of them, and prefetches the newest layer for each.
+    /// Hashes the next items, at most a chunk of them, and if asked to prefetches the newest layer for each.
     #[inline]
     pub(super) fn hash_chunk<'c, 'a>(
         &self,
         items: &mut impl Iterator<Item = &'a [u8]>,
         chunk: &'c mut [Hash; CHUNK],
+        prefetch: bool,
     ) -> &'c [Hash] {
         let mut count = 0;
         for (slot, item) in chunk.iter_mut().zip(items) {
             *slot = self.hash(item);
-            self.newest().prefetch(*slot);
+            if prefetch {
+                self.newest().prefetch(*slot);
+            }
             count += 1;
         }
         &chunk[..count]
     }
-}
 
-/// Which of these items of a chunk some older layer holds. They have been prefetched for the first of them.
-///
-/// Of few items the next layer is prefetched before a layer is looked at, as they are looked at sooner than memory answers;
-/// of many after it, and only for those that it does not hold.
-#[inline]
-pub(super) fn found_in<'a>(older: impl Iterator<Item = &'a Layer>, hashes: &[Hash], items: Set) -> Set {
-    let few = hashes.len() < FEW;
-    let mut layers = older.peekable();
-    let mut missing = items;
-    while let Some(layer) = layers.next() {
-        let next = layers.peek();
-        if let (Some(next), true) = (next, few) {
-            next.prefetch_each(hashes, missing);
+    /// Which of these items of a chunk some layer holds, the `above` newest left out. A layer is asked for those alone that
+    /// no newer one holds. Not inlined: most filters have one layer.
+    #[inline(never)]
+    pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: Set) -> Set {
+        let mut layers = self.layers().rev().skip(above).peekable();
+        let mut aims = match layers.peek() {
+            Some(first) if !items.is_empty() => first.aim(hashes, items),
+            _ => return Set::default(),
+        };
+        let mut missing = items;
+        while let Some(layer) = layers.next()
+            && !missing.is_empty()
+        {
+            let found = layer.among_strangers(hashes, missing, &mut aims, layers.peek().copied());
+            missing = missing.without(found);
         }
-        missing = missing.without(layer.among_strangers(hashes, missing));
-        if missing.is_empty() {
-            break;
-        }
-        if let (Some(next), false) = (next, few) {
-            next.prefetch_each(hashes, missing);
-        }
+        items.without(missing)
     }
-    items.without(missing)
 }

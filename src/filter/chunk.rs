@@ -3,6 +3,13 @@
 /// Items in a chunk: as many as there are bits in a [`Set`].
 pub(super) const CHUNK: usize = u64::BITS as usize;
 
+/// Where a first look at an item goes in a layer of blocks: the places of two bits in the array.
+pub(super) type Aim = [u64; 2];
+/// Those of the items of a chunk.
+pub(super) type Aims = [Aim; CHUNK];
+/// Those of no items.
+pub(super) const NOWHERE: Aims = [[0; 2]; CHUNK];
+
 /// A set of items of a chunk, by their indices: bit i is item i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Set(u64);

@@ -24,7 +24,6 @@
 //! absent when they came, less those that test absent once they went; and the counters that are not 0.
 
 use super::{
-    batch::found_in,
     chunk::{CHUNK, Set},
     error::Error,
     hash::Hash,
@@ -73,15 +72,12 @@ impl Filter {
         loop {
             // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller the copy of the
             // filters of bits would not be inlined into their loop.
-            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk);
+            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
                 return;
             }
             let layers = self.older().len();
-            if let Some(layer) = self.older().next() {
-                layer.prefetch_each(hashes, Set::first(hashes.len()));
-            }
-            let found = found_in(self.older(), hashes, Set::first(hashes.len()));
+            let found = self.found_below(1, hashes, Set::first(hashes.len()));
             for (i, &hash) in hashes.iter().enumerate() {
                 // A layer that became full within this chunk holds items that were not there when it was asked.
                 let in_older = if self.older().len() == layers {
@@ -143,7 +139,7 @@ impl Filter {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
             // By reference as above.
-            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk);
+            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
                 return;
             }
@@ -162,7 +158,7 @@ impl Filter {
         }
     }
 
-    /// Where the items of a chunk are held, layer by layer, as `found_in` asks. What is lowered for one of them may end what
+    /// Where the items of a chunk are held, layer by layer, as `found_below` asks. What is lowered for one of them may end what
     /// another tests positive by: one layer may have become none, and several are to be asked again. None have become more.
     fn held(&self, hashes: &[Hash]) -> [Held; CHUNK] {
         let mut held = [Held::Nowhere; CHUNK];
@@ -171,7 +167,7 @@ impl Filter {
         let mut layers = layers.enumerate().peekable();
         while let Some((index, layer)) = layers.next() {
             if let Some((_, next)) = layers.peek() {
-                next.prefetch_each(hashes, items);
+                next.aim(hashes, items);
             }
             for i in layer.among(hashes, items).members() {
                 held[i] = match held[i] {

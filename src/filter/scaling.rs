@@ -336,24 +336,15 @@ impl Filter {
         if self.counts() {
             return self.add_counted(hash, ceiling);
         }
-        if self.contains(hash) {
-            return Ok(false);
+        if self.rest.is_some() || self.newest.is_full() {
+            if self.contains(hash) {
+                return Ok(false);
+            }
+            if self.newest.is_full() {
+                self.grow(ceiling(self.bit_bytes()))?;
+            }
         }
-        if self.newest.is_full() {
-            self.grow(ceiling(self.bit_bytes()))?;
-        }
-        self.newest.insert(hash);
-        Ok(true)
-    }
-
-    /// As [`Self::add`] for an item that no older layer holds, into a newest layer that is not full.
-    #[inline]
-    pub(super) fn add_to_newest(&mut self, hash: Hash) -> bool {
-        let absent = !self.newest.contains(hash);
-        if absent {
-            self.newest.insert(hash);
-        }
-        absent
+        Ok(self.newest.add(hash))
     }
 
     /// A copy with the same seed, bits and counts.

@@ -103,6 +103,30 @@ fn at_every_rate_a_batch_is_its_items_alone() {
     }
 }
 
+/// A newest layer of long blocks beyond 4 MiB is glanced at like the others.
+#[test]
+fn in_layers_beyond_the_second_cache_a_batch_is_its_items_alone() {
+    let mut filter = filter(&params(1e-6, 2_000_000, 2, 9));
+    let (first, second) = (items(0, 3_000), items(3_000, 6_000));
+    for batch in [&first, &second] {
+        let shape = filter.newest().shape();
+        assert!(shape.words() > 1 << 19, "{shape:?}");
+        assert!(add_each(&mut filter, batch, u64::MAX).contains(&Ok(true)));
+        assert!(
+            contains_each(&filter, batch).iter().all(|&found| found),
+            "{shape:?}"
+        );
+        assert!(
+            contains_each(&filter, &first).iter().all(|&found| found),
+            "{shape:?}"
+        );
+        filter.grow(u64::MAX).expect("there is memory");
+    }
+    let others = items(6_000, 9_000);
+    let alone: Vec<bool> = others.iter().map(|item| has(&filter, item)).collect();
+    assert_eq!(contains_each(&filter, &others), alone);
+}
+
 #[test]
 fn a_duplicate_in_a_batch_is_new_once() {
     // Within a chunk, across chunks, and across layers that begin in between.

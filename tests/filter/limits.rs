@@ -277,7 +277,7 @@ fn the_ends_of_ten_billion_items_hold_their_items() {
     });
     for hash in ends {
         assert!(!layer.contains(hash));
-        layer.insert(hash);
+        layer.add(hash);
         assert!(layer.contains(hash));
     }
     let (len, words) = (usize::from(shape.block_words), layer.bits().words());

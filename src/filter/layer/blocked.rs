@@ -10,47 +10,39 @@
 //!
 //! Putze, Sanders and Singler (2007). One item touches one block: one page always, one cache line where the block is
 //! 512 bits. A classic filter touches k lines and k pages, which is what a query costs once the array outgrows the
-//! caches, and copies k pages an insert while the server forks for a snapshot.
-//!
-//! Probes are looked at in strides of four, without a branch between them. Half of the bits of a full layer are set, so a
-//! branch after each probe of an absent item is a coin toss, and a toss that the processor loses costs more than three
-//! probes; after four it is right 15 times of 16. Server CPU per item in batches of 100, with a branch each time and so,
-//! in one run each, RedisBloom 2.8 beside it:
-//!
-//! | work                      | branches | strides | RedisBloom |
-//! |---------------------------|----------|---------|------------|
-//! | miss, 2 M items           | 101 ns   | 86 ns   | 215 ns     |
-//! | hit, 2 M items            | 101 ns   | 85 ns   | 231 ns     |
+//! caches, and copies k pages an insert while the server forks for a snapshot. What is done inside a block: `block.rs`.
 //!
 //! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are under way is what limits
 //! a batch. So a chunk goes through them in stages, each of which fetches its lines for all items that are still in
 //! question before it looks at the first: two probes (a glance, after which 3/4 of the absent items are settled), four
-//! more, then the rest, which hardly any but the items that are there need. An item that is to be added needs all its lines
-//! at once. Time in one process with stages, of the time with one prefetch of four probes an item:
+//! more, then the rest, which hardly any but the items that are there need. The lines of a glance are fetched while the layer
+//! above is glanced at, and where they are is kept until then (an aim). An item that is to be added needs all its
+//! lines at once. Time in one process with stages, of the time with one prefetch of four probes an item:
 //!
 //! | filter                         | batch | hit  | miss | new  |
 //! |--------------------------------|-------|------|------|------|
-//! | one layer at 0.01 %, 3 M items | 100   | 0.7  | 0.8  | 0.75 |
-//! |                                | 10    | 1.2  | 1.15 |      |
-//! | one layer at 0.1 %, 4 M items  | 100   | 0.75 | 0.9  | 0.6  |
-//! |                                | 10    | 1.0  | 1.05 |      |
-//! | 12 layers at 1 %, 4.5 M items  | 100   | 0.75 | 0.9  | 0.75 |
-//! |                                | 10    | 1.2  | 1.0  |      |
-//! | 8 layers at 1 %, 1 M items     | 100   | 1.0  | 0.85 | 0.9  |
-//! |                                | 10    | 1.25 | 1.05 |      |
-//! | 2 layers at 1 %, 2.5 M items   | 100   | 1.05 | 0.95 | 0.95 |
-//! |                                | 10    | 1.15 | 1.0  |      |
+//! | one layer at 0.01 %, 3 M items | 100   | 0.7  | 0.8  | 0.5  |
+//! |                                | 10    | 0.75 | 1.1  |      |
+//! | one layer at 0.1 %, 4 M items  | 100   | 0.8  | 0.95 | 0.65 |
+//! |                                | 10    | 0.85 | 0.85 |      |
+//! | 12 layers at 1 %, 4.5 M items  | 100   | 0.75 | 0.7  | 0.7  |
+//! |                                | 10    | 0.85 | 0.75 |      |
+//! | 8 layers at 1 %, 1 M items     | 100   | 0.95 | 0.75 | 0.7  |
+//! |                                | 10    | 0.9  | 0.9  |      |
+//! | 2 layers at 1 %, 2.5 M items   | 100   | 1.0  | 0.95 | 1.0  |
+//! |                                | 10    | 1.1  | 1.05 |      |
 //!
-//! What batches of 10 lose is 5 to 20 ns of the 100 or 200 that an item then costs in the server.
+//! What small batches lose is 5 ns of the 100 or more that an item then costs in the server.
 //!
 //! In the newest layer, where an item that is there most likely is, and which is the only one of most filters, a glance
 //! costs a hit more than it gains a miss while a processor hides the waits by running ahead: 1.4 to 0.8 times for 1 million
 //! items at 0.1 % (1.8 MB), 1.1 to 0.8 at 3.7 MB, 0.8 to 0.8 at 7.4 MB. So there it is taken beyond 4 MiB. In older layers, most of
 //! what is asked for is absent.
 
+use super::block::{self, STRIDE};
 use crate::filter::{
     bits::Bits,
-    chunk::Set,
+    chunk::{Aim, Aims, NOWHERE, Set},
     error::Error,
     hash::Hash,
     probe::{Walk, scale},
@@ -60,8 +52,6 @@ use crate::filter::{
 /// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages (see the essay).
 const WHOLE_BLOCK: usize = 16;
 
-/// Probes that are looked at together, without a branch between them (see the essay).
-const STRIDE: u8 = 4;
 /// Probes at which all items of a chunk are looked at first.
 const GLANCE: u8 = 2;
 
@@ -142,20 +132,26 @@ impl Blocked {
         if !self.bits.is_uncached() {
             return;
         }
-        let start = self.block_start(hash);
         if self.is_long() {
+            let start = self.block_start(hash);
             let mut walk = Walk::new(hash);
-            for _ in 0..self.probes.min(self.first_probes()) {
+            for _ in 0..self.probes.min(STRIDE) {
                 let at = walk.next(self.block_bits());
                 self.bits.prefetch(start + (at / 64) as usize);
             }
         } else {
-            let words = usize::from(self.block_words);
-            // The last word too: a block need not start on a cache line.
-            self.bits.prefetch(start);
-            self.bits.prefetch(start + words / 2);
-            self.bits.prefetch(start + words - 1);
+            self.prefetch_block(self.block_start(hash));
         }
+    }
+
+    /// Asks for the cache lines of a short block.
+    #[inline]
+    fn prefetch_block(&self, start: usize) {
+        let words = usize::from(self.block_words);
+        // The last word too: a block need not start on a cache line.
+        self.bits.prefetch(start);
+        self.bits.prefetch(start + words / 2);
+        self.bits.prefetch(start + words - 1);
     }
 
     /// Whether every bit of the item is set.
@@ -167,40 +163,84 @@ impl Blocked {
 
     /// Whether the next `left` bits on the walk of the item are set.
     #[inline]
-    fn all_set(&self, hash: Hash, mut walk: Walk, mut left: u8) -> bool {
+    fn all_set(&self, hash: Hash, walk: Walk, left: u8) -> bool {
         let start = self.block_start(hash);
-        let bits = self.block_bits();
         let block = &self.bits.words()[start..start + usize::from(self.block_words)];
-        let mut bit = || {
-            let at = walk.next(bits);
-            block[(at / 64) as usize] >> (at % 64)
-        };
-        while left >= STRIDE {
-            if bit() & bit() & bit() & bit() & 1 == 0 {
-                return false;
-            }
-            left -= STRIDE;
-        }
-        (0..left).fold(1, |all, _| all & bit()) == 1
+        block::all_set(block, walk, left)
     }
 
-    /// Which of these items have every bit set.
+    /// Which of these items have every bit set. They have been prefetched.
     #[inline]
     pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
-        if self.is_long() && self.is_far() {
-            self.among_strangers(hashes, items)
-        } else {
-            items.keep(|i| u64::from(self.contains(hashes[i])))
-        }
+        items.keep(|i| u64::from(self.contains(hashes[i])))
     }
 
-    /// The same by stages (see the essay), of which the first settles most of what is absent.
+    /// Where the first two bits of each of these items are; asks for their cache lines, or for all of a short block.
     #[inline]
-    pub(super) fn among_strangers(&self, hashes: &[Hash], items: Set) -> Set {
-        let stood = self.glance(hashes, items);
+    pub(super) fn aim(&self, hashes: &[Hash], items: Set) -> Aims {
+        let mut aims = NOWHERE;
+        if self.is_long() {
+            items
+                .members()
+                .for_each(|i| aims[i] = self.aim_at::<true>(hashes[i]));
+        } else {
+            items
+                .members()
+                .for_each(|i| aims[i] = self.aim_at::<false>(hashes[i]));
+        }
+        aims
+    }
+
+    /// The same for one item; of a single probe, it is both.
+    #[inline]
+    fn aim_at<const LONG: bool>(&self, hash: Hash) -> Aim {
+        let bits = self.block_bits();
+        let start = self.block_start(hash);
+        let mut walk = Walk::new(hash);
+        let mut next = || start as u64 * 64 + walk.next(bits);
+        let first = next();
+        let second = if self.probes > 1 { next() } else { first };
+        if LONG {
+            self.bits.prefetch((first / 64) as usize);
+            self.bits.prefetch((second / 64) as usize);
+        } else {
+            self.prefetch_block(start);
+        }
+        [first, second]
+    }
+
+    /// Which of these items, at which `aims` aims, have every bit set, by stages (see the essay) of which the first
+    /// settles most of what is absent. Meanwhile aims them at the `next` layer.
+    #[inline]
+    pub(super) fn among_strangers(
+        &self,
+        hashes: &[Hash],
+        items: Set,
+        aims: &mut Aims,
+        next: Option<&Self>,
+    ) -> Set {
+        let stood = match next {
+            Some(next) if next.is_long() => {
+                self.glance(items, aims, |i, aim| *aim = next.aim_at::<true>(hashes[i]))
+            }
+            Some(next) => self.glance(items, aims, |i, aim| *aim = next.aim_at::<false>(hashes[i])),
+            None => self.glance(items, aims, |_, _| {}),
+        };
         let to = self.probes.min(GLANCE + STRIDE);
         let stood = self.stage(hashes, stood, GLANCE, to);
         self.stage(hashes, stood, to, self.probes)
+    }
+
+    /// Which of these items have both bits set that `aims` aims at; and what is to be done `meanwhile` with each.
+    #[inline]
+    fn glance(&self, items: Set, aims: &mut Aims, mut meanwhile: impl FnMut(usize, &mut Aim)) -> Set {
+        let words = self.bits.words();
+        let bit = |at: u64| words[(at / 64) as usize] >> (at % 64);
+        items.keep(|i| {
+            let [first, second] = aims[i];
+            meanwhile(i, &mut aims[i]);
+            bit(first) & bit(second)
+        })
     }
 
     /// Whether an item has lines that are not fetched at first.
@@ -211,14 +251,8 @@ impl Blocked {
 
     /// Whether its lines are a wait that a processor does not hide by itself, running ahead.
     #[inline]
-    fn is_far(&self) -> bool {
-        self.bits.words().len() > FAR_WORDS
-    }
-
-    /// Probes of a long block that are fetched at first.
-    #[inline]
-    fn first_probes(&self) -> u8 {
-        if self.is_far() { GLANCE } else { STRIDE }
+    pub(super) fn is_far(&self) -> bool {
+        self.is_long() && self.bits.words().len() > FAR_WORDS
     }
 
     /// Which of these items have their bits from probe `from` up to probe `to` set.
@@ -237,7 +271,7 @@ impl Blocked {
     #[inline]
     pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
         if self.is_staged() {
-            self.prefetch_probes(hashes, items, self.first_probes(), self.probes);
+            self.prefetch_probes(hashes, items, STRIDE, self.probes);
         }
     }
 
@@ -254,37 +288,15 @@ impl Blocked {
         }
     }
 
-    /// Which of these items have their first two bits set; the first where there is no second.
-    #[inline]
-    fn glance(&self, hashes: &[Hash], items: Set) -> Set {
-        let bits = self.block_bits();
-        let words = self.bits.words();
-        let no_second = u64::from(self.probes < GLANCE);
-        items.keep(|i| {
-            let start = self.block_start(hashes[i]);
-            let mut walk = Walk::new(hashes[i]);
-            let mut bit = || {
-                let at = walk.next(bits);
-                words[start + (at / 64) as usize] >> (at % 64)
-            };
-            bit() & (bit() | no_second)
-        })
-    }
-
-    /// Sets every bit of the item.
+    /// Sets every bit of the item; whether one was not set.
     ///
-    /// Callers ask `contains` first and insert only what is absent: a write that changes nothing would still copy the
-    /// page while the server forks for a snapshot.
+    /// Writes nothing where all were: a write that changes nothing would still copy the page while the server forks for a
+    /// snapshot.
     #[inline]
-    pub fn insert(&mut self, hash: Hash) {
+    pub fn add(&mut self, hash: Hash) -> bool {
         let start = self.block_start(hash);
-        let bits = self.block_bits();
         let block = &mut self.bits.words_mut()[start..start + usize::from(self.block_words)];
-        let mut walk = Walk::new(hash);
-        for _ in 0..self.probes {
-            let at = walk.next(bits);
-            block[(at / 64) as usize] |= 1 << (at % 64);
-        }
+        block::add(block, Walk::new(hash), self.probes)
     }
 }
 

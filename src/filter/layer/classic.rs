@@ -142,14 +142,18 @@ impl ClassicLayer {
         })
     }
 
-    /// Sets every bit of the item.
+    /// Sets every bit of the item; whether one was not set. Writes nothing where all were.
     #[inline]
-    pub fn insert(&mut self, hash: Hash) {
+    pub fn add(&mut self, hash: Hash) -> bool {
+        if self.contains(hash) {
+            return false;
+        }
         let words = self.bits.words_mut();
         self.map.all(hash, |position| {
             words[(position / 64) as usize] |= 1 << (position % 64);
             true
         });
+        true
     }
 }
 

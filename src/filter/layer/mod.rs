@@ -4,6 +4,7 @@
 //! and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box: there is one `Layer` in every
 //! filter, and people keep millions of small filters.
 
+mod block;
 mod blocked;
 mod classic;
 mod counting;
@@ -16,7 +17,14 @@ pub use counting::{Counting, CountingLayer};
 
 use counting::Lowered;
 
-use super::{bits::Bits, chunk::Set, error::Error, hash::Hash, params::Cells, sizing::Geometry};
+use super::{
+    bits::Bits,
+    chunk::{Aims, NOWHERE, Set},
+    error::Error,
+    hash::Hash,
+    params::Cells,
+    sizing::Geometry,
+};
 
 /// What a layer looks like, without its bits: the kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,16 +296,17 @@ impl Layer {
         }
     }
 
-    /// [`Self::prefetch`] of each of these items of a chunk.
+    /// Asks for the memory that a first look at each of these items needs; where that is.
     #[inline]
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
+    pub(super) fn aim(&self, hashes: &[Hash], items: Set) -> Aims {
         match &self.kind {
-            Kind::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
+            Kind::Blocked(layer) => return layer.aim(hashes, items),
             Kind::Other(other) => match &**other {
                 Other::Counting(layer) => layer.prefetch_each(hashes, items),
                 Other::Classic(_) => items.members().for_each(|i| other.prefetch(hashes[i])),
             },
         }
+        NOWHERE
     }
 
     /// After [`Self::prefetch`], asks for what else is needed to add these items.
@@ -320,24 +329,50 @@ impl Layer {
         }
     }
 
-    /// The same, quickest where most of them are not.
+    /// The same, quickest where most of them are not: of items aimed at this layer ([`Self::aim`]), which are then aimed at
+    /// the `next`.
     #[inline]
-    pub(super) fn among_strangers(&self, hashes: &[Hash], items: Set) -> Set {
-        match &self.kind {
-            Kind::Blocked(layer) => layer.among_strangers(hashes, items),
-            Kind::Other(other) => items.keep(|i| u64::from(other.contains(hashes[i]))),
+    pub(super) fn among_strangers(
+        &self,
+        hashes: &[Hash],
+        items: Set,
+        aims: &mut Aims,
+        next: Option<&Self>,
+    ) -> Set {
+        match (&self.kind, next.map(|next| &next.kind)) {
+            (Kind::Blocked(layer), Some(Kind::Blocked(next))) => {
+                layer.among_strangers(hashes, items, aims, Some(next))
+            }
+            (kind, _) => {
+                let found = match kind {
+                    Kind::Blocked(layer) => layer.among_strangers(hashes, items, aims, None),
+                    Kind::Other(other) => items.keep(|i| u64::from(other.contains(hashes[i]))),
+                };
+                if let Some(next) = next {
+                    *aims = next.aim(hashes, items.without(found));
+                }
+                found
+            }
         }
     }
 
-    /// Adds an item that is not yet in this layer, and counts it. The layer must not be full.
+    /// Whether a first look at all items of a chunk is worth its while even where most of them are there: a wait that a
+    /// processor does not hide by itself.
     #[inline]
-    pub fn insert(&mut self, hash: Hash) {
-        debug_assert!(!self.is_full() && !self.contains(hash));
-        match &mut self.kind {
-            Kind::Blocked(layer) => layer.insert(hash),
-            Kind::Other(other) => other.insert(hash),
-        }
-        self.counted += 1;
+    pub(super) fn is_far(&self) -> bool {
+        matches!(&self.kind, Kind::Blocked(layer) if layer.is_far())
+    }
+
+    /// Adds an item and counts it if it tested absent; whether it did. The layer must not be full.
+    #[inline]
+    pub fn add(&mut self, hash: Hash) -> bool {
+        debug_assert!(!self.is_full());
+        let absent = match &mut self.kind {
+            Kind::Blocked(layer) => layer.add(hash),
+            Kind::Other(other) => other.add(hash),
+        };
+        self.counted += u64::from(absent);
+        absent
     }
 }
 
@@ -361,10 +396,10 @@ impl Other {
     }
 
     #[inline(never)]
-    fn insert(&mut self, hash: Hash) {
+    fn add(&mut self, hash: Hash) -> bool {
         match self {
-            Self::Classic(layer) => layer.insert(hash),
-            Self::Counting(layer) => drop(layer.raise(hash)),
+            Self::Classic(layer) => layer.add(hash),
+            Self::Counting(layer) => layer.raise(hash),
         }
     }
 }
