@@ -163,6 +163,7 @@ pub(crate) fn added(items: u64) {
 }
 
 /// A filter of the server was given its newest `layers` layers.
+#[cold]
 pub(crate) fn scaled(filter: &Filter, layers: usize) {
     SCALED.add(layers as u64);
     MADE.layers.add(layers as u64);

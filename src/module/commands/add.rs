@@ -122,14 +122,35 @@ pub(super) fn create_with<'a>(
 /// Adds `items` to a filter of the server, in order, up to the first that cannot be added.
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
     let before = Before::of(filter);
-    let mut answers = Answers::for_items(items.len(), before.counts());
+    let mut bits = Vec::with_capacity(items.len() / 64 + 1);
+    // Apart from the vector, so that they stay in registers.
+    let (mut word, mut count, mut error) = (0, 0, None);
     let ceiling = |present| limit::ceiling(ctx, present);
-    filter.add_each(items.iter().map(|item| item.bytes()), ceiling, |answer| {
-        answers.push(answer);
-    });
-    stats::ADDS.add((answers.count + usize::from(answers.error.is_some())) as u64);
-    answers.shape = before.reshaped(filter, answers.new);
-    answers
+    filter.add_each(
+        items.iter().map(|item| item.bytes()),
+        ceiling,
+        |answer| match answer {
+            Ok(new) => {
+                word |= u64::from(new) << (count % 64);
+                count += 1;
+                if count % 64 == 0 {
+                    bits.push(std::mem::take(&mut word));
+                }
+            }
+            Err(refusal) => error = Some(refused(refusal)),
+        },
+    );
+    bits.push(word);
+    stats::ADDS.add((count + usize::from(error.is_some())) as u64);
+    let new = bits.iter().map(|word| word.count_ones() as usize).sum();
+    Answers {
+        bits,
+        count,
+        new,
+        counts: before.counts(),
+        shape: before.reshaped(filter, new),
+        error,
+    }
 }
 
 /// Counts a refusal.
@@ -150,7 +171,7 @@ impl Before {
     fn of(filter: &Filter) -> Self {
         Self {
             layers: filter.layers().len(),
-            items: filter.counts().then(|| filter.newest().items()),
+            items: filter.counts().then(|| items_since(0, filter, 0)),
         }
     }
 
@@ -165,11 +186,7 @@ impl Before {
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
         let layers = filter.layers().len().saturating_sub(self.layers);
         stats::added(match self.items {
-            // Of the layer that was the newest, and those on top of it: the others take nothing.
-            Some(items) => {
-                let changed = filter.layers().rev().take(layers + 1).map(Layer::items);
-                changed.fold(0, u64::saturating_add).saturating_sub(items)
-            }
+            Some(items) => items_since(items, filter, layers),
             None => new as u64,
         });
         if layers > 0 {
@@ -178,6 +195,14 @@ impl Before {
         let filled = new > 0 && filter.newest().is_full() && filter.expansion().factor().is_none();
         Shape { layers, filled }
     }
+}
+
+/// How many more items a filter that counts has, which had `items` in its newest layer and was given `layers` since: the
+/// others take nothing.
+#[inline(never)]
+fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
+    let changed = filter.layers().rev().take(layers + 1).map(Layer::items);
+    changed.fold(0, u64::saturating_add).saturating_sub(items)
 }
 
 /// What became of each item: one bit, and the error that ended it.
@@ -195,40 +220,12 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    fn for_items(count: usize, counts: bool) -> Self {
-        Self {
-            bits: Vec::with_capacity(count.div_ceil(64)),
-            count: 0,
-            new: 0,
-            counts,
-            shape: Shape::default(),
-            error: None,
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, answer: Result<bool, Error>) {
-        match answer {
-            Ok(new) => {
-                let at = self.count % 64;
-                if at == 0 {
-                    self.bits.push(0);
-                }
-                if let Some(word) = self.bits.last_mut() {
-                    *word |= u64::from(new) << at;
-                }
-                self.count += 1;
-                self.new += usize::from(new);
-            }
-            Err(error) => self.error = Some(refused(error)),
-        }
-    }
-
     fn each(&self) -> impl Iterator<Item = bool> {
-        self.bits
-            .iter()
-            .flat_map(|word| (0..64).map(move |i| word >> i & 1 == 1))
-            .take(self.count)
+        (0..self.count).map(|i| {
+            self.bits
+                .get(i / 64)
+                .is_some_and(|word| word >> (i % 64) & 1 == 1)
+        })
     }
 
     /// What the addition of `items` changed, told by naming those that changed it.
