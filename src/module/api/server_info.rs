@@ -1,0 +1,52 @@
+//! A section of INFO, asked of the server itself.
+
+use std::{
+    ffi::{CStr, c_char},
+    ptr::NonNull,
+};
+
+use super::{Context, call, raw};
+
+/// A section of INFO.
+pub(crate) struct ServerInfo(NonNull<raw::RedisModuleServerInfoData>);
+
+impl Context {
+    /// Takes a section of INFO.
+    pub(crate) fn server_info(self, section: &CStr) -> Option<ServerInfo> {
+        NonNull::new(call!(RedisModule_GetServerInfo(self.0, section.as_ptr()))).map(ServerInfo)
+    }
+}
+
+impl ServerInfo {
+    /// A field that is an unsigned number.
+    pub(crate) fn number(&self, field: &CStr) -> Option<u64> {
+        let mut error = 0;
+        let value: u64 = call!(RedisModule_ServerInfoGetFieldUnsigned(
+            self.0.as_ptr(),
+            field.as_ptr(),
+            &raw mut error
+        ));
+        (error == 0).then_some(value)
+    }
+
+    /// A field as it stands.
+    pub(crate) fn text(&self, field: &CStr) -> Option<&str> {
+        let value: *const c_char = call!(RedisModule_ServerInfoGetFieldC(self.0.as_ptr(), field.as_ptr()));
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: the server answers a C string that lives as long as the section.
+        unsafe { CStr::from_ptr(value) }.to_str().ok()
+    }
+
+    /// Whether a field is there and reads `text`.
+    pub(crate) fn is(&self, field: &CStr, text: &str) -> bool {
+        self.text(field) == Some(text)
+    }
+}
+
+impl Drop for ServerInfo {
+    fn drop(&mut self) {
+        call!(RedisModule_FreeServerInfo(std::ptr::null_mut(), self.0.as_ptr()));
+    }
+}
