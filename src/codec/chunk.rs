@@ -20,7 +20,7 @@
 //! additions during the dump have used. A filter that grows or is replaced has another identity: its chunks are refused. So
 //! has one that counts after every change.
 //!
-//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom.rs`), which has the same iterators,
+//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`), which has the same iterators,
 //! bare chunks and a header without a magic: its first 8 bytes are a count of items, and ours would be 10^14 of them.
 
 use super::{

@@ -1,0 +1,178 @@
+//! BF.SCANDUMP and the AOF: the header, then bare bits in chunks.
+
+use super::{
+    super::{Error, header, reader::Reader, stream},
+    Chain, EXACT, GROWTH, HASH64, Link, NONSCALING,
+};
+use crate::filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, bits_per_item};
+
+/// The most bytes in a chunk.
+const BITS: u64 = 16 << 20;
+/// Bytes of a dump's header before its layers, and of a layer.
+const HEADER: usize = 20;
+const LAYER: usize = 53;
+
+/// The header of a dump, for a filter of RedisBloom's.
+pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
+    let scales = filter.expansion().factor();
+    let options = if family.rounds { 0 } else { EXACT }
+        | if family.hash64 { HASH64 } else { 0 }
+        | if scales.is_some() { 0 } else { NONSCALING };
+    let mut out = Vec::new();
+    out.extend(filter.items().to_le_bytes());
+    // A filter never has more than MAX_LAYERS.
+    out.extend((filter.layers().len() as u32).to_le_bytes());
+    out.extend((options as u32).to_le_bytes());
+    out.extend(scales.unwrap_or(GROWTH as u32).to_le_bytes());
+    for layer in filter.layers() {
+        let Shape::Classic(shape) = layer.shape() else {
+            continue;
+        };
+        let (bits, n2) = match shape.rule {
+            Rule::Remainder => (shape.bits, 0),
+            Rule::LowBits => (shape.bytes.saturating_mul(8), shape.bits.trailing_zeros() as u8),
+            // Its filters have no others (`filter::Plan::check`).
+            Rule::Prime | Rule::Mitz32 | Rule::Mitz64 => (shape.bits, 0),
+        };
+        out.extend(shape.bytes.to_le_bytes());
+        out.extend(bits.to_le_bytes());
+        out.extend(layer.items().to_le_bytes());
+        out.extend(layer.error_rate().to_le_bytes());
+        out.extend(bits_per_item(layer.error_rate()).to_le_bytes());
+        out.extend(u32::from(shape.probes).to_le_bytes());
+        out.extend(layer.capacity().to_le_bytes());
+        out.push(n2);
+    }
+    out
+}
+
+/// Reads and checks the header of a dump.
+pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
+    let mut reader = Reader::plain(bytes);
+    let size = reader.u64()?;
+    let count = reader.u32()? as usize;
+    let options = u64::from(reader.u32()?);
+    let length = |header: usize, layer: usize| count.checked_mul(layer)?.checked_add(header);
+    let (old_header, old_layer) = (HEADER.saturating_sub(4), LAYER.saturating_sub(4));
+    let found = Some(bytes.len());
+    let (growth, wide) = if found == length(HEADER, LAYER) {
+        (Some(u64::from(reader.u32()?)), true)
+    } else if found == length(HEADER, old_layer) {
+        (Some(u64::from(reader.u32()?)), false)
+    } else if found == length(old_header, old_layer) {
+        (None, false)
+    } else {
+        // A length that no header has: this is neither their dump nor ours.
+        return Err(Error::Magic(header::MAGIC));
+    };
+    let chain = Chain::new(size, options, growth)?;
+    if count > MAX_LAYERS {
+        return Err(FilterError::Layers.into());
+    }
+    // The layers are there: the length says so.
+    let mut layers = Vec::new();
+    layers
+        .try_reserve_exact(count)
+        .map_err(|_| FilterError::OutOfMemory(count as u64))?;
+    for index in 0..count {
+        let (bytes, bits, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (rate, bits_per_item) = (reader.f64()?, reader.f64()?);
+        let probes = u64::from(reader.u32()?);
+        let capacity = if wide {
+            reader.u64()?
+        } else {
+            u64::from(reader.u32()?)
+        };
+        let n2 = u64::from(reader.u8()?);
+        let link = Link {
+            capacity,
+            rate,
+            probes,
+            bits_per_item,
+            bits,
+            n2,
+            bytes,
+            items,
+        };
+        layers.push(link.plan(index)?);
+    }
+    chain.plan(layers)
+}
+
+/// Where a layer lies: RedisBloom counts its bytes, our stream (`stream.rs`) whole words. They differ in files of before
+/// 2.2.9.
+struct Place {
+    /// First byte as RedisBloom counts.
+    start: u64,
+    /// Byte after the last.
+    end: u64,
+    /// First byte in the stream.
+    stream: u64,
+}
+
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "positions inside a filter that exists"
+)]
+fn places(filter: &Filter) -> impl Iterator<Item = Place> {
+    filter.layers().scan((0, 0), |(start, stream), layer| {
+        let words = layer.bits().words().len() as u64 * stream::WORD;
+        let bytes = match layer.shape() {
+            Shape::Classic(shape) => shape.bytes,
+            Shape::Blocked(_) | Shape::Counting(_) => words,
+        };
+        let place = Place {
+            start: *start,
+            end: *start + bytes,
+            stream: *stream,
+        };
+        (*start, *stream) = (place.end, *stream + words);
+        Some(place)
+    })
+}
+
+/// The chunk that iterator `from` asks for, of the first `present` bytes of the stream, and the next iterator.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "positions inside a filter that exists"
+)]
+pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
+    let first = u64::try_from(from.checked_sub(1)?).ok()?;
+    let place = places(filter).find(|place| first < place.end)?;
+    let at = place.stream + (first - place.start);
+    let count = (place.end - first).min(BITS).min(present.saturating_sub(at));
+    let next = from.checked_add_unsigned(count).filter(|_| count > 0)?;
+    let mut out = Vec::with_capacity(count as usize);
+    stream::read(filter, at, count as usize, &mut out);
+    Some((next, out))
+}
+
+/// Where in the stream a chunk belongs: its first byte and the byte after its last.
+///
+/// # Errors
+/// `Error::TooBig` if it does not lie inside one layer, `Error::Unaligned` if it does not cover whole words of it.
+pub(in crate::codec) fn place(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(u64, u64), Error> {
+    let (count, total) = (data.len() as u64, filter.bit_bytes());
+    let end = iterator.checked_sub(1).and_then(|end| u64::try_from(end).ok());
+    let Some((end, from)) = end.and_then(|end| Some((end, end.checked_sub(count)?))) else {
+        let bytes = data.len();
+        return Err(Error::Iterator { iterator, bytes });
+    };
+    let place = places(filter).find(|place| from < place.end);
+    let place = place.ok_or(Error::Order {
+        from,
+        to: end,
+        received: total,
+    })?;
+    if end > place.end {
+        return Err(Error::TooBig { from, to: end, total });
+    }
+    let inside = from.saturating_sub(place.start);
+    let whole = count.is_multiple_of(stream::WORD) || end == place.end;
+    if count == 0 || !inside.is_multiple_of(stream::WORD) || !whole {
+        return Err(Error::Unaligned { from, to: end });
+    }
+    let first = place.stream.saturating_add(inside);
+    let words = count.div_ceil(stream::WORD).saturating_mul(stream::WORD);
+    Ok((first, first.saturating_add(words)))
+}

@@ -1,0 +1,93 @@
+//! RDB and DUMP: read, never written. A layer is allocated when its bits are there.
+
+use super::{
+    super::{Error, stream, values::Values},
+    Chain, Link,
+};
+use crate::filter::{Error as FilterError, Filter, Layer, MAX_LAYERS, Plan};
+
+/// The encoding versions of RedisBloom's RDB.
+pub const ENCODING_VERSIONS: std::ops::RangeInclusive<i32> = 0..=4;
+/// The first that has the number of bits and n2.
+const BITS_SINCE: i32 = 1;
+/// The first that has options.
+const OPTIONS_SINCE: i32 = 2;
+/// The first that has the growth; and since then the first layer gets half of the rate that was asked for.
+const GROWTH_SINCE: i32 = 4;
+
+/// Reads a filter of one of the `ENCODING_VERSIONS`, of at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// Any of [`Error`]; nothing stays allocated.
+pub fn load(source: &mut impl Values, version: i32, ceiling: u64) -> Result<Filter, Error> {
+    let size = unsigned(source)?;
+    let count = unsigned(source)?;
+    let options = if version >= OPTIONS_SINCE {
+        unsigned(source)?
+    } else {
+        0
+    };
+    let growth = if version >= GROWTH_SINCE {
+        Some(unsigned(source)?)
+    } else {
+        None
+    };
+    let chain = Chain::new(size, options, growth)?;
+    if count == 0 || count > MAX_LAYERS as u64 {
+        return Err(FilterError::Layers.into());
+    }
+    // A count reserves no memory: each layer comes with bytes of its own.
+    let (mut plans, mut layers, mut present) = (Vec::new(), Vec::new(), 0_u64);
+    for index in 0..count as usize {
+        let capacity = unsigned(source)?;
+        let rate = double(source)?;
+        let probes = unsigned(source)?;
+        let bits_per_item = double(source)?;
+        let (bits, n2) = if version >= BITS_SINCE {
+            (unsigned(source)?, unsigned(source)?)
+        } else {
+            ((capacity as f64 * bits_per_item) as u64, 0)
+        };
+        let string = source.next().ok_or(Error::Truncated)?;
+        let bytes = string.as_ref();
+        let link = Link {
+            capacity,
+            rate,
+            probes,
+            bits_per_item,
+            bits,
+            n2,
+            bytes: bytes.len() as u64,
+            items: 0,
+        };
+        let mut plan = link.plan(index)?;
+        present = present.saturating_add(plan.shape.words().saturating_mul(stream::WORD));
+        if present > ceiling {
+            let wanted = present;
+            return Err(FilterError::Ceiling { wanted, ceiling }.into());
+        }
+        let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
+        stream::merge_into(&mut layer, bytes);
+        drop(string);
+        plan.items = unsigned(source)?;
+        layer.set_counted(plan.items);
+        plans.push(plan);
+        layers.push(layer);
+    }
+    let Plan {
+        family,
+        seed,
+        error_rate,
+        expansion,
+        ..
+    } = chain.plan(plans)?;
+    Filter::from_layers(family, seed, error_rate, expansion, layers).ok_or(Error::Truncated)
+}
+
+fn unsigned(source: &mut impl Values) -> Result<u64, Error> {
+    source.unsigned().ok_or(Error::Truncated)
+}
+
+fn double(source: &mut impl Values) -> Result<f64, Error> {
+    source.double().ok_or(Error::Truncated)
+}
