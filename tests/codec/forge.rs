@@ -1,7 +1,10 @@
 //! Headers and frames as bytes, to change and to seal again. The offsets are written down a second time here, from the
 //! essays of `src/codec/header.rs` and `chunk.rs`: a test that took them from the code would follow it astray.
 
-use redis_bloom::filter::checksum;
+use redis_bloom::{
+    codec::chunk,
+    filter::{Filter, checksum},
+};
 
 /// Offsets in a header.
 pub(crate) mod header {
@@ -69,6 +72,21 @@ pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>
         (middle, part(first, head)),
         (iterator, part(first + count as u64, tail)),
     ]
+}
+
+/// The header of a filter, and its stream in chunks of some words each.
+pub(crate) fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)>) {
+    let (_, header) = chunk::header(filter);
+    let mut rest = chunk::at(filter, 1).expect("a chunk");
+    let mut chunks = Vec::new();
+    let bits = |chunk: &[u8]| chunk.len() - frame::BITS - SEAL;
+    while bits(&rest.1) > 8 * words {
+        let [head, tail] = split(rest.0, &rest.1, 8 * words);
+        chunks.push(head);
+        rest = tail;
+    }
+    chunks.push(rest);
+    (header, chunks)
 }
 
 /// The position of a chunk's first byte.

@@ -9,6 +9,7 @@ mod forge;
 mod forged;
 mod guava;
 mod iterators;
+mod meanwhile;
 mod order;
 #[path = "../fixtures/products.rs"]
 mod products;

@@ -1,32 +1,18 @@
-//! BF.LOADCHUNK in order, out of order, again, from another filter, and while the original goes on.
+//! BF.LOADCHUNK in order, out of order, again, and from another filter.
 
 use redis_bloom::{
     codec::{
         Error,
         chunk::{self, Load, Taken},
     },
-    filter::{Cells, Filter, Params},
+    filter::{Filter, Params},
 };
 
 use crate::{
-    forge, sample,
-    support::{Strings, add, fill, filter, has, item, params},
+    forge::{self, cut},
+    sample,
+    support::{Strings, fill, filter, params},
 };
-
-/// The header of a filter, and its stream in chunks of some words each.
-fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)>) {
-    let (_, header) = chunk::header(filter);
-    let mut rest = chunk::at(filter, 1).expect("a chunk");
-    let mut chunks = Vec::new();
-    let bits = |chunk: &[u8]| chunk.len() - forge::frame::BITS - forge::SEAL;
-    while bits(&rest.1) > 8 * words {
-        let [head, tail] = forge::split(rest.0, &rest.1, 8 * words);
-        chunks.push(head);
-        rest = tail;
-    }
-    chunks.push(rest);
-    (header, chunks)
-}
 
 #[test]
 fn a_gap_is_refused_and_changes_nothing() {
@@ -274,164 +260,4 @@ fn check_an_empty_chunk_is_refused(filter: &Filter) {
         load.take(iterator, &empty),
         Err(Error::Unaligned { .. })
     ));
-}
-
-#[test]
-fn growing_during_a_dump_is_refused() {
-    let mut filter = sample::small();
-    let (header, chunks) = cut(&filter, 5);
-    let mut load = Load::begin(&header, u64::MAX).expect("its header");
-    for (iterator, data) in &chunks[..3] {
-        assert_eq!(load.take(*iterator, data), Ok(Taken::Next));
-    }
-    let capacity = filter.capacity();
-    fill(&mut filter, 2, capacity + 1);
-    assert_eq!(filter.layers().len(), 4);
-    let (_, later) = cut(&filter, 5);
-    let received = load.received();
-    for (iterator, data) in &later {
-        let outcome = load.take(*iterator, data);
-        assert!(
-            matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })),
-            "{outcome:?}"
-        );
-    }
-    assert_eq!(load.received(), received);
-}
-
-#[test]
-fn additions_during_a_dump_lose_nothing_that_was_in_before() {
-    // Three chunks of up to 16 MiB, with additions before each.
-    let mut original = filter(&params(0.01, 30_000_000, 2, 21));
-    fill(&mut original, 1, 20_000);
-    let (mut iterator, header) = chunk::header(&original);
-    let mut load = Load::begin(&header, u64::MAX).expect("its header");
-    let mut chunks = 0;
-    loop {
-        fill(&mut original, 2 + chunks, 30_000 + 10_000 * chunks);
-        let (next, data) = chunk::at(&original, iterator).expect("a chunk");
-        let taken = load.take(next, &data).expect("the next chunk");
-        (iterator, chunks) = (next, chunks + 1);
-        if taken == Taken::Last {
-            break;
-        }
-    }
-    assert_eq!(chunks, 3);
-    fill(&mut original, 9, 60_000);
-    let copy = load.into_filter();
-    for number in 0..20_000 {
-        assert!(has(&copy, &item(1, number)), "item {number}");
-    }
-    // The count is that of the last chunk: room that additions during the dump used is not promised again.
-    assert_eq!(copy.items(), 50_000);
-    // Every bit of the copy is one of the original.
-    let holds = sample::stream(&copy)
-        .iter()
-        .zip(sample::stream(&original))
-        .all(|(copied, bits)| copied & !bits == 0);
-    assert!(holds);
-    // And the additions are in where their chunk came after them: all of the last one's share of blocks.
-    let mut copy = copy;
-    let again = (0..10_000)
-        .filter(|&number| add(&mut copy, &item(2, number)))
-        .count();
-    assert_eq!(
-        again, 0,
-        "what was added before the first chunk is in every chunk"
-    );
-}
-
-#[test]
-fn the_count_of_a_dump_that_filled_the_filter_leaves_no_room() {
-    let mut original = filter(&params(0.01, 100, 0, 22));
-    fill(&mut original, 1, 60);
-    let (_, header) = chunk::header(&original);
-    fill(&mut original, 1, 100);
-    let (iterator, data) = chunk::at(&original, 1).expect("a chunk");
-    let mut load = Load::begin(&header, u64::MAX).expect("its header");
-    assert_eq!(load.filter().items(), 60);
-    assert_eq!(load.take(iterator, &data), Ok(Taken::Last));
-    assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
-}
-
-/// Halves of counters from before and after a change would not fit together: an item whose counters were raised in one half
-/// alone tests absent, and a deletion of it would lower those of others.
-#[test]
-fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
-    type Change = fn(&mut Filter);
-    let changes: [(&str, Change); 3] = [
-        ("an addition", |filter| assert!(add(filter, &item(2, 1)))),
-        ("an addition of what is in", |filter| {
-            assert!(!add(filter, &item(1, 90)));
-        }),
-        ("a deletion and an addition", |filter| {
-            assert!(filter.delete(filter.hash(&item(1, 90))));
-            add(filter, &item(1, 90));
-        }),
-    ];
-    for (case, change) in changes {
-        let mut original = sample::small_of(Cells::Counters);
-        let (header, chunks) = cut(&original, 20);
-        let copy = original.duplicate().expect("memory");
-        let mut load = Load::begin(&header, u64::MAX).expect("its header");
-        assert_eq!(load.take(chunks[0].0, &chunks[0].1), Ok(Taken::Next));
-        change(&mut original);
-        let (changed, later) = cut(&original, 20);
-        for (iterator, data) in &later {
-            assert_eq!(load.take(*iterator, data), Err(Error::OtherFilter), "{case}");
-        }
-        assert!(!load.began_with(&changed), "{case}");
-        // A copy stays as it was, and so the rest of the dump can be had from it.
-        for (iterator, data) in &cut(&copy, 20).1[1..] {
-            load.take(*iterator, data).expect("the next chunk");
-        }
-        assert_eq!(Strings::of(&load.into_filter()), Strings::of(&copy), "{case}");
-    }
-}
-
-/// As many changes, of the same sorts, and the same items: what was changed and in which order is in the identity.
-#[test]
-fn copies_that_saw_as_many_other_changes_are_told_apart() {
-    type Changes<'a> = &'a [(bool, u64)];
-    let rows: [(&str, [Changes; 2]); 4] = [
-        ("another item", [&[(true, 1)], &[(true, 2)]]),
-        (
-            "another order",
-            [&[(true, 1), (true, 2)], &[(true, 2), (true, 1)]],
-        ),
-        (
-            "other items, which are gone",
-            [&[(true, 1), (false, 1)], &[(true, 2), (false, 2)]],
-        ),
-        (
-            "the same changes in another order",
-            [
-                &[(true, 1), (true, 2), (false, 1), (false, 2)],
-                &[(true, 1), (true, 2), (false, 2), (false, 1)],
-            ],
-        ),
-    ];
-    for (case, changes) in rows {
-        let original = sample::small_of(Cells::Counters);
-        let copies = changes.map(|changes| {
-            let mut copy = original.duplicate().expect("memory");
-            for &(adds, number) in changes {
-                let hash = copy.hash(&item(2, number));
-                if adds {
-                    copy.add(hash, |_| u64::MAX).expect("room for an item");
-                } else {
-                    assert!(copy.delete(hash), "{case}");
-                }
-            }
-            cut(&copy, 20)
-        });
-        let [(header, chunks), (_, others)] = &copies;
-        let mut load = Load::begin(header, u64::MAX).expect("its header");
-        for (iterator, data) in others {
-            assert_eq!(load.take(*iterator, data), Err(Error::OtherFilter), "{case}");
-        }
-        for (iterator, data) in chunks {
-            load.take(*iterator, data).expect(case);
-        }
-    }
 }

@@ -1,0 +1,90 @@
+//! Numbers that no filter has, under a checksum that is right: each is refused, by its own error, before anything of
+//! its size is allocated. The list of what broke the peers is in `filter/check.rs` what must hold.
+
+mod counting;
+mod numbers;
+mod sizes;
+
+use redis_bloom::{
+    codec::{
+        Error,
+        chunk::{self, Load},
+        v100,
+    },
+    filter::{Broken, Filter},
+};
+
+use crate::{
+    allocation::peak,
+    forge::{
+        self,
+        header::{FIRST, LAYERS, PRESENT, SEED},
+    },
+    sample,
+    support::{Reading, Strings},
+};
+
+/// Beside the bits, for a header of some hundred bytes.
+const OVERHEAD: usize = 8_192;
+
+/// Reads a header both ways; both must refuse it alike and allocate nothing to speak of.
+#[track_caller]
+fn refused(header: &[u8], ceiling: u64, case: &str) -> Error {
+    let (outcome, most) = peak(|| Load::begin(header, ceiling).map(|_| ()));
+    let error = outcome.expect_err(case);
+    assert!(most < OVERHEAD, "{case}: {most} bytes");
+    let strings = Strings(vec![header.to_vec(), vec![0; 1 << 16]]);
+    let (outcome, most) = peak(|| v100::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
+    let other = outcome.expect_err(case);
+    assert!(most < OVERHEAD, "{case}: {most} bytes");
+    // As text: a NaN does not equal itself.
+    assert_eq!(format!("{error:?}"), format!("{other:?}"), "{case}");
+    error
+}
+
+/// Refuses each row: what is wrong, where, the bytes there, and the error.
+#[track_caller]
+fn check(base: &Filter, rows: &[(&str, usize, &[u8], Error)]) {
+    let (_, header) = chunk::header(base);
+    for (case, at, bytes, expected) in rows {
+        let error = refused(&forge::patched(&header, *at, bytes), 1 << 20, case);
+        assert_eq!(format!("{error:?}"), format!("{expected:?}"), "{case}");
+    }
+}
+
+#[test]
+fn a_header_of_no_layers_is_refused() {
+    let (_, header) = chunk::header(&sample::small());
+    let mut none = header[..FIRST].to_vec();
+    none[LAYERS..PRESENT].copy_from_slice(&[0; 4]);
+    none.extend([0; forge::SEAL]);
+    forge::seal(&mut none);
+    assert_eq!(
+        refused(&none, 1 << 20, "no layers"),
+        Error::Broken(Broken::Layers(0))
+    );
+}
+
+#[test]
+fn a_filter_of_another_seed_is_a_filter() {
+    // Nothing in a seed can be wrong; the items are just not found.
+    let (_, header) = chunk::header(&sample::small());
+    let load = Load::begin(&forge::patched(&header, SEED, &[255; 8]), 1 << 20).expect("any seed is good");
+    assert_eq!(load.filter().seed(), u64::MAX);
+}
+
+#[test]
+fn no_bytes_at_all_are_refused() {
+    for bytes in [&b""[..], b"r", b"rbloom", b"rbloom\x01\0", &[0; 48], &[255; 48]] {
+        assert!(Load::begin(bytes, 1 << 20).is_err(), "{bytes:?}");
+        let strings = Strings(vec![bytes.to_vec()]);
+        assert!(
+            v100::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(),
+            "{bytes:?}"
+        );
+    }
+    assert!(matches!(
+        v100::load(&mut Reading([].iter()), 1 << 20),
+        Err(Error::Truncated)
+    ));
+}

@@ -1,0 +1,233 @@
+//! Numbers out of range, of a filter and of each of its layers.
+
+use redis_bloom::{
+    codec::Error,
+    filter::{Broken, Error as FilterError, Geometry, Layer, MAX_LAYERS, Shape},
+};
+
+use super::check;
+use crate::{
+    forge::header::{
+        BLOCK_WORDS, BLOCKS, CAPACITY, ERROR_RATE, EXPANSION, FIRST, ITEMS, KIND, LAYER, LAYER_RATE, LAYERS,
+        MAGIC, PROBES, VERSION,
+    },
+    sample,
+};
+
+fn range(error: FilterError) -> Error {
+    Error::Broken(Broken::Range(error))
+}
+
+#[test]
+fn numbers_of_the_filter_out_of_range_are_refused() {
+    let many = MAX_LAYERS as u32;
+    let rate = |rate| range(FilterError::ErrorRate(rate));
+    check(
+        &sample::small(),
+        &[
+            (
+                "another magic",
+                MAGIC,
+                b"rbloom2",
+                Error::Version(u16::from(b'2')),
+            ),
+            ("the magic of a chunk", MAGIC, b"rbchnk", Error::Magic("rbloom")),
+            ("no magic", MAGIC, &[0; 6], Error::Magic("rbloom")),
+            ("version 0", VERSION, &0_u16.to_le_bytes(), Error::Version(0)),
+            // The family takes a byte, which the layers lack.
+            ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Truncated),
+            ("version 3", VERSION, &3_u16.to_le_bytes(), Error::Version(3)),
+            ("version 65535", VERSION, &[255; 2], Error::Version(65_535)),
+            ("rate 0", ERROR_RATE, &0_f64.to_le_bytes(), rate(0.0)),
+            ("rate -0", ERROR_RATE, &(-0_f64).to_le_bytes(), rate(-0.0)),
+            ("rate 1", ERROR_RATE, &1_f64.to_le_bytes(), rate(1.0)),
+            ("rate 2", ERROR_RATE, &2_f64.to_le_bytes(), rate(2.0)),
+            ("rate -0.5", ERROR_RATE, &(-0.5_f64).to_le_bytes(), rate(-0.5)),
+            ("rate NaN", ERROR_RATE, &f64::NAN.to_le_bytes(), rate(f64::NAN)),
+            (
+                "rate infinite",
+                ERROR_RATE,
+                &f64::INFINITY.to_le_bytes(),
+                rate(f64::INFINITY),
+            ),
+            (
+                "expansion 32769",
+                EXPANSION,
+                &32_769_u32.to_le_bytes(),
+                FilterError::Expansion(32_769).into(),
+            ),
+            (
+                "expansion 65536",
+                EXPANSION,
+                &65_536_u32.to_le_bytes(),
+                FilterError::Expansion(65_536).into(),
+            ),
+            (
+                "expansion 65537",
+                EXPANSION,
+                &65_537_u32.to_le_bytes(),
+                FilterError::Expansion(65_537).into(),
+            ),
+            (
+                "expansion 2^32 - 1",
+                EXPANSION,
+                &[255; 4],
+                FilterError::Expansion(u64::from(u32::MAX)).into(),
+            ),
+            (
+                "layers of a non-scaling filter",
+                EXPANSION,
+                &[0; 4],
+                Error::Broken(Broken::Layers(3)),
+            ),
+            ("no layers", LAYERS, &[0; 4], Error::Excess(3 * LAYER)),
+            (
+                "2 of 3 layers",
+                LAYERS,
+                &2_u32.to_le_bytes(),
+                Error::Excess(LAYER),
+            ),
+            ("4 of 3 layers", LAYERS, &4_u32.to_le_bytes(), Error::Truncated),
+            (
+                "65536 layers",
+                LAYERS,
+                &65_536_u32.to_le_bytes(),
+                Error::Truncated,
+            ),
+            ("2^18 layers", LAYERS, &many.to_le_bytes(), Error::Truncated),
+            (
+                "2^18 + 1 layers",
+                LAYERS,
+                &(many + 1).to_le_bytes(),
+                FilterError::Layers.into(),
+            ),
+            (
+                "2^31 - 1 layers",
+                LAYERS,
+                &i32::MAX.to_le_bytes(),
+                FilterError::Layers.into(),
+            ),
+            (
+                "2^31 layers",
+                LAYERS,
+                &(1_u32 << 31).to_le_bytes(),
+                FilterError::Layers.into(),
+            ),
+            ("2^32 - 1 layers", LAYERS, &[255; 4], FilterError::Layers.into()),
+        ],
+    );
+}
+
+#[test]
+fn numbers_of_a_layer_out_of_range_are_refused() {
+    let filter = sample::small();
+    let shapes: Vec<Geometry> = filter
+        .layers()
+        .map(|layer| match layer.shape() {
+            Shape::Blocked(geometry) => geometry,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let capacities: Vec<u64> = filter.layers().map(Layer::capacity).collect();
+    for index in 0..3 {
+        let at = |field| FIRST + index * LAYER + field;
+        let shape = shapes[index];
+        let capacity = capacities[index];
+        let broken = |geometry: Geometry| {
+            let shape = geometry.into();
+            Error::Broken(Broken::Shape { index, shape })
+        };
+        let items = |items, capacity| {
+            Error::Broken(Broken::Items {
+                index,
+                items,
+                capacity,
+            })
+        };
+        let probes = |probes| broken(Geometry { probes, ..shape });
+        let rate = |rate| range(FilterError::ErrorRate(rate));
+        let small = |capacity| range(FilterError::Capacity(capacity));
+        let above = (1_u64 << 62) + 1;
+        check(
+            &filter,
+            &[
+                ("kind 1", at(KIND), &[1], Error::Kind(1)),
+                ("kind 255", at(KIND), &[255], Error::Kind(255)),
+                ("no probes", at(PROBES), &[0], probes(0)),
+                ("129 probes", at(PROBES), &[129], probes(129)),
+                ("255 probes", at(PROBES), &[255], probes(255)),
+                (
+                    "no words",
+                    at(BLOCK_WORDS),
+                    &[0; 2],
+                    broken(Geometry {
+                        block_words: 0,
+                        ..shape
+                    }),
+                ),
+                (
+                    "no blocks",
+                    at(BLOCKS),
+                    &[0; 4],
+                    broken(Geometry { blocks: 0, ..shape }),
+                ),
+                ("capacity 0", at(CAPACITY), &[0; 8], small(0)),
+                (
+                    "capacity 2^62 + 1",
+                    at(CAPACITY),
+                    &above.to_le_bytes(),
+                    small(above),
+                ),
+                ("capacity 2^64 - 1", at(CAPACITY), &[255; 8], small(u64::MAX)),
+                (
+                    "an item too many",
+                    at(ITEMS),
+                    &(capacity + 1).to_le_bytes(),
+                    items(capacity + 1, capacity),
+                ),
+                (
+                    "2^63 items",
+                    at(ITEMS),
+                    &(1_u64 << 63).to_le_bytes(),
+                    items(1 << 63, capacity),
+                ),
+                ("2^64 - 1 items", at(ITEMS), &[255; 8], items(u64::MAX, capacity)),
+                ("rate 0", at(LAYER_RATE), &0_f64.to_le_bytes(), rate(0.0)),
+                ("rate 1", at(LAYER_RATE), &1_f64.to_le_bytes(), rate(1.0)),
+                ("rate 2", at(LAYER_RATE), &2_f64.to_le_bytes(), rate(2.0)),
+                (
+                    "rate NaN",
+                    at(LAYER_RATE),
+                    &f64::NAN.to_le_bytes(),
+                    rate(f64::NAN),
+                ),
+                (
+                    "rate -NaN",
+                    at(LAYER_RATE),
+                    &(-f64::NAN).to_le_bytes(),
+                    rate(-f64::NAN),
+                ),
+            ],
+        );
+        if index < 2 {
+            check(
+                &filter,
+                &[
+                    (
+                        "an older layer with room",
+                        at(ITEMS),
+                        &(capacity - 1).to_le_bytes(),
+                        items(capacity - 1, capacity),
+                    ),
+                    ("an empty older layer", at(ITEMS), &[0; 8], items(0, capacity)),
+                    (
+                        "more capacity than items",
+                        at(CAPACITY),
+                        &(capacity + 1).to_le_bytes(),
+                        items(capacity, capacity + 1),
+                    ),
+                ],
+            );
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! More bits than there are, than may be, and than can be.
+
+use redis_bloom::{
+    codec::{
+        Error,
+        chunk::{self, Load},
+        v100,
+    },
+    filter::{Broken, Error as FilterError, MAX_LAYERS},
+};
+
+use super::refused;
+use crate::{
+    forge::{
+        self,
+        header::{BLOCK_WORDS, BLOCKS, CAPACITY, FIRST, LAYER, LAYERS, PRESENT},
+    },
+    sample,
+    support::{Reading, Strings, fill, filter, params},
+};
+
+#[test]
+fn bits_that_are_not_there_are_refused() {
+    let filter = sample::small();
+    let total = filter.bit_bytes();
+    let (_, header) = chunk::header(&filter);
+    for present in [
+        total + 1,
+        total + 8,
+        2 * total,
+        1 << 32,
+        1 << 63,
+        u64::MAX - 7,
+        u64::MAX,
+    ] {
+        let error = refused(
+            &forge::patched(&header, PRESENT, &present.to_le_bytes()),
+            1 << 20,
+            "present",
+        );
+        assert_eq!(
+            error,
+            Error::TooBig {
+                from: 0,
+                to: present,
+                total
+            }
+        );
+    }
+    // Positions inside a word are none at which a file ends.
+    for present in 1..total {
+        let header = forge::patched(&header, PRESENT, &present.to_le_bytes());
+        assert!(
+            Load::begin(&header, 1 << 20).is_err(),
+            "a dump has no bits in its header"
+        );
+        let strings = Strings(vec![header, vec![0; present as usize]]);
+        let read = v100::load(&mut Reading(strings.0.iter()), 1 << 20);
+        assert_eq!(read.is_ok(), present.is_multiple_of(8), "{present} bytes present");
+    }
+}
+
+#[test]
+fn enormous_shapes_are_refused_before_anything_is_allocated() {
+    let (_, header) = chunk::header(&sample::small());
+    let shape = |header: &[u8], index, words: u16, blocks: u32| {
+        let header = forge::patched(header, FIRST + index * LAYER + BLOCK_WORDS, &words.to_le_bytes());
+        forge::patched(&header, FIRST + index * LAYER + BLOCKS, &blocks.to_le_bytes())
+    };
+    for (words, blocks) in [
+        (u16::MAX, u32::MAX),
+        (1, u32::MAX),
+        (4_096, 1 << 31),
+        (u16::MAX, 16),
+    ] {
+        let forged = shape(&header, 2, words, blocks);
+        for ceiling in [0, 1 << 20] {
+            let error = refused(&forged, ceiling, "one enormous layer");
+            let Error::Filter(FilterError::Ceiling { wanted, .. }) = error else {
+                panic!("{words} words, {blocks} blocks: {error:?}");
+            };
+            let least = u64::from(words) * u64::from(blocks) * 8;
+            assert!(
+                (least..least + 1_000).contains(&wanted),
+                "{words} words, {blocks} blocks: {wanted}"
+            );
+        }
+    }
+    // Without a ceiling the allocator refuses: 2^51 bytes.
+    let forged = shape(&header, 2, u16::MAX, u32::MAX);
+    assert!(matches!(
+        Load::begin(&forged, u64::MAX),
+        Err(Error::Filter(FilterError::OutOfMemory(_)))
+    ));
+}
+
+#[test]
+fn layers_that_only_together_are_too_large_are_refused() {
+    // 2^48 words each: 200 of them are more than can be addressed, and 2^18 more than a u64 of bytes.
+    let mut one = filter(&params(0.5, 1, 1, 1));
+    fill(&mut one, 1, 1);
+    let (_, header) = chunk::header(&one);
+    let mut layer = header[FIRST..FIRST + LAYER].to_vec();
+    layer[BLOCK_WORDS..BLOCKS].fill(255);
+    layer[BLOCKS..CAPACITY].fill(255);
+    for count in [200, MAX_LAYERS] {
+        let mut forged = header[..FIRST].to_vec();
+        forged[LAYERS..PRESENT].copy_from_slice(&(count as u32).to_le_bytes());
+        forged.extend(std::iter::repeat_n(&layer, count).flatten());
+        forged.extend([0; forge::SEAL]);
+        forge::seal(&mut forged);
+        let outcome = Load::begin(&forged, u64::MAX).map(|_| ());
+        let Err(Error::Broken(Broken::Range(FilterError::Ceiling { wanted, .. }))) = outcome else {
+            panic!("{count} layers: {outcome:?}");
+        };
+        assert!(wanted > 1 << 58, "{count} layers: {wanted}");
+    }
+}
+
+#[test]
+fn the_ceiling_is_the_last_byte_that_is_taken() {
+    let filter = sample::small();
+    let total = filter.bit_bytes();
+    let (_, header) = chunk::header(&filter);
+    assert!(Load::begin(&header, total).is_ok());
+    let expected = Error::Filter(FilterError::Ceiling {
+        wanted: total,
+        ceiling: total - 1,
+    });
+    assert_eq!(refused(&header, total - 1, "a byte too many"), expected);
+}
