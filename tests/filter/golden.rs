@@ -129,30 +129,6 @@ fn the_probes_of_an_item_never_change() {
 }
 
 #[test]
-fn a_walk_depends_on_both_halves_of_the_hash() {
-    let start = Hash {
-        block: 0x0123_4567_89AB_CDEF,
-        probes: 0xFEDC_BA98_7654_3210,
-    };
-    let positions = |hash| {
-        let mut walk = Walk::new(hash);
-        std::array::from_fn::<u64, 12, _>(|_| walk.next(32_768))
-    };
-    for bit in 0..64 {
-        let (block, probes) = (start.block ^ 1 << bit, start.probes ^ 1 << bit);
-        let other_block = positions(Hash { block, ..start });
-        let other_probes = positions(Hash { probes, ..start });
-        // The last positions, where a difference in the lowest bits has come up.
-        assert_ne!(positions(start)[9..], other_block[9..], "bit {bit} of the block");
-        assert_ne!(
-            positions(start)[9..],
-            other_probes[9..],
-            "bit {bit} of the probes"
-        );
-    }
-}
-
-#[test]
 fn the_block_of_an_item_never_changes() {
     /// Number of blocks, and the blocks of the items `0`, `1`, `2`, `3` under seed 7.
     #[rustfmt::skip]
@@ -170,22 +146,6 @@ fn the_block_of_an_item_never_changes() {
         let items: [&[u8]; 4] = [b"0", b"1", b"2", b"3"];
         (golden, (golden.0, items.map(block)))
     }));
-}
-
-#[test]
-fn a_fraction_scales_to_all_integers_below_n_and_no_other() {
-    for n in [1, 2, 3, 7, 64, 1000, 1 << 31, u64::from(u32::MAX), u64::MAX] {
-        assert_eq!(scale(0, n), 0, "n = {n}");
-        assert_eq!(scale(u64::MAX, n), n - 1, "n = {n}");
-        // The first fraction of each of some integers, and the one before.
-        for i in [1, 2, n / 3, n / 2, n - 1]
-            .into_iter()
-            .filter(|&i| (1..n).contains(&i))
-        {
-            let first = ((u128::from(i) << 64).div_ceil(u128::from(n))) as u64;
-            assert_eq!((scale(first, n), scale(first - 1, n)), (i, i - 1), "n = {n}");
-        }
-    }
 }
 
 /// The capacities of the columns of `GEOMETRIES`.
@@ -305,27 +265,6 @@ fn the_shares_of_the_budget_never_change_unnoticed() {
     for asked in [0.9, 0.01, 1e-300, f64::MIN_POSITIVE] {
         assert_eq!(layer_rate(asked, 0, false), asked);
     }
-}
-
-#[test]
-fn the_shares_of_all_layers_never_add_up_to_more_than_the_asked_rate() {
-    for asked in [0.999, 0.25, 0.01, 1e-6, 1e-30] {
-        let mut sum = 0.0;
-        for index in 0..1 << 18 {
-            let share = layer_rate(asked, index, true);
-            assert!(share > 0.0 && share < asked, "{asked}, layer {index}: {share}");
-            sum += share;
-            // 1 - 1 / (4 (n + 1)) up to layer n, with room for 2^18 roundings.
-            let whole = asked * (1.0 - 0.25 / (index as f64 + 1.0));
-            assert!(
-                (sum / whole - 1.0).abs() < 1e-12,
-                "{asked}, up to layer {index}: {sum}"
-            );
-        }
-        assert!(sum < asked, "{asked}: {sum}");
-    }
-    // No share is zero, however small the rate.
-    assert!(layer_rate(5e-324, 200_000, true) > 0.0);
 }
 
 /// The checksum of everything that is stored of a filter.

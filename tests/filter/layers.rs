@@ -1,6 +1,6 @@
-//! Very deep stacks: with a capacity of 1 and an expansion of 1 each item makes a layer.
+//! Very deep stacks: with a capacity of 1 and an expansion of 1 each item makes a layer. And what so many share.
 
-use redis_bloom::filter::{Error, Layer, LayerPlan, MAX_LAYERS, Plan};
+use redis_bloom::filter::{Error, Layer, LayerPlan, MAX_LAYERS, Plan, layer_rate};
 
 use crate::support::{Strings, add, fill, filter, has, item, params};
 
@@ -64,4 +64,25 @@ fn a_filter_has_at_most_2_to_the_18_layers() {
     assert_eq!(filter.add(hash, |_| u64::MAX), Err(Error::Layers));
     plan.layers.push(layer);
     assert!(plan.check().is_err());
+}
+
+#[test]
+fn the_shares_of_all_layers_never_add_up_to_more_than_the_asked_rate() {
+    for asked in [0.999, 0.25, 0.01, 1e-6, 1e-30] {
+        let mut sum = 0.0;
+        for index in 0..1 << 18 {
+            let share = layer_rate(asked, index, true);
+            assert!(share > 0.0 && share < asked, "{asked}, layer {index}: {share}");
+            sum += share;
+            // 1 - 1 / (4 (n + 1)) up to layer n, with room for 2^18 roundings.
+            let whole = asked * (1.0 - 0.25 / (index as f64 + 1.0));
+            assert!(
+                (sum / whole - 1.0).abs() < 1e-12,
+                "{asked}, up to layer {index}: {sum}"
+            );
+        }
+        assert!(sum < asked, "{asked}: {sum}");
+    }
+    // No share is zero, however small the rate.
+    assert!(layer_rate(5e-324, 200_000, true) > 0.0);
 }

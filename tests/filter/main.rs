@@ -9,6 +9,8 @@ mod layers;
 mod limits;
 mod memory;
 mod model;
+mod probe;
 mod rate;
 mod sizing;
+mod steps;
 mod support;
