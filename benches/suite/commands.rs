@@ -143,9 +143,14 @@ fn measure(rivals: &mut [Rival], stage: &Stage, members: &mut u64) -> Vec<Measur
                             },
                         )
                     }
-                    Work::AddNew | Work::AddKnown => (Op::Add, scattered(MEMBERS, stage.filled, round)),
-                    Work::Hit => (Op::Exists, scattered(MEMBERS, stage.filled, round)),
-                    Work::Miss => (Op::Exists, scattered(STRANGERS, 1_000_000_000, round)),
+                    Work::AddNew | Work::AddKnown => {
+                        (Op::Add, Items::scattered(MEMBERS, stage.filled, TURN, round))
+                    }
+                    Work::Hit => (Op::Exists, Items::scattered(MEMBERS, stage.filled, TURN, round)),
+                    Work::Miss => (
+                        Op::Exists,
+                        Items::scattered(STRANGERS, 1_000_000_000, TURN, round),
+                    ),
                 };
                 for turn in 0..rivals.len() {
                     let at = (turn + round as usize) % rivals.len();
@@ -161,15 +166,6 @@ fn measure(rivals: &mut [Rival], stage: &Stage, members: &mut u64) -> Vec<Measur
         }
     }
     all
-}
-
-fn scattered(set: u64, below: u64, round: u64) -> Items {
-    Items::Scattered {
-        set,
-        below,
-        count: TURN,
-        round,
-    }
 }
 
 /// A filter that answers wrong is not measured. Ten times the error rate is no accident.

@@ -79,11 +79,15 @@ fn turns(rivals: &mut [Rival; 2], batch: u64) -> [[Series; 2]; 4] {
         for round in 0..=ROUNDS {
             let (op, items, ones) = match *name {
                 "add, new" => (Op::Add, later(batch, round), TURN * 9 / 10..=TURN),
-                "exists, hit" => (Op::Exists, scattered(MEMBERS, FILLED, round), TURN..=TURN),
+                "exists, hit" => (
+                    Op::Exists,
+                    Items::scattered(MEMBERS, FILLED, TURN, round),
+                    TURN..=TURN,
+                ),
                 "delete" => (Op::Delete, later(batch, round), TURN..=TURN),
                 _ => (
                     Op::Exists,
-                    scattered(STRANGERS, 1_000_000_000, round),
+                    Items::scattered(STRANGERS, 1_000_000_000, TURN, round),
                     0..=TURN / 10,
                 ),
             };
@@ -113,14 +117,5 @@ fn later(batch: u64, round: u64) -> Items {
     Items::InTurn {
         set: MEMBERS,
         numbers: start..start + TURN,
-    }
-}
-
-fn scattered(set: u64, below: u64, round: u64) -> Items {
-    Items::Scattered {
-        set,
-        below,
-        count: TURN,
-        round,
     }
 }

@@ -30,12 +30,7 @@ pub(crate) fn run() -> Option<Section> {
         let mut cpu = vec![Series::default(); rivals.len()];
         let before: Vec<u64> = rivals.iter_mut().map(aof_bytes).collect();
         for round in 0..ROUNDS {
-            let items = Items::Scattered {
-                set: MEMBERS,
-                below: FILLED,
-                count: TURN,
-                round,
-            };
+            let items = Items::scattered(MEMBERS, FILLED, TURN, round);
             for (rival, cpu) in rivals.iter_mut().zip(&mut cpu) {
                 let cost = rival.work(Op::Add, &items, batch);
                 assert_eq!(cost.ones, 0, "{} calls a duplicate new", rival.name);

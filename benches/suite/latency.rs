@@ -27,12 +27,7 @@ pub(crate) fn measure(section: &mut Section, rivals: &mut [Rival], filled: u64) 
     ] {
         let mut waits = vec![Vec::new(); rivals.len()];
         for round in 0..ROUNDS {
-            let items = Items::Scattered {
-                set,
-                below,
-                count: TURN,
-                round: 100 + round,
-            };
+            let items = Items::scattered(set, below, TURN, 100 + round);
             for (rival, waits) in rivals.iter_mut().zip(&mut waits) {
                 turn(rival, op, &items, waits);
             }

@@ -58,6 +58,16 @@ pub(crate) const MEMBERS: u64 = 1;
 pub(crate) const STRANGERS: u64 = 2;
 
 impl Items {
+    /// `count` items of a set, of numbers below `below`; others in each round.
+    pub(crate) fn scattered(set: u64, below: u64, count: u64, round: u64) -> Self {
+        Self::Scattered {
+            set,
+            below,
+            count,
+            round,
+        }
+    }
+
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::InTurn { numbers, .. } => numbers.end - numbers.start,
