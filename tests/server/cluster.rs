@@ -1,12 +1,14 @@
 //! A Redis Cluster: commands find their node by the key specs, a slot moves with a large filter in it while clients write,
 //! and a primary dies. Every addition that was acknowledged is there.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::harness::{
-    Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, add_until_card, assert_unharmed, config_name,
-    digest, dump, err, info, int, numbered, ok, simple, skipped, slot, version, wait_until,
+use crate::{
+    cluster_writers::{Stop, Told, Writing, assert_all_there, write},
+    harness::{
+        Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, add_until_card, assert_unharmed,
+        config_name, digest, dump, err, info, int, numbered, ok, simple, skipped, slot, version, wait_until,
+    },
 };
 
 /// A key of the form `name-{number}` that belongs to the given primary.
@@ -16,35 +18,6 @@ fn key_of(primary: usize, name: &str) -> String {
         .map(|number| format!("{name}-{number}"))
         .find(|key| slots.contains(&slot(key)));
     key.expect("one in three keys does")
-}
-
-/// Items that were acknowledged, by key.
-type Told = Vec<(String, Vec<String>)>;
-
-#[track_caller]
-fn assert_all_there(client: &mut ClusterClient, told: &Told) {
-    for (key, items) in told {
-        let mut lost = Vec::new();
-        for batch in items.chunks(1_000) {
-            let words = ["BF.MEXISTS", key]
-                .into_iter()
-                .chain(batch.iter().map(String::as_str));
-            let there = client.call(key, &words.collect::<Vec<_>>()).answers();
-            lost.extend(
-                batch
-                    .iter()
-                    .zip(there)
-                    .filter(|(_, there)| !there)
-                    .map(|(item, _)| item),
-            );
-        }
-        assert!(
-            lost.is_empty(),
-            "{} of {} items of {key} are lost: {lost:.5?}",
-            lost.len(),
-            items.len()
-        );
-    }
 }
 
 #[test]
@@ -87,60 +60,6 @@ fn every_command_is_sent_to_the_node_of_its_key() {
         client.moved, 0,
         "a client that knows the slots is never sent elsewhere"
     );
-}
-
-/// What a test and its writers tell each other.
-#[derive(Default)]
-struct Writing {
-    /// Additions that were acknowledged so far.
-    acknowledged: AtomicUsize,
-    over: AtomicBool,
-}
-
-impl Writing {
-    /// Waits until the writers have been told of so many more additions, however slow the machine is.
-    #[track_caller]
-    fn wait_for_more(&self, count: usize) {
-        let goal = self.acknowledged.load(Relaxed) + count;
-        wait_until("the clients write", || self.acknowledged.load(Relaxed) >= goal);
-    }
-}
-
-/// Tells writers to stop when it goes, also in a test that fails: nobody would wait for its writers else.
-struct Stop<'a>(&'a Writing);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.over.store(true, Relaxed);
-    }
-}
-
-/// Adds to the keys, one after another, until told to stop; what was acknowledged, by a replica too if that is asked.
-fn write(
-    mut client: ClusterClient,
-    name: &str,
-    keys: &[String],
-    replicated: bool,
-    writing: &Writing,
-) -> (Told, ClusterClient) {
-    let mut told: Told = keys.iter().map(|key| (key.clone(), Vec::new())).collect();
-    let mut number = 0;
-    while !writing.over.load(Relaxed) {
-        let at = number % keys.len();
-        let (key, items) = &mut told[at];
-        let item = format!("{name}-{number}");
-        number += 1;
-        let reply = client.call(key, &["BF.ADD", key, &item]);
-        assert!(
-            matches!(reply, Reply::Int(0 | 1)),
-            "BF.ADD {key} {item}: {reply:?}"
-        );
-        if !replicated || client.wait(key) >= 1 {
-            items.push(item);
-            writing.acknowledged.fetch_add(1, Relaxed);
-        }
-    }
-    (told, client)
 }
 
 #[test]

@@ -1,20 +1,19 @@
 //! Filters of valkey-bloom in a server: its AOF, its RDB, what its primary tells a replica, and the way back.
 //!
-//! `tests/codec/valkey/model.rs` is the model that says what valkey-bloom would answer. A live one of version 1.0 or later is
-//! asked too where the variable `REDIS_BLOOM_PEER_VALKEY_BLOOM` names its module, on the server under test, which must then
-//! be one that it runs on; without it those tests say SKIPPED. `valkey_files.rs` has its files.
+//! `tests/codec/valkey/model.rs` is the model that says what valkey-bloom would answer. `valkey_files.rs` has its files, and
+//! `valkey_live.rs` asks a live one.
 
 use crate::{
     harness::{
-        Builder, Client, Reply, Server, bulk, config_name, digest, err, info, int, madd, mexists, numbered,
-        ok, sealed, simple, skipped, wait_until,
+        Client, Reply, Server, bulk, config_name, err, info, int, madd, mexists, numbered, ok, sealed,
+        simple, wait_until,
     },
     valkey_bloom::Model,
 };
 
-const SEED: [u8; 32] = *b"0123456789abcdefFEDCBA9876543210";
+pub(crate) const SEED: [u8; 32] = *b"0123456789abcdefFEDCBA9876543210";
 /// What filters have where a random seed is switched off; published in valkey-bloom's sources.
-const FIXED_SEED: [u8; 32] = [
+pub(crate) const FIXED_SEED: [u8; 32] = [
     89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62, 152, 136,
     135, 48, 127, 151, 205, 40, 7, 51, 131,
 ];
@@ -55,7 +54,7 @@ fn same(client: &mut Client, key: &str, model: &mut Model, more: &str) {
 
 /// The blob that a rewrite of the AOF has for the key.
 #[track_caller]
-fn rewritten(server: &Server, client: &mut Client) -> Vec<u8> {
+pub(crate) fn rewritten(server: &Server, client: &mut Client) -> Vec<u8> {
     client.run("CONFIG SET aof-use-rdb-preamble no");
     client.run("CONFIG SET appendonly yes");
     wait_until("the rewrite ends", || !client.has_child());
@@ -180,7 +179,7 @@ fn one_survives_every_file_and_dump() {
 }
 
 /// What a primary with valkey-bloom sends when one of its clients makes a filter.
-fn made(key: &str, model: &Model, items: &[String]) -> Vec<Vec<u8>> {
+pub(crate) fn made(key: &str, model: &Model, items: &[String]) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = vec![
         b"BF.INSERT".to_vec(),
         key.into(),
@@ -332,193 +331,4 @@ fn a_damaged_dump_does_no_harm() {
     assert!(refused > body.len(), "{refused} were refused");
     client.assert_in_step();
     assert_eq!(client.run("EXISTS new"), int(0));
-}
-
-/// A server with the live valkey-bloom, where the environment names it.
-fn live(test: &str) -> Option<Builder> {
-    const VARIABLE: &str = "REDIS_BLOOM_PEER_VALKEY_BLOOM";
-    let module = std::env::var_os(VARIABLE);
-    if module.is_none() {
-        skipped(test, &format!("{VARIABLE} names no module"));
-    }
-    let load = format!("loadmodule \"{}\"", module?.to_string_lossy());
-    Some(Server::with().without_module().config(&load))
-}
-
-/// The same answers on both sides to the same items, which are then in both filters.
-#[track_caller]
-fn in_step(here: &mut Client, there: &mut Client, key: &str, more: &str, count: usize) {
-    for items in [numbered(more, count), numbered("absent", 10_000)] {
-        assert_eq!(mexists(here, key, &items), mexists(there, key, &items), "{key}");
-    }
-    let items = numbered(more, count);
-    let (ours, theirs) = (madd(here, key, &items), madd(there, key, &items));
-    assert_eq!(ours, theirs, "{key}");
-    let told = |client: &mut Client| {
-        let told = info(client, key);
-        (told.capacity, told.filters, told.items, told.expansion)
-    };
-    assert_eq!(told(here), told(there), "{key}");
-    let absent = numbered("absent", 20_000);
-    let positives = mexists(there, key, &absent);
-    assert_eq!(mexists(here, key, &absent), positives, "{key}");
-    assert!(positives.contains(&true), "{key}: this would show little");
-}
-
-/// Filters as the live one makes them: key, command, items at first.
-const MADE: [(&str, &str, usize); 5] = [
-    ("default", "BF.INSERT default", 150),
-    (
-        "grown",
-        "BF.INSERT grown CAPACITY 200 ERROR 0.01953125 EXPANSION 2",
-        1_500,
-    ),
-    (
-        "tightening",
-        "BF.INSERT tightening CAPACITY 40 ERROR 0.1 EXPANSION 2 TIGHTENING 0.85",
-        500,
-    ),
-    (
-        "even",
-        "BF.INSERT even CAPACITY 70 ERROR 0.2 EXPANSION 1 TIGHTENING 0.3",
-        400,
-    ),
-    (
-        "nonscaling",
-        "BF.INSERT nonscaling CAPACITY 2000 ERROR 0.05 NONSCALING",
-        900,
-    ),
-];
-
-#[track_caller]
-fn make(there: &mut Client) {
-    for (seed, suffix) in [("yes", ""), ("no", "-fixed")] {
-        assert_eq!(
-            there.cmd(&["CONFIG", "SET", "bf.bloom-use-random-seed", seed]),
-            ok()
-        );
-        for (key, command, items) in MADE {
-            let (key, command) = (
-                format!("{key}{suffix}"),
-                command.replacen(key, &format!("{key}{suffix}"), 1),
-            );
-            assert!(!there.run(&command).is_error(), "{command}");
-            madd(there, &key, &numbered("item", items));
-        }
-    }
-}
-
-/// Their keys.
-fn keys() -> impl Iterator<Item = String> {
-    let names = MADE.iter().map(|(key, ..)| *key);
-    names.flat_map(|key| [key.to_owned(), format!("{key}-fixed")])
-}
-
-/// The blob of a key in a rewritten AOF.
-#[track_caller]
-fn blob_of(aof: &[u8], key: &str) -> Vec<u8> {
-    let mark = format!("BF.LOAD\r\n${}\r\n{key}\r\n$", key.len());
-    let at = aof
-        .windows(mark.len())
-        .position(|window| window == mark.as_bytes());
-    let rest = &aof[at.expect("a BF.LOAD") + mark.len()..];
-    let digits = rest.iter().position(|&byte| byte == b'\r').expect("a line");
-    let length: usize = String::from_utf8_lossy(&rest[..digits])
-        .parse()
-        .expect("a number");
-    rest[digits + 2..][..length].to_vec()
-}
-
-#[test]
-fn filters_of_a_live_valkey_bloom_come_and_go_back() {
-    let Some(builder) = live("filters_of_a_live_valkey_bloom_come_and_go_back") else {
-        return;
-    };
-    let (peer, server) = (builder.start(), Server::start());
-    let (there, here) = (&mut peer.client(), &mut server.client());
-    make(there);
-    let theirs = rewritten(&peer, there);
-    for key in keys() {
-        // By DUMP and RESTORE.
-        let dump = there.cmd(&["DUMP", &key]).payload();
-        assert_eq!(here.call("RESTORE", &key, &[&b"0"[..], &dump]), ok(), "{key}");
-        assert_eq!(here.cmd(&["TYPE", &key]), simple("bloomfltr"));
-        // By BF.LOAD.
-        let (loaded, blob) = (format!("{key}-loaded"), blob_of(&theirs, &key));
-        assert_eq!(here.call("BF.LOAD", &loaded, &[&blob]), ok(), "{key}");
-        assert_eq!(digest(here, &loaded), digest(here, &key), "{key}");
-        in_step(here, there, &key, "later", 100);
-    }
-    let ours = rewritten(&server, here);
-    for key in keys() {
-        // Back, after both have gone on: the very filter that is there.
-        let dump = here.cmd(&["DUMP", &key]).payload();
-        assert_eq!(there.call("RESTORE", "back", &[&b"0"[..], &dump]), ok(), "{key}");
-        assert_eq!(digest(there, "back"), digest(there, &key), "{key}");
-        assert_eq!(
-            there.call("BF.LOAD", "loaded", &[blob_of(&ours, &key)]),
-            ok(),
-            "{key}"
-        );
-        assert_eq!(digest(there, "loaded"), digest(there, &key), "{key}");
-        assert_eq!(there.run("DEL back loaded"), int(2));
-    }
-}
-
-/// The replica has the first copy.
-#[track_caller]
-fn synced(replica: &mut Client) {
-    wait_until("the replica has the first copy", || {
-        replica.server_info("replication", "master_link_status") == "up"
-    });
-}
-
-#[test]
-fn a_replica_of_a_live_valkey_bloom_is_promoted_without_a_change() {
-    let Some(builder) = live("a_replica_of_a_live_valkey_bloom_is_promoted_without_a_change") else {
-        return;
-    };
-    let peer = builder.start();
-    let there = &mut peer.client();
-    make(there);
-    let replica = Server::with().replica_of(&peer).start();
-    let here = &mut replica.client();
-    synced(here);
-    // What it makes and adds meanwhile arrives as BF.INSERT and BF.MADD.
-    madd(there, "new", &numbered("item", 250));
-    assert_eq!(there.run("BF.RESERVE reserved 0.0625 30 EXPANSION 3"), ok());
-    let keys: Vec<_> = keys().chain(["new", "reserved"].map(str::to_owned)).collect();
-    for key in &keys {
-        madd(there, key, &numbered("streamed", 200));
-    }
-    assert_eq!(there.run("WAIT 1 30000"), int(1));
-    assert_eq!(here.run("REPLICAOF NO ONE"), ok());
-    for key in &keys {
-        assert_eq!(here.cmd(&["TYPE", key]), simple("bloomfltr"));
-        in_step(here, there, key, "later", 300);
-    }
-}
-
-#[test]
-fn a_live_valkey_bloom_can_be_the_replica_while_all_filters_are_its_own() {
-    let Some(builder) = live("a_live_valkey_bloom_can_be_the_replica_while_all_filters_are_its_own") else {
-        return;
-    };
-    let server = Server::start();
-    let here = &mut server.client();
-    let model = Model::new(50, 0.0625, 0.85, 2, &SEED);
-    here.cmd(&made("k", &model, &numbered("item", 70)));
-    here.cmd(&made("fixed", &Model::new(300, 0.05, 0.5, 0, &FIXED_SEED), &[]));
-    let peer = builder.replica_of(&server).start();
-    let there = &mut peer.client();
-    synced(there);
-    here.cmd(&made("streamed", &model, &numbered("item", 30)));
-    for key in ["k", "fixed", "streamed"] {
-        madd(here, key, &numbered("item", 250));
-    }
-    assert_eq!(here.run("WAIT 1 30000"), int(1));
-    assert_eq!(there.run("REPLICAOF NO ONE"), ok());
-    for key in ["k", "fixed", "streamed"] {
-        in_step(here, there, key, "later", 30);
-    }
 }

@@ -1,0 +1,138 @@
+//! Chunks with forged numbers and every checksum right, of a filter of bits and of one that counts.
+
+use crate::{
+    forged::{CELLS, NOISE},
+    harness::{
+        Server, add_until_card, assert_unharmed, dump, info, load, mexists, numbered, ok, sealed_with_xxh3,
+    },
+};
+
+/// A chunk whose frame is right and whose numbers are not.
+#[test]
+fn forged_chunks_are_refused_and_change_nothing() {
+    for cells in CELLS {
+        check_forged_chunks(cells);
+    }
+}
+
+fn check_forged_chunks(cells: &str) {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run(&format!("BF.RESERVE k 0.01 1000 SEED 6{cells}")), ok());
+    let items = add_until_card(client, "k", "item", 900);
+    let pieces = dump(client, "k");
+    let [(_, header), (iterator, chunk)] = pieces.as_slice() else {
+        panic!("a header and a chunk")
+    };
+    const FRAME: usize = 32;
+    let identity = u64::from_le_bytes(chunk[8..16].try_into().expect("eight bytes"));
+    let bits = &chunk[FRAME..chunk.len() - 8];
+    let end = bits.len() as u64;
+    let forge = |identity: u64, first: u64, items: u64, bits: &[u8]| {
+        let mut frame = chunk[..8].to_vec();
+        for number in [identity, first, items] {
+            frame.extend(number.to_le_bytes());
+        }
+        frame.extend(bits);
+        sealed_with_xxh3(frame)
+    };
+    assert_eq!(
+        &forge(identity, 0, 900, bits),
+        chunk,
+        "a chunk put together again is the same"
+    );
+    let rows: Vec<(&str, i64, Vec<u8>)> = vec![
+        ("another identity", *iterator, forge(identity ^ 1, 0, 900, bits)),
+        (
+            "more items than the capacity",
+            *iterator,
+            forge(identity, 0, 1_001, bits),
+        ),
+        ("2^64 - 1 items", *iterator, forge(identity, 0, u64::MAX, bits)),
+        ("no bits", 1, forge(identity, 0, 900, &[])),
+        ("no bits at the end", *iterator, forge(identity, end, 900, &[])),
+        ("a gap before it", *iterator, forge(identity, 8, 900, &bits[8..])),
+        (
+            "a word too many",
+            iterator + 8,
+            forge(identity, 0, 900, &[bits, &[0; 8]].concat()),
+        ),
+        (
+            "a start inside a word",
+            *iterator,
+            forge(identity, 1, 900, &bits[1..]),
+        ),
+        (
+            "an end inside a word",
+            iterator - 1,
+            forge(identity, 0, 900, &bits[..bits.len() - 1]),
+        ),
+        (
+            "a start past the end",
+            iterator + 8,
+            forge(identity, end, 900, &[0xff; 8]),
+        ),
+        (
+            "an end past 2^64",
+            8,
+            forge(identity, u64::MAX - 7, 900, &[0xff; 16]),
+        ),
+        (
+            "an end at 2^64",
+            i64::MAX,
+            forge(identity, u64::MAX - 7, 900, &[0xff; 8]),
+        ),
+        (
+            "a start at 2^63",
+            i64::MIN,
+            forge(identity, 1 << 63, 900, &[0xff; 8]),
+        ),
+        (
+            "the iterator of another place",
+            *iterator,
+            forge(identity, 0, 900, &bits[..8]),
+        ),
+    ];
+    let saved = client.run("DUMP k");
+    let used = client.memory("used_memory");
+    for (what, iterator, data) in &rows {
+        client.run("DEL half");
+        assert_eq!(load(client, "half", &(1, header.clone())), ok());
+        let half = client.run("DUMP half");
+        let reply = load(client, "half", &(*iterator, data.clone()));
+        assert!(reply.is_error(), "{what}: {reply:?}");
+        // A filter that is complete takes a chunk of bits that it has, wherever that begins.
+        load(client, "k", &(*iterator, data.clone()));
+        client.assert_in_step();
+        assert_eq!(
+            client.run("DUMP half"),
+            half,
+            "{what}: half a filter is as it was"
+        );
+        assert_eq!(client.run("DUMP k"), saved, "{what}: a whole filter is as it was");
+        assert_eq!(
+            load(client, "half", &pieces[1]),
+            ok(),
+            "{what}: the right chunk still fits"
+        );
+        assert_eq!(client.run("DUMP half"), saved, "{what}");
+    }
+    // A chunk may come in smaller ones, overlap what is there, and raise the count.
+    client.run("DEL half");
+    assert_eq!(load(client, "half", &(1, header.clone())), ok());
+    let middle = bits.len() / 2 / 8 * 8;
+    let first = forge(identity, 0, 900, &bits[..middle]);
+    let second = forge(identity, middle as u64 - 8, 950, &bits[middle - 8..]);
+    assert_eq!(load(client, "half", &(middle as i64 + 1, first)), ok());
+    assert!(
+        client.run("BF.EXISTS half item-0").is_error(),
+        "half of it is not there"
+    );
+    assert_eq!(load(client, "half", &(*iterator, second)), ok());
+    assert_eq!(info(client, "half").items, 950);
+    assert!(mexists(client, "half", &items).iter().all(|&there| there));
+    let others = numbered("other", 500);
+    assert_eq!(mexists(client, "half", &others), mexists(client, "k", &others));
+    assert!(client.memory("used_memory") - used < NOISE);
+    assert_unharmed(&server);
+}
