@@ -1,13 +1,16 @@
-//! Filters that RedisBloom made, from its files and its live stream: every answer is RedisBloom's, and they can go back.
+//! Filters that RedisBloom made, from its files: every answer is RedisBloom's, and they can go back.
 //!
-//! The files and what RedisBloom answered are described in `tests/fixtures/products.rs`. The tests at the end talk to
-//! RedisBloom itself, where `REDIS_BLOOM_PEER_REDISBLOOM` names its library; without it they say SKIPPED.
+//! The files and what RedisBloom answered are described in `tests/fixtures/products.rs`. `redisbloom_live.rs` talks to
+//! RedisBloom itself.
 
-use crate::harness::{
-    Client, Reply, Server, array, assert_sane, assert_unharmed, digest, dump, err, info, int, load, mexists,
-    numbered, ok, sealed, skipped, wait_until,
+use crate::{
+    as_there::{check_first, go_on, go_on_beside_a_copy, go_on_with_a_replica},
+    harness::{
+        Client, Reply, Server, assert_sane, assert_unharmed, digest, dump, err, info, int, load, mexists,
+        numbered, ok, sealed, wait_until,
+    },
+    products::{REDISBLOOM, file, pieces},
 };
-use crate::products::{Answers, REDISBLOOM, file, pieces};
 
 /// Those whose DUMP every server of these tests reads.
 fn names() -> impl Iterator<Item = &'static str> {
@@ -16,41 +19,8 @@ fn names() -> impl Iterator<Item = &'static str> {
         .filter(|name| name.starts_with("redisbloom-2.8"))
 }
 
-/// Asks for everything that RedisBloom was asked for before the later items.
 #[track_caller]
-fn check_first(client: &mut Client, key: &str, name: &str) {
-    let answers = Answers::read(name);
-    assert!(
-        mexists(client, key, &answers.items(0)) == answers.exists,
-        "{name}"
-    );
-    assert_eq!(debug(client, key), answers.debug, "{name}");
-}
-
-/// Adds the later items and asks once more.
-#[track_caller]
-fn go_on(client: &mut Client, key: &str, name: &str) {
-    let answers = Answers::read(name);
-    let later = numbered("later", answers.later.len());
-    for (item, &answer) in later.iter().zip(&answers.later) {
-        let expected = match answer {
-            2 => err("ERR non scaling filter is full"),
-            answer => int(i64::from(answer)),
-        };
-        assert_eq!(client.cmd(&["BF.ADD", key, item]), expected, "{name} {item}");
-    }
-    let items = answers.items(later.len());
-    assert!(mexists(client, key, &items) == answers.exists_later, "{name}");
-    assert_eq!(debug(client, key), answers.debug_later, "{name}");
-}
-
-fn debug(client: &mut Client, key: &str) -> Vec<String> {
-    let reply = client.cmd(&["BF.DEBUG", key]);
-    reply.elements().iter().map(Reply::text).collect()
-}
-
-#[track_caller]
-fn restore(client: &mut Client, key: &str, payload: &[u8]) -> Reply {
+pub(crate) fn restore(client: &mut Client, key: &str, payload: &[u8]) -> Reply {
     client.call("RESTORE", key, &[&b"0"[..], payload])
 }
 
@@ -68,14 +38,7 @@ fn a_payload_of_redisbloom_answers_and_grows_as_there() {
         // Every command works on it, and its own payload is the same filter.
         assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
         assert_sane(client, "copy", name);
-        assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
-        assert_eq!(digest(client, "copy"), digest(client, name));
-        go_on(client, name, name);
-        // The copy is another filter, and grows the same way.
-        check_first(client, "copy", name);
-        go_on(client, "copy", name);
-        assert_eq!(digest(client, "copy"), digest(client, name));
-        assert_eq!(client.cmd(&["DEL", "copy"]), int(1));
+        go_on_beside_a_copy(client, name);
     }
     assert_unharmed(&server);
 }
@@ -192,18 +155,7 @@ fn a_replica_of_ours_holds_the_same_filter() {
     for name in names() {
         restore(client, name, &file(&format!("{name}.dump")));
     }
-    let replica = server.replica();
-    for name in names() {
-        go_on(client, name, name);
-    }
-    assert_eq!(client.run("WAIT 1 30000"), int(1));
-    for name in names() {
-        assert_eq!(
-            digest(&mut replica.client(), name),
-            digest(client, name),
-            "{name}"
-        );
-    }
+    go_on_with_a_replica(&server, &names().collect::<Vec<_>>());
 }
 
 /// The inputs that crash, hang or fool RedisBloom: an error, at once, and the server goes on.
@@ -307,133 +259,4 @@ fn a_half_loaded_filter_of_redisbloom_says_so() {
         assert_eq!(load(client, "k", piece), ok());
     }
     check_first(client, "k", "redisbloom-2.8-grown");
-}
-
-/// RedisBloom's library, where the environment names it.
-fn peer(test: &str) -> Option<String> {
-    const VARIABLE: &str = "REDIS_BLOOM_PEER_REDISBLOOM";
-    let path = std::env::var(VARIABLE).ok();
-    if path.is_none() {
-        skipped(test, &format!("{VARIABLE} names no library"));
-    }
-    path
-}
-
-/// A server that runs RedisBloom.
-fn redisbloom(path: &str) -> Server {
-    Server::with()
-        .without_module()
-        .config(&format!("loadmodule \"{path}\""))
-        .start()
-}
-
-#[test]
-fn a_replica_of_redisbloom_is_promoted_without_a_change() {
-    let Some(path) = peer("a_replica_of_redisbloom_is_promoted_without_a_change") else {
-        return;
-    };
-    let theirs = redisbloom(&path);
-    let old = &mut theirs.client();
-    let asked = [numbered("item", 9_000), numbered("absent", 20_000)].concat();
-    old.run("BF.RESERVE k 0.02 500");
-    old.call("BF.MADD", "k", &asked[..3_000]);
-    let ours = theirs.replica();
-    let new = &mut ours.client();
-    assert_eq!(
-        mexists(new, "k", &asked),
-        mexists(old, "k", &asked),
-        "the first copy"
-    );
-    // The stream: it grows on both sides.
-    old.call("BF.MADD", "k", &asked[3_000..9_000]);
-    old.run("BF.INSERT made CAPACITY 100 ITEMS a b");
-    assert_eq!(old.run("WAIT 1 30000"), int(1));
-    assert_eq!(mexists(new, "k", &asked), mexists(old, "k", &asked), "the stream");
-    assert_eq!(new.run("BF.MEXISTS made a b"), array([int(1), int(1)]));
-    assert_eq!(new.run("BF.DEBUG k"), old.run("BF.DEBUG k"));
-    assert_eq!(new.run("REPLICAOF NO ONE"), ok());
-    let more = numbered("more", 9_000);
-    assert_eq!(new.call("BF.MADD", "k", &more), old.call("BF.MADD", "k", &more));
-    assert_eq!(
-        mexists(new, "k", &asked),
-        mexists(old, "k", &asked),
-        "after the promotion"
-    );
-}
-
-#[test]
-fn chunks_go_to_redisbloom_and_back() {
-    let Some(path) = peer("chunks_go_to_redisbloom_and_back") else {
-        return;
-    };
-    let (ours, theirs) = (Server::start(), redisbloom(&path));
-    let (new, old) = (&mut ours.client(), &mut theirs.client());
-    let asked = [numbered("item", 3_000), numbered("absent", 20_000)].concat();
-    for (key, make) in [
-        ("grown", "BF.RESERVE grown 0.02 200 EXPANSION 3"),
-        ("full", "BF.RESERVE full 0.02 4000 NONSCALING"),
-    ] {
-        assert_eq!(old.run(make), ok());
-        old.call("BF.MADD", key, &asked[..1_500]);
-        for piece in dump(old, key) {
-            assert_eq!(load(new, key, &piece), ok());
-        }
-        assert_eq!(
-            new.call("BF.MADD", key, &asked[1_500..3_000]),
-            old.call("BF.MADD", key, &asked[1_500..3_000])
-        );
-        for piece in dump(new, key) {
-            assert_eq!(load(old, "back", &piece), ok());
-        }
-        assert_eq!(mexists(old, "back", &asked), mexists(new, key, &asked), "{key}");
-        assert_eq!(mexists(old, "back", &asked), mexists(old, key, &asked), "{key}");
-        assert_eq!(old.run("DEL back"), int(1));
-    }
-}
-
-/// Shapes are computed from capacity and rate, and not believed: so ours must be theirs, at every edge.
-#[test]
-fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
-    let Some(path) = peer("every_filter_that_redisbloom_makes_is_taken_and_given_back") else {
-        return;
-    };
-    let (ours, theirs) = (Server::start(), redisbloom(&path));
-    let (new, old) = (&mut ours.client(), &mut theirs.client());
-    // At powers of two the number of hashes hangs on the last bit of a logarithm.
-    let rates = [
-        "0.9999999999999999",
-        "0.99",
-        "0.75",
-        "0.5",
-        "0.25",
-        "0.125",
-        "0.0625",
-        "0.1",
-        "0.01",
-        "0.001",
-        "1e-9",
-        "1e-15",
-        "1e-30",
-        "1e-100",
-        "1e-300",
-    ];
-    for rate in rates {
-        for capacity in [
-            "1", "2", "3", "7", "8", "63", "64", "65", "100", "1000", "4096", "99999",
-        ] {
-            for growth in ["", "NONSCALING"] {
-                let what = format!("BF.RESERVE k {rate} {capacity} {growth}");
-                assert_eq!(old.run(&what), ok(), "{what}");
-                let header = &dump(old, "k")[0];
-                assert_eq!(load(new, "k", header), ok(), "{what}");
-                let Reply::Bulk(payload) = old.run("DUMP k") else {
-                    panic!("{what}: no payload")
-                };
-                assert_eq!(restore(new, "whole", &payload), ok(), "{what}");
-                assert_eq!(load(old, "back", &dump(new, "whole")[0]), ok(), "{what}");
-                assert_eq!(new.run("DEL k whole"), int(2));
-                assert_eq!(old.run("DEL k back"), int(2));
-            }
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! The files and what it answered are described in `tests/fixtures/products.rs`, where it is from in the README beside it.
 
 use crate::{
+    as_there::{check_first, go_on, go_on_beside_a_copy, go_on_with_a_replica},
     harness::{
         Client, Reply, Server, assert_unharmed, digest, err, info, int, mexists, numbered, ok, sealed,
         simple, wait_until,
@@ -32,53 +33,6 @@ fn restore(client: &mut Client, key: &str, name: &str) {
     assert_eq!(client.cmd(&["TYPE", key]), simple("bloomfltr"));
 }
 
-/// BF.INFO has what valkey-bloom's has, where ours has such a field.
-#[track_caller]
-fn check_info(client: &mut Client, key: &str, lines: &[String]) {
-    let value = |field: &str| {
-        lines
-            .iter()
-            .find_map(|line| line.strip_prefix(field))
-            .expect("a line")
-    };
-    let number = |field: &str| value(field).parse::<i64>().expect("a number");
-    let told = info(client, key);
-    assert_eq!(told.capacity, number("Capacity: "));
-    assert_eq!(told.filters, number("Number of filters: "));
-    assert_eq!(told.items, number("Number of items inserted: "));
-    assert_eq!(told.expansion, value("Expansion rate: ").parse().ok());
-    let rate = client.cmd(&["BF.INFO", key, "ERROR"]).elements()[0].text();
-    assert_eq!(rate.parse::<f64>(), value("Error rate: ").parse());
-}
-
-/// Asks for everything that valkey-bloom was asked for before the later items.
-#[track_caller]
-fn check_first(client: &mut Client, key: &str, name: &str) {
-    let answers = Answers::read(name);
-    assert!(
-        mexists(client, key, &answers.items(0)) == answers.exists,
-        "{name}"
-    );
-    check_info(client, key, &answers.info);
-}
-
-/// Adds the later items and asks once more.
-#[track_caller]
-fn go_on(client: &mut Client, key: &str, name: &str) {
-    let answers = Answers::read(name);
-    let later = numbered("later", answers.later.len());
-    for (item, &answer) in later.iter().zip(&answers.later) {
-        let expected = match answer {
-            2 => err("ERR non scaling filter is full"),
-            answer => int(i64::from(answer)),
-        };
-        assert_eq!(client.cmd(&["BF.ADD", key, item]), expected, "{name} {item}");
-    }
-    let items = answers.items(later.len());
-    assert!(mexists(client, key, &items) == answers.exists_later, "{name}");
-    check_info(client, key, &answers.info_later);
-}
-
 #[test]
 fn a_payload_answers_and_grows_as_there_and_goes_back() {
     let server = Server::with().config("rdbcompression no").start();
@@ -88,13 +42,7 @@ fn a_payload_answers_and_grows_as_there_and_goes_back() {
         check_first(client, name, name);
         let dump = client.cmd(&["DUMP", name]).payload();
         assert_eq!(dump[..dump.len() - 10], body(name), "{name}");
-        assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
-        go_on(client, name, name);
-        // The copy is another filter, and grows the same way.
-        check_first(client, "copy", name);
-        go_on(client, "copy", name);
-        assert_eq!(digest(client, "copy"), digest(client, name));
-        assert_eq!(client.run("DEL copy"), int(1));
+        go_on_beside_a_copy(client, name);
     }
     assert_unharmed(&server);
 }
@@ -106,18 +54,7 @@ fn a_replica_of_ours_holds_the_same_filter() {
     for name in VALKEY_BLOOM {
         restore(client, name, name);
     }
-    let replica = server.replica();
-    for name in VALKEY_BLOOM {
-        go_on(client, name, name);
-    }
-    assert_eq!(client.run("WAIT 1 30000"), int(1));
-    for name in VALKEY_BLOOM {
-        assert_eq!(
-            digest(&mut replica.client(), name),
-            digest(client, name),
-            "{name}"
-        );
-    }
+    go_on_with_a_replica(&server, &VALKEY_BLOOM);
 }
 
 /// Two of the keys of `valkey-bloom-1.0.rdb`, of which one has grown on in the `.aof`.

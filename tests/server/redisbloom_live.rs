@@ -1,0 +1,136 @@
+//! A live RedisBloom, where `REDIS_BLOOM_PEER_REDISBLOOM` names its library: filters come from it and go back. Without it
+//! these tests say SKIPPED.
+
+use crate::{
+    harness::{Reply, Server, array, dump, int, load, mexists, numbered, ok, skipped},
+    redisbloom::restore,
+};
+
+/// RedisBloom's library, where the environment names it.
+fn peer(test: &str) -> Option<String> {
+    const VARIABLE: &str = "REDIS_BLOOM_PEER_REDISBLOOM";
+    let path = std::env::var(VARIABLE).ok();
+    if path.is_none() {
+        skipped(test, &format!("{VARIABLE} names no library"));
+    }
+    path
+}
+
+/// A server that runs RedisBloom.
+fn redisbloom(path: &str) -> Server {
+    Server::with()
+        .without_module()
+        .config(&format!("loadmodule \"{path}\""))
+        .start()
+}
+
+#[test]
+fn a_replica_of_redisbloom_is_promoted_without_a_change() {
+    let Some(path) = peer("a_replica_of_redisbloom_is_promoted_without_a_change") else {
+        return;
+    };
+    let theirs = redisbloom(&path);
+    let old = &mut theirs.client();
+    let asked = [numbered("item", 9_000), numbered("absent", 20_000)].concat();
+    old.run("BF.RESERVE k 0.02 500");
+    old.call("BF.MADD", "k", &asked[..3_000]);
+    let ours = theirs.replica();
+    let new = &mut ours.client();
+    assert_eq!(
+        mexists(new, "k", &asked),
+        mexists(old, "k", &asked),
+        "the first copy"
+    );
+    // The stream: it grows on both sides.
+    old.call("BF.MADD", "k", &asked[3_000..9_000]);
+    old.run("BF.INSERT made CAPACITY 100 ITEMS a b");
+    assert_eq!(old.run("WAIT 1 30000"), int(1));
+    assert_eq!(mexists(new, "k", &asked), mexists(old, "k", &asked), "the stream");
+    assert_eq!(new.run("BF.MEXISTS made a b"), array([int(1), int(1)]));
+    assert_eq!(new.run("BF.DEBUG k"), old.run("BF.DEBUG k"));
+    assert_eq!(new.run("REPLICAOF NO ONE"), ok());
+    let more = numbered("more", 9_000);
+    assert_eq!(new.call("BF.MADD", "k", &more), old.call("BF.MADD", "k", &more));
+    assert_eq!(
+        mexists(new, "k", &asked),
+        mexists(old, "k", &asked),
+        "after the promotion"
+    );
+}
+
+#[test]
+fn chunks_go_to_redisbloom_and_back() {
+    let Some(path) = peer("chunks_go_to_redisbloom_and_back") else {
+        return;
+    };
+    let (ours, theirs) = (Server::start(), redisbloom(&path));
+    let (new, old) = (&mut ours.client(), &mut theirs.client());
+    let asked = [numbered("item", 3_000), numbered("absent", 20_000)].concat();
+    for (key, make) in [
+        ("grown", "BF.RESERVE grown 0.02 200 EXPANSION 3"),
+        ("full", "BF.RESERVE full 0.02 4000 NONSCALING"),
+    ] {
+        assert_eq!(old.run(make), ok());
+        old.call("BF.MADD", key, &asked[..1_500]);
+        for piece in dump(old, key) {
+            assert_eq!(load(new, key, &piece), ok());
+        }
+        assert_eq!(
+            new.call("BF.MADD", key, &asked[1_500..3_000]),
+            old.call("BF.MADD", key, &asked[1_500..3_000])
+        );
+        for piece in dump(new, key) {
+            assert_eq!(load(old, "back", &piece), ok());
+        }
+        assert_eq!(mexists(old, "back", &asked), mexists(new, key, &asked), "{key}");
+        assert_eq!(mexists(old, "back", &asked), mexists(old, key, &asked), "{key}");
+        assert_eq!(old.run("DEL back"), int(1));
+    }
+}
+
+/// Shapes are computed from capacity and rate, and not believed: so ours must be theirs, at every edge.
+#[test]
+fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
+    let Some(path) = peer("every_filter_that_redisbloom_makes_is_taken_and_given_back") else {
+        return;
+    };
+    let (ours, theirs) = (Server::start(), redisbloom(&path));
+    let (new, old) = (&mut ours.client(), &mut theirs.client());
+    // At powers of two the number of hashes hangs on the last bit of a logarithm.
+    let rates = [
+        "0.9999999999999999",
+        "0.99",
+        "0.75",
+        "0.5",
+        "0.25",
+        "0.125",
+        "0.0625",
+        "0.1",
+        "0.01",
+        "0.001",
+        "1e-9",
+        "1e-15",
+        "1e-30",
+        "1e-100",
+        "1e-300",
+    ];
+    for rate in rates {
+        for capacity in [
+            "1", "2", "3", "7", "8", "63", "64", "65", "100", "1000", "4096", "99999",
+        ] {
+            for growth in ["", "NONSCALING"] {
+                let what = format!("BF.RESERVE k {rate} {capacity} {growth}");
+                assert_eq!(old.run(&what), ok(), "{what}");
+                let header = &dump(old, "k")[0];
+                assert_eq!(load(new, "k", header), ok(), "{what}");
+                let Reply::Bulk(payload) = old.run("DUMP k") else {
+                    panic!("{what}: no payload")
+                };
+                assert_eq!(restore(new, "whole", &payload), ok(), "{what}");
+                assert_eq!(load(old, "back", &dump(new, "whole")[0]), ok(), "{what}");
+                assert_eq!(new.run("DEL k whole"), int(2));
+                assert_eq!(old.run("DEL k back"), int(2));
+            }
+        }
+    }
+}
