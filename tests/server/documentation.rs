@@ -1,17 +1,23 @@
-//! The console sessions of README.md and docs/commands.md, run in a real redis-cli: what the documents show is what a
-//! reader gets. Each block starts on an empty server.
+//! What the documents show is what a reader gets: the console sessions of README.md and docs/commands.md, run in a real
+//! redis-cli, each block on an empty server; and the bytes in docs/sizing.md that a server tells.
 
 use std::{fs, path::Path, process::Command};
 
-use crate::harness::{Server, config_name};
+use crate::harness::{Client, Server, config_name, info, int, ok, skipped, version};
 
 /// A command line of a document, and the lines that it shows below.
 type Step = (String, String);
 
+/// The text of a document.
+#[track_caller]
+fn text(document: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// The steps of each console block; `prompt` starts a command.
 fn blocks(document: &str, prompt: &str) -> Vec<Vec<Step>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = text(document);
     let consoles = text
         .split("```console\n")
         .skip(1)
@@ -59,4 +65,59 @@ fn the_sessions_in_the_documents_are_what_redis_cli_shows() {
         }
     }
     assert!(steps_run >= 30, "only {steps_run} steps were found");
+}
+
+/// 1,000 or 10 million.
+#[track_caller]
+fn number(cell: &str) -> i64 {
+    let (digits, unit) = cell.split_once(' ').unwrap_or((cell, ""));
+    let unit = match unit {
+        "" => 1,
+        "million" => 1_000_000,
+        "billion" => 1_000_000_000,
+        other => panic!("{other}"),
+    };
+    digits.replace(',', "").parse::<i64>().expect("a number") * unit
+}
+
+/// Asks for the figure of each row of the table about the allocator; `column` has what it must be.
+#[track_caller]
+fn check_allocator_table(server: &Server, column: usize, figure: impl Fn(&mut Client) -> i64) {
+    const HEAD: &str = "| items | `BF.INFO key SIZE` | `MEMORY USAGE key` | more |\n|---|---|---|---|\n";
+    let text = text("docs/sizing.md");
+    let (_, below) = text.split_once(HEAD).expect("the table");
+    let client = &mut server.client();
+    let mut rows = 0;
+    for line in below.lines().take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [items, size, usage] = [0, 1, 2].map(|column| number(cells[column]));
+        assert_eq!(client.run(&format!("BF.RESERVE key 0.01 {items}")), ok());
+        assert_eq!(figure(client), number(cells[column]), "{line}");
+        assert_eq!(client.run("DEL key"), int(1));
+        let more = (usage - size) as f64 / size as f64 * 100.0;
+        assert_eq!(cells[3], format!("{more:.1} %"), "{line}");
+        rows += 1;
+    }
+    assert!(rows > 0, "the table is empty");
+}
+
+#[test]
+fn the_sizes_beside_what_the_allocator_adds_are_those_of_bf_info() {
+    check_allocator_table(&Server::start(), 1, |client| info(client, "key").size);
+}
+
+/// The document names the server that was measured: others keep a key in more bytes or fewer.
+#[test]
+fn what_the_allocator_adds_is_what_the_document_says() {
+    let server = Server::start();
+    let allocator = server.client().server_info("memory", "mem_allocator");
+    let release = (version().valkey, version().major, version().minor);
+    if (release, allocator.as_str()) != ((false, 7, 0), "jemalloc-5.3.0") {
+        skipped(
+            "what_the_allocator_adds_is_what_the_document_says",
+            "it was measured in Redis 7.0 with jemalloc 5.3.0",
+        );
+        return;
+    }
+    check_allocator_table(&server, 2, |client| client.run("MEMORY USAGE key").int());
 }
