@@ -1,6 +1,11 @@
 //! A layer without its bits: what a family makes of a capacity and a rate, and what a decoder has read of one.
 
-use super::layer::Shape;
+use super::{
+    error::Error,
+    layer::{Counting, Layer, Shape},
+    params::{Cells, MAX_CAPACITY},
+    sizing,
+};
 
 /// A layer without its bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,4 +18,36 @@ pub struct LayerPlan {
     pub error_rate: f64,
     /// Shape of the bit array.
     pub shape: Shape,
+}
+
+impl LayerPlan {
+    /// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
+    pub(super) fn native(cells: Cells, capacity: u64, rate: f64) -> Option<Self> {
+        let geometry = sizing::geometry(capacity, rate)?;
+        let shape = match cells {
+            Cells::Bits => geometry.into(),
+            Cells::Counters => Counting::of(geometry).into(),
+        };
+        Some(Self {
+            capacity,
+            items: 0,
+            error_rate: rate,
+            shape,
+        })
+    }
+
+    /// An empty layer by its plan, beside `present` bytes of bits and within `ceiling` bytes in all.
+    ///
+    /// # Errors
+    /// `Error::Ceiling`, also without a plan, `Error::OutOfMemory`.
+    pub(super) fn make(plan: Option<Self>, present: u64, ceiling: u64) -> Result<Layer, Error> {
+        let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
+        let wanted = words.saturating_mul(8).saturating_add(present);
+        match plan {
+            Some(plan) if wanted <= ceiling && plan.capacity <= MAX_CAPACITY => {
+                Layer::new(plan.shape, plan.capacity, plan.error_rate)
+            }
+            _ => Err(Error::Ceiling { wanted, ceiling }),
+        }
+    }
 }

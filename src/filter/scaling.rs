@@ -29,10 +29,9 @@ use super::{
     family::{Family, Tag},
     guava,
     hash::Hash,
-    layer::{Counting, Layer},
+    layer::Layer,
     layer_plan::LayerPlan,
-    params::{Cells, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
-    sizing,
+    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
     valkey::Valkey,
 };
 
@@ -84,7 +83,7 @@ impl Filter {
             cells,
         } = params;
         let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
-        let newest = make_layer(native_layer(cells, capacity, rate), 0, ceiling)?;
+        let newest = LayerPlan::make(LayerPlan::native(cells, capacity, rate), 0, ceiling)?;
         Ok(Self {
             seed,
             error_rate,
@@ -110,7 +109,7 @@ impl Filter {
         } = params;
         let rate = valkey.layer_rate(error_rate, 0);
         let rate = rate.ok_or(Error::ErrorRate(valkey.tightening))?;
-        let newest = make_layer(Valkey::layer(capacity, rate), 0, ceiling)?;
+        let newest = LayerPlan::make(Valkey::layer(capacity, rate), 0, ceiling)?;
         Ok(Self {
             seed: 0,
             error_rate,
@@ -377,7 +376,7 @@ impl Filter {
         }
         let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
         let plan = match self.family {
-            Tag::Native => native_layer(
+            Tag::Native => LayerPlan::native(
                 self.newest.shape().cells(),
                 capacity.saturating_mul(u64::from(factor)).min(MAX_CAPACITY),
                 layer_rate(self.error_rate, index, true),
@@ -386,48 +385,11 @@ impl Filter {
             Tag::Valkey => self.valkey().next_layer(self.error_rate, index, capacity, factor),
             Tag::Guava => None,
         };
-        let layer = make_layer(plan, self.bit_bytes(), ceiling)?;
+        let layer = LayerPlan::make(plan, self.bit_bytes(), ceiling)?;
         self.rest
             .get_or_insert_default()
             .older
             .push(std::mem::replace(&mut self.newest, layer));
         Ok(())
-    }
-}
-
-/// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
-fn native_layer(cells: Cells, capacity: u64, rate: f64) -> Option<LayerPlan> {
-    let geometry = sizing::geometry(capacity, rate)?;
-    let shape = match cells {
-        Cells::Bits => geometry.into(),
-        Cells::Counters => Counting::of(geometry).into(),
-    };
-    Some(LayerPlan {
-        capacity,
-        items: 0,
-        error_rate: rate,
-        shape,
-    })
-}
-
-/// An empty layer by its plan, beside `present` bytes of bits and within `ceiling` bytes in all.
-fn make_layer(plan: Option<LayerPlan>, present: u64, ceiling: u64) -> Result<Layer, Error> {
-    let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
-    let wanted = words.saturating_mul(8).saturating_add(present);
-    match plan {
-        Some(plan) if wanted <= ceiling && plan.capacity <= MAX_CAPACITY => {
-            Layer::new(plan.shape, plan.capacity, plan.error_rate)
-        }
-        _ => Err(Error::Ceiling { wanted, ceiling }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_filter_is_80_bytes_and_a_layer_48() {
-        assert_eq!((size_of::<Filter>(), size_of::<Layer>()), (80, 48));
     }
 }

@@ -1,6 +1,6 @@
 //! Very deep stacks: with a capacity of 1 and an expansion of 1 each item makes a layer. And what so many share.
 
-use redis_bloom::filter::{Error, Layer, LayerPlan, MAX_LAYERS, Plan, layer_rate};
+use redis_bloom::filter::{Error, Filter, Layer, LayerPlan, MAX_LAYERS, Plan, layer_rate};
 
 use crate::support::{Strings, add, fill, filter, has, item, params};
 
@@ -85,4 +85,10 @@ fn the_shares_of_all_layers_never_add_up_to_more_than_the_asked_rate() {
     }
     // No share is zero, however small the rate.
     assert!(layer_rate(5e-324, 200_000, true) > 0.0);
+}
+
+/// People keep millions of small filters.
+#[test]
+fn a_filter_is_80_bytes_and_a_layer_48() {
+    assert_eq!((size_of::<Filter>(), size_of::<Layer>()), (80, 48));
 }

@@ -1,90 +1,30 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! The kinds are a closed set. Every match over them is in this file, a kind is a file beside it that knows no other,
-//! and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box: there is one `Layer` in every
+//! The kinds are a closed set. Every match over them is in this file, in `shape.rs` or in `counts.rs`, a kind is a file beside them
+//! that knows no other, and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box: there is one `Layer` in every
 //! filter, and people keep millions of small filters.
 
 mod block;
 mod blocked;
 mod classic;
+mod counters;
 mod counting;
+mod counts;
 mod fullness;
+mod shape;
 mod walks;
 
 pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 pub use counting::{Counting, CountingLayer};
-
-use counting::Lowered;
+pub use shape::Shape;
 
 use super::{
     bits::Bits,
     chunk::{Aims, NOWHERE, Set},
     error::Error,
     hash::Hash,
-    params::Cells,
-    sizing::Geometry,
 };
-
-/// What a layer looks like, without its bits: the kind, and the numbers of that kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Every bit of an item in one block.
-    Blocked(Geometry),
-    /// The bits of an item anywhere.
-    Classic(Classic),
-    /// Counters instead of bits, every one of an item in one block.
-    Counting(Counting),
-}
-
-impl Shape {
-    /// Words of the whole layer.
-    #[must_use]
-    pub fn words(&self) -> u64 {
-        match self {
-            Self::Blocked(geometry) => geometry.words(),
-            Self::Classic(classic) => classic.words(),
-            Self::Counting(counting) => counting.words(),
-        }
-    }
-
-    /// What there is at each position.
-    #[must_use]
-    pub fn cells(&self) -> Cells {
-        match self {
-            Self::Blocked(_) | Self::Classic(_) => Cells::Bits,
-            Self::Counting(_) => Cells::Counters,
-        }
-    }
-
-    /// Bits set, or counters raised, per item.
-    #[must_use]
-    pub fn probes(&self) -> u16 {
-        match self {
-            Self::Blocked(geometry) => u16::from(geometry.probes),
-            Self::Classic(classic) => classic.probes,
-            Self::Counting(counting) => u16::from(counting.geometry.probes),
-        }
-    }
-}
-
-impl From<Geometry> for Shape {
-    fn from(geometry: Geometry) -> Self {
-        Self::Blocked(geometry)
-    }
-}
-
-impl From<Classic> for Shape {
-    fn from(classic: Classic) -> Self {
-        Self::Classic(classic)
-    }
-}
-
-impl From<Counting> for Shape {
-    fn from(counting: Counting) -> Self {
-        Self::Counting(counting)
-    }
-}
 
 /// A fixed-size part of a filter, made for `capacity` items at `error_rate`.
 #[derive(Debug)]
@@ -400,101 +340,6 @@ impl Other {
         match self {
             Self::Classic(layer) => layer.add(hash),
             Self::Counting(layer) => layer.raise(hash),
-        }
-    }
-}
-
-/// What counting layers alone can do; of other kinds, nothing happens.
-impl Layer {
-    fn counting(&self) -> Option<&CountingLayer> {
-        match &self.kind {
-            Kind::Other(other) => match &**other {
-                Other::Counting(layer) => Some(layer),
-                Other::Classic(_) => None,
-            },
-            Kind::Blocked(_) => None,
-        }
-    }
-
-    fn counting_mut(&mut self) -> Option<&mut CountingLayer> {
-        match &mut self.kind {
-            Kind::Other(other) => match &mut **other {
-                Other::Counting(layer) => Some(layer),
-                Other::Classic(_) => None,
-            },
-            Kind::Blocked(_) => None,
-        }
-    }
-
-    /// Whether it has counters.
-    #[inline]
-    #[must_use]
-    pub fn counts(&self) -> bool {
-        self.counting().is_some()
-    }
-
-    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The layer must not be full if it
-    /// does.
-    pub(super) fn raise(&mut self, hash: Hash) -> bool {
-        let absent = self.counting_mut().is_some_and(|layer| layer.raise(hash));
-        // A layer may have room by its counters when the count is at its end (`fullness.rs`).
-        self.counted += u64::from(absent && self.counted < self.capacity);
-        absent
-    }
-
-    /// Lowers the counters of an item, and counts it no more if it tests absent then; whether a counter went down, or
-    /// `None` if it tests absent now.
-    pub(super) fn lower(&mut self, hash: Hash) -> Option<bool> {
-        let lowered = self.counting_mut()?.lower(hash)?;
-        self.counted = match lowered {
-            Lowered { last: true, .. } => 0,
-            Lowered { absent, .. } => self.counted.saturating_sub(u64::from(absent)),
-        };
-        Some(lowered.any)
-    }
-
-    /// The least of the counters of an item, in [0, 15].
-    #[must_use]
-    pub fn least(&self, hash: Hash) -> u64 {
-        self.counting().map_or(0, |layer| layer.least(hash))
-    }
-
-    /// Deletions that were refused while this was the newest layer, on this server.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.counting().map_or(0, |layer| layer.refused)
-    }
-
-    /// Counts a refused deletion.
-    pub(super) fn refuse(&mut self) {
-        if let Some(layer) = self.counting_mut() {
-            layer.refused = layer.refused.saturating_add(1);
-        }
-    }
-
-    /// Counters that reached 15 and stay there; `None` without counters.
-    #[must_use]
-    pub fn stuck(&self) -> Option<u64> {
-        self.counting().map(CountingLayer::stuck)
-    }
-
-    /// Counters that are not 0; `None` without counters.
-    #[must_use]
-    pub fn raised(&self) -> Option<u64> {
-        self.counting().map(CountingLayer::raised)
-    }
-
-    /// Share of counters that are not 0, in [0, 1]; `None` without counters.
-    pub(super) fn fill(&self) -> Option<f64> {
-        self.counting().map(CountingLayer::fill)
-    }
-
-    /// How many positions of a word of `bits` are taken, and how many there are.
-    pub(super) fn taken(&self, word: u64) -> (u32, u32) {
-        if self.counts() {
-            (counting::raised(word), counting::PER_WORD as u32)
-        } else {
-            (word.count_ones(), u64::BITS)
         }
     }
 }

@@ -1,0 +1,48 @@
+//! Counters of four bits, sixteen in a word.
+
+/// Words of counters for one word of bits, and so the bits of a counter.
+pub(super) const WIDTH: usize = 4;
+/// Counters in a word.
+pub(super) const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
+/// Where a counter stays for ever.
+pub(super) const STUCK: u64 = (1 << WIDTH) - 1;
+/// The lowest bit of each counter of a word.
+const LOWEST: u64 = 0x1111_1111_1111_1111;
+
+/// The word of counter `at` of a block, and the shift in that word.
+#[inline]
+pub(super) fn place(at: u64) -> (usize, u32) {
+    ((at / PER_WORD) as usize, (at % PER_WORD) as u32 * WIDTH as u32)
+}
+
+/// How many counters of a word are not 0.
+pub(super) fn raised(word: u64) -> u32 {
+    let pairs = word | word >> 1;
+    ((pairs | pairs >> 2) & LOWEST).count_ones()
+}
+
+/// How many counters of a word are stuck.
+pub(super) fn stuck(word: u64) -> u32 {
+    let pairs = word & word >> 1;
+    (pairs & pairs >> 2 & LOWEST).count_ones()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_a_word_are_counted_one_by_one() {
+        let mut word = 0x0123_4567_89AB_CDEF_u64;
+        for _ in 0..10_000 {
+            word = word.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
+            // Sparse and dense ones too.
+            for word in [word, word & word >> 7 & word << 9, word | word >> 7 | word << 9] {
+                let counters = || (0..16).map(|i| word >> (4 * i) & STUCK);
+                let count = |is: fn(&u64) -> bool| counters().filter(is).count() as u32;
+                assert_eq!(raised(word), count(|&counter| counter != 0), "{word:#018x}");
+                assert_eq!(stuck(word), count(|&counter| counter == STUCK), "{word:#018x}");
+            }
+        }
+    }
+}
