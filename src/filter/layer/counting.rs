@@ -58,61 +58,19 @@ use crate::filter::{
     error::Error,
     hash::Hash,
     probe::{Walk, scale},
-    sizing::Geometry,
 };
 
 use super::{
-    counters::{PER_WORD, STUCK, WIDTH, place, raised, stuck},
+    counters::{STUCK, WIDTH, place, raised, stuck},
     fullness::Fullness,
+    shape::Counting,
 };
 
-/// Odd, and no bit of it tells of another: SplitMix64's first multiplier (Steele, Lea and Flood, 2014).
-const MIX: u64 = 0xBF58_476D_1CE4_E5B9;
 /// Directions of a change.
 const RAISED: u64 = 0;
 const LOWERED: u64 = u64::MAX;
 /// Probes that are asked together, without a branch between them (`blocked.rs`).
 const STRIDE: u8 = 4;
-
-/// A counting layer without its counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counting {
-    /// Of the blocked layer that this one counts in.
-    pub geometry: Geometry,
-    /// A running hash of what was raised and lowered, in order: tells the states of a layer apart, and two that were the same once.
-    pub changes: u64,
-    /// Deletions that lowered a counter, since the layer was last empty.
-    pub deletions: u64,
-}
-
-impl Counting {
-    /// An empty layer.
-    #[must_use]
-    pub fn of(geometry: Geometry) -> Self {
-        Self {
-            geometry,
-            changes: 0,
-            deletions: 0,
-        }
-    }
-
-    /// Words of the whole layer.
-    #[must_use]
-    pub fn words(&self) -> u64 {
-        self.geometry.words() * WIDTH as u64
-    }
-
-    /// Counters of the whole layer.
-    pub(super) fn counters(&self) -> u64 {
-        self.words() * PER_WORD
-    }
-
-    /// Notes a change.
-    #[inline]
-    fn change(&mut self, hash: Hash, direction: u64) {
-        self.changes = (self.changes ^ hash.block ^ direction).wrapping_mul(MIX);
-    }
-}
 
 /// An array of counters, cut into equal blocks.
 #[derive(Debug)]

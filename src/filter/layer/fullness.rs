@@ -68,7 +68,7 @@
 //!
 //! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *, / and `libm`.
 
-use super::counting::Counting;
+use super::shape::Counting;
 
 /// Powers of f below this are left out of the sum.
 const SMALL: f64 = 1e-15;

@@ -16,8 +16,8 @@ mod walks;
 
 pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
-pub use counting::{Counting, CountingLayer};
-pub use shape::Shape;
+pub use counting::CountingLayer;
+pub use shape::{Counting, Shape};
 
 use super::{
     bits::Bits,

@@ -1,7 +1,10 @@
 //! What a layer looks like, of whichever kind.
 
-use super::{Classic, Counting};
-use crate::filter::{params::Cells, sizing::Geometry};
+use super::{
+    classic::Classic,
+    counters::{PER_WORD, WIDTH},
+};
+use crate::filter::{hash::Hash, params::Cells, sizing::Geometry};
 
 /// What a layer looks like, without its bits: the kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,5 +63,48 @@ impl From<Classic> for Shape {
 impl From<Counting> for Shape {
     fn from(counting: Counting) -> Self {
         Self::Counting(counting)
+    }
+}
+
+/// Odd, and no bit of it tells of another: SplitMix64's first multiplier (Steele, Lea and Flood, 2014).
+const MIX: u64 = 0xBF58_476D_1CE4_E5B9;
+
+/// A counting layer without its counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// Of the blocked layer that this one counts in.
+    pub geometry: Geometry,
+    /// A running hash of what was raised and lowered, in order: tells the states of a layer apart, and two that were the same once.
+    pub changes: u64,
+    /// Deletions that lowered a counter, since the layer was last empty.
+    pub deletions: u64,
+}
+
+impl Counting {
+    /// An empty layer.
+    #[must_use]
+    pub fn of(geometry: Geometry) -> Self {
+        Self {
+            geometry,
+            changes: 0,
+            deletions: 0,
+        }
+    }
+
+    /// Words of the whole layer.
+    #[must_use]
+    pub fn words(&self) -> u64 {
+        self.geometry.words() * WIDTH as u64
+    }
+
+    /// Counters of the whole layer.
+    pub(super) fn counters(&self) -> u64 {
+        self.words() * PER_WORD
+    }
+
+    /// Notes a change.
+    #[inline]
+    pub(super) fn change(&mut self, hash: Hash, direction: u64) {
+        self.changes = (self.changes ^ hash.block ^ direction).wrapping_mul(MIX);
     }
 }
