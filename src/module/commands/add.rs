@@ -101,6 +101,7 @@ impl Command for MultiAdd {
 ///
 /// # Errors
 /// `NoMemory`; nothing has changed then.
+#[cold]
 pub(super) fn create_with<'a>(
     ctx: Context,
     key: &mut Key,
@@ -161,7 +162,7 @@ fn refused(error: Error) -> Refusal {
 
 /// A filter before additions, as far as it matters after them.
 struct Before {
-    layers: usize,
+    older: usize,
     /// Items of the newest layer of one that counts: there an item may be new to a layer and not to the filter.
     items: Option<u64>,
 }
@@ -170,7 +171,7 @@ impl Before {
     #[inline]
     fn of(filter: &Filter) -> Self {
         Self {
-            layers: filter.layers().len(),
+            older: filter.older().len(),
             items: filter.counts().then(|| items_since(0, filter, 0)),
         }
     }
@@ -184,7 +185,7 @@ impl Before {
     /// Counts additions of which `new` tested absent before; what they did to the shape of the filter.
     #[inline]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
-        let layers = filter.layers().len().saturating_sub(self.layers);
+        let layers = filter.older().len().saturating_sub(self.older);
         stats::added(match self.items {
             Some(items) => items_since(items, filter, layers),
             None => new as u64,
@@ -192,7 +193,7 @@ impl Before {
         if layers > 0 {
             stats::scaled(filter, layers);
         }
-        let filled = new > 0 && filter.newest().is_full() && filter.expansion().factor().is_none();
+        let filled = new > 0 && filter.expansion().factor().is_none() && filter.newest().is_full();
         Shape { layers, filled }
     }
 }
