@@ -39,6 +39,7 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
     };
     made.map_err(|error| {
         stats::REFUSED.add(1);
+        ctx.warn_seldom(|| format!("a new filter refused: {error}"));
         Refusal::of_creation(error)
     })
 }

@@ -45,6 +45,7 @@ mod large;
 mod life;
 mod limits;
 mod load_arguments;
+mod log_lines;
 mod memory;
 mod notifications;
 mod observe;

@@ -8,7 +8,7 @@ use redis_bloom::codec::guava::{Purpose, Strategy};
 use super::{create::Options, reply::Refusal};
 
 pub(crate) fn reserve<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Options, Refusal> {
-    args::reserve(words)
+    args::reserve(words, |_| ())
 }
 
 pub(crate) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Options, Refusal> {

@@ -1,8 +1,11 @@
 //! A running call: replies, the log, and what watchers, replicas and the AOF are told.
 
-use std::ffi::{CStr, c_int, c_long, c_longlong};
+use std::{
+    ffi::{CStr, c_int, c_long, c_longlong},
+    sync::atomic::{AtomicI64, Ordering::Relaxed},
+};
 
-use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, raw};
+use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, milliseconds, raw};
 
 /// A running call: the server's context.
 #[derive(Clone, Copy)]
@@ -97,6 +100,17 @@ impl Context {
             c"%s".as_ptr(),
             text.as_ptr()
         ));
+    }
+
+    /// The same for what clients may bring about all day: at most once a second.
+    #[cold]
+    pub(crate) fn warn_seldom(self, text: impl FnOnce() -> String) {
+        static LAST: AtomicI64 = AtomicI64::new(0);
+        let now = milliseconds();
+        if now.saturating_sub(LAST.load(Relaxed)) >= 1_000 {
+            LAST.store(now, Relaxed);
+            self.warn(&text());
+        }
     }
 
     /// The server's context flags (`REDISMODULE_CTX_FLAGS_*`).

@@ -48,7 +48,7 @@ impl Command for Add {
         stats::ADDS.add(1);
         let before = Before::of(filter);
         let new = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
-        let new = new.map_err(refused)?;
+        let new = new.map_err(|error| refused(ctx, error))?;
         if new || before.counts() {
             let change = Change {
                 created: None,
@@ -138,7 +138,7 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
                     bits.push(std::mem::take(&mut word));
                 }
             }
-            Err(refusal) => error = Some(refused(refusal)),
+            Err(refusal) => error = Some(refused(ctx, refusal)),
         },
     );
     bits.push(word);
@@ -154,9 +154,13 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
     }
 }
 
-/// Counts a refusal.
-fn refused(error: Error) -> Refusal {
+/// Counts a refusal. Which limit stood in the way, no client's error text says.
+#[cold]
+fn refused(ctx: Context, error: Error) -> Refusal {
     stats::REFUSED.add(1);
+    if error != Error::Full {
+        ctx.warn_seldom(|| format!("a full filter could not grow: {error}"));
+    }
     Refusal::of_addition(error)
 }
 

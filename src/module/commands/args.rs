@@ -32,8 +32,11 @@ pub(super) struct Insert {
     pub(super) has_items: bool,
 }
 
-/// Parses what follows the key of BF.RESERVE.
-pub(super) fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Result<Options, Refusal> {
+/// Parses what follows the key of BF.RESERVE. `passed_over` is told each word that means nothing.
+pub(super) fn reserve<'a>(
+    mut words: impl Iterator<Item = &'a [u8]>,
+    mut passed_over: impl FnMut(&[u8]),
+) -> Result<Options, Refusal> {
     let error_rate = number::float(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadErrorRate)?;
     if !is_rate(error_rate) {
         return Err(Refusal::ErrorRateRange);
@@ -61,8 +64,11 @@ pub(super) fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Result<O
         } else if is(word, "SEED") {
             options.seed =
                 Some(number::unsigned(words.next().ok_or(Refusal::NoSeed)?).ok_or(Refusal::BadSeed)?);
-        } else if first {
-            growth.expansion = number::integer(word).and_then(expansion);
+        } else {
+            match number::integer(word).and_then(expansion) {
+                Some(factor) if first => growth.expansion = Some(factor),
+                _ => passed_over(word),
+            }
         }
         first = false;
     }

@@ -19,15 +19,12 @@ mod loadchunk;
 mod reserve;
 mod scandump;
 
-use std::{
-    ffi::c_int,
-    sync::atomic::{AtomicI64, Ordering::Relaxed},
-};
+use std::ffi::c_int;
 
 use docs::{Argument, Row, Uses};
 
 use super::{
-    api::{Context, Str, milliseconds, raw},
+    api::{Context, Str, raw},
     entry::guarded,
     reply::Refusal,
     stats,
@@ -123,14 +120,9 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Tells the log what the client's error text cannot say, once a second: a client may send bad bytes all day.
+/// Tells the log what the client's error text cannot say.
 fn refused(ctx: Context, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {
-    static LAST: AtomicI64 = AtomicI64::new(0);
-    let now = milliseconds();
-    if now.saturating_sub(LAST.load(Relaxed)) >= 1_000 {
-        LAST.store(now, Relaxed);
-        ctx.warn(&format!("{command} refused: {error}"));
-    }
+    ctx.warn_seldom(|| format!("{command} refused: {error}"));
     if refusal == Refusal::NoMemory {
         stats::REFUSED.add(1);
     }

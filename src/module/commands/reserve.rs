@@ -13,6 +13,8 @@ pub(super) struct Reserve;
 
 /// The words after the key that the longest form has.
 const MOST_WORDS: usize = 8;
+/// Bytes of a word that means nothing, of which the log tells.
+const LOGGED: usize = 32;
 
 impl Command for Reserve {
     const ROW: Row = Row {
@@ -40,7 +42,13 @@ impl Command for Reserve {
         if words.len() > MOST_WORDS {
             return Err(Refusal::Arity);
         }
-        let options = args::reserve(words.iter().map(|word| word.bytes()))?;
+        // Said in the log alone: RedisBloom's clients rely on the silence, people who misspell COUNTING do not.
+        let passed_over = |word: &[u8]| {
+            let word = String::from_utf8_lossy(word.get(..LOGGED).unwrap_or(word));
+            call.ctx
+                .warn_seldom(|| format!("BF.RESERVE passed over {word:?}, which is no option"));
+        };
+        let options = args::reserve(words.iter().map(|word| word.bytes()), passed_over)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         if Value::in_key(&mut key)?.is_some() {
             return Err(Refusal::Exists);

@@ -1,0 +1,78 @@
+//! What the log says and a client's error text cannot: which limit stood in the way, which word meant nothing.
+
+use crate::harness::{Server, add_until_card, config_name, err, ok};
+
+#[test]
+fn a_word_that_means_nothing_is_logged_and_passed_over() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(
+        client.run("BF.RESERVE fine 0.01 100 4 nonscaling"),
+        err("ERR Nonscaling filters cannot expand")
+    );
+    assert_eq!(client.run("BF.RESERVE fine 0.01 100 4 counting seed 7"), ok());
+    assert!(!server.log().contains("passed over"), "{}", server.log());
+    assert_eq!(client.run("BF.RESERVE k 0.01 100 COUTING"), ok());
+    assert!(
+        server
+            .log()
+            .contains(r#"BF.RESERVE passed over "COUTING", which is no option"#),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn a_word_that_means_nothing_does_not_flood_the_log() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let word = format!("\n{}", "x".repeat(100));
+    assert_eq!(
+        client.cmd(&["BF.RESERVE", "k", "0.01", "100", &word, &word, &word]),
+        ok()
+    );
+    let log = server.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("passed over")).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(
+        lines[0].contains(r#""\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx","#),
+        "{}",
+        lines[0]
+    );
+}
+
+#[test]
+fn the_limit_that_stood_in_the_way_is_logged() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(
+        client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "100kb"]),
+        ok()
+    );
+    assert!(client.run("BF.RESERVE large 0.01 100000").is_error());
+    let log = server.log();
+    assert!(log.contains("a new filter refused: a filter of "), "{log}");
+    assert!(log.contains(" bytes passes the ceiling of 102400 bytes"), "{log}");
+}
+
+#[test]
+fn the_limit_that_kept_a_filter_from_growing_is_logged() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(
+        client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2kb"]),
+        ok()
+    );
+    assert_eq!(client.run("BF.RESERVE k 0.01 1000"), ok());
+    add_until_card(client, "k", "item", 1_000);
+    assert_eq!(
+        client.run("BF.ADD k another"),
+        err("ERR problem inserting into filter")
+    );
+    let log = server.log();
+    assert!(
+        log.contains("a full filter could not grow: a filter of "),
+        "{log}"
+    );
+    assert!(log.contains(" bytes passes the ceiling of 2048 bytes"), "{log}");
+}
