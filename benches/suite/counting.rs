@@ -48,9 +48,9 @@ pub(crate) fn measure(section: &mut Section) {
                 batch.to_string(),
                 match *work {
                     "delete" => "-".to_owned(),
-                    _ => format!("{:.0}", plain.median()),
+                    _ => format!("{:.0}", plain.least()),
                 },
-                format!("{:.0} ({ratio:.2})", counting.median()),
+                format!("{:.0} ({ratio:.2})", counting.least()),
             ]);
             if batch > 1 && (*work == "delete" || *work == "add, new") {
                 let title = format!("{work}, batch of {batch}, COUNTING: against additions to bits");

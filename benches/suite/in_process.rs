@@ -19,11 +19,13 @@ pub(crate) fn run() -> Option<Section> {
         return None;
     }
     let mut section = Section::new("In process");
-    section.say(
+    section.say(&format!(
         "Nanoseconds per item in one process, by criterion; hash included, 16 bytes an item where nothing else is said. \
-         Batches are of 100. Hits and misses at capacity, additions from half of it on. `fastbloom` and `bloomfilter` are \
-         crates; theirs are single layers.",
-    );
+         Batches are of 100. Hits and misses at capacity, additions from half of it on. `fastbloom` {} and `bloomfilter` {} \
+         are crates; theirs are single layers.",
+        version("fastbloom"),
+        version("bloomfilter"),
+    ));
     let head: Vec<&str> = ["filter", "operation"].into_iter().chain(RIVALS).collect();
     let rows: Vec<Vec<String>> = figures
         .iter()
@@ -36,6 +38,15 @@ pub(crate) fn run() -> Option<Section> {
         .collect();
     section.table(&head, &rows);
     Some(section)
+}
+
+/// The version of a crate that this is built with.
+fn version(name: &str) -> &'static str {
+    let lock = include_str!("../../Cargo.lock");
+    let package = lock.split_once(&format!("name = \"{name}\"\nversion = \""));
+    package
+        .and_then(|(_, rest)| rest.split('"').next())
+        .unwrap_or("?")
 }
 
 /// Reads every `new/benchmark.json` with its `estimates.json` below a directory.

@@ -13,6 +13,11 @@ impl Series {
         self.0.push(value);
     }
 
+    /// The smallest: what it costs when nothing else runs; NaN of none.
+    pub(crate) fn least(&self) -> f64 {
+        percentile(&self.0, 0.0)
+    }
+
     /// The middle one; NaN of none.
     pub(crate) fn median(&self) -> f64 {
         percentile(&self.0, 0.5)

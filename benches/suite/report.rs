@@ -70,10 +70,10 @@ impl Section {
             Bound::None => ("none".into(), measured == 0.0),
         };
         let met = if met { "met" } else { "**missed**" };
-        let measured = if let Bound::None = bound {
-            format!("{measured}")
-        } else {
-            format!("{measured:.2}x")
+        let measured = match bound {
+            Bound::None => format!("{measured}"),
+            _ if measured < 0.1 => format!("{measured:.4}x"),
+            _ => format!("{measured:.2}x"),
         };
         self.targets
             .push(format!("| {work} | {wanted} | {measured} | {met} |\n"));
