@@ -9,10 +9,11 @@
 //!   layer n-1   probe ...
 //! ```
 //!
-//! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, the items found are a set in a `u64` (`chunk.rs`).
+//! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, in older layers where the items are aimed at too (another
+//! KiB), and the items found are a set in a `u64` (`chunk.rs`).
 
 use super::{
-    chunk::{CHUNK, Set},
+    chunk::{CHUNK, NOWHERE, Set},
     error::Error,
     hash::Hash,
     scaling::Filter,
@@ -23,8 +24,8 @@ impl Filter {
     #[inline]
     pub fn contains_each<'a>(&self, mut items: impl Iterator<Item = &'a [u8]>, mut answer: impl FnMut(bool)) {
         let mut chunk = [Hash::default(); CHUNK];
+        let far = self.newest().is_far();
         loop {
-            let far = self.newest().is_far();
             let hashes = self.hash_chunk(&mut items, &mut chunk, !far);
             if hashes.is_empty() {
                 return;
@@ -108,14 +109,17 @@ impl Filter {
     pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: Set) -> Set {
         let mut layers = self.layers().rev().skip(above).peekable();
         let mut aims = match layers.peek() {
-            Some(first) if !items.is_empty() => first.aim(hashes, items),
+            Some(_) if !items.is_empty() => NOWHERE,
             _ => return Set::default(),
         };
+        if let Some(first) = layers.peek() {
+            first.aim(hashes, items, &mut aims);
+        }
         let mut missing = items;
         while let Some(layer) = layers.next()
             && !missing.is_empty()
         {
-            let found = layer.among_strangers(hashes, missing, &mut aims, layers.peek().copied());
+            let found = layer.among_aimed(hashes, missing, &mut aims, layers.peek().copied());
             missing = missing.without(found);
         }
         items.without(missing)

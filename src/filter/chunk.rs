@@ -7,8 +7,8 @@ pub(super) const CHUNK: usize = u64::BITS as usize;
 pub(super) type Aim = [u64; 2];
 /// Those of the items of a chunk.
 pub(super) type Aims = [Aim; CHUNK];
-/// Those of no items.
-pub(super) const NOWHERE: Aims = [[0; 2]; CHUNK];
+/// Before any aim. Whoever looks there is out of bounds.
+pub(super) const NOWHERE: Aims = [[u64::MAX; 2]; CHUNK];
 
 /// A set of items of a chunk, by their indices: bit i is item i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,7 +24,7 @@
 //! absent when they came, less those that test absent once they went; and the counters that are not 0.
 
 use super::{
-    chunk::{CHUNK, Set},
+    chunk::{CHUNK, NOWHERE, Set},
     error::Error,
     hash::Hash,
     layer::Layer,
@@ -165,9 +165,11 @@ impl Filter {
         let items = Set::first(hashes.len());
         let layers = std::iter::once(self.newest()).chain(self.older());
         let mut layers = layers.enumerate().peekable();
+        // Layers of counters are not aimed at, only asked for.
+        let mut aims = NOWHERE;
         while let Some((index, layer)) = layers.next() {
             if let Some((_, next)) = layers.peek() {
-                next.aim(hashes, items);
+                next.aim(hashes, items, &mut aims);
             }
             for i in layer.among(hashes, items).members() {
                 held[i] = match held[i] {

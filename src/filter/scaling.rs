@@ -335,7 +335,7 @@ impl Filter {
         if self.counts() {
             return self.add_counted(hash, ceiling);
         }
-        if self.rest.is_some() || self.newest.is_full() {
+        if self.older().len() > 0 || self.newest.is_full() {
             if self.contains(hash) {
                 return Ok(false);
             }

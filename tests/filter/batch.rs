@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use redis_bloom::filter::{Cells, Error, Filter, Params};
+use redis_bloom::filter::{Cells, Error, Filter, Params, Shape};
 
 use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
@@ -103,27 +103,27 @@ fn at_every_rate_a_batch_is_its_items_alone() {
     }
 }
 
-/// A newest layer of long blocks beyond 4 MiB is glanced at like the others.
+/// A newest layer of long blocks beyond 4 MiB, which is glanced at like the others, and beyond 2^32 bits; on a full one.
 #[test]
 fn in_layers_beyond_the_second_cache_a_batch_is_its_items_alone() {
-    let mut filter = filter(&params(1e-6, 2_000_000, 2, 9));
-    let (first, second) = (items(0, 3_000), items(3_000, 6_000));
-    for batch in [&first, &second] {
-        let shape = filter.newest().shape();
-        assert!(shape.words() > 1 << 19, "{shape:?}");
-        assert!(add_each(&mut filter, batch, u64::MAX).contains(&Ok(true)));
-        assert!(
-            contains_each(&filter, batch).iter().all(|&found| found),
-            "{shape:?}"
-        );
-        assert!(
-            contains_each(&filter, &first).iter().all(|&found| found),
-            "{shape:?}"
-        );
-        filter.grow(u64::MAX).expect("there is memory");
-    }
-    let others = items(6_000, 9_000);
+    let capacity = 20_000;
+    let mut filter = filter(&params(1e-3, capacity, 32_768, 9));
+    let members = items(0, 2 * capacity);
+    assert!(
+        add_each(&mut filter, &members, u64::MAX)
+            .iter()
+            .all(Result::is_ok)
+    );
+    assert_eq!(filter.layers().len(), 2);
+    let Shape::Blocked(newest) = filter.newest().shape() else {
+        panic!("a native layer is blocked");
+    };
+    assert!(newest.block_words > 16 && newest.words() > 1 << 26, "{newest:?}");
+    assert!(contains_each(&filter, &members).iter().all(|&found| found));
+    let others = items(2 * capacity, 4 * capacity);
     let alone: Vec<bool> = others.iter().map(|item| has(&filter, item)).collect();
+    // 40,000 at a rate of 0.00075 in the full layer.
+    assert!(alone.iter().filter(|&&found| found).count() > 5);
     assert_eq!(contains_each(&filter, &others), alone);
 }
 

@@ -14,3 +14,4 @@ mod rate;
 mod sizing;
 mod steps;
 mod support;
+mod unwritten;

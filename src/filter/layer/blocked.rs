@@ -42,7 +42,7 @@
 use super::block::{self, STRIDE};
 use crate::filter::{
     bits::Bits,
-    chunk::{Aim, Aims, NOWHERE, Set},
+    chunk::{Aim, Aims, Set},
     error::Error,
     hash::Hash,
     probe::{Walk, scale},
@@ -175,10 +175,9 @@ impl Blocked {
         items.keep(|i| u64::from(self.contains(hashes[i])))
     }
 
-    /// Where the first two bits of each of these items are; asks for their cache lines, or for all of a short block.
+    /// Aims at the first two bits of each of these items, and asks for their cache lines, or for all of a short block.
     #[inline]
-    pub(super) fn aim(&self, hashes: &[Hash], items: Set) -> Aims {
-        let mut aims = NOWHERE;
+    pub(super) fn aim(&self, hashes: &[Hash], items: Set, aims: &mut Aims) {
         if self.is_long() {
             items
                 .members()
@@ -188,10 +187,10 @@ impl Blocked {
                 .members()
                 .for_each(|i| aims[i] = self.aim_at::<false>(hashes[i]));
         }
-        aims
     }
 
-    /// The same for one item; of a single probe, it is both.
+    /// The same for one item; of a single probe, it is both. Lines of small arrays are asked for too: to tell them apart,
+    /// item by item, costs the large ones more than that costs the small.
     #[inline]
     fn aim_at<const LONG: bool>(&self, hash: Hash) -> Aim {
         let bits = self.block_bits();
@@ -212,7 +211,7 @@ impl Blocked {
     /// Which of these items, at which `aims` aims, have every bit set, by stages (see the essay) of which the first
     /// settles most of what is absent. Meanwhile aims them at the `next` layer.
     #[inline]
-    pub(super) fn among_strangers(
+    pub(super) fn among_aimed(
         &self,
         hashes: &[Hash],
         items: Set,

@@ -48,9 +48,9 @@
 //! Fewer will not do: every second line takes 140 and 170 ns to add, the first four words 140 and 117. Prefetching for a write
 //! changes nothing. Of the older layers of a stack the first four words are enough, since most items are not there: in 12 layers, 4.5
 //! million items, a miss takes 490 ns, a hit 400, a deletion 710; with all words 840, 515 and 950; with whole blocks 800, 370 and
-//! 1,040. Two stages, as in a blocked layer, do as well there, and cost the hits in a single layer 3 to 9 ns. Instructions (callgrind, with those of the bench): add 324 plain (242 since it is one pass), 366 before the counters that are not 0 were
-//! counted, 471 now; delete 564 before, 624 now. To keep the places of the test for the change, in an array on the stack, takes as
-//! many as to walk twice.
+//! 1,040. Two stages, as in a blocked layer, do as well there, and cost the hits in a single layer 3 to 9 ns. Instructions
+//! (callgrind, with those of the bench): add 366 before the counters that are not 0 were counted, 471 now; delete 564 before, 624
+//! now. To keep the places of the test for the change, in an array on the stack, takes as many as to walk twice.
 
 use crate::filter::{
     bits::Bits,

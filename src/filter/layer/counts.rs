@@ -1,4 +1,4 @@
-//! What layers of counters alone can do; of other kinds, nothing happens.
+//! What layers of counters can do: of other kinds nothing happens, and nothing is told but how much of a word is taken.
 
 use super::{
     CountingLayer, Kind, Layer, Other,

@@ -21,7 +21,7 @@ pub use shape::{Counting, Shape};
 
 use super::{
     bits::Bits,
-    chunk::{Aims, NOWHERE, Set},
+    chunk::{Aims, Set},
     error::Error,
     hash::Hash,
 };
@@ -46,6 +46,9 @@ enum Kind {
     Blocked(Blocked),
     Other(Box<Other>),
 }
+
+/// Fewer items than this are few ([`Layer::among_aimed`]).
+const FEW: usize = 32;
 
 #[derive(Debug)]
 enum Other {
@@ -236,17 +239,13 @@ impl Layer {
         }
     }
 
-    /// Asks for the memory that a first look at each of these items needs; where that is.
+    /// Asks for the memory that a first look at each of these items needs, and aims there where a kind can.
     #[inline]
-    pub(super) fn aim(&self, hashes: &[Hash], items: Set) -> Aims {
+    pub(super) fn aim(&self, hashes: &[Hash], items: Set, aims: &mut Aims) {
         match &self.kind {
-            Kind::Blocked(layer) => return layer.aim(hashes, items),
-            Kind::Other(other) => match &**other {
-                Other::Counting(layer) => layer.prefetch_each(hashes, items),
-                Other::Classic(_) => items.members().for_each(|i| other.prefetch(hashes[i])),
-            },
+            Kind::Blocked(layer) => layer.aim(hashes, items, aims),
+            Kind::Other(other) => other.prefetch_each(hashes, items),
         }
-        NOWHERE
     }
 
     /// After [`Self::prefetch`], asks for what else is needed to add these items.
@@ -269,27 +268,35 @@ impl Layer {
         }
     }
 
-    /// The same, quickest where most of them are not: of items aimed at this layer ([`Self::aim`]), which are then aimed at
-    /// the `next`.
+    /// The same, quickest where most of them are not: of items aimed at this layer ([`Self::aim`]). Those that may be in an
+    /// older one are aimed at the `next` on the way.
     #[inline]
-    pub(super) fn among_strangers(
+    pub(super) fn among_aimed(
         &self,
         hashes: &[Hash],
         items: Set,
         aims: &mut Aims,
         next: Option<&Self>,
     ) -> Set {
-        match (&self.kind, next.map(|next| &next.kind)) {
-            (Kind::Blocked(layer), Some(Kind::Blocked(next))) => {
-                layer.among_strangers(hashes, items, aims, Some(next))
+        match &self.kind {
+            Kind::Blocked(layer) => {
+                // Never of another kind (`check.rs`), and then it would do without.
+                let next = next.and_then(|next| match &next.kind {
+                    Kind::Blocked(next) => Some(next),
+                    Kind::Other(_) => None,
+                });
+                layer.among_aimed(hashes, items, aims, next)
             }
-            (kind, _) => {
-                let found = match kind {
-                    Kind::Blocked(layer) => layer.among_strangers(hashes, items, aims, None),
-                    Kind::Other(other) => items.keep(|i| u64::from(other.contains(hashes[i]))),
-                };
-                if let Some(next) = next {
-                    *aims = next.aim(hashes, items.without(found));
+            Kind::Other(other) => {
+                // Few items are looked at in the next layer sooner than memory answers. Of many, those are left out that are
+                // here. In 8 layers of 250,000 items batches of 10 take a fifth longer the other way round.
+                let few = hashes.len() < FEW;
+                if let (Some(next), true) = (next, few) {
+                    next.aim(hashes, items, aims);
+                }
+                let found = items.keep(|i| u64::from(other.contains(hashes[i])));
+                if let (Some(next), false) = (next, few) {
+                    next.aim(hashes, items.without(found), aims);
                 }
                 found
             }
@@ -309,10 +316,22 @@ impl Layer {
         debug_assert!(!self.is_full());
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
-            Kind::Other(other) => other.add(hash),
+            Kind::Other(_) => return self.add_to_other(hash),
         };
         self.counted += u64::from(absent);
         absent
+    }
+
+    #[inline(never)]
+    fn add_to_other(&mut self, hash: Hash) -> bool {
+        if let Kind::Other(other) = &mut self.kind
+            && let Other::Classic(layer) = &mut **other
+        {
+            let absent = layer.add(hash);
+            self.counted += u64::from(absent);
+            return absent;
+        }
+        self.raise(hash)
     }
 }
 
@@ -335,11 +354,12 @@ impl Other {
         }
     }
 
+    /// [`Self::prefetch`] of each of these items, or of what tells that most of them are not there.
     #[inline(never)]
-    fn add(&mut self, hash: Hash) -> bool {
+    fn prefetch_each(&self, hashes: &[Hash], items: Set) {
         match self {
-            Self::Classic(layer) => layer.add(hash),
-            Self::Counting(layer) => layer.raise(hash),
+            Self::Classic(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
+            Self::Counting(layer) => layer.prefetch_each(hashes, items),
         }
     }
 }

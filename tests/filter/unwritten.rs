@@ -1,0 +1,91 @@
+//! An addition of what is there writes nothing: while a server forks for a snapshot, a write that changes nothing would copy
+//! the page. Equal bits cannot show that, so the bits are put where a write ends the process.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::{c_int, c_void};
+
+use redis_bloom::filter::{Classic, Geometry, Hash, Layer, Rule, Shape};
+
+const PAGE: usize = 4096;
+const PROT_READ: c_int = 1;
+const PROT_WRITE: c_int = 2;
+
+unsafe extern "C" {
+    fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c_int;
+}
+
+/// Moves `bytes` bytes at `old`, which are of the layout `from`, to an allocation of the layout `to`.
+///
+/// # Safety
+/// `old` was allocated with `from` and holds `bytes` bytes, no more than either layout has.
+unsafe fn moved(old: *mut u64, bytes: usize, from: Layout, to: Layout) -> *mut u64 {
+    // SAFETY: no layout here is of size zero.
+    let new = unsafe { alloc(to) };
+    assert!(!new.is_null());
+    // SAFETY: both are at least `bytes` long by the caller's promise, and different allocations.
+    unsafe { std::ptr::copy_nonoverlapping(old.cast::<u8>(), new, bytes) };
+    // SAFETY: the caller's promise.
+    unsafe { dealloc(old.cast(), from) };
+    new.cast()
+}
+
+/// Runs `body` while the words of the layer can be read alone.
+fn unwritable(layer: &mut Layer, body: impl FnOnce(&mut Layer)) {
+    let words = layer.bits().words().len();
+    let bytes = words * 8;
+    let own = Layout::array::<u64>(words).expect("they are there");
+    let whole = Layout::from_size_align(bytes.next_multiple_of(PAGE), PAGE).expect("they are there");
+    // SAFETY: the words were allocated as an array of them.
+    let away = |old| unsafe { moved(old, bytes, own, whole) };
+    // SAFETY: the new address has the same content, and goes back below before the layer can be dropped, unless the process
+    // ends.
+    unsafe { layer.relocate(away) };
+    let at = layer.bits().words().as_ptr().cast_mut().cast();
+    // SAFETY: whole pages that nothing else lies in.
+    assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ) }, 0);
+    body(layer);
+    // SAFETY: the same pages.
+    assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ | PROT_WRITE) }, 0);
+    // SAFETY: they were allocated so above.
+    let back = |old| unsafe { moved(old, bytes, whole, own) };
+    // SAFETY: the new address has the same content and the layout of an array of words again.
+    unsafe { layer.relocate(back) };
+}
+
+/// Shapes on both sides of what the code tells apart: a block of a word, of a line, short and long; a stride of probes.
+fn shapes() -> impl Iterator<Item = Shape> {
+    let blocked = [1, 8, 16, 64].into_iter().flat_map(|block_words| {
+        [1, 3, 4, 7, 8, 13].map(|probes| {
+            Shape::from(Geometry {
+                blocks: 50,
+                block_words,
+                probes,
+            })
+        })
+    });
+    let classic = Classic {
+        bits: 4_000,
+        bytes: 500,
+        probes: 7,
+        rule: Rule::Remainder,
+    };
+    blocked.chain([classic.into()])
+}
+
+#[test]
+fn what_is_there_is_added_without_a_write() {
+    for shape in shapes() {
+        let mut layer = Layer::new(shape, 1_000, 0.01).expect("there is memory");
+        let hashes: Vec<Hash> = (0..100_u64).map(|i| Hash::of(&i.to_le_bytes(), 7)).collect();
+        let new = hashes.iter().filter(|&&hash| layer.add(hash)).count();
+        assert!(new > 0, "{shape:?}");
+        let counted = layer.counted();
+        unwritable(&mut layer, |layer| {
+            for &hash in &hashes {
+                assert!(!layer.add(hash), "{shape:?}");
+            }
+        });
+        assert_eq!(layer.counted(), counted, "{shape:?}");
+        assert!(hashes.iter().all(|&hash| layer.contains(hash)), "{shape:?}");
+    }
+}
