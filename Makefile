@@ -18,6 +18,12 @@ DESTDIR ?=
 BENCH ?=
 # Other modules for the bench to measure beside this one: name=path.so[,argument...] ...
 export PEERS ?=
+# What `make compare` compares this tree with, a commit; in which filters (2M 2M-0.1% 2M-0.01% 100M 2layers 8layers
+# 12layers), all if empty; in how many rounds. COUNT=1 counts instructions in place of time.
+REV ?=
+CASE ?=
+ROUNDS ?= 31
+COUNT ?=
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # Last, and so only if there is nothing else: a cargo that rustup has just put there, the server link of scripts/setup.
@@ -27,6 +33,8 @@ SO := $(CARGO_TARGET_DIR)/release/libredis_bloom.so
 FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
+# Not by its manifest: that names a package which only scripts/compare makes.
+COMPARE_RS := benches/compare/src/main.rs
 # How long `make fuzz` runs each fuzzer.
 SECONDS ?= 60
 # In CI the committed Cargo.lock must be the one that the build uses.
@@ -43,6 +51,7 @@ help: ## List the targets and the settings
 		/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nSettings\n  PORT=%s  REDIS_SERVER=%s  PREFIX=%s  DESTDIR=%s  BENCH=%s  PEERS=%s  SECONDS=%s\n' \
 		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)' '$(SECONDS)'
+	@printf '  REV=%s  CASE=%s  ROUNDS=%s  COUNT=%s\n' '$(REV)' '$(CASE)' '$(ROUNDS)' '$(COUNT)'
 
 .PHONY: setup
 setup: ## Install what is missing to build, run and test (Debian packages, as root or with sudo); each target asks for its own
@@ -84,6 +93,7 @@ fmt-check: ## The formatting
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(CLIENT_RS)
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	rustfmt --check $(COMPARE_RS)
 
 .PHONY: lint
 lint: ## Clippy, no warnings, with and without the module
@@ -91,6 +101,7 @@ lint: ## Clippy, no warnings, with and without the module
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) --locked -- -D warnings
+	scripts/compare --lint
 
 .PHONY: test-lints
 test-lints: ## That clippy refuses what can panic, tried on a copy
@@ -171,6 +182,11 @@ bench: build ## Measure, against PEERS if given; writes docs/benchmarks.md and i
 	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench --bench filter $(LOCKED); fi
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" FLOOR_SO="$$(realpath "$(FLOOR)")" cargo bench --bench suite $(LOCKED) -- $(BENCH)
 
+.PHONY: compare
+compare: ## The pure filter of commit REV and of this tree, in one process by turns: CASE, ROUNDS, COUNT=1
+	@scripts/setup $(if $(COUNT),count)
+	@ROUNDS="$(ROUNDS)" COUNT="$(COUNT)" scripts/compare "$(REV)" $(CASE)
+
 ##@ Release
 
 .PHONY: deb
@@ -193,3 +209,4 @@ fmt: ## Format the code
 	cargo fmt
 	cargo fmt --manifest-path $(CLIENT_RS)
 	cargo fmt --manifest-path fuzz/Cargo.toml
+	rustfmt $(COMPARE_RS)

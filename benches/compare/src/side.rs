@@ -1,0 +1,94 @@
+//! One face for the filters of both commits, whose types have nothing to do with each other.
+
+use crate::case::{Case, Item, Op, Work, item};
+
+/// The filter of one commit.
+pub(crate) trait Side: Sized {
+    /// An empty one.
+    fn empty(case: &Case) -> Self;
+    fn layers(&self) -> usize;
+    /// How many of the items were new.
+    fn add_by(&mut self, batch: usize, items: &[Item]) -> usize;
+    /// How many may be there.
+    fn ask_by(&self, batch: usize, items: &[Item]) -> usize;
+    /// The same, by single calls.
+    fn ask_single(&self, items: &[Item]) -> usize;
+
+    /// One with the members of the case.
+    fn filled(case: &Case) -> Self {
+        const CHUNK: u64 = 4096;
+        let mut filter = Self::empty(case);
+        for start in (0..case.members).step_by(CHUNK as usize) {
+            let end = case.members.min(start + CHUNK);
+            let items: Vec<Item> = (start..end).map(item).collect();
+            filter.add_by(100, &items);
+        }
+        filter
+    }
+
+    /// A turn of this work; how many items got the answer yes.
+    fn turn(&mut self, work: &Work, items: &[Item]) -> usize {
+        match (work.op, work.batch) {
+            (Op::Add, batch) => self.add_by(batch, items),
+            (Op::Hit | Op::Miss, 1) => self.ask_single(items),
+            (Op::Hit | Op::Miss, batch) => self.ask_by(batch, items),
+        }
+    }
+}
+
+/// Makes the filter of one commit a side. The loops are functions of their own, so that the compiler cannot mix those
+/// of one commit with anything around them.
+macro_rules! side {
+    ($commit:ident) => {
+        impl Side for $commit::filter::Filter {
+            fn empty(case: &Case) -> Self {
+                use $commit::filter::{Cells, Expansion, Params};
+                let params = Params {
+                    error_rate: case.rate,
+                    capacity: case.capacity,
+                    expansion: Expansion::new(2).expect("a factor in range"),
+                    seed: 7,
+                    cells: Cells::Bits,
+                };
+                Self::new(&params, u64::MAX).expect("memory for the filter")
+            }
+
+            fn layers(&self) -> usize {
+                self.layers().len()
+            }
+
+            #[inline(never)]
+            fn add_by(&mut self, batch: usize, items: &[Item]) -> usize {
+                let mut new = 0;
+                for batch in items.chunks(batch) {
+                    let answer = |outcome: Result<bool, _>| {
+                        new += usize::from(outcome.expect("memory for another layer"));
+                    };
+                    self.add_each(batch.iter().map(|item| &item[..]), |_| u64::MAX, answer);
+                }
+                new
+            }
+
+            #[inline(never)]
+            fn ask_by(&self, batch: usize, items: &[Item]) -> usize {
+                let mut found = 0;
+                for batch in items.chunks(batch) {
+                    let items = batch.iter().map(|item| &item[..]);
+                    self.contains_each(items, |there| found += usize::from(there));
+                }
+                found
+            }
+
+            #[inline(never)]
+            fn ask_single(&self, items: &[Item]) -> usize {
+                items
+                    .iter()
+                    .filter(|item| self.contains(self.hash(&item[..])))
+                    .count()
+            }
+        }
+    };
+}
+
+side!(redis_bloom_before);
+side!(redis_bloom);

@@ -1,0 +1,76 @@
+//! Nanoseconds of the processor an item.
+//!
+//! Who comes second finds the items, and much else, in nearer caches than who came first. So a round has two turns of
+//! each, with the order turned round: were it turned from round to round, the median would fall among the rounds of
+//! one order. The first round of a work is not counted: code and predictions are cold in it.
+
+use std::{hint::black_box, time::Duration};
+
+use crate::{
+    both,
+    case::{Case, Item, Op, Source, TURN, WORKS, Work},
+    check_answers, check_layers,
+    measure::Series,
+    print_head, print_row,
+    side::Side,
+};
+
+/// The most rounds of additions: with more the filters would grow, and be other filters than the case says.
+const ADDITIONS: usize = 11;
+
+pub(crate) fn run(case: &Case, rounds: usize) {
+    let mut filters = both(case);
+    let mut source = Source::new(case);
+    print_head(case, "CPU ns");
+    for work in &WORKS {
+        let rounds = match work.op {
+            Op::Add => rounds.min(ADDITIONS),
+            Op::Hit | Op::Miss => rounds,
+        };
+        let (mut before, mut after) = (Series::default(), Series::default());
+        for round in 0..=rounds {
+            let (mut time_before, mut time_after) = (0.0, 0.0);
+            for before_first in [true, false] {
+                let items = source.turn(work.op);
+                let (before, after);
+                if before_first {
+                    before = turn(&mut filters.0, work, &items, &mut time_before);
+                    after = turn(&mut filters.1, work, &items, &mut time_after);
+                } else {
+                    after = turn(&mut filters.1, work, &items, &mut time_after);
+                    before = turn(&mut filters.0, work, &items, &mut time_before);
+                }
+                check_answers(case, work, before, after);
+            }
+            if round > 0 {
+                before.push(time_before);
+                after.push(time_after);
+            }
+        }
+        print_row(work, before.median(), after.median(), after.over(&before));
+    }
+    check_layers(case, &filters);
+}
+
+/// One turn of one side; how many items got the answer yes. Adds up the nanoseconds of an item, as the mean of a
+/// round's turns.
+fn turn(filter: &mut impl Side, work: &Work, items: &[Item], time: &mut f64) -> usize {
+    let start = processor_time();
+    let yes = black_box(filter.turn(work, items));
+    *time += (processor_time() - start).as_nanos() as f64 / (2 * TURN) as f64;
+    yes
+}
+
+/// What this thread has had of a processor. A clock on the wall would go on while another process has it; turns are
+/// about as long as a time slice, so that happened in turns of the same side round after round, and showed one as
+/// twice as slow.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec that lives longer than the call.
+    let code = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(code, 0, "a clock that every Linux has");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
