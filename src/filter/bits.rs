@@ -13,9 +13,9 @@
 //! allocator is an error for the caller, not an abort. Alignment is that of `u64`: blocks that start on a cache line
 //! are likely (large arrays are page aligned plus a header), never assumed.
 //!
-//! The probe path reads plain words; `bitvec` sees them as bits where they are counted. A hit and a miss of single items at 1 % are
-//! 163 and 135 instructions so (`make compare COUNT=1`, 2 M items, hash included), seven more each where the words are taken out
-//! of a `BitBox`, and some 30 and 10 more again with `bitvec`'s own indexing.
+//! The probe path reads plain words; `bitvec` sees them as bits where they are counted. A hit and a miss of single items at 1 %
+//! are 164 and 136 instructions so (`make compare COUNT=1`, 2 M items, hash included), seven more each where the words are
+//! taken out of a `BitBox`, and some 30 and 10 more again with `bitvec`'s own indexing.
 
 use std::alloc::{Layout, alloc_zeroed};
 

@@ -162,7 +162,7 @@ impl Blocked {
     }
 
     /// Whether the next `left` bits on the walk of the item are set.
-    #[inline]
+    #[inline(always)]
     fn all_set(&self, hash: Hash, walk: Walk, left: u8) -> bool {
         let start = self.block_start(hash);
         let block = &self.bits.words()[start..start + usize::from(self.block_words)];
