@@ -63,11 +63,15 @@ build: ## Build the module: target/release/libredis_bloom.so
 	cargo build --release --lib $(LOCKED)
 
 .PHONY: run
-run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its data goes to target/run
+run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its redis.conf and its data are in target/run
 	@scripts/setup server
 	@mkdir -p "$(CARGO_TARGET_DIR)/run"
 	@test -e "$(CARGO_TARGET_DIR)/run/redis.conf" || cp redis.conf.example "$(CARGO_TARGET_DIR)/run/redis.conf"
-	exec "$(REDIS_SERVER)" "$(CARGO_TARGET_DIR)/run/redis.conf" --loadmodule "$$(realpath "$(SO)")" \
+	@# CONFIG REWRITE adds a loadmodule line to that file: the module is named once, there or here.
+	load=(--loadmodule "$$(realpath "$(SO)")"); \
+	if grep -qi '^[[:space:]]*loadmodule[[:space:]].*libredis_bloom' "$(CARGO_TARGET_DIR)/run/redis.conf"; \
+	then load=(); fi; \
+	exec "$(REDIS_SERVER)" "$(CARGO_TARGET_DIR)/run/redis.conf" "$${load[@]}" \
 		--bind 127.0.0.1 --port $(PORT) --daemonize no --dir "$(CARGO_TARGET_DIR)/run"
 
 .PHONY: install
