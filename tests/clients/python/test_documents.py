@@ -33,6 +33,22 @@ class Examples(unittest.TestCase):
                 count += 1
         self.assertGreaterEqual(count, 3, "the examples are not where they were")
 
+    def test_the_crawler_of_the_readme_loses_no_url_to_a_full_filter(self):
+        readme = (ROOT / "README.md").read_text()
+        (code,) = [example[1] for example in EXAMPLE.finditer(readme) if "def unseen" in example[1]]
+        client = redis.Redis(port=int(PORT))
+        self.addCleanup(client.close)
+        client.flushall()
+        client.bf().reserve("crawled", 0.000001, 2, noScale=True)
+        client.bf().add("crawled", "known")  # room for one more
+        names = self.execute(code.split("page =")[0], io.StringIO())
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            self.assertEqual(names["unseen"](["known", "a", "b", "c"]), ["a", "b", "c"])
+            self.assertEqual(names["unseen"](["known", "a"]), [])
+            self.assertEqual(names["unseen"](["b"]), ["b"])
+        self.assertEqual(output.getvalue(), "not marked: non scaling filter is full\n" * 2)
+
     def run_example(self, code, printed):
         client = redis.Redis(port=int(PORT))
         self.addCleanup(client.close)
@@ -41,10 +57,16 @@ class Examples(unittest.TestCase):
             self.addCleanup(client.config_set, setting, "no")
         client.bf().add("urls", "what an example copies")
         output = io.StringIO()
-        with contextlib.redirect_stdout(output):
-            exec(re.sub(r"redis\.Redis\((port=\d+)?\)", f"redis.Redis(port={PORT})", code), {"__name__": "example"})
+        self.execute(code, output)
         if printed is not None:
             self.assertEqual(output.getvalue(), printed)
+
+    def execute(self, code, output):
+        """Runs code, which prints to `output`, against the server of the test; returns its names."""
+        names = {"__name__": "example"}
+        with contextlib.redirect_stdout(output):
+            exec(re.sub(r"redis\.Redis\((port=\d+)?\)", f"redis.Redis(port={PORT})", code), names)
+        return names
 
 
 if __name__ == "__main__":
