@@ -197,6 +197,13 @@ fn machine() -> String {
     format!("load average at the end {load}")
 }
 
+/// The commit, and whether there were changes beside it, other than those of the page itself.
+fn commit() -> String {
+    let changes = output("git", &["status", "--porcelain", "--", ".", ":!docs/benchmarks*"]);
+    let dirty = if changes.is_empty() { "" } else { "-dirty" };
+    output("git", &["describe", "--always"]) + dirty
+}
+
 /// Rows of the table of the machine.
 fn facts() -> String {
     let server = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
@@ -233,7 +240,7 @@ fn facts() -> String {
         ("kernel", output("uname", &["-sr"])),
         ("server", server),
         ("compiler", output("rustc", &["--version"])),
-        ("commit", output("git", &["describe", "--always", "--dirty"])),
+        ("commit", commit()),
         ("command", format!("`{line}`")),
     ];
     rows.iter()
