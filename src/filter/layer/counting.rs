@@ -32,7 +32,7 @@
 //! Beyond the caches time goes by lines that nobody asked for in time: a block of 2,048 bits lies in five of them (a large array
 //! starts 16 bytes into a line), of which an item at 1 % needs three or four. So each word of the item is prefetched, by its walk.
 //! Nanoseconds an item in process, in batches of 100 at 1 %, 30 % in, median of 31 rounds by turns (deletions are set beside
-//! plain additions); in brackets what it is to the plain filter:
+//! plain additions); in brackets what it is to the plain filter, whose additions were not yet one walk (`block.rs`):
 //!
 //! | work               | plain | all lines of the block | the item's words |
 //! |--------------------|-------|------------------------|------------------|
