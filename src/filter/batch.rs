@@ -108,13 +108,11 @@ impl Filter {
     #[inline(never)]
     pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: Set) -> Set {
         let mut layers = self.layers().rev().skip(above).peekable();
-        let mut aims = match layers.peek() {
-            Some(_) if !items.is_empty() => NOWHERE,
-            _ => return Set::default(),
+        let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
+            return Set::default();
         };
-        if let Some(first) = layers.peek() {
-            first.aim(hashes, items, &mut aims);
-        }
+        let mut aims = NOWHERE;
+        first.aim(hashes, items, &mut aims);
         let mut missing = items;
         while let Some(layer) = layers.next()
             && !missing.is_empty()
