@@ -22,7 +22,7 @@
 //! | a copy for blocks of one line                | 197 | 169  | 243 |
 //! | and the look inlined wherever it is taken    | 190 | 155  | 242 |
 //!
-//! The last also takes a twelfth of a single miss in 12 layers.
+//! Single misses in 12 layers take 1,039 instructions with the last, 1,310 without, and 0.93 of the time.
 
 use crate::filter::probe::Walk;
 

@@ -61,6 +61,7 @@ use crate::filter::{
 };
 
 use super::{
+    block::STRIDE,
     counters::{STUCK, WIDTH, place, raised, stuck},
     fullness::Fullness,
     shape::Counting,
@@ -69,8 +70,6 @@ use super::{
 /// Directions of a change.
 const RAISED: u64 = 0;
 const LOWERED: u64 = u64::MAX;
-/// Probes that are asked together, without a branch between them (`blocked.rs`).
-const STRIDE: u8 = 4;
 
 /// An array of counters, cut into equal blocks.
 #[derive(Debug)]
