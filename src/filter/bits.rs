@@ -136,22 +136,26 @@ impl Bits {
     /// Asks the processor for the cache line of word `index`, without waiting. Any index is allowed; nothing is read.
     #[inline]
     pub fn prefetch(&self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let word = self.words().as_ptr().wrapping_add(index);
-            // SAFETY: a prefetch is a hint: it never faults, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) };
-        }
-        #[cfg(target_arch = "aarch64")]
-        {
-            let word = self.words().as_ptr().wrapping_add(index);
-            // SAFETY: a prefetch is a hint: it never faults, whatever the address, and touches no register or flag.
-            unsafe {
-                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) word, options(nostack, readonly, preserves_flags))
-            };
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = index;
+        prefetch(self.words().as_ptr().wrapping_add(index));
     }
+}
+
+/// Asks the processor for the cache line of a word, without waiting. Any address is allowed; nothing is read.
+#[inline]
+pub(super) fn prefetch(word: *const u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint: it never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: a prefetch is a hint: it never faults, whatever the address, and touches no register or flag.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) word, options(nostack, readonly, preserves_flags))
+        };
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = word;
 }

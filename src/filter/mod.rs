@@ -13,6 +13,7 @@
 //! `redisbloom`, `valkey` and `guava` are the rules of each, `murmur` and `murmur3` hashes of two, `layer::classic` holds
 //! the bits.
 
+mod ahead;
 mod batch;
 mod bits;
 mod budget;
@@ -35,6 +36,7 @@ mod scaling;
 mod sizing;
 mod valkey;
 
+pub use ahead::{Ahead, Hashed};
 pub use bits::Bits;
 pub use budget::layer_rate;
 pub use check::{Broken, Plan};

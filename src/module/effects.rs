@@ -62,47 +62,52 @@ pub(crate) struct Shape {
 
 /// Tells of it.
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
-    let added = match (&change.created, &change.items) {
+    match (&change.created, &change.items) {
         (Some(creation), Items::These(items)) => {
-            let Params {
-                error_rate, capacity, ..
-            } = creation.params;
-            let (rate, capacity) = (number::shortest(error_rate).into(), capacity.to_string().into());
-            let native = creation.family == Family::Native;
-            if native && items.is_empty() {
-                let words = [vec![rate, capacity], options(creation)].concat();
-                ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
-            } else {
-                let head = vec![b"ERROR".to_vec(), rate, b"CAPACITY".to_vec(), capacity];
-                let mut words = [head, options(creation)].concat();
-                if !items.is_empty() {
-                    words.push(b"ITEMS".to_vec());
-                }
-                ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
-            }
-            !items.is_empty()
+            return created(ctx, key, creation, items, change.shape);
         }
         (None, Items::These(items)) if items.is_empty() => return,
-        (None, Items::These(items)) => {
-            ctx.replicate(c"BF.MADD", key, &[], items);
-            true
-        }
-        (_, Items::Every) => {
-            ctx.replicate_verbatim();
-            true
-        }
-    };
+        (None, Items::These(items)) => ctx.replicate(c"BF.MADD", key, &[], items),
+        (_, Items::Every) => ctx.replicate_verbatim(),
+    }
     ctx.signal_modified(key);
-    if change.created.is_some() {
-        ctx.notify(c"bloom.reserve", key);
+    added(ctx, key, change.shape);
+}
+
+/// Tells of a filter that was made, and of its first items.
+#[cold]
+fn created(ctx: Context, key: Str, creation: &Creation, items: &[Str], shape: Shape) {
+    let Params {
+        error_rate, capacity, ..
+    } = creation.params;
+    let (rate, capacity) = (number::shortest(error_rate).into(), capacity.to_string().into());
+    let native = creation.family == Family::Native;
+    if native && items.is_empty() {
+        let words = [vec![rate, capacity], options(creation)].concat();
+        ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
+    } else {
+        let head = vec![b"ERROR".to_vec(), rate, b"CAPACITY".to_vec(), capacity];
+        let mut words = [head, options(creation)].concat();
+        if !items.is_empty() {
+            words.push(b"ITEMS".to_vec());
+        }
+        ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
     }
-    if added {
-        ctx.notify(c"bloom.add", key);
+    ctx.signal_modified(key);
+    ctx.notify(c"bloom.reserve", key);
+    if !items.is_empty() {
+        added(ctx, key, shape);
     }
-    if change.shape.layers > 0 {
+}
+
+/// Publishes that items were added, and what became of the filter's shape.
+#[inline]
+fn added(ctx: Context, key: Str, shape: Shape) {
+    ctx.notify(c"bloom.add", key);
+    if shape.layers > 0 {
         ctx.notify(c"bloom.scale", key);
     }
-    if change.shape.filled {
+    if shape.filled {
         stats::FILLED.add(1);
         ctx.notify(c"bloom.full", key);
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   server ─▶ entry (the net) ─▶ commands ─▶ value ─▶ filter
+//!                  │                 ├─▶ lookahead                    an item's memory, before its key is looked up
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ effects, stats               what the rest of the world is told
 //!                  └─▶ data_type ─▶ rdb, aof (─▶ codec), defrag ─▶ value
@@ -32,6 +33,7 @@ mod defrag;
 mod effects;
 mod entry;
 mod limit;
+mod lookahead;
 mod number;
 mod rdb;
 mod reply;

@@ -1,6 +1,7 @@
 //! Tests of the pure filter: what it promises of its answers, its rate and its memory, and what may never change.
 
 mod adversary;
+mod ahead;
 mod batch;
 mod counting;
 mod fullness;

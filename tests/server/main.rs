@@ -49,6 +49,7 @@ mod log_lines;
 mod memory;
 mod notifications;
 mod observe;
+mod one_name;
 mod persistence;
 #[path = "../fixtures/products.rs"]
 mod products;

@@ -39,18 +39,18 @@
 //! items at 0.1 % (1.8 MB), 1.1 to 0.8 at 3.7 MB, 0.8 to 0.8 at 7.4 MB. So there it is taken beyond 4 MiB. In older layers, most of
 //! what is asked for is absent.
 
-use super::block::{self, STRIDE};
+use super::{
+    block::{self, STRIDE},
+    site::{Site, WHOLE_BLOCK, block_start, prefetch_block, prefetch_walk},
+};
 use crate::filter::{
     bits::Bits,
     chunk::{Aim, Aims, Set},
     error::Error,
     hash::Hash,
-    probe::{Walk, scale},
+    probe::Walk,
     sizing::Geometry,
 };
-
-/// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages (see the essay).
-const WHOLE_BLOCK: usize = 16;
 
 /// Probes at which all items of a chunk are looked at first.
 const GLANCE: u8 = 2;
@@ -110,7 +110,7 @@ impl Blocked {
     /// The first word of the item's block.
     #[inline]
     fn block_start(&self, hash: Hash) -> usize {
-        scale(hash.block, u64::from(self.blocks)) as usize * usize::from(self.block_words)
+        block_start(hash, self.blocks, self.block_words)
     }
 
     /// Bits in a block.
@@ -125,33 +125,32 @@ impl Blocked {
         usize::from(self.block_words) > WHOLE_BLOCK
     }
 
-    /// Asks for the cache lines that the item needs first, without waiting for them: its whole block, or a few probes of
-    /// a long one.
+    /// Asks for the cache lines that the item needs first, without waiting for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
-        if !self.bits.is_uncached() {
-            return;
-        }
-        if self.is_long() {
-            let start = self.block_start(hash);
-            let mut walk = Walk::new(hash);
-            for _ in 0..self.probes.min(STRIDE) {
-                let at = walk.next(self.block_bits());
-                self.bits.prefetch(start + (at / 64) as usize);
-            }
-        } else {
-            self.prefetch_block(self.block_start(hash));
+        if let Some(site) = self.site() {
+            site.prefetch(hash);
         }
     }
 
-    /// Asks for the cache lines of a short block.
+    /// Where the blocks are; `None` of an array that is cached anyway.
     #[inline]
-    fn prefetch_block(&self, start: usize) {
-        let words = usize::from(self.block_words);
-        // The last word too: a block need not start on a cache line.
-        self.bits.prefetch(start);
-        self.bits.prefetch(start + words / 2);
-        self.bits.prefetch(start + words - 1);
+    pub(super) fn site(&self) -> Option<Site> {
+        self.bits
+            .is_uncached()
+            .then(|| Site::new(self.address(0), self.geometry()))
+    }
+
+    /// Whether that is where the blocks are.
+    #[inline]
+    pub(super) fn is_at(&self, site: Site) -> bool {
+        site.is_at(self.address(0))
+    }
+
+    /// Where that word is, for a prefetch.
+    #[inline]
+    fn address(&self, word: usize) -> *const u64 {
+        self.bits.words().as_ptr().wrapping_add(word)
     }
 
     /// Whether every bit of the item is set.
@@ -203,7 +202,7 @@ impl Blocked {
             self.bits.prefetch((first / 64) as usize);
             self.bits.prefetch((second / 64) as usize);
         } else {
-            self.prefetch_block(start);
+            prefetch_block(self.address(start), self.block_words);
         }
         [first, second]
     }
@@ -278,12 +277,8 @@ impl Blocked {
     #[inline]
     fn prefetch_probes(&self, hashes: &[Hash], items: Set, from: u8, to: u8) {
         for i in items.members() {
-            let start = self.block_start(hashes[i]);
-            let mut walk = walk_from(hashes[i], from);
-            for _ in from..to {
-                let at = walk.next(self.block_bits());
-                self.bits.prefetch(start + (at / 64) as usize);
-            }
+            let start = self.address(self.block_start(hashes[i]));
+            prefetch_walk(start, self.block_words, walk_from(hashes[i], from), to - from);
         }
     }
 

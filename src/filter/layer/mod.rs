@@ -12,12 +12,14 @@ mod counting;
 mod counts;
 mod fullness;
 mod shape;
+mod site;
 mod walks;
 
 pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 pub use counting::CountingLayer;
 pub use shape::{Counting, Shape};
+pub(super) use site::Site;
 
 use super::{
     bits::Bits,
@@ -220,7 +222,22 @@ impl Layer {
         }
     }
 
-    /// The same for the first position of a walk that starts there, in a layer of positions; no other has one.
+    /// Where its blocks are, of a layer that has some; `None` where they are cached anyway.
+    #[inline]
+    pub(super) fn site(&self) -> Option<Site> {
+        match &self.kind {
+            Kind::Blocked(layer) => layer.site(),
+            Kind::Other(_) => None,
+        }
+    }
+
+    /// Whether that is where its blocks are.
+    #[inline]
+    pub(super) fn is_at(&self, site: Site) -> bool {
+        matches!(&self.kind, Kind::Blocked(layer) if layer.is_at(site))
+    }
+
+    /// [`Self::prefetch`] of the first position of a walk that starts there, in a layer of positions; no other has one.
     pub fn prefetch_start(&self, start: u64) {
         if let Kind::Other(other) = &self.kind
             && let Other::Classic(layer) = &**other

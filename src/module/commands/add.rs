@@ -12,6 +12,7 @@ use crate::{
         create::{self, Options},
         effects::{self, Change, Creation, Items, Shape},
         limit,
+        lookahead::Lookahead,
         reply::Refusal,
         stats,
         value::Value,
@@ -37,6 +38,7 @@ impl Command for Add {
     fn run(call: &Call) -> Result<(), Refusal> {
         let ctx = call.ctx;
         let (name, [item]) = call.key_and()?;
+        let lookahead = Lookahead::new(name.bytes(), item.bytes());
         let mut key = Key::open(ctx, name, Access::Write);
         let Some(filter) = Value::filter_in_key(&mut key)? else {
             let (answers, change) = create_with(ctx, &mut key, Options::default(), &[item])?;
@@ -47,7 +49,8 @@ impl Command for Add {
         };
         stats::ADDS.add(1);
         let before = Before::of(filter);
-        let new = filter.add(filter.hash(item.bytes()), |present| limit::ceiling(ctx, present));
+        let hash = lookahead.hash(filter);
+        let new = filter.add(hash, |present| limit::ceiling(ctx, present));
         let new = new.map_err(|error| refused(ctx, error))?;
         if new || before.counts() {
             let change = Change {

@@ -9,6 +9,7 @@ use crate::{
     module::{
         api::{Access, Key},
         config,
+        lookahead::Lookahead,
         reply::Refusal,
         stats,
         value::Value,
@@ -33,8 +34,9 @@ impl Command for Exists {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
+        let lookahead = Lookahead::new(name.bytes(), item.bytes());
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(filter.hash(item.bytes())));
+        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(lookahead.hash(filter)));
         stats::CHECKS.add(1);
         stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
