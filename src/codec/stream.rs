@@ -49,6 +49,21 @@ pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) 
     }
 }
 
+/// The words that lie whole in the bytes from `from` up to `to`, layer by layer.
+pub(super) fn spans(filter: &Filter, from: u64, to: u64) -> impl Iterator<Item = &[u64]> {
+    let mut start = 0;
+    filter.layers().filter_map(move |layer| {
+        let words = layer.bits().words();
+        let first = from.saturating_sub(start).div_ceil(WORD);
+        let past = (to.saturating_sub(start) / WORD).min(words.len() as u64);
+        start += words.len() as u64 * WORD;
+        // Nothing where the range begins behind this layer, or ends before it.
+        words
+            .get(first as usize..past as usize)
+            .filter(|span| !span.is_empty())
+    })
+}
+
 /// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` is a multiple of [`WORD`], the
 /// length too or it ends inside the last word of a layer, and the range lies in the stream.
 pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {

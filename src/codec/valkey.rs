@@ -246,6 +246,7 @@ pub fn save(filter: &Filter, sink: &mut impl Numbers) {
             sink.unsigned(layer.items());
         }
         sink.put(&bitmap(layer, &family));
+        sink.done_with(layer.bits().words());
     }
 }
 

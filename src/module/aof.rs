@@ -5,6 +5,7 @@ use std::ffi::{c_longlong, c_void};
 
 use super::{
     api::{call, raw},
+    child::Written,
     entry::guarded,
     value::Value,
 };
@@ -19,8 +20,8 @@ pub(super) unsafe extern "C" fn rewrite(
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile (this runs in a child process, or
         // between commands).
         let value = unsafe { Value::borrow(value) };
-        let mut next = Some(chunk::header(value.filter()));
-        while let Some((iterator, data)) = next {
+        let mut written = Written::to(io);
+        let emit = |iterator: i64, data: &[u8]| {
             call!(RedisModule_EmitAOF(
                 io,
                 c"BF.LOADCHUNK".as_ptr(),
@@ -30,10 +31,16 @@ pub(super) unsafe extern "C" fn rewrite(
                 data.as_ptr(),
                 data.len(),
             ));
-            next = match value {
-                Value::Ready(filter) => chunk::at(filter, iterator),
-                Value::Loading(load) => load.at(iterator),
-            };
+        };
+        let (mut from, header) = chunk::header(value.filter());
+        emit(from, &header);
+        while let Some((to, data)) = match value {
+            Value::Ready(filter) => chunk::at(filter, from),
+            Value::Loading(load) => load.at(from),
+        } {
+            emit(to, &data);
+            chunk::words(value.filter(), from, to).for_each(|words| written.add(words));
+            from = to;
         }
     });
 }
@@ -48,6 +55,9 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
         // SAFETY: as above.
         let value = unsafe { Value::borrow(value) };
         if let Some(blob) = valkey::blob(value.filter()) {
+            let mut written = Written::to(io);
+            let layers = value.filter().layers();
+            layers.for_each(|layer| written.add(layer.bits().words()));
             call!(RedisModule_EmitAOF(
                 io,
                 c"BF.LOAD".as_ptr(),

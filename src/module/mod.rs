@@ -5,8 +5,9 @@
 //!                  │                 ├─▶ lookahead                    an item's memory, before its key is looked up
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ effects, stats               what the rest of the world is told
-//!                  └─▶ data_type ─▶ rdb, aof (─▶ codec), defrag ─▶ value
+//!                  └─▶ data_type ─▶ rdb, aof (─▶ codec, child), defrag ─▶ value
 //!   api    the server's functions, wrapped            alloc  the server's allocator
+//!   child  pages that a saving child gives back
 //!   reply  every error text                           number how clients write numbers
 //! ```
 //!
@@ -25,6 +26,7 @@
 mod alloc;
 mod aof;
 mod api;
+mod child;
 mod commands;
 mod config;
 mod create;
@@ -117,6 +119,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     commands::register(ctx)?;
     config::register(ctx, arguments)?;
     limit::watch(ctx);
+    child::watch(ctx);
     call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(stats::info)));
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::{
     api::{Context, call, raw},
+    child::Written,
     entry::guarded,
     limit, stats,
     value::Value,
@@ -25,7 +26,7 @@ pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        write(value, &mut Stream(io));
+        write(value, &mut Writing::new(io));
     });
 }
 
@@ -71,7 +72,7 @@ pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: 
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        valkey::save(value.filter(), &mut Stream(io));
+        valkey::save(value.filter(), &mut Writing::new(io));
     });
 }
 
@@ -97,28 +98,45 @@ fn log(io: *mut raw::RedisModuleIO, text: &str) {
     unsafe { Context::new(ctx) }.warn(text);
 }
 
-/// The server's stream of strings and numbers.
-struct Stream(*mut raw::RedisModuleIO);
+/// The server's stream of strings and numbers, to write to.
+struct Writing {
+    io: *mut raw::RedisModuleIO,
+    written: Written,
+}
 
-impl values::Sink for Stream {
+impl Writing {
+    fn new(io: *mut raw::RedisModuleIO) -> Self {
+        let written = Written::to(io);
+        Self { io, written }
+    }
+}
+
+impl values::Sink for Writing {
     fn put(&mut self, bytes: &[u8]) {
         call!(RedisModule_SaveStringBuffer(
-            self.0,
+            self.io,
             bytes.as_ptr().cast(),
             bytes.len()
         ));
     }
+
+    fn done_with(&mut self, words: &[u64]) {
+        self.written.add(words);
+    }
 }
 
-impl values::Numbers for Stream {
+impl values::Numbers for Writing {
     fn unsigned(&mut self, number: u64) {
-        call!(RedisModule_SaveUnsigned(self.0, number));
+        call!(RedisModule_SaveUnsigned(self.io, number));
     }
 
     fn double(&mut self, number: f64) {
-        call!(RedisModule_SaveDouble(self.0, number));
+        call!(RedisModule_SaveDouble(self.io, number));
     }
 }
+
+/// The same, to read from.
+struct Stream(*mut raw::RedisModuleIO);
 
 impl values::Source for Stream {
     type Piece = Piece;

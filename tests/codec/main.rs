@@ -4,6 +4,7 @@
 #[cfg_attr(feature = "module", path = "uncounted.rs")]
 mod allocation;
 mod damage;
+mod done;
 mod fixtures;
 mod forge;
 mod forged;

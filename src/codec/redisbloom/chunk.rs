@@ -131,16 +131,26 @@ fn places(filter: &Filter) -> impl Iterator<Item = Place> {
     })
 }
 
-/// The chunk that iterator `from` asks for, of the first `present` bytes of the stream, and the next iterator.
+/// Where in the stream the chunk begins that iterator `from` asks for, and how many bytes of its layer follow.
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "positions inside a filter that exists"
 )]
-pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
+fn locate(filter: &Filter, from: i64) -> Option<(u64, u64)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
     let place = places(filter).find(|place| first < place.end)?;
-    let at = place.stream + (first - place.start);
-    let count = (place.end - first).min(BITS).min(present.saturating_sub(at));
+    Some((place.stream + (first - place.start), place.end - first))
+}
+
+/// Where in the stream the chunk begins that iterator `from` asks for.
+pub(in crate::codec) fn position(filter: &Filter, from: i64) -> Option<u64> {
+    locate(filter, from).map(|(at, _)| at)
+}
+
+/// The chunk that iterator `from` asks for, of the first `present` bytes of the stream, and the next iterator.
+pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
+    let (at, left) = locate(filter, from)?;
+    let count = left.min(BITS).min(present.saturating_sub(at));
     let next = from.checked_add_unsigned(count).filter(|_| count > 0)?;
     let mut out = Vec::with_capacity(count as usize);
     stream::read(filter, at, count as usize, &mut out);

@@ -31,7 +31,7 @@ use crate::filter::{
     probes,
 };
 
-pub(super) use chunk::{cut, header, place, read_header};
+pub(super) use chunk::{cut, header, place, position, read_header};
 pub use rdb::{ENCODING_VERSIONS, load};
 
 const EXACT: u64 = 1;

@@ -15,6 +15,7 @@ use redis_bloom::{
 };
 
 use crate::{
+    done,
     redisbloom::product::{Fields, Value},
     sane,
     support::Strings,
@@ -127,6 +128,7 @@ fn a_file_answers_as_there_grows_as_there_and_goes_back() {
         let mut written = Written(Vec::new());
         valkey::save(&filter, &mut written);
         assert_eq!(Fields(written.0), fields, "{case:?}");
+        done::check_valkey(&filter);
         goes_on(&mut filter, &mut model);
     }
 }

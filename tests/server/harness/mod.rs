@@ -14,6 +14,7 @@
 
 mod bloom;
 mod builder;
+mod child;
 mod client;
 mod cluster;
 mod decode;
@@ -33,6 +34,7 @@ mod wait;
 
 pub(crate) use bloom::{add_until_card, digest, info, layers, madd, mexists, numbered};
 pub(crate) use builder::{Builder, module_path};
+pub(crate) use child::{Stopped, child, state};
 pub(crate) use client::{Client, Protocol};
 pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
 pub(crate) use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
