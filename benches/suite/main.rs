@@ -23,6 +23,7 @@
 
 mod commands;
 mod contender;
+mod copies;
 mod counting;
 mod duplicates;
 mod in_process;
