@@ -99,7 +99,7 @@ pub(crate) fn wrong(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
 }
 
 /// The rate that the bits give, all of them (`Filter::estimate` reads a sample): the chance of meeting a layer in which a
-/// random block takes a random item for its own.
+/// random block takes a random item for its own. In blocks of cache lines four bits of an item lie in one line.
 pub(crate) fn rate_by_bits(filter: &Filter) -> f64 {
     let absent: f64 = filter
         .layers()
@@ -112,10 +112,21 @@ fn layer_rate_by_bits(layer: &Layer) -> f64 {
     let Shape::Blocked(shape) = layer.shape() else {
         unreachable!("every new filter is blocked")
     };
-    let length = usize::from(shape.block_words);
+    let (length, probes) = (usize::from(shape.block_words), i32::from(shape.probes));
+    let (part, group) = match shape.lines() {
+        Some(lines) => (length / lines as usize, probes.min(4)),
+        None => (length, probes),
+    };
+    let of_part = |part: &[u64]| {
+        let set: u32 = part.iter().map(|word| word.count_ones()).sum();
+        f64::from(set) / (part.len() as f64 * 64.0)
+    };
     let of_block = |block: &[u64]| {
-        let set: u32 = block.iter().map(|word| word.count_ones()).sum();
-        (f64::from(set) / (length as f64 * 64.0)).powi(i32::from(shape.probes))
+        let mean = |power| {
+            let parts = block.chunks_exact(part).map(|part| of_part(part).powi(power));
+            parts.sum::<f64>() * part as f64 / length as f64
+        };
+        mean(group).powi(probes / group) * mean(probes % group)
     };
     let blocks = layer.bits().words().chunks_exact(length);
     blocks.map(of_block).sum::<f64>() / f64::from(shape.blocks)

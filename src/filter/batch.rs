@@ -111,7 +111,7 @@ impl Filter {
         let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
             return Set::default();
         };
-        let mut aims = NOWHERE;
+        let mut aims = [NOWHERE; CHUNK];
         first.aim(hashes, items, &mut aims);
         let mut missing = items;
         while let Some(layer) = layers.next()

@@ -11,12 +11,13 @@ use super::{
     bits::MAX_WORDS,
     error::Error,
     family::Family,
+    geometry::Geometry,
     layer::{Counting, Layer, Rule, Shape},
     layer_plan::LayerPlan,
     params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
     redisbloom,
     scaling::Filter,
-    sizing::{Geometry, MAX_PROBES},
+    sizing::MAX_PROBES,
     valkey::Valkey,
 };
 

@@ -3,12 +3,21 @@
 /// Items in a chunk: as many as there are bits in a [`Set`].
 pub(super) const CHUNK: usize = u64::BITS as usize;
 
-/// Where a first look at an item goes in a layer of blocks: the places of two bits in the array.
-pub(super) type Aim = [u64; 2];
+/// Where a first look at an item goes in a layer of blocks: a line, and four bits in it (`probe.rs`).
+#[derive(Clone, Copy)]
+pub(super) struct Aim {
+    /// The first word of the line in the array.
+    pub(super) start: usize,
+    /// The places of the bits.
+    pub(super) places: u64,
+}
 /// Those of the items of a chunk.
 pub(super) type Aims = [Aim; CHUNK];
 /// Before any aim. Whoever looks there is out of bounds.
-pub(super) const NOWHERE: Aims = [[u64::MAX; 2]; CHUNK];
+pub(super) const NOWHERE: Aim = Aim {
+    start: usize::MAX,
+    places: 0,
+};
 
 /// A set of items of a chunk, by their indices: bit i is item i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

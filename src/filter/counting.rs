@@ -166,7 +166,7 @@ impl Filter {
         let layers = std::iter::once(self.newest()).chain(self.older());
         let mut layers = layers.enumerate().peekable();
         // Layers of counters are not aimed at, only asked for.
-        let mut aims = NOWHERE;
+        let mut aims = [NOWHERE; CHUNK];
         while let Some((index, layer)) = layers.next() {
             if let Some((_, next)) = layers.peek() {
                 next.aim(hashes, items, &mut aims);

@@ -3,7 +3,8 @@
 //! The rate that a layer was built for holds at its capacity; before that it is lower, and after damage to a plan (a copy
 //! of a filter that items went into meanwhile) it could be higher. What it is now shows in the bits: a block of which a
 //! share f is set takes a random item for its own with probability f^k, and the layer's rate is the mean over its blocks.
-//! A classic layer is one block.
+//! A classic layer is one block. In layers of several blocks of cache lines probes come in groups of four, each in a line
+//! of its own choice (`probe.rs`): there f^4 is taken for each line, and its mean over the lines stands for each group.
 //! The filter's rate is that of meeting at least one such layer.
 //!
 //! Counters are counted as they change, so the share of those that are not 0 is exact, as is the number of those at 15.
@@ -13,7 +14,9 @@
 //! words with half of their bits set give the share of bits set to 1 in 4,000.
 
 use super::{
+    geometry::LINE_WORDS,
     layer::{Classic, Layer, Shape},
+    probe::FOUR,
     scaling::Filter,
 };
 
@@ -65,15 +68,14 @@ impl Filter {
 impl Layer {
     /// Estimates from at most `sample` words, or a run of the first block.
     fn estimate(&self, sample: usize) -> Estimate {
-        let (length, blocks) = match self.shape() {
-            Shape::Blocked(shape) => (usize::from(shape.block_words), shape.blocks),
+        let geometry = match self.shape() {
+            Shape::Blocked(geometry) => geometry,
             Shape::Classic(shape) => return self.estimate_classic(shape, sample),
-            Shape::Counting(shape) => {
-                let blocks = shape.geometry.blocks;
-                ((shape.words() / u64::from(blocks)) as usize, blocks)
-            }
+            Shape::Counting(shape) => shape.geometry,
         };
-        let probes = i32::from(self.shape().probes());
+        let blocks = geometry.blocks;
+        let length = self.bits().words().len() / blocks as usize;
+        let probes = i32::from(geometry.probes);
         // A layer of one block is that block; of others a run tells the share of bits set of its block.
         let run = if blocks == 1 {
             length.min(sample)
@@ -82,14 +84,30 @@ impl Layer {
         };
         let blocks = self.bits().words().chunks_exact(length);
         let stride = blocks.len().div_ceil((sample / run).max(1));
+        // Lines of counters are as many positions long, and so more words.
+        let (part, group) = if geometry.lines().is_some() {
+            (
+                LINE_WORDS * length / usize::from(geometry.block_words),
+                i32::from(FOUR).min(probes),
+            )
+        } else {
+            (run, probes)
+        };
         let (mut read, mut fill, mut rate) = (0.0, 0.0, 0.0);
         for block in blocks.step_by(stride) {
-            let run = block.iter().take(run).map(|&word| self.taken(word));
-            let (set, all) = run.fold((0, 0), |sum, word| (sum.0 + word.0, sum.1 + word.1));
-            let share = f64::from(set) / f64::from(all);
+            let (mut parts, mut shares, mut whole, mut rest) = (0.0, 0.0, 0.0, 0.0);
+            for words in block[..run].chunks(part) {
+                let words = words.iter().map(|&word| self.taken(word));
+                let (set, all) = words.fold((0, 0), |sum, word| (sum.0 + word.0, sum.1 + word.1));
+                let share = f64::from(set) / f64::from(all);
+                parts += 1.0;
+                shares += share;
+                whole += share.powi(group);
+                rest += share.powi(probes % group);
+            }
             read += 1.0;
-            fill += share;
-            rate += share.powi(probes);
+            fill += shares / parts;
+            rate += (whole / parts).powi(probes / group) * (rest / parts);
         }
         Estimate {
             fill: self.fill().unwrap_or(fill / read),

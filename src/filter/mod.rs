@@ -5,6 +5,7 @@
 //!                │         └───▶ probe            check: what must hold of a stored filter
 //!                ├─▶ budget (whose share of the error rate)
 //!                └─▶ sizing (how many bits)       hash: one XXH3-128 per item      estimate: how full it is now
+//!                       └─▶ block_rate            geometry: the shape of a layer   ahead: an item before its filter
 //! ```
 //!
 //! A filter that also deletes has counters where others have bits: `counting`, `layer::counting`.
@@ -16,6 +17,7 @@
 mod ahead;
 mod batch;
 mod bits;
+mod block_rate;
 mod budget;
 mod check;
 mod chunk;
@@ -23,6 +25,7 @@ mod counting;
 mod error;
 mod estimate;
 mod family;
+mod geometry;
 mod guava;
 mod hash;
 mod layer;
@@ -43,6 +46,7 @@ pub use check::{Broken, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use family::{Family, RedisBloom};
+pub use geometry::Geometry;
 pub use guava::{design, items_of, optimal, optimal_probes, probes_of_rate};
 pub use hash::{Hash, checksum};
 pub use layer::{
@@ -50,8 +54,8 @@ pub use layer::{
 };
 pub use layer_plan::LayerPlan;
 pub use params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
-pub use probe::{Walk, scale};
+pub use probe::{all_positions, scale};
 pub use redisbloom::{bits_per_item, fits, probes};
 pub use scaling::Filter;
-pub use sizing::{Geometry, MAX_PROBES, geometry};
+pub use sizing::{MAX_PROBES, geometry};
 pub use valkey::{FIXED_SEED, TIGHTENING, Valkey};

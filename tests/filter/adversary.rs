@@ -15,7 +15,7 @@
 //!
 //! Every seed is fixed, so a test that passes once passes always; bounds are the mean and five standard deviations.
 
-use redis_bloom::filter::{Filter, Hash, Shape};
+use redis_bloom::filter::{Filter, Hash, Shape, all_positions, scale};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::support::{add, fill, filter, has, item, params};
@@ -88,21 +88,21 @@ fn polluting() -> Vec<[u8; 16]> {
     let Shape::Blocked(shape) = his.newest().shape() else {
         unreachable!("every new filter is blocked")
     };
-    let bits = u64::from(shape.block_words) * 64;
     let mut number = 0;
     let mut chosen = Vec::new();
     while (chosen.len() as u64) < CAPACITY {
         let words = his.newest().bits().words();
         let fresh = |candidate: &[u8; 16]| {
             let hash = Hash::of(candidate, HIS);
-            let block = redis_bloom::filter::scale(hash.block, u64::from(shape.blocks)) * bits;
-            let mut walk = redis_bloom::filter::Walk::new(hash);
-            (0..shape.probes)
-                .filter(|_| {
-                    let at = block + walk.next(bits);
-                    words[(at / 64) as usize] >> (at % 64) & 1 == 0
-                })
-                .count()
+            let block = scale(hash.block, u64::from(shape.blocks)) as usize;
+            let block = &words[block * usize::from(shape.block_words)..];
+            let mut fresh = 0;
+            all_positions(hash, shape, |positions| {
+                let clear = |at: &&u64| block[(**at / 64) as usize] >> (**at % 64) & 1 == 0;
+                fresh += positions.iter().filter(clear).count();
+                true
+            });
+            fresh
         };
         let best = (number..number + 200).map(|n| item(3, n)).max_by_key(fresh);
         number += 200;

@@ -5,7 +5,7 @@
 //!   ┌──────────┬──────────┬──────────┬ ─ ─ ─ ┬──────────┐
 //!   │ block 0  │ block 1  │    b     │       │          │     each block_words * 64 bits
 //!   └──────────┴──────────┴──┬───┬───┴ ─ ─ ─ ┴──────────┘
-//!                            └───┴── k bits inside it (probe.rs)
+//!                            └───┴── k bits inside it, four by four in a line (probe.rs)
 //! ```
 //!
 //! Putze, Sanders and Singler (2007). One item touches one block: one page always, one cache line where the block is
@@ -13,47 +13,42 @@
 //! caches, and copies k pages an insert while the server forks for a snapshot. What is done inside a block: `block.rs`.
 //!
 //! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are under way is what limits
-//! a batch. So a chunk goes through them in stages, each of which fetches its lines for all items that are still in
-//! question before it looks at the first: two probes (a glance, after which 3/4 of the absent items are settled), four
-//! more, then the rest, which hardly any but the items that are there need. The lines of a glance are fetched while the layer
-//! above is glanced at, and where they are is kept until then (an aim). An item that is to be added needs all its
-//! lines at once. Time in one process with stages, of the time with one prefetch of four probes an item:
+//! a batch. So a chunk goes through older layers in two stages, each of which fetches its lines for all items that are
+//! still in question before it looks at the first: the line of the first four probes (a glance, after which 15 of 16 of
+//! the absent items are settled), then the rest, which hardly any but the items that are there need. The lines of a
+//! glance are fetched while the layer above is glanced at, and where they are is kept until then (an aim). An item that
+//! is to be added needs all its lines at once.
 //!
-//! | filter                         | batch | hit  | miss | new  |
-//! |--------------------------------|-------|------|------|------|
-//! | one layer at 0.01 %, 3 M items | 100   | 0.7  | 0.8  | 0.5  |
-//! |                                | 10    | 0.75 | 1.1  |      |
-//! | one layer at 0.1 %, 4 M items  | 100   | 0.8  | 0.95 | 0.65 |
-//! |                                | 10    | 0.85 | 0.85 |      |
-//! | 12 layers at 1 %, 4.5 M items  | 100   | 0.75 | 0.7  | 0.7  |
-//! |                                | 10    | 0.85 | 0.75 |      |
-//! | 8 layers at 1 %, 1 M items     | 100   | 0.95 | 0.75 | 0.7  |
-//! |                                | 10    | 0.9  | 0.9  |      |
-//! | 2 layers at 1 %, 2.5 M items   | 100   | 1.0  | 0.95 | 1.0  |
-//! |                                | 10    | 1.1  | 1.05 |      |
+//! What it is worth that four probes share a line: time in one process, of the time when each lay anywhere in the block
+//! (the parent of this commit), arrays on whole lines as a server's are:
 //!
-//! What small batches lose is 5 ns of the 100 or more that an item then costs in the server.
+//! | filter                           | batch | hit  | miss | new  |
+//! |----------------------------------|-------|------|------|------|
+//! | one layer at 0.1 %, 2 M items    | 100   | 0.96 | 0.83 | 0.88 |
+//! |                                  | 1     | 0.96 | 0.92 |      |
+//! | one layer at 0.01 %, 2 M items   | 100   | 0.69 | 0.85 | 0.79 |
+//! |                                  | 1     | 0.88 | 0.85 |      |
+//! | 8 layers at 1 %, 0.8 M items     | 100   | 0.77 | 0.76 | 0.77 |
+//! |                                  | 1     | 0.88 | 0.86 |      |
+//! | 12 layers at 1 %, 4.2 M items    | 100   | 0.57 | 0.72 | 0.67 |
+//! |                                  | 1     | 0.79 | 0.80 |      |
 //!
 //! In the newest layer, where an item that is there most likely is, and which is the only one of most filters, a glance
-//! costs a hit more than it gains a miss while a processor hides the waits by running ahead: 1.4 to 0.8 times for 1 million
-//! items at 0.1 % (1.8 MB), 1.1 to 0.8 at 3.7 MB, 0.8 to 0.8 at 7.4 MB. So there it is taken beyond 4 MiB. In older layers, most of
-//! what is asked for is absent.
+//! costs a hit more than it gains a miss while a processor hides the waits by running ahead; so there it is taken beyond
+//! 4 MiB. In older layers, most of what is asked for is absent.
 
 use super::{
-    block::{self, STRIDE},
-    site::{Site, WHOLE_BLOCK, block_start, prefetch_block, prefetch_walk},
+    block,
+    site::{Site, WHOLE_BLOCK, block_start, prefetch_walk},
 };
 use crate::filter::{
     bits::Bits,
     chunk::{Aim, Aims, Set},
     error::Error,
+    geometry::{Geometry, LINE_WORDS},
     hash::Hash,
-    probe::Walk,
-    sizing::Geometry,
+    probe::{FOUR, Four, Walk},
 };
-
-/// Probes at which all items of a chunk are looked at first.
-const GLANCE: u8 = 2;
 
 /// Arrays up to this many words (4 MiB) are in the processor's second cache for the most part, or one step beyond.
 const FAR_WORDS: usize = 1 << 19;
@@ -65,6 +60,8 @@ pub struct Blocked {
     blocks: u32,
     block_words: u16,
     probes: u8,
+    /// Whether four probes share a line (`Geometry::lines`).
+    in_lines: bool,
 }
 
 impl Blocked {
@@ -83,10 +80,12 @@ impl Blocked {
             blocks,
             block_words,
             probes,
+            in_lines: geometry.lines().is_some(),
         })
     }
 
     /// The shape.
+    #[inline]
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         Geometry {
@@ -110,19 +109,25 @@ impl Blocked {
     /// The first word of the item's block.
     #[inline]
     fn block_start(&self, hash: Hash) -> usize {
-        block_start(hash, self.blocks, self.block_words)
+        block_start(hash, self.geometry())
     }
 
-    /// Bits in a block.
+    /// Words of a block.
     #[inline]
-    fn block_bits(&self) -> u64 {
-        u64::from(self.block_words) * 64
+    fn block_words(&self) -> usize {
+        usize::from(self.block_words)
+    }
+
+    /// The lines of a block, where four probes share one.
+    #[inline]
+    fn lines(&self) -> Option<u64> {
+        self.in_lines.then(|| (self.block_words() / LINE_WORDS) as u64)
     }
 
     /// Whether a block is too long to be prefetched whole.
     #[inline]
     fn is_long(&self) -> bool {
-        usize::from(self.block_words) > WHOLE_BLOCK
+        self.block_words() > WHOLE_BLOCK
     }
 
     /// Asks for the cache lines that the item needs first, without waiting for them.
@@ -164,8 +169,8 @@ impl Blocked {
     #[inline(always)]
     fn all_set(&self, hash: Hash, walk: Walk, left: u8) -> bool {
         let start = self.block_start(hash);
-        let block = &self.bits.words()[start..start + usize::from(self.block_words)];
-        block::all_set(block, walk, left)
+        let block = &self.bits.words()[start..start + self.block_words()];
+        block::all_set(block, self.in_lines, walk, left)
     }
 
     /// Which of these items have every bit set. They have been prefetched.
@@ -174,41 +179,32 @@ impl Blocked {
         items.keep(|i| u64::from(self.contains(hashes[i])))
     }
 
-    /// Aims at the first two bits of each of these items, and asks for their cache lines, or for all of a short block.
-    #[inline]
+    /// Asks for the line that a first look at each of these items needs, and aims there.
+    #[inline(never)]
     pub(super) fn aim(&self, hashes: &[Hash], items: Set, aims: &mut Aims) {
-        if self.is_long() {
-            items
+        match self.lines() {
+            Some(lines) => items
                 .members()
-                .for_each(|i| aims[i] = self.aim_at::<true>(hashes[i]));
-        } else {
-            items
-                .members()
-                .for_each(|i| aims[i] = self.aim_at::<false>(hashes[i]));
+                .for_each(|i| aims[i] = self.aim_at(lines, hashes[i])),
+            None => items.members().for_each(|i| self.prefetch(hashes[i])),
         }
     }
 
-    /// The same for one item; of a single probe, it is both. Lines of small arrays are asked for too: to tell them apart,
-    /// item by item, costs the large ones more than that costs the small.
-    #[inline]
-    fn aim_at<const LONG: bool>(&self, hash: Hash) -> Aim {
-        let bits = self.block_bits();
-        let start = self.block_start(hash);
-        let mut walk = Walk::new(hash);
-        let mut next = || start as u64 * 64 + walk.next(bits);
-        let first = next();
-        let second = if self.probes > 1 { next() } else { first };
-        if LONG {
-            self.bits.prefetch((first / 64) as usize);
-            self.bits.prefetch((second / 64) as usize);
-        } else {
-            prefetch_block(self.address(start), self.block_words);
+    /// The same for one item, in blocks of `lines` lines. Those of small arrays are asked for too: to tell them apart, item by
+    /// item, costs the large ones more than that costs the small.
+    #[inline(always)]
+    fn aim_at(&self, lines: u64, hash: Hash) -> Aim {
+        let four = Walk::new(hash).four(lines);
+        let start = self.block_start(hash) + four.line * LINE_WORDS;
+        self.bits.prefetch(start);
+        Aim {
+            start,
+            places: four.places,
         }
-        [first, second]
     }
 
-    /// Which of these items, at which `aims` aims, have every bit set, by stages (see the essay) of which the first
-    /// settles most of what is absent. Meanwhile aims them at the `next` layer.
+    /// Which of these items, at which `aims` aims, have every bit set, in two stages (see the essay). Those that may be in
+    /// the `next` layer are aimed there on the way.
     #[inline]
     pub(super) fn among_aimed(
         &self,
@@ -217,28 +213,51 @@ impl Blocked {
         aims: &mut Aims,
         next: Option<&Self>,
     ) -> Set {
-        let stood = match next {
-            Some(next) if next.is_long() => {
-                self.glance(items, aims, |i, aim| *aim = next.aim_at::<true>(hashes[i]))
-            }
-            Some(next) => self.glance(items, aims, |i, aim| *aim = next.aim_at::<false>(hashes[i])),
-            None => self.glance(items, aims, |_, _| {}),
-        };
-        let to = self.probes.min(GLANCE + STRIDE);
-        let stood = self.stage(hashes, stood, GLANCE, to);
-        self.stage(hashes, stood, to, self.probes)
+        if let Some(next) = next
+            && let (Some(_), Some(lines)) = (self.lines(), next.lines())
+            && self.probes >= FOUR
+        {
+            let stood = items.keep(|i| {
+                let aim = std::mem::replace(&mut aims[i], next.aim_at(lines, hashes[i]));
+                self.look(aim, FOUR)
+            });
+            return self.rest_of(hashes, stood);
+        }
+        let found = self.among_last(hashes, items, aims);
+        if let Some(next) = next {
+            next.aim(hashes, items.without(found), aims);
+        }
+        found
     }
 
-    /// Which of these items have both bits set that `aims` aims at; and what is to be done `meanwhile` with each.
-    #[inline]
-    fn glance(&self, items: Set, aims: &mut Aims, mut meanwhile: impl FnMut(usize, &mut Aim)) -> Set {
-        let words = self.bits.words();
-        let bit = |at: u64| words[(at / 64) as usize] >> (at % 64);
-        items.keep(|i| {
-            let [first, second] = aims[i];
-            meanwhile(i, &mut aims[i]);
-            bit(first) & bit(second)
+    /// The same in the last layer, or in one before or after blocks that are not of whole lines.
+    #[inline(never)]
+    fn among_last(&self, hashes: &[Hash], items: Set, aims: &Aims) -> Set {
+        if self.lines().is_none() {
+            return self.among(hashes, items);
+        }
+        let stood = items.keep(|i| self.look(aims[i], self.probes));
+        self.rest_of(hashes, stood)
+    }
+
+    /// Whether the first `count` bits of an item are set, at most four, where it is aimed; 1 or 0 in the lowest bit.
+    #[inline(always)]
+    fn look(&self, Aim { start, places }: Aim, count: u8) -> u64 {
+        let line = self.bits.words()[start..].first_chunk();
+        line.map_or(0, |line| {
+            block::set_in_line(line, Four { line: 0, places }, count)
         })
+    }
+
+    /// Which of these items have their bits from the fifth on set.
+    #[inline(never)]
+    fn rest_of(&self, hashes: &[Hash], items: Set) -> Set {
+        let left = self.probes.saturating_sub(FOUR);
+        if left == 0 {
+            return items;
+        }
+        self.prefetch_rest(hashes, items);
+        items.keep(|i| u64::from(self.all_set(hashes[i], self.after_four(hashes[i]), left)))
     }
 
     /// Whether an item has lines that are not fetched at first.
@@ -253,33 +272,25 @@ impl Blocked {
         self.is_long() && self.bits.words().len() > FAR_WORDS
     }
 
-    /// Which of these items have their bits from probe `from` up to probe `to` set.
-    #[inline]
-    fn stage(&self, hashes: &[Hash], items: Set, from: u8, to: u8) -> Set {
-        if from >= to {
-            return items;
-        }
-        if self.is_staged() {
-            self.prefetch_probes(hashes, items, from, to);
-        }
-        items.keep(|i| u64::from(self.all_set(hashes[i], walk_from(hashes[i], from), to - from)))
-    }
-
     /// After [`Self::prefetch`], asks for the other cache lines of these items.
     #[inline]
     pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
         if self.is_staged() {
-            self.prefetch_probes(hashes, items, STRIDE, self.probes);
+            for i in items.members() {
+                let start = self.address(self.block_start(hashes[i]));
+                let left = self.probes.saturating_sub(FOUR);
+                prefetch_walk(start, self.geometry(), self.after_four(hashes[i]), left);
+            }
         }
     }
 
-    /// Asks for the cache lines of the probes of these items from `from` up to `to`.
+    /// The walk of an item without its first four probes.
     #[inline]
-    fn prefetch_probes(&self, hashes: &[Hash], items: Set, from: u8, to: u8) {
-        for i in items.members() {
-            let start = self.address(self.block_start(hashes[i]));
-            prefetch_walk(start, self.block_words, walk_from(hashes[i], from), to - from);
-        }
+    fn after_four(&self, hash: Hash) -> Walk {
+        let mut walk = Walk::new(hash);
+        let steps = if self.lines().is_some() { 1 } else { FOUR };
+        (0..steps).for_each(|_| walk.step());
+        walk
     }
 
     /// Sets every bit of the item; whether one was not set.
@@ -289,15 +300,8 @@ impl Blocked {
     #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
         let start = self.block_start(hash);
-        let block = &mut self.bits.words_mut()[start..start + usize::from(self.block_words)];
-        block::add(block, Walk::new(hash), self.probes)
+        let end = start + self.block_words();
+        let block = &mut self.bits.words_mut()[start..end];
+        block::add(block, self.in_lines, Walk::new(hash), self.probes)
     }
-}
-
-/// The walk of an item without its first `probes`.
-#[inline]
-fn walk_from(hash: Hash, probes: u8) -> Walk {
-    let mut walk = Walk::new(hash);
-    (0..probes).for_each(|_| walk.step());
-    walk
 }

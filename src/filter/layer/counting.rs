@@ -56,12 +56,12 @@ use crate::filter::{
     bits::Bits,
     chunk::Set,
     error::Error,
+    geometry::Geometry,
     hash::Hash,
-    probe::{Walk, scale},
+    probe::{FOUR, all_positions, scale},
 };
 
 use super::{
-    block::STRIDE,
     counters::{STUCK, WIDTH, place, raised, stuck},
     fullness::Fullness,
     shape::Counting,
@@ -191,18 +191,10 @@ impl CountingLayer {
         (block * words, words)
     }
 
-    /// Counters in a block.
-    #[inline]
-    fn in_block(&self) -> u64 {
-        u64::from(self.shape.geometry.block_words) * 64
-    }
-
-    /// The item's counters: the word in its block, and the shift in that word.
-    #[inline]
-    fn places(&self, hash: Hash) -> impl Iterator<Item = (usize, u32)> + use<> {
-        let counters = self.in_block();
-        let mut walk = Walk::new(hash);
-        (0..self.shape.geometry.probes).map(move |_| place(walk.next(counters)))
+    /// Hands the positions of the item's counters to `test`, four by four, until it says no; whether it never did.
+    #[inline(always)]
+    fn all_positions(&self, hash: Hash, test: impl FnMut(&[u64]) -> bool) -> bool {
+        all_positions(hash, self.shape.geometry, test)
     }
 
     /// Asks for the cache lines that the item needs, without waiting for them.
@@ -216,18 +208,22 @@ impl CountingLayer {
     fn prefetch_first(&self, hash: Hash, count: u8) {
         if self.bits.is_uncached() {
             let (start, _) = self.block(hash);
-            self.places(hash)
-                .take(usize::from(count))
-                .for_each(|(word, _)| self.bits.prefetch(start + word));
+            let first = Geometry {
+                probes: count,
+                ..self.shape.geometry
+            };
+            all_positions(hash, first, |positions| {
+                let words = positions.iter().map(|&at| place(at).0);
+                words.for_each(|word| self.bits.prefetch(start + word));
+                true
+            });
         }
     }
 
     /// Asks for the lines that tell of most of these items that they are not there, as it is in all layers but one.
     #[inline(never)]
     pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        items
-            .members()
-            .for_each(|i| self.prefetch_first(hashes[i], STRIDE));
+        items.members().for_each(|i| self.prefetch_first(hashes[i], FOUR));
     }
 
     /// Which of these items are there.
@@ -241,22 +237,13 @@ impl CountingLayer {
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let (start, words) = self.block(hash);
-        let counters = self.in_block();
         let block = &self.bits.words()[start..start + words];
-        let mut walk = Walk::new(hash);
-        // Of a counter of 0 the highest bit is set.
-        let mut less_one = || {
-            let (word, shift) = place(walk.next(counters));
-            (block[word] >> shift & STUCK).wrapping_sub(1)
-        };
-        let mut left = self.shape.geometry.probes;
-        while left >= STRIDE {
-            if (less_one() | less_one() | less_one() | less_one()) >> 63 == 1 {
-                return false;
-            }
-            left -= STRIDE;
-        }
-        (0..left).fold(0, |all, _| all | less_one()) >> 63 == 0
+        self.all_positions(hash, |positions| {
+            // Of a counter of 0 the highest bit is set then.
+            let less_one = |(word, shift): (usize, u32)| (block[word] >> shift & STUCK).wrapping_sub(1);
+            let any = positions.iter().fold(0, |any, &at| any | less_one(place(at)));
+            any >> 63 == 0
+        })
     }
 
     /// The least of the item's counters, at most 15.
@@ -266,12 +253,12 @@ impl CountingLayer {
         let (start, words) = self.block(hash);
         let block = &self.bits.words()[start..start + words];
         let mut least = STUCK;
-        for (word, shift) in self.places(hash) {
-            least = least.min(block[word] >> shift & STUCK);
-            if least == 0 {
-                break;
+        self.all_positions(hash, |positions| {
+            for (word, shift) in positions.iter().map(|&at| place(at)) {
+                least = least.min(block[word] >> shift & STUCK);
             }
-        }
+            least > 0
+        });
         least
     }
 
@@ -279,21 +266,25 @@ impl CountingLayer {
     #[inline(never)]
     pub fn raise(&mut self, hash: Hash) -> bool {
         let (start, words) = self.block(hash);
-        let places = self.places(hash);
+        let (mut raised, mut stuck) = (0, 0);
+        let geometry = self.shape.geometry;
         let block = &mut self.bits.words_mut()[start..start + words];
-        let mut raised = 0;
-        for (word, shift) in places {
-            let count = block[word] >> shift & STUCK;
-            // One branch for both ends, hardly ever taken.
-            if count >= STUCK - 1 {
-                if count == STUCK {
-                    continue;
+        all_positions(hash, geometry, |positions| {
+            for (word, shift) in positions.iter().map(|&at| place(at)) {
+                let count = block[word] >> shift & STUCK;
+                // One branch for both ends, hardly ever taken.
+                if count >= STUCK - 1 {
+                    if count == STUCK {
+                        continue;
+                    }
+                    stuck += 1;
                 }
-                self.stuck += 1;
+                block[word] += 1 << shift;
+                raised += u64::from(count == 0);
             }
-            block[word] += 1 << shift;
-            raised += u64::from(count == 0);
-        }
+            true
+        });
+        self.stuck += stuck;
         self.raised += raised;
         self.shape.change(hash, RAISED);
         raised > 0
@@ -307,19 +298,22 @@ impl CountingLayer {
             return None;
         }
         let (start, words) = self.block(hash);
-        let places = self.places(hash);
-        let block = &mut self.bits.words_mut()[start..start + words];
         let (mut any, mut cleared) = (false, 0);
-        for (word, shift) in places {
-            let count = block[word] >> shift & STUCK;
-            // Of an item that was never added a counter at 1 may be met twice.
-            if count == 0 || count == STUCK {
-                continue;
+        let geometry = self.shape.geometry;
+        let block = &mut self.bits.words_mut()[start..start + words];
+        all_positions(hash, geometry, |positions| {
+            for (word, shift) in positions.iter().map(|&at| place(at)) {
+                let count = block[word] >> shift & STUCK;
+                // Of an item that was never added a counter at 1 may be met twice.
+                if count == 0 || count == STUCK {
+                    continue;
+                }
+                block[word] -= 1 << shift;
+                any = true;
+                cleared += u64::from(count == 1);
             }
-            block[word] -= 1 << shift;
-            any = true;
-            cleared += u64::from(count == 1);
-        }
+            true
+        });
         if any {
             self.raised -= cleared;
             self.shape.change(hash, LOWERED);

@@ -9,11 +9,12 @@
 //!   V = 2 p D
 //! ```
 //!
-//! r, the counters that are not 0: a function of the items that are in, and of nothing else. It cannot drift, but the same
-//! number of items raises now more, now fewer. An item raises c (1 - (1 - 1/c)^k) = k' different ones of the c counters of its
-//! block. At a share f = r / m of m counters raised, another counted item comes with m / k' * (1 - f^k) / (1 - f) of them:
-//! 1 - f^k of all items are counted, and raise k' (1 - f) each. Summed up from the empty layer that is, without a
-//! logarithm,
+//! r, the counters that are not 0: a function of the items that are in, and of nothing else. It cannot drift, but the
+//! same number of items raises now more, now fewer. An item raises c (1 - (1 - 1/c)^k) = k' different ones of the c
+//! counters of its block; in one of l lines, of 512 counters each, c (1 - (1 - h(4) / l)^(k / 4)) where h(g) = 1 - (1 -
+//! 1/512)^g is how likely four (or what is left over) hit a counter of their line. At a share f = r / m of m counters
+//! raised, another counted item comes with m / k' * (1 - f^k) / (1 - f) of them: 1 - f^k of all items are counted, and
+//! raise k' (1 - f) each. Summed up from the empty layer that is, without a logarithm,
 //!
 //! ```text
 //!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)
@@ -36,8 +37,8 @@
 //! | 25 %  | 900    | 0.3            | 9.1       | 12.3            |
 //! | 5 %   | 900    | -0.2           | 8.8       | 8.8             |
 //! | 1 %   | 900    | -0.3           | 7.0       | 7.1             |
-//! | 1 %   | 18,000 | 4.6            | 32.6      | 31.3            |
-//! | 0.1 % | 18,000 | -2.0           | 26.8      | 25.1            |
+//! | 1 %   | 18,000 | 6.2            | 34.0      | 31.3            |
+//! | 0.1 % | 18,000 | 2.8            | 27.3      | 25.4            |
 //! | 1e-6  | 1,800  | 0.3            | 5.6       | 5.9             |
 //!
 //! (At 25 % n misses what n(r) leaves out, too, and they err alike.)
@@ -69,6 +70,7 @@
 //! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *, / and `libm`.
 
 use super::shape::Counting;
+use crate::filter::{geometry::Geometry, probe::FOUR};
 
 /// Powers of f below this are left out of the sum.
 const SMALL: f64 = 1e-15;
@@ -95,13 +97,12 @@ impl Fullness {
     /// Of a layer for `capacity` items at `error_rate`.
     pub(super) fn new(shape: &Counting, capacity: u64, error_rate: f64) -> Self {
         let counters = shape.counters() as f64;
-        let in_block = f64::from(shape.geometry.block_words) * 64.0;
         let probes = f64::from(shape.geometry.probes);
         let mut fullness = Self {
             capacity,
             drift: 2.0 * error_rate,
             spread: 0.0,
-            scale: counters / (-in_block * libm::expm1(probes * libm::log1p(-1.0 / in_block))),
+            scale: counters / distinct(shape.geometry),
             full_at: 0,
         };
         fullness.full_at = fullness.find_full(shape);
@@ -169,6 +170,22 @@ impl Fullness {
         } else {
             self.items(shape, counted, raised) >= self.capacity
         }
+    }
+}
+
+/// Different counters that an item raises: k' in the essay.
+fn distinct(geometry: Geometry) -> f64 {
+    let counters = f64::from(geometry.block_words) * 64.0;
+    let (fours, left) = (geometry.probes / FOUR, geometry.probes % FOUR);
+    let hit = |line: f64, probes: u8| -line * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / line));
+    match geometry.lines() {
+        // A counter is missed by a four in another line, and by one in its own whose places are others.
+        Some(lines) if lines > 1 => {
+            let line = counters / lines as f64;
+            let by = |probes| libm::log1p(-hit(line, probes) / counters);
+            -counters * libm::expm1(f64::from(fours) * by(FOUR) + by(left))
+        }
+        _ => hit(counters, geometry.probes),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     classic::Classic,
     counters::{PER_WORD, WIDTH},
 };
-use crate::filter::{hash::Hash, params::Cells, sizing::Geometry};
+use crate::filter::{geometry::Geometry, hash::Hash, params::Cells};
 
 /// What a layer looks like, without its bits: the kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

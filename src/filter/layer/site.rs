@@ -1,11 +1,10 @@
 //! Where the blocks of a layer are: enough to ask for the cache lines of an item, and not to read them.
 
-use super::block::STRIDE;
 use crate::filter::{
     bits::prefetch,
+    geometry::{Geometry, LINE_WORDS},
     hash::Hash,
-    probe::{Walk, scale},
-    sizing::Geometry,
+    probe::{FOUR, Walk, scale},
 };
 
 /// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages (`blocked.rs`).
@@ -34,30 +33,26 @@ impl Site {
     /// Asks for the cache lines that the item needs first: its whole block, or a few probes of a long one.
     #[inline]
     pub(in crate::filter) fn prefetch(self, hash: Hash) {
-        let Geometry {
-            blocks,
-            block_words,
-            probes,
-        } = self.geometry;
-        let start = self.words.wrapping_add(block_start(hash, blocks, block_words));
-        if usize::from(block_words) > WHOLE_BLOCK {
-            prefetch_walk(start, block_words, Walk::new(hash), probes.min(STRIDE));
+        let geometry = self.geometry;
+        let start = self.words.wrapping_add(block_start(hash, geometry));
+        if usize::from(geometry.block_words) > WHOLE_BLOCK {
+            prefetch_walk(start, geometry, Walk::new(hash), geometry.probes.min(FOUR));
         } else {
-            prefetch_block(start, block_words);
+            prefetch_block(start, geometry);
         }
     }
 }
 
 /// The first word of an item's block.
 #[inline]
-pub(super) fn block_start(hash: Hash, blocks: u32, block_words: u16) -> usize {
-    scale(hash.block, u64::from(blocks)) as usize * usize::from(block_words)
+pub(super) fn block_start(hash: Hash, geometry: Geometry) -> usize {
+    scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
 }
 
 /// Asks for the cache lines of a short block.
 #[inline]
-pub(super) fn prefetch_block(start: *const u64, block_words: u16) {
-    let words = usize::from(block_words);
+fn prefetch_block(start: *const u64, geometry: Geometry) {
+    let words = usize::from(geometry.block_words);
     // The last word too: a block need not start on a cache line.
     prefetch(start);
     prefetch(start.wrapping_add(words / 2));
@@ -66,9 +61,14 @@ pub(super) fn prefetch_block(start: *const u64, block_words: u16) {
 
 /// Asks for the cache lines of the next `probes` bits on a walk over a block.
 #[inline]
-pub(super) fn prefetch_walk(start: *const u64, block_words: u16, mut walk: Walk, probes: u8) {
-    for _ in 0..probes {
-        let at = walk.next(u64::from(block_words) * 64);
-        prefetch(start.wrapping_add((at / 64) as usize));
+pub(super) fn prefetch_walk(start: *const u64, geometry: Geometry, mut walk: Walk, probes: u8) {
+    match geometry.lines() {
+        Some(lines) => (0..probes.div_ceil(FOUR)).for_each(|_| {
+            prefetch(start.wrapping_add(walk.four(lines).line * LINE_WORDS));
+        }),
+        None => (0..probes).for_each(|_| {
+            let at = walk.one(u64::from(geometry.block_words) * 64);
+            prefetch(start.wrapping_add((at / 64) as usize));
+        }),
     }
 }

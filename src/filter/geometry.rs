@@ -1,0 +1,31 @@
+//! The shape of a layer of blocks. `sizing.rs` chooses it, `probe.rs` walks in it, a stored layer carries it.
+
+/// Words of a cache line.
+pub(super) const LINE_WORDS: usize = 8;
+
+/// Shape of one layer. `blocks * block_words` words of bits in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of blocks, at least 1.
+    pub blocks: u32,
+    /// Words of 64 bits in a block, at least 1.
+    pub block_words: u16,
+    /// Bits set per item, in [1, `MAX_PROBES`].
+    pub probes: u8,
+}
+
+impl Geometry {
+    /// Words of the whole layer.
+    #[must_use]
+    pub fn words(&self) -> u64 {
+        u64::from(self.blocks) * u64::from(self.block_words)
+    }
+
+    /// Cache lines of a block, where four probes share one (`probe.rs`): in layers of several blocks of whole lines.
+    #[inline]
+    #[must_use]
+    pub fn lines(&self) -> Option<u64> {
+        let words = usize::from(self.block_words);
+        (self.blocks > 1 && words.is_multiple_of(LINE_WORDS)).then_some((words / LINE_WORDS) as u64)
+    }
+}
