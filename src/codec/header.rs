@@ -37,6 +37,9 @@
 //!                      blocks of counters, so four times the bits of kind 0; changes: a hash of them (filter/layer/counting.rs)
 //! ```
 //!
+//! Before the first release the meaning of bits changed once under the same numbers: files of builds before four probes shared a
+//! cache line (`filter/probe.rs`) are not told apart. From then on a new meaning takes a new number.
+//!
 //! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that BF.LOADCHUNK is still
 //! filling.
 

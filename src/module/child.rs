@@ -27,8 +27,8 @@
 //!
 //! A piece ends anywhere in a page, so where the last one ended is kept: the page between is given back with the next.
 //!
-//! Measured (`make bench BENCH=persistence`): 20,000 additions spread over a BGSAVE of 1 GiB copy 47 MiB in place of 74, and the
-//! child holds 28 MiB at most. The time does not change: 3.0 s for 3.2 s, by turns.
+//! Measured (`make bench BENCH=persistence`): 20,000 additions spread over a BGSAVE of 1 GiB copy 47 MiB, where one page each would
+//! be 78, and the child holds 28 MiB at most. The time does not change: 3.0 s for 3.2 s, by turns.
 
 use std::{
     ffi::c_int,

@@ -9,6 +9,9 @@
 //!      └───────────────▶ the server looks up the key ─┴─▶ filter ──the same seed?──▶ probe
 //! ```
 //!
+//! Each thread remembers for itself: a module may run commands from a thread of its own, under the server's lock. Nothing of it
+//! is borrowed while the server is called, which may run other commands meanwhile.
+//!
 //! By then the name may lead to another filter, or to none. What is remembered is an address to prefetch, which is never
 //! read, and the hash is used only where it was made under the filter's seed.
 //!
@@ -70,22 +73,25 @@ impl<'a> Lookahead<'a> {
         if let Some(hash) = self.hashed.and_then(|hashed| hashed.of(filter)) {
             return hash;
         }
-        if let Some(ahead) = Ahead::of(filter) {
-            remember(self.name, ahead);
+        let ahead = Ahead::of(filter);
+        // The name that is remembered leads elsewhere by now: at once. Another name: once there is no patience left.
+        if self.hashed.is_some() || ahead.is_some() {
+            remember(self.name, ahead, self.hashed.is_some());
         }
         filter.hash(self.item)
     }
 }
 
-/// Remembers a filter once there is no patience left with the other.
+/// Remembers what a name leads to: of the `same` name at once, of another when there is no patience left.
 #[inline(never)]
-fn remember(name: &[u8], ahead: Ahead) {
+fn remember(name: &[u8], ahead: Option<Ahead>, same: bool) {
     LAST.with_borrow_mut(|last| {
-        if let Some(patience) = last.patience.checked_sub(1) {
+        if let Some(patience) = last.patience.checked_sub(1).filter(|_| !same) {
             last.patience = patience;
         } else if let Some(to) = last.name.get_mut(..name.len()) {
             to.copy_from_slice(name);
-            (last.len, last.ahead, last.patience) = (name.len(), Some(ahead), PATIENCE);
+            (last.len, last.ahead) = (name.len(), ahead);
+            last.patience = if ahead.is_some() { PATIENCE } else { 0 };
         }
     });
 }

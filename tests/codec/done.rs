@@ -166,12 +166,18 @@ fn a_dumped_filter_is_done_with_word_by_word() {
 /// Filters of valkey-bloom's, of which the last word of a layer is not full.
 #[track_caller]
 pub(crate) fn check_valkey(filter: &Filter) {
-    struct Layers(usize);
+    /// The last string, and the addresses of the words that were done with.
+    struct Layers(Vec<u8>, Vec<*const u64>);
     impl Sink for Layers {
-        fn put(&mut self, _: &[u8]) {}
+        fn put(&mut self, bytes: &[u8]) {
+            self.0 = bytes.to_vec();
+        }
 
-        fn done_with(&mut self, _: &[u64]) {
-            self.0 += 1;
+        fn done_with(&mut self, words: &[u64]) {
+            // A string of their own was put before.
+            assert!(self.0.len() + 8 > words.len() * 8, "{} bytes", self.0.len());
+            self.0.clear();
+            self.1.push(words.as_ptr());
         }
     }
     impl Numbers for Layers {
@@ -179,8 +185,12 @@ pub(crate) fn check_valkey(filter: &Filter) {
 
         fn double(&mut self, _: f64) {}
     }
-    let mut layers = Layers(0);
+    let mut layers = Layers(Vec::new(), Vec::new());
     valkey::save(filter, &mut layers);
-    assert_eq!(layers.0, filter.layers().len());
+    let all: Vec<_> = filter
+        .layers()
+        .map(|layer| layer.bits().words().as_ptr())
+        .collect();
+    assert_eq!(layers.1, all);
     check_chunks("valkey-bloom", filter);
 }

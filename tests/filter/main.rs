@@ -9,6 +9,7 @@ mod golden;
 mod layers;
 mod limits;
 mod memory;
+mod mixed;
 mod model;
 mod probe;
 mod rate;

@@ -52,7 +52,7 @@ fn unwritable(layer: &mut Layer, body: impl FnOnce(&mut Layer)) {
     unsafe { layer.relocate(back) };
 }
 
-/// Shapes on both sides of what the code tells apart: a block of a word, of a line, short and long; a stride of probes.
+/// Shapes on both sides of what the code tells apart: a block of a word, of a line, short and long; a four of probes.
 fn shapes() -> impl Iterator<Item = Shape> {
     let blocked = [1, 8, 16, 64].into_iter().flat_map(|block_words| {
         [1, 3, 4, 7, 8, 13].map(|probes| {

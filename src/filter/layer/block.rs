@@ -151,13 +151,20 @@ fn all_set_anywhere(block: &[u64], mut walk: Walk, mut left: u8) -> bool {
 
 /// [`add`] where each bit lies anywhere.
 #[inline(never)]
-fn add_anywhere(block: &mut [u64], walk: Walk, left: u8) -> bool {
-    let absent = !all_set_anywhere(block, walk, left);
-    if absent {
-        let (mut walk, bits) = (walk, block.len() as u64 * 64);
-        for _ in 0..left {
-            let at = walk.one(bits);
-            block[(at / 64) as usize] |= 1 << (at % 64);
+fn add_anywhere(block: &mut [u64], mut walk: Walk, mut left: u8) -> bool {
+    let bits = block.len() as u64 * 64;
+    let mut absent = false;
+    while left > 0 {
+        let here = left.min(FOUR);
+        left -= here;
+        let four: [u64; FOUR as usize] = std::array::from_fn(|_| walk.one(bits));
+        let four = &four[..usize::from(here)];
+        let set = |all, at: &u64| all & block[(at / 64) as usize] >> (at % 64);
+        if absent || four.iter().fold(1, set) == 0 {
+            absent = true;
+            for at in four {
+                block[(at / 64) as usize] |= 1 << (at % 64);
+            }
         }
     }
     absent

@@ -8,8 +8,8 @@
 //!                            └───┴── k bits inside it, four by four in a line (probe.rs)
 //! ```
 //!
-//! Putze, Sanders and Singler (2007). One item touches one block: one page always, one cache line where the block is
-//! 512 bits. A classic filter touches k lines and k pages, which is what a query costs once the array outgrows the
+//! Putze, Sanders and Singler (2007). One item touches one block: one page, or two that meet, at rates down to
+//! 1e-6, one cache line where the block is 512 bits. A classic filter touches k lines and k pages, which is what a query costs once the array outgrows the
 //! caches, and copies k pages an insert while the server forks for a snapshot. What is done inside a block: `block.rs`.
 //!
 //! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are under way is what limits
@@ -20,7 +20,7 @@
 //! is to be added needs all its lines at once.
 //!
 //! What it is worth that four probes share a line: time in one process, of the time when each lay anywhere in the block
-//! (the parent of this commit), arrays on whole lines as a server's are:
+//! (commit 22683b9), arrays on whole lines as a server's are:
 //!
 //! | filter                           | batch | hit  | miss | new  |
 //! |----------------------------------|-------|------|------|------|
@@ -39,7 +39,7 @@
 
 use super::{
     block,
-    site::{Site, WHOLE_BLOCK, block_start, prefetch_walk},
+    site::{Site, WHOLE_BLOCK, block_start, prefetch_line, prefetch_walk},
 };
 use crate::filter::{
     bits::Bits,
@@ -149,7 +149,7 @@ impl Blocked {
     /// Whether that is where the blocks are.
     #[inline]
     pub(super) fn is_at(&self, site: Site) -> bool {
-        site.is_at(self.address(0))
+        site == Site::new(self.address(0), self.geometry())
     }
 
     /// Where that word is, for a prefetch.
@@ -196,7 +196,7 @@ impl Blocked {
     fn aim_at(&self, lines: u64, hash: Hash) -> Aim {
         let four = Walk::new(hash).four(lines);
         let start = self.block_start(hash) + four.line * LINE_WORDS;
-        self.bits.prefetch(start);
+        prefetch_line(self.address(start));
         Aim {
             start,
             places: four.places,
@@ -256,7 +256,10 @@ impl Blocked {
         if left == 0 {
             return items;
         }
-        self.prefetch_rest(hashes, items);
+        // Of a block of two lines, too, only the first has been asked for.
+        if self.bits.is_uncached() {
+            self.prefetch_after_four(hashes, items);
+        }
         items.keep(|i| u64::from(self.all_set(hashes[i], self.after_four(hashes[i]), left)))
     }
 
@@ -276,11 +279,17 @@ impl Blocked {
     #[inline]
     pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
         if self.is_staged() {
-            for i in items.members() {
-                let start = self.address(self.block_start(hashes[i]));
-                let left = self.probes.saturating_sub(FOUR);
-                prefetch_walk(start, self.geometry(), self.after_four(hashes[i]), left);
-            }
+            self.prefetch_after_four(hashes, items);
+        }
+    }
+
+    /// Asks for the cache lines of these items after the first.
+    #[inline]
+    fn prefetch_after_four(&self, hashes: &[Hash], items: Set) {
+        let left = self.probes.saturating_sub(FOUR);
+        for i in items.members() {
+            let start = self.address(self.block_start(hashes[i]));
+            prefetch_walk(start, self.geometry(), self.after_four(hashes[i]), left);
         }
     }
 

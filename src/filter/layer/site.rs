@@ -24,12 +24,6 @@ impl Site {
         Self { words, geometry }
     }
 
-    /// Whether blocks begin at `words`.
-    #[inline]
-    pub(super) fn is_at(self, words: *const u64) -> bool {
-        std::ptr::eq(self.words, words)
-    }
-
     /// Asks for the cache lines that the item needs first: its whole block, or a few probes of a long one.
     #[inline]
     pub(in crate::filter) fn prefetch(self, hash: Hash) {
@@ -49,6 +43,14 @@ pub(super) fn block_start(hash: Hash, geometry: Geometry) -> usize {
     scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
 }
 
+/// Asks for a line of a block. Under an allocator that does not put arrays on whole lines it lies in two, and then both
+/// are asked for.
+#[inline]
+pub(super) fn prefetch_line(start: *const u64) {
+    prefetch(start);
+    prefetch(start.wrapping_add(LINE_WORDS - 1));
+}
+
 /// Asks for the cache lines of a short block.
 #[inline]
 fn prefetch_block(start: *const u64, geometry: Geometry) {
@@ -64,7 +66,7 @@ fn prefetch_block(start: *const u64, geometry: Geometry) {
 pub(super) fn prefetch_walk(start: *const u64, geometry: Geometry, mut walk: Walk, probes: u8) {
     match geometry.lines() {
         Some(lines) => (0..probes.div_ceil(FOUR)).for_each(|_| {
-            prefetch(start.wrapping_add(walk.four(lines).line * LINE_WORDS));
+            prefetch_line(start.wrapping_add(walk.four(lines).line * LINE_WORDS));
         }),
         None => (0..probes).for_each(|_| {
             let at = walk.one(u64::from(geometry.block_words) * 64);

@@ -1,0 +1,101 @@
+//! Stacks of layers of any shapes in any order: a batch answers as its items alone, whether four probes share a line in a layer, in
+//! the one above it or in the one below.
+
+use redis_bloom::filter::{Counting, Expansion, Family, Filter, Geometry, Layer, Shape};
+
+use crate::support::item;
+
+/// Blocks and words: one line, two, not of whole lines, a single block of whole lines, eight lines, beyond the caches.
+const BLOCKS: [(u32, u16); 6] = [(50, 8), (50, 16), (50, 15), (1, 16), (50, 64), (600, 32)];
+
+/// As many items as make some hundred bits of each layer set, and few of them all of a block's.
+const ITEMS: u64 = 120;
+
+fn layer(blocks: u32, block_words: u16, probes: u8, cells: u8) -> Layer {
+    let geometry = Geometry {
+        blocks,
+        block_words,
+        probes,
+    };
+    let shape = match cells {
+        0 => Shape::from(geometry),
+        _ => Shape::from(Counting::of(geometry)),
+    };
+    Layer::new(shape, 1_000, 0.01).expect("memory")
+}
+
+/// A stack whose layers hold the items of set 0, 1 and 2.
+fn stack(shapes: [(u32, u16); 3], probes: u8, cells: u8) -> Filter {
+    let mut filled = Vec::new();
+    for (set, (blocks, words)) in (0..).zip(shapes) {
+        // A filter of one layer, to be filled and taken apart again.
+        let layer = layer(blocks, words, probes, cells);
+        let mut one = of(vec![layer]);
+        for number in 0..ITEMS {
+            let hash = one.hash(&item(set, number));
+            one.add(hash, |_| u64::MAX).expect("room");
+        }
+        filled.push(one);
+    }
+    let layers = filled.iter().map(|one| one.newest().duplicate().expect("memory"));
+    of(layers.collect())
+}
+
+fn of(layers: Vec<Layer>) -> Filter {
+    let expansion = Expansion::new(2).expect("in range");
+    Filter::from_layers(Family::Native, 9, 0.01, expansion, layers).expect("a layer")
+}
+
+#[test]
+fn a_batch_is_its_items_alone_in_layers_of_any_shapes() {
+    for cells in [0, 1] {
+        for probes in [1, 3, 4, 5, 8, 9, 127] {
+            for &one in &BLOCKS {
+                for &two in &BLOCKS {
+                    for &three in &BLOCKS {
+                        check([one, two, three], probes, cells);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn check(shapes: [(u32, u16); 3], probes: u8, cells: u8) {
+    let case = format!("{shapes:?}, {probes} probes, cells {cells}");
+    let mut filter = stack(shapes, probes, cells);
+    // Of each layer some, and strangers.
+    let items: Vec<_> = (0..4)
+        .flat_map(|set| (0..40).map(move |n| item(set, n * 3)))
+        .collect();
+    let alone: Vec<bool> = items
+        .iter()
+        .map(|item| filter.contains(filter.hash(item)))
+        .collect();
+    assert!(alone[..120].iter().all(|&found| found), "{case}");
+    for size in [10, 160] {
+        let mut together = Vec::new();
+        for batch in items.chunks(size) {
+            filter.contains_each(batch.iter().map(<[u8; 16]>::as_slice), |found| {
+                together.push(found);
+            });
+        }
+        assert_eq!(together, alone, "{case}, batches of {size}");
+    }
+    let mut other = filter.duplicate().expect("memory");
+    let mut together = Vec::new();
+    other.add_each(
+        items.iter().map(<[u8; 16]>::as_slice),
+        |_| u64::MAX,
+        |new| together.push(new.expect("room")),
+    );
+    let alone: Vec<bool> = items
+        .iter()
+        .map(|item| filter.add(filter.hash(item), |_| u64::MAX).expect("room"))
+        .collect();
+    assert_eq!(together, alone, "{case}, added");
+    for (one, other) in filter.layers().zip(other.layers()) {
+        assert!(one.bits().words() == other.bits().words(), "{case}, added");
+    }
+}
