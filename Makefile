@@ -100,11 +100,11 @@ fmt-check: ## The formatting
 	rustfmt --check $(COMPARE_RS)
 
 .PHONY: lint
-lint: ## Clippy, no warnings, with and without the module
+lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module
 	@scripts/setup
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
-	cargo clippy --all-targets --manifest-path $(CLIENT_RS) --locked -- -D warnings
+	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
 .PHONY: test-lints
@@ -139,9 +139,13 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, where the kernel lends more
 	fi
 
 .PHONY: test-clients
-test-clients: build ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs
+test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
+
+# The crates as they are locked for the module; cargo takes out what redis-rs does not need.
+$(dir $(CLIENT_RS))Cargo.lock: Cargo.lock
+	cp $< $@
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for SECONDS
@@ -164,7 +168,7 @@ miri: ## Tests of the pure half in Miri, also as on a big-endian machine (needs 
 	@scripts/miri
 
 .PHONY: test-matrix
-test-matrix: build ## The tests in the Redis and Valkey of Debian 12, 13 and testing, fetched into target/servers
+test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13 and testing, fetched into target/servers
 	@scripts/setup tests clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix
 

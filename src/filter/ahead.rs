@@ -1,6 +1,6 @@
 //! The cache lines of an item, asked for before its filter is at hand.
 
-use super::{hash::Hash, layer::Site, scaling::Filter};
+use super::{family::Family, hash::Hash, layer::Site, scaling::Filter};
 
 /// What it takes to ask for the cache lines of an item: the seed of a filter, and where the blocks of its newest layer are. It
 /// may be kept for longer than the filter lives: nothing is read there.
@@ -17,7 +17,7 @@ impl Ahead {
     #[must_use]
     pub fn of(filter: &Filter) -> Option<Self> {
         let site = filter.newest().site()?;
-        filter.is_native().then(|| Self {
+        (filter.family() == Family::Native).then(|| Self {
             seed: filter.seed(),
             site,
         })

@@ -153,12 +153,6 @@ impl Filter {
         }
     }
 
-    /// Whether it hashes by our own rules.
-    #[inline]
-    pub(super) fn is_native(&self) -> bool {
-        matches!(self.family, Tag::Native)
-    }
-
     /// What a filter of valkey-bloom's has beside its layers. One that is tagged so always has it.
     fn valkey(&self) -> Valkey {
         let rest = self.rest.as_deref();

@@ -45,15 +45,7 @@ static SAVES: AtomicBool = AtomicBool::new(false);
 
 /// Asks to be told when a child begins to save.
 pub(super) fn watch(ctx: Context) {
-    let event = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_PERSISTENCE,
-        dataver: 1,
-    };
-    call!(RedisModule_SubscribeToServerEvent(
-        ctx.as_ptr(),
-        event,
-        Some(told)
-    ));
+    ctx.subscribe(raw::REDISMODULE_EVENT_PERSISTENCE, told);
 }
 
 unsafe extern "C" fn told(

@@ -53,15 +53,7 @@ pub(crate) fn ceiling(ctx: Context, present: u64) -> u64 {
 /// Reads the server's settings, and asks to be told when they change.
 pub(crate) fn watch(ctx: Context) {
     read(ctx);
-    let event = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_CONFIG,
-        dataver: 1,
-    };
-    call!(RedisModule_SubscribeToServerEvent(
-        ctx.as_ptr(),
-        event,
-        Some(config_changed)
-    ));
+    ctx.subscribe(raw::REDISMODULE_EVENT_CONFIG, config_changed);
 }
 
 unsafe extern "C" fn config_changed(

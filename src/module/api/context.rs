@@ -1,7 +1,7 @@
 //! A running call: replies, the log, and what watchers, replicas and the AOF are told.
 
 use std::{
-    ffi::{CStr, c_int, c_long, c_longlong},
+    ffi::{CStr, c_int, c_long, c_longlong, c_void},
     sync::atomic::{AtomicI64, Ordering::Relaxed},
 };
 
@@ -10,6 +10,9 @@ use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, milliseconds, raw};
 /// A running call: the server's context.
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub(super) *mut raw::RedisModuleCtx);
+
+/// What the server calls when something happens: its context, the event, what of it, and more of some.
+type Told = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
 impl Context {
     /// Wraps what the server passed to an entry.
@@ -116,6 +119,12 @@ impl Context {
     /// The server's context flags (`REDISMODULE_CTX_FLAGS_*`).
     pub(crate) fn flags(self) -> c_int {
         call!(RedisModule_GetContextFlags(self.0))
+    }
+
+    /// Asks to be told of the server's events of that kind.
+    pub(crate) fn subscribe(self, id: u64, told: Told) {
+        let event = raw::RedisModuleEvent { id, dataver: 1 };
+        call!(RedisModule_SubscribeToServerEvent(self.0, event, Some(told)));
     }
 
     /// Whether the server itself calls the client one that must be obeyed; `None` where it has no such notion.
