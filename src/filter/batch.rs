@@ -62,26 +62,47 @@ impl Filter {
                 return;
             }
             let items = Set::first(hashes.len());
-            let layers = self.older().len();
             let in_older = self.found_below(1, hashes, items);
-            self.newest().prefetch_rest(hashes, items.without(in_older));
-            let may_grow = self.newest().room() < hashes.len() as u64;
-            for (i, &hash) in hashes.iter().enumerate() {
-                let outcome = if in_older.has(i) {
-                    Ok(false)
-                } else if may_grow && (self.newest().is_full() || self.older().len() != layers) {
-                    // A layer became full within this chunk: what was looked up no longer covers every layer.
-                    self.add(hash, &ceiling)
-                } else {
-                    Ok(self.newest_mut().add(hash))
-                };
-                let failed = outcome.is_err();
-                answer(outcome);
-                if failed {
+            let missing = items.without(in_older);
+            self.newest().prefetch_rest(hashes, missing);
+            if self.newest().room() < hashes.len() as u64 {
+                if !self.add_growing(hashes, in_older, &ceiling, &mut answer) {
                     return;
                 }
+            } else {
+                let new = self.newest_mut().add_among(hashes, missing);
+                (0..hashes.len()).for_each(|i| answer(Ok(new.has(i))));
             }
         }
+    }
+
+    /// Adds the items of a chunk, of which these are `in_older` layers, where the newest may become full within it; false
+    /// after an error.
+    #[inline(never)]
+    fn add_growing(
+        &mut self,
+        hashes: &[Hash],
+        in_older: Set,
+        ceiling: &impl Fn(u64) -> u64,
+        answer: &mut impl FnMut(Result<bool, Error>),
+    ) -> bool {
+        let layers = self.older().len();
+        for (i, &hash) in hashes.iter().enumerate() {
+            let outcome = if in_older.has(i) {
+                Ok(false)
+            } else if self.newest().is_full() || self.older().len() != layers {
+                // What was looked up no longer covers every layer.
+                self.add(hash, ceiling)
+            } else {
+                Ok(self.newest_mut().add(hash))
+            };
+            let failed = outcome.is_err();
+            answer(outcome);
+            if failed {
+                return false;
+            }
+        }
+        true
     }
 
     /// Hashes the next items, at most a chunk of them, and if asked to prefetches the newest layer for each.

@@ -42,6 +42,12 @@ impl Set {
         self.0 >> i & 1 == 1
     }
 
+    /// How many are in it.
+    #[inline]
+    pub(super) fn len(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+
     /// What is in it and not in `other`.
     #[inline]
     pub(super) fn without(self, other: Self) -> Self {

@@ -314,4 +314,10 @@ impl Blocked {
         let block = &mut self.bits.words_mut()[start..end];
         block::add(block, self.in_lines, Walk::new(hash), self.probes)
     }
+
+    /// [`Self::add`] of these items; for which of them it is so. They have been prefetched.
+    #[inline]
+    pub(super) fn add_among(&mut self, hashes: &[Hash], items: Set) -> Set {
+        items.keep(|i| u64::from(self.add(hashes[i])))
+    }
 }

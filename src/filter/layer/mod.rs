@@ -339,6 +339,18 @@ impl Layer {
         absent
     }
 
+    /// [`Self::add`] of these items of a chunk; which of them tested absent. There must be room for all. They have been
+    /// prefetched.
+    #[inline]
+    pub(super) fn add_among(&mut self, hashes: &[Hash], items: Set) -> Set {
+        let absent = match &mut self.kind {
+            Kind::Blocked(layer) => layer.add_among(hashes, items),
+            Kind::Other(_) => return items.keep(|i| u64::from(self.add_to_other(hashes[i]))),
+        };
+        self.counted += absent.len();
+        absent
+    }
+
     #[inline(never)]
     fn add_to_other(&mut self, hash: Hash) -> bool {
         if let Kind::Other(other) = &mut self.kind
