@@ -104,6 +104,7 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	@scripts/setup
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
+	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
@@ -118,9 +119,10 @@ check-pure: ## The filter and its codecs build without a server
 	cargo check $(PURE) $(LOCKED)
 
 .PHONY: test-pure
-test-pure: ## Unit and property tests of the filter and its codecs
+test-pure: ## Unit and property tests of the filter and its codecs, and what depends on the processor once more without its extras
 	@scripts/setup tests
 	cargo test $(PURE) $(LOCKED)
+	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: golden:: layers:: mixed:: model:: unwritten::
 
 .PHONY: test-server
 test-server: build ## Black-box tests of the release build in a real server

@@ -61,7 +61,7 @@ impl Set {
     }
 
     /// Those for which `test` answers an odd number, told to it one by one. No branch depends on an answer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
         let mut kept = 0;
         for i in self.members() {
@@ -71,7 +71,7 @@ impl Set {
     }
 
     /// The indices in it, in order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn members(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         std::iter::from_fn(move || {

@@ -25,37 +25,83 @@
 //!
 //! Single misses in 12 layers take 972 instructions with the last, and 1,310 with the third.
 
+use super::wide::Wide;
 use crate::filter::{
-    geometry::LINE_WORDS,
+    geometry::{Geometry, LINE_WORDS},
     probe::{FOUR, Four, Walk},
 };
 
 /// The words of a cache line.
 pub(super) type Line = [u64; LINE_WORDS];
 
-/// Whether the next `left` bits on a walk over a block are set; `in_lines` says whether four of them share a line, and the
-/// block is of whole ones.
-#[inline(always)]
-pub(super) fn all_set(block: &[u64], in_lines: bool, walk: Walk, left: u8) -> bool {
-    if !in_lines {
-        return all_set_anywhere(block, walk, left);
+/// How a line is looked at: all that depends on the processor.
+pub(super) trait Look: Copy {
+    /// Calls `work`, which is compiled for it as far as it is inlined.
+    fn run<R>(self, work: impl FnOnce() -> R) -> R;
+
+    /// Whether the first `count` of four bits of a line are set, at most four; 1 or 0 in the lowest bit.
+    fn set_in_line(self, line: &Line, four: Four, count: u8) -> u64;
+}
+
+/// The look that every processor can take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain;
+
+impl Look for Plain {
+    #[inline(always)]
+    fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        work()
     }
-    match block.as_chunks().0 {
-        [line] => all_set_in_lines(std::array::from_ref(line), walk, left),
-        lines => all_set_in_lines(lines, walk, left),
+
+    #[inline(always)]
+    fn set_in_line(self, line: &Line, four: Four, count: u8) -> u64 {
+        match count {
+            0 => 1,
+            1 => first_set::<1>(line, four),
+            2 => first_set::<2>(line, four),
+            3 => first_set::<3>(line, four),
+            _ => first_set::<4>(line, four),
+        }
     }
 }
 
-/// Sets the next `left` bits on a walk over a block, as [`all_set`]; whether one was not set. Where all were, nothing is
-/// written.
-#[inline]
-pub(super) fn add(block: &mut [u64], in_lines: bool, walk: Walk, left: u8) -> bool {
-    if !in_lines {
-        return add_anywhere(block, walk, left);
+/// How the blocks of a layer are probed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Probing {
+    /// Each probe lies anywhere in its block.
+    Anywhere,
+    /// Four probes share a line of a block, which is of whole ones.
+    Lines(Plain),
+    /// The same, on a processor that looks at four at once.
+    Wide(Wide),
+}
+
+impl Probing {
+    /// That of blocks of this shape, on this processor.
+    pub(super) fn of(geometry: Geometry) -> Self {
+        match (geometry.lines(), Wide::detected()) {
+            (None, _) => Self::Anywhere,
+            (Some(_), None) => Self::Lines(Plain),
+            (Some(_), Some(wide)) => Self::Wide(wide),
+        }
     }
+}
+
+/// Whether the next `left` bits on a walk over a block of lines are set.
+#[inline(always)]
+pub(super) fn all_set(look: impl Look, block: &[u64], walk: Walk, left: u8) -> bool {
+    match block.as_chunks().0 {
+        [line] => all_set_in(look, std::array::from_ref(line), walk, left),
+        lines => all_set_in(look, lines, walk, left),
+    }
+}
+
+/// Sets the next `left` bits on a walk over a block of lines; whether one was not set. Where all were, nothing is written.
+#[inline(always)]
+pub(super) fn add(look: impl Look, block: &mut [u64], walk: Walk, left: u8) -> bool {
     match block.as_chunks_mut().0 {
-        [line] => add_to_lines(std::array::from_mut(line), walk, left),
-        lines => add_to_lines(lines, walk, left),
+        [line] => add_to(look, std::array::from_mut(line), walk, left),
+        lines => add_to(look, lines, walk, left),
     }
 }
 
@@ -66,18 +112,6 @@ fn first_set<const N: u8>(line: &Line, four: Four) -> u64 {
         let (word, bit) = four.at(i);
         all & line[word] >> bit
     })
-}
-
-/// The same of the first `count`, at most four.
-#[inline(always)]
-pub(super) fn set_in_line(line: &Line, four: Four, count: u8) -> u64 {
-    match count {
-        0 => 1,
-        1 => first_set::<1>(line, four),
-        2 => first_set::<2>(line, four),
-        3 => first_set::<3>(line, four),
-        _ => first_set::<4>(line, four),
-    }
 }
 
 /// Sets the first `count` of four bits of a line.
@@ -91,12 +125,12 @@ fn set(line: &mut Line, four: Four, count: u8) {
     }
 }
 
-/// [`all_set`] in lines.
+/// [`all_set`] in these lines.
 #[inline(always)]
-fn all_set_in_lines(lines: &[Line], mut walk: Walk, mut left: u8) -> bool {
+fn all_set_in(look: impl Look, lines: &[Line], mut walk: Walk, mut left: u8) -> bool {
     let mut are_set = |count| {
         let four = walk.four(lines.len() as u64);
-        set_in_line(&lines[four.line], four, count) & 1 == 1
+        look.set_in_line(&lines[four.line], four, count) & 1 == 1
     };
     while left >= FOUR {
         if !are_set(FOUR) {
@@ -107,15 +141,15 @@ fn all_set_in_lines(lines: &[Line], mut walk: Walk, mut left: u8) -> bool {
     left == 0 || are_set(left)
 }
 
-/// [`add`] in lines. Once a bit was not set the item is new, and the rest is set without a look.
+/// [`add`] to these lines. Once a bit was not set the item is new, and the rest is set without a look.
 #[inline(always)]
-fn add_to_lines(lines: &mut [Line], mut walk: Walk, mut left: u8) -> bool {
+fn add_to(look: impl Look, lines: &mut [Line], mut walk: Walk, mut left: u8) -> bool {
     let count = lines.len() as u64;
     let mut absent = false;
     while left >= FOUR {
         let four = walk.four(count);
         let line = &mut lines[four.line];
-        if absent || set_in_line(line, four, FOUR) & 1 == 0 {
+        if absent || look.set_in_line(line, four, FOUR) & 1 == 0 {
             absent = true;
             set(line, four, FOUR);
         }
@@ -124,7 +158,7 @@ fn add_to_lines(lines: &mut [Line], mut walk: Walk, mut left: u8) -> bool {
     if left > 0 {
         let four = walk.four(count);
         let line = &mut lines[four.line];
-        if absent || set_in_line(line, four, left) & 1 == 0 {
+        if absent || look.set_in_line(line, four, left) & 1 == 0 {
             absent = true;
             set(line, four, left);
         }
@@ -134,7 +168,7 @@ fn add_to_lines(lines: &mut [Line], mut walk: Walk, mut left: u8) -> bool {
 
 /// [`all_set`] where each bit lies anywhere.
 #[inline(always)]
-fn all_set_anywhere(block: &[u64], mut walk: Walk, mut left: u8) -> bool {
+pub(super) fn all_set_anywhere(block: &[u64], mut walk: Walk, mut left: u8) -> bool {
     let bits = block.len() as u64 * 64;
     let mut bit = || {
         let at = walk.one(bits);
@@ -151,7 +185,7 @@ fn all_set_anywhere(block: &[u64], mut walk: Walk, mut left: u8) -> bool {
 
 /// [`add`] where each bit lies anywhere.
 #[inline(never)]
-fn add_anywhere(block: &mut [u64], mut walk: Walk, mut left: u8) -> bool {
+pub(super) fn add_anywhere(block: &mut [u64], mut walk: Walk, mut left: u8) -> bool {
     let bits = block.len() as u64 * 64;
     let mut absent = false;
     while left > 0 {

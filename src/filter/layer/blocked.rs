@@ -39,7 +39,7 @@
 //! 4 MiB. In older layers, most of what is asked for is absent.
 
 use super::{
-    block,
+    block::{self, Look, Plain, Probing},
     site::{Site, WHOLE_BLOCK, block_start, prefetch_line, prefetch_walk},
 };
 use crate::filter::{
@@ -61,8 +61,7 @@ pub struct Blocked {
     blocks: u32,
     block_words: u16,
     probes: u8,
-    /// Whether four probes share a line (`Geometry::lines`).
-    in_lines: bool,
+    probing: Probing,
 }
 
 impl Blocked {
@@ -81,7 +80,7 @@ impl Blocked {
             blocks,
             block_words,
             probes,
-            in_lines: geometry.lines().is_some(),
+            probing: Probing::of(geometry),
         })
     }
 
@@ -122,7 +121,10 @@ impl Blocked {
     /// The lines of a block, where four probes share one.
     #[inline]
     fn lines(&self) -> Option<u64> {
-        self.in_lines.then(|| (self.block_words() / LINE_WORDS) as u64)
+        match self.probing {
+            Probing::Anywhere => None,
+            Probing::Lines(_) | Probing::Wide(_) => Some((self.block_words() / LINE_WORDS) as u64),
+        }
     }
 
     /// Whether a block is too long to be prefetched whole.
@@ -159,25 +161,50 @@ impl Blocked {
         self.bits.words().as_ptr().wrapping_add(word)
     }
 
-    /// Whether every bit of the item is set.
-    #[inline]
-    #[must_use]
-    pub fn contains(&self, hash: Hash) -> bool {
-        self.all_set(hash, Walk::new(hash), self.probes)
+    /// The block of an item.
+    #[inline(always)]
+    fn block(&self, hash: Hash) -> &[u64] {
+        let start = self.block_start(hash);
+        &self.bits.words()[start..start + self.block_words()]
     }
 
-    /// Whether the next `left` bits on the walk of the item are set.
+    /// The same, to change it.
     #[inline(always)]
-    fn all_set(&self, hash: Hash, walk: Walk, left: u8) -> bool {
-        let start = self.block_start(hash);
-        let block = &self.bits.words()[start..start + self.block_words()];
-        block::all_set(block, self.in_lines, walk, left)
+    fn block_mut(&mut self, hash: Hash) -> &mut [u64] {
+        let (start, words) = (self.block_start(hash), self.block_words());
+        &mut self.bits.words_mut()[start..start + words]
+    }
+
+    /// Whether every bit of the item is set.
+    #[inline(always)]
+    #[must_use]
+    pub fn contains(&self, hash: Hash) -> bool {
+        let (block, walk) = (self.block(hash), Walk::new(hash));
+        match self.probing {
+            Probing::Anywhere => block::all_set_anywhere(block, walk, self.probes),
+            Probing::Lines(_) | Probing::Wide(_) => block::all_set(Plain, block, walk, self.probes),
+        }
     }
 
     /// Which of these items have every bit set. They have been prefetched.
     #[inline]
     pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
-        items.keep(|i| u64::from(self.contains(hashes[i])))
+        match self.probing {
+            Probing::Anywhere => items.keep(|i| u64::from(self.contains(hashes[i]))),
+            Probing::Lines(look) => self.among_with(look, hashes, items),
+            Probing::Wide(look) => self.among_with(look, hashes, items),
+        }
+    }
+
+    /// The same in lines.
+    #[inline(always)]
+    fn among_with(&self, look: impl Look, hashes: &[Hash], items: Set) -> Set {
+        look.run(|| {
+            items.keep(|i| {
+                let walk = Walk::new(hashes[i]);
+                u64::from(block::all_set(look, self.block(hashes[i]), walk, self.probes))
+            })
+        })
     }
 
     /// Asks for the line that a first look at each of these items needs, and aims there.
@@ -214,45 +241,66 @@ impl Blocked {
         aims: &mut Aims,
         next: Option<&Self>,
     ) -> Set {
+        match self.probing {
+            Probing::Anywhere => {
+                let found = self.among(hashes, items);
+                if let Some(next) = next {
+                    next.aim(hashes, items.without(found), aims);
+                }
+                found
+            }
+            Probing::Lines(look) => self.among_aimed_with(look, hashes, items, aims, next),
+            Probing::Wide(look) => self.among_aimed_with(look, hashes, items, aims, next),
+        }
+    }
+
+    /// The same in lines.
+    #[inline]
+    fn among_aimed_with(
+        &self,
+        look: impl Look,
+        hashes: &[Hash],
+        items: Set,
+        aims: &mut Aims,
+        next: Option<&Self>,
+    ) -> Set {
         if let Some(next) = next
-            && let (Some(_), Some(lines)) = (self.lines(), next.lines())
+            && let Some(lines) = next.lines()
             && self.probes >= FOUR
         {
-            let stood = items.keep(|i| {
-                let aim = std::mem::replace(&mut aims[i], next.aim_at(lines, hashes[i]));
-                self.look(aim, FOUR)
+            let stood = look.run(|| {
+                items.keep(|i| {
+                    let aim = std::mem::replace(&mut aims[i], next.aim_at(lines, hashes[i]));
+                    self.set_at(look, aim, FOUR)
+                })
             });
-            return self.rest_of(hashes, stood);
+            return self.rest_of(look, hashes, stood);
         }
-        let found = self.among_last(hashes, items, aims);
+        let found = self.among_last(look, hashes, items, aims);
         if let Some(next) = next {
             next.aim(hashes, items.without(found), aims);
         }
         found
     }
 
-    /// The same in the last layer, or in one before or after blocks that are not of whole lines.
+    /// The same in the last layer, or in one before blocks that are not of whole lines.
     #[inline(never)]
-    fn among_last(&self, hashes: &[Hash], items: Set, aims: &Aims) -> Set {
-        if self.lines().is_none() {
-            return self.among(hashes, items);
-        }
-        let stood = items.keep(|i| self.look(aims[i], self.probes));
-        self.rest_of(hashes, stood)
+    fn among_last(&self, look: impl Look, hashes: &[Hash], items: Set, aims: &Aims) -> Set {
+        let count = self.probes.min(FOUR);
+        let stood = look.run(|| items.keep(|i| self.set_at(look, aims[i], count)));
+        self.rest_of(look, hashes, stood)
     }
 
     /// Whether the first `count` bits of an item are set, at most four, where it is aimed; 1 or 0 in the lowest bit.
     #[inline(always)]
-    fn look(&self, Aim { start, places }: Aim, count: u8) -> u64 {
+    fn set_at(&self, look: impl Look, Aim { start, places }: Aim, count: u8) -> u64 {
         let line = self.bits.words()[start..].first_chunk();
-        line.map_or(0, |line| {
-            block::set_in_line(line, Four { line: 0, places }, count)
-        })
+        line.map_or(0, |line| look.set_in_line(line, Four { line: 0, places }, count))
     }
 
     /// Which of these items have their bits from the fifth on set.
     #[inline(never)]
-    fn rest_of(&self, hashes: &[Hash], items: Set) -> Set {
+    fn rest_of(&self, look: impl Look, hashes: &[Hash], items: Set) -> Set {
         let left = self.probes.saturating_sub(FOUR);
         if left == 0 {
             return items;
@@ -261,7 +309,12 @@ impl Blocked {
         if self.bits.is_uncached() {
             self.prefetch_after_four(hashes, items);
         }
-        items.keep(|i| u64::from(self.all_set(hashes[i], self.after_four(hashes[i]), left)))
+        look.run(|| {
+            items.keep(|i| {
+                let walk = self.after_four(hashes[i]);
+                u64::from(block::all_set(look, self.block(hashes[i]), walk, left))
+            })
+        })
     }
 
     /// Whether an item has lines that are not fetched at first.
@@ -309,15 +362,33 @@ impl Blocked {
     /// snapshot.
     #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
-        let start = self.block_start(hash);
-        let end = start + self.block_words();
-        let block = &mut self.bits.words_mut()[start..end];
-        block::add(block, self.in_lines, Walk::new(hash), self.probes)
+        let (probing, walk, probes) = (self.probing, Walk::new(hash), self.probes);
+        let block = self.block_mut(hash);
+        match probing {
+            Probing::Anywhere => block::add_anywhere(block, walk, probes),
+            Probing::Lines(_) | Probing::Wide(_) => block::add(Plain, block, walk, probes),
+        }
     }
 
     /// [`Self::add`] of these items; for which of them it is so. They have been prefetched.
     #[inline]
     pub(super) fn add_among(&mut self, hashes: &[Hash], items: Set) -> Set {
-        items.keep(|i| u64::from(self.add(hashes[i])))
+        match self.probing {
+            Probing::Anywhere => items.keep(|i| u64::from(self.add(hashes[i]))),
+            Probing::Lines(look) => self.add_among_with(look, hashes, items),
+            Probing::Wide(look) => self.add_among_with(look, hashes, items),
+        }
+    }
+
+    /// The same in lines.
+    #[inline(always)]
+    fn add_among_with(&mut self, look: impl Look, hashes: &[Hash], items: Set) -> Set {
+        let probes = self.probes;
+        look.run(|| {
+            items.keep(|i| {
+                let walk = Walk::new(hashes[i]);
+                u64::from(block::add(look, self.block_mut(hashes[i]), walk, probes))
+            })
+        })
     }
 }

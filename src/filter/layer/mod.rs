@@ -14,6 +14,7 @@ mod fullness;
 mod shape;
 mod site;
 mod walks;
+mod wide;
 
 pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
