@@ -332,16 +332,23 @@ impl Filter {
     /// As [`Self::grow`]; the filter is unchanged then and goes on answering.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
+        if self.rest.is_some() || self.newest.is_full() || self.counts() {
+            return self.add_to_stack(hash, ceiling);
+        }
+        Ok(self.newest.add(hash))
+    }
+
+    /// [`Self::add`] where there is more to ask than one layer of bits. Not inlined: most filters are one.
+    #[inline(never)]
+    fn add_to_stack(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
         if self.counts() {
             return self.add_counted(hash, ceiling);
         }
-        if self.older().len() > 0 || self.newest.is_full() {
-            if self.contains(hash) {
-                return Ok(false);
-            }
-            if self.newest.is_full() {
-                self.grow(ceiling(self.bit_bytes()))?;
-            }
+        if self.contains(hash) {
+            return Ok(false);
+        }
+        if self.newest.is_full() {
+            self.grow(ceiling(self.bit_bytes()))?;
         }
         Ok(self.newest.add(hash))
     }

@@ -63,15 +63,23 @@ pub(crate) struct Shape {
 /// Tells of it.
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     match (&change.created, &change.items) {
-        (Some(creation), Items::These(items)) => {
-            return created(ctx, key, creation, items, change.shape);
+        (Some(creation), Items::These(items)) => created(ctx, key, creation, items, change.shape),
+        (None, Items::These(items)) if items.is_empty() => {}
+        (None, Items::These(items)) => {
+            ctx.replicate(c"BF.MADD", key, &[], items);
+            ctx.signal_modified(key);
+            added(ctx, key, change.shape);
         }
-        (None, Items::These(items)) if items.is_empty() => return,
-        (None, Items::These(items)) => ctx.replicate(c"BF.MADD", key, &[], items),
-        (_, Items::Every) => ctx.replicate_verbatim(),
+        (_, Items::Every) => added_every(ctx, key, change.shape),
     }
+}
+
+/// Tells of additions by a command that may be repeated word for word: each of its items changed the filter.
+#[inline]
+pub(crate) fn added_every(ctx: Context, key: Str, shape: Shape) {
+    ctx.replicate_verbatim();
     ctx.signal_modified(key);
-    added(ctx, key, change.shape);
+    added(ctx, key, shape);
 }
 
 /// Tells of a filter that was made, and of its first items.
@@ -104,6 +112,14 @@ fn created(ctx: Context, key: Str, creation: &Creation, items: &[Str], shape: Sh
 #[inline]
 fn added(ctx: Context, key: Str, shape: Shape) {
     ctx.notify(c"bloom.add", key);
+    if shape != Shape::default() {
+        reshaped(ctx, key, shape);
+    }
+}
+
+/// Publishes what became of it.
+#[cold]
+fn reshaped(ctx: Context, key: Str, shape: Shape) {
     if shape.layers > 0 {
         ctx.notify(c"bloom.scale", key);
     }

@@ -152,7 +152,7 @@ impl Blocked {
     /// Whether that is where the blocks are.
     #[inline]
     pub(super) fn is_at(&self, site: Site) -> bool {
-        site == Site::new(self.address(0), self.geometry())
+        site.begins_at(self.address(0))
     }
 
     /// Where that word is, for a prefetch.

@@ -173,12 +173,14 @@ impl CountingLayer {
     }
 
     /// Items in it, if it counted `counted` (`fullness.rs`).
+    // Not inlined, as what follows: both are asked of layers of bits too, and their path stays short.
+    #[inline(never)]
     pub(super) fn items(&self, counted: u64) -> u64 {
         self.fullness.items(&self.shape, counted, self.raised)
     }
 
     /// Whether these are as many as it was made for.
-    #[inline]
+    #[inline(never)]
     pub(super) fn is_full(&self, counted: u64) -> bool {
         self.fullness.is_full(&self.shape, counted, self.raised)
     }

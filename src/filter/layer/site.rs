@@ -24,6 +24,12 @@ impl Site {
         Self { words, geometry }
     }
 
+    /// Whether the blocks begin there.
+    #[inline]
+    pub(super) fn begins_at(self, words: *const u64) -> bool {
+        self.words == words
+    }
+
     /// Asks for the cache lines that the item needs first: its whole block, or a few probes of a long one.
     #[inline]
     pub(in crate::filter) fn prefetch(self, hash: Hash) {

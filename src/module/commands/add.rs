@@ -41,11 +41,7 @@ impl Command for Add {
         let lookahead = Lookahead::new(name.bytes(), item.bytes());
         let mut key = Key::open(ctx, name, Access::Write);
         let Some(filter) = Value::filter_in_key(&mut key)? else {
-            let (answers, change) = create_with(ctx, &mut key, Options::default(), &[item])?;
-            drop(key);
-            effects::announce(ctx, name, &change);
-            ctx.reply_bool(answers.new == 1);
-            return Ok(());
+            return add_to_none(ctx, name, key, item);
         };
         stats::ADDS.add(1);
         let before = Before::of(filter);
@@ -53,17 +49,23 @@ impl Command for Add {
         let new = filter.add(hash, |present| limit::ceiling(ctx, present));
         let new = new.map_err(|error| refused(ctx, error))?;
         if new || before.counts() {
-            let change = Change {
-                created: None,
-                items: Items::Every,
-                shape: before.reshaped(filter, usize::from(new)),
-            };
+            let shape = before.reshaped(filter, usize::from(new));
             drop(key);
-            effects::announce(ctx, name, &change);
+            effects::added_every(ctx, name, shape);
         }
         ctx.reply_bool(new);
         Ok(())
     }
+}
+
+/// [`Add`] where there is no filter yet.
+#[cold]
+fn add_to_none(ctx: Context, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
+    let (answers, change) = create_with(ctx, &mut key, Options::default(), &[item])?;
+    drop(key);
+    effects::announce(ctx, name, &change);
+    ctx.reply_bool(answers.new == 1);
+    Ok(())
 }
 
 pub(super) struct MultiAdd;
@@ -190,7 +192,7 @@ impl Before {
     }
 
     /// Counts additions of which `new` tested absent before; what they did to the shape of the filter.
-    #[inline]
+    #[inline(always)]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
         let layers = filter.older().len().saturating_sub(self.older);
         stats::added(match self.items {
