@@ -62,7 +62,8 @@ pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("Instructions in process");
     section.say(
         "Instructions per operation in one process, hash included, without a server: `valgrind --tool=callgrind`, the \
-         difference of two runs over the difference of their operations.",
+         difference of two runs over the difference of their operations. Valgrind knows no AVX-512: this is the code \
+         for every processor.",
     );
     let mut rows = Vec::new();
     for (case, (title, first, members, ..)) in CASES.iter().enumerate() {

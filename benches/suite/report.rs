@@ -181,13 +181,18 @@ fn date() -> String {
     output("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
 }
 
+/// Its name, and whether it has the instructions of `src/filter/layer/wide.rs`.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find(|line| line.starts_with("model name"));
-    model
-        .and_then(|line| line.split(": ").nth(1))
-        .unwrap_or("unknown processor")
-        .to_owned()
+    let field = |name| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split(": ").nth(1))
+    };
+    let wide = field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "avx512vl"));
+    let wide = if wide { "with" } else { "without" };
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let name = field("model name").unwrap_or("unknown processor");
+    format!("{name} ({cores} cores, {wide} AVX-512VL)")
 }
 
 /// Processors and load: how alone the run was.
@@ -209,7 +214,6 @@ fn facts() -> String {
     let server = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
     let server = output(&server, &["--version"]);
     let server = server.split(" sha").next().unwrap_or_default().to_owned();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let peers = std::env::var("PEERS").unwrap_or_default();
     let names: Vec<&str> = peers
         .split_whitespace()
@@ -236,7 +240,7 @@ fn facts() -> String {
     }
     let rows = [
         ("date", date()),
-        ("processor", format!("{} ({cores} cores)", processor())),
+        ("processor", processor()),
         ("kernel", output("uname", &["-sr"])),
         ("server", server),
         ("compiler", output("rustc", &["--version"])),
