@@ -35,6 +35,7 @@ mod murmur3;
 mod params;
 mod probe;
 mod redisbloom;
+mod rest;
 mod scaling;
 mod sizing;
 mod valkey;

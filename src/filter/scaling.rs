@@ -32,6 +32,7 @@ use super::{
     layer::Layer,
     layer_plan::LayerPlan,
     params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    rest::Rest,
     valkey::Valkey,
 };
 
@@ -41,30 +42,10 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// Boxed, and absent in a filter that needs none of it, so that such a filter stays small.
+    /// Absent in a filter that needs none of it, so that such a filter stays small.
     rest: Option<Box<Rest>>,
     expansion: Expansion,
     family: Tag,
-}
-
-/// What most filters do without.
-#[derive(Debug, Default)]
-struct Rest {
-    /// The layers below the newest, oldest first; all full, but for those of counters.
-    older: Vec<Layer>,
-    /// Keys and growth of a filter of valkey-bloom's.
-    valkey: Option<Box<Valkey>>,
-}
-
-impl Rest {
-    /// `None` where there is nothing to keep.
-    fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
-        let valkey = match family {
-            Family::Valkey(valkey) => Some(Box::new(valkey)),
-            Family::Native | Family::RedisBloom(_) | Family::Guava => None,
-        };
-        (!older.is_empty() || valkey.is_some()).then(|| Box::new(Self { older, valkey }))
-    }
 }
 
 impl Filter {
@@ -240,17 +221,7 @@ impl Filter {
     /// that has none of them.
     #[must_use]
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
-        self.rest.as_deref().map(|rest| {
-            let older = match rest.older.as_slice() {
-                [] => std::ptr::null(),
-                older => older.as_ptr().cast(),
-            };
-            let valkey = rest
-                .valkey
-                .as_deref()
-                .map_or(std::ptr::null(), std::ptr::from_ref);
-            [std::ptr::from_ref(rest).cast(), older, valkey.cast()]
-        })
+        self.rest.as_deref().map(Rest::memory)
     }
 
     /// Items in it, as far as it can know ([`Layer::items`]): of a filter of bits those that tested absent when they were added.

@@ -1,8 +1,8 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! The kinds are a closed set. Every match over them is in this file, in `shape.rs` or in `counts.rs`, a kind is a file beside them
-//! that knows no other, and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box: there is one `Layer` in every
-//! filter, and people keep millions of small filters.
+//! The kinds are a closed set. Every match over them is in this file, `other.rs`, `shape.rs` or `counts.rs`, a kind is a file
+//! beside them that knows no other, and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box:
+//! there is one `Layer` in every filter, and people keep millions of small filters.
 
 mod block;
 mod blocked;
@@ -11,6 +11,7 @@ mod counters;
 mod counting;
 mod counts;
 mod fullness;
+mod other;
 mod shape;
 mod site;
 mod walks;
@@ -19,6 +20,7 @@ mod wide;
 pub use blocked::Blocked;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
 pub use counting::CountingLayer;
+use other::Other;
 pub use shape::{Counting, Shape};
 pub(super) use site::Site;
 
@@ -52,12 +54,6 @@ enum Kind {
 
 /// Fewer items than this are few ([`Layer::among_aimed`]).
 const FEW: usize = 32;
-
-#[derive(Debug)]
-enum Other {
-    Classic(ClassicLayer),
-    Counting(CountingLayer),
-}
 
 impl Layer {
     /// An empty layer of the given shape and plan. The shape is sound (`check.rs`).
@@ -362,34 +358,5 @@ impl Layer {
             return absent;
         }
         self.raise(hash)
-    }
-}
-
-// None of these is inlined: a call an item is nothing beside the waits for memory of these kinds, and the path of the
-// blocked layers, in which they would stand as the other arm of a match, stays short.
-impl Other {
-    #[inline(never)]
-    fn prefetch(&self, hash: Hash) {
-        match self {
-            Self::Classic(layer) => layer.prefetch(hash),
-            Self::Counting(layer) => layer.prefetch(hash),
-        }
-    }
-
-    #[inline(never)]
-    fn contains(&self, hash: Hash) -> bool {
-        match self {
-            Self::Classic(layer) => layer.contains(hash),
-            Self::Counting(layer) => layer.contains(hash),
-        }
-    }
-
-    /// [`Self::prefetch`] of each of these items, or of what tells that most of them are not there.
-    #[inline(never)]
-    fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        match self {
-            Self::Classic(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
-            Self::Counting(layer) => layer.prefetch_each(hashes, items),
-        }
     }
 }

@@ -1,0 +1,36 @@
+//! What most filters do without, behind one pointer in the others.
+
+use super::{family::Family, layer::Layer, valkey::Valkey};
+
+/// The part of a filter that most do without.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// The layers below the newest, oldest first; all full, but for those of counters.
+    pub(super) older: Vec<Layer>,
+    /// Keys and growth of a filter of valkey-bloom's.
+    pub(super) valkey: Option<Box<Valkey>>,
+}
+
+impl Rest {
+    /// `None` where there is nothing to keep.
+    pub(super) fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
+        let valkey = match family {
+            Family::Valkey(valkey) => Some(Box::new(valkey)),
+            Family::Native | Family::RedisBloom(_) | Family::Guava => None,
+        };
+        (!older.is_empty() || valkey.is_some()).then(|| Box::new(Self { older, valkey }))
+    }
+
+    /// Addresses of its allocations, null for one that is not there.
+    pub(super) fn memory(&self) -> [*const u8; 3] {
+        let older = match self.older.as_slice() {
+            [] => std::ptr::null(),
+            older => older.as_ptr().cast(),
+        };
+        let valkey = self
+            .valkey
+            .as_deref()
+            .map_or(std::ptr::null(), std::ptr::from_ref);
+        [std::ptr::from_ref(self).cast(), older, valkey.cast()]
+    }
+}
