@@ -16,9 +16,9 @@ pub enum Error {
     #[error("expansion {0} is above 32768")]
     Expansion(u64),
     /// The bit array would pass the ceiling that the caller set, or the largest array this code can address.
-    #[error("a filter of {wanted} bytes passes the ceiling of {ceiling} bytes")]
+    #[error("a filter of {} passes the ceiling of {ceiling} bytes", bytes(*.wanted))]
     Ceiling {
-        /// Bytes of bit arrays that the filter would take in all; `u64::MAX` when not even a `u64` holds them.
+        /// Bytes of bit arrays that the filter would take in all; `u64::MAX` when they cannot be addressed.
         wanted: u64,
         /// Bytes allowed.
         ceiling: u64,
@@ -32,4 +32,11 @@ pub enum Error {
     /// A non-scaling filter holds as many items as it was reserved for.
     #[error("the non-scaling filter is full")]
     Full,
+}
+
+fn bytes(number: u64) -> String {
+    match number {
+        u64::MAX => "more bytes than can be addressed".into(),
+        number => format!("{number} bytes"),
+    }
 }

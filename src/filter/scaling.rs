@@ -303,18 +303,18 @@ impl Filter {
     /// As [`Self::grow`]; the filter is unchanged then and goes on answering.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
-        if self.rest.is_some() || self.newest.is_full() || self.counts() {
+        if self.counts() {
+            return self.add_counted(hash, ceiling);
+        }
+        if self.older().len() > 0 || self.newest.is_full() {
             return self.add_to_stack(hash, ceiling);
         }
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] where there is more to ask than one layer of bits. Not inlined: most filters are one.
+    /// [`Self::add`] where older layers may hold the item, or the newest is full. Not inlined: most filters are one layer.
     #[inline(never)]
     fn add_to_stack(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
-        if self.counts() {
-            return self.add_counted(hash, ceiling);
-        }
         if self.contains(hash) {
             return Ok(false);
         }
@@ -322,6 +322,19 @@ impl Filter {
             self.grow(ceiling(self.bit_bytes()))?;
         }
         Ok(self.newest.add(hash))
+    }
+
+    /// [`Self::add`] of an item that must not be refused: a full filter that does not grow takes it uncounted. Such items are never
+    /// forgotten, but the rate is promised for the capacity only.
+    ///
+    /// # Errors
+    /// As [`Self::grow`] of one that grows, without a ceiling.
+    #[cold]
+    pub fn add_over(&mut self, hash: Hash) -> Result<bool, Error> {
+        match self.add(hash, |_| u64::MAX) {
+            Err(Error::Full) => Ok(self.newest.add_over(hash)),
+            outcome => outcome,
+        }
     }
 
     /// A copy with the same seed, bits and counts.

@@ -4,7 +4,7 @@
 //! * Under `maxmemory` with `noeviction` also what is left of it: the server judges a command's memory before it runs,
 //!   and a new layer of a large filter would overshoot by its whole size.
 //! * None for what comes from a primary, the AOF or a slot on its way here, and none on a replica: one that refuses what
-//!   its primary did is no replica.
+//!   its primary did is no replica. Such an item goes into a full filter that does not grow, too (`commands/add.rs`).
 //! * For what is read from an RDB file only the machine's memory, which is what stops a forged size. For RESTORE also
 //!   `maxmemory`, where a larger filter could never stay, but not `max-filter-bytes`: a slot migration sends filters by
 //!   RESTORE, and the node that refuses one stops it. Half a filter, which allocates the whole and may be a hundred bytes
@@ -117,7 +117,7 @@ fn anybody() -> Context {
 
 /// Whether the command must not be refused: it comes from a primary, the AOF or a node that hands over a slot, or this
 /// is a replica.
-fn must_obey(ctx: Context) -> bool {
+pub(crate) fn must_obey(ctx: Context) -> bool {
     if ctx.must_obey_client() == Some(true) {
         return true;
     }

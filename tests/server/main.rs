@@ -49,6 +49,7 @@ mod load_arguments;
 mod log_lines;
 mod memory;
 mod notifications;
+mod obeyed;
 mod observe;
 mod one_name;
 mod persistence;

@@ -44,8 +44,13 @@ fn a_replica_of_redisbloom_is_promoted_without_a_change() {
     // The stream: it grows on both sides.
     old.call("BF.MADD", "k", &asked[3_000..9_000]);
     old.run("BF.INSERT made CAPACITY 100 ITEMS a b");
+    // Made here by the command, so native: full after other items than there, and it takes those that are told.
+    old.run("BF.RESERVE full 0.3 1000 NONSCALING");
+    let taken = old.call("BF.MADD", "full", &asked[..2_000]);
+    let taken = &asked[..taken.elements().len() - 1];
     assert_eq!(old.run("WAIT 1 30000"), int(1));
     assert_eq!(mexists(new, "k", &asked), mexists(old, "k", &asked), "the stream");
+    assert!(mexists(new, "full", taken).iter().all(|&there| there));
     assert_eq!(new.run("BF.MEXISTS made a b"), array([int(1), int(1)]));
     assert_eq!(new.run("BF.DEBUG k"), old.run("BF.DEBUG k"));
     assert_eq!(new.run("REPLICAOF NO ONE"), ok());

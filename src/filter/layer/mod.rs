@@ -340,11 +340,22 @@ impl Layer {
     /// prefetched.
     #[inline]
     pub(super) fn add_among(&mut self, hashes: &[Hash], items: Set) -> Set {
+        debug_assert!(self.room() >= items.len());
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add_among(hashes, items),
             Kind::Other(_) => return items.keep(|i| u64::from(self.add_to_other(hashes[i]))),
         };
         self.counted += absent.len();
+        absent
+    }
+
+    /// [`Self::add`] whatever room there is: what there is none for is not counted.
+    pub(super) fn add_over(&mut self, hash: Hash) -> bool {
+        let absent = match &mut self.kind {
+            Kind::Blocked(layer) => layer.add(hash),
+            Kind::Other(_) => self.add_to_other(hash),
+        };
+        self.counted = self.counted.min(self.capacity);
         absent
     }
 

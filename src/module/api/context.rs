@@ -105,13 +105,18 @@ impl Context {
         ));
     }
 
-    /// The same for what clients may bring about all day: at most once a second.
+    /// The same for what clients may bring about all day: ten lines at once, but no more than one a second in the long run.
     #[cold]
     pub(crate) fn warn_seldom(self, text: impl FnOnce() -> String) {
-        static LAST: AtomicI64 = AtomicI64::new(0);
+        /// When the last line would have been written if there were one a second.
+        static PACE: AtomicI64 = AtomicI64::new(0);
         let now = milliseconds();
-        if now.saturating_sub(LAST.load(Relaxed)) >= 1_000 {
-            LAST.store(now, Relaxed);
+        let next = PACE
+            .load(Relaxed)
+            .max(now.saturating_sub(10_000))
+            .saturating_add(1_000);
+        if next <= now {
+            PACE.store(next, Relaxed);
             self.warn(&text());
         }
     }

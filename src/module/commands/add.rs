@@ -41,13 +41,14 @@ impl Command for Add {
         let lookahead = Lookahead::new(name.bytes(), item.bytes());
         let mut key = Key::open(ctx, name, Access::Write);
         let Some(filter) = Value::filter_in_key(&mut key)? else {
-            return add_to_none(ctx, name, key, item);
+            return add_one(ctx, name, key, item);
         };
-        stats::ADDS.add(1);
         let before = Before::of(filter);
         let hash = lookahead.hash(filter);
-        let new = filter.add(hash, |present| limit::ceiling(ctx, present));
-        let new = new.map_err(|error| refused(ctx, error))?;
+        let Ok(new) = filter.add(hash, |present| limit::ceiling(ctx, present)) else {
+            return add_one(ctx, name, key, item);
+        };
+        stats::ADDS.add(1);
         if new || before.counts() {
             let shape = before.reshaped(filter, usize::from(new));
             drop(key);
@@ -58,12 +59,15 @@ impl Command for Add {
     }
 }
 
-/// [`Add`] where there is no filter yet.
+/// [`Add`] where there is no filter yet, or one that refused: as the only item of a batch.
 #[cold]
-fn add_to_none(ctx: Context, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
-    let (answers, change) = create_with(ctx, &mut key, Options::default(), &[item])?;
+fn add_one(ctx: Context, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
+    let (answers, change) = add_or_create(ctx, &mut key, std::slice::from_ref(&item))?;
     drop(key);
     effects::announce(ctx, name, &change);
+    if let Some(refusal) = answers.error {
+        return Err(refusal);
+    }
     ctx.reply_bool(answers.new == 1);
     Ok(())
 }
@@ -87,19 +91,29 @@ impl Command for MultiAdd {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let (answers, change) = match Value::filter_in_key(&mut key)? {
-            Some(filter) => {
-                let answers = add(call.ctx, filter, items);
-                let change = answers.change_or_every(items);
-                (answers, change)
-            }
-            None => create_with(call.ctx, &mut key, Options::default(), items)?,
-        };
+        let (answers, change) = add_or_create(call.ctx, &mut key, items)?;
         drop(key);
         effects::announce(call.ctx, name, &change);
         answers.reply(call.ctx);
         Ok(())
     }
+}
+
+/// Adds `items` to the filter in `key`, which is made if there is none.
+///
+/// # Errors
+/// As [`Value::filter_in_key`] and [`create_with`]. That an item was refused is one of the answers.
+fn add_or_create<'a>(
+    ctx: Context,
+    key: &mut Key,
+    items: &[Str<'a>],
+) -> Result<(Answers, Change<'a>), Refusal> {
+    let Some(filter) = Value::filter_in_key(key)? else {
+        return create_with(ctx, key, Options::default(), items);
+    };
+    let answers = add(ctx, filter, items);
+    let change = answers.change_or_every(items);
+    Ok((answers, change))
 }
 
 /// Makes a filter, adds `items` and puts it into `key`.
@@ -126,6 +140,9 @@ pub(super) fn create_with<'a>(
 }
 
 /// Adds `items` to a filter of the server, in order, up to the first that cannot be added.
+///
+/// A full filter that does not grow takes what must be obeyed uncounted: where a primary or an AOF are of another product, or
+/// make the filter by commands whose hash is another here, it may be full here some items sooner than there.
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
     let before = Before::of(filter);
     let mut bits = Vec::with_capacity(items.len() / 64 + 1);
@@ -143,20 +160,55 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
                     bits.push(std::mem::take(&mut word));
                 }
             }
-            Err(refusal) => error = Some(refused(ctx, refusal)),
+            Err(refusal) => error = Some(refusal),
         },
     );
     bits.push(word);
+    let counted = ones(&bits);
+    if error == Some(Error::Full) && limit::must_obey(ctx) {
+        (count, error) = add_over(ctx, filter, items, count, &mut bits);
+    }
     stats::ADDS.add((count + usize::from(error.is_some())) as u64);
-    let new = bits.iter().map(|word| word.count_ones() as usize).sum();
     Answers {
+        new: ones(&bits),
         bits,
         count,
-        new,
         counts: before.counts(),
-        shape: before.reshaped(filter, new),
-        error,
+        shape: before.reshaped(filter, counted),
+        error: error.map(|error| refused(ctx, error)),
     }
+}
+
+/// How many bits are set.
+fn ones(bits: &[u64]) -> usize {
+    bits.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// Goes on, from item `count` on, where a full filter must not refuse; how many items it has got to, and what ended it. Answers
+/// as [`add`] collects them: the last of the `bits` has room for the next.
+#[cold]
+fn add_over(
+    ctx: Context,
+    filter: &mut Filter,
+    items: &[Str],
+    mut count: usize,
+    bits: &mut Vec<u64>,
+) -> (usize, Option<Error>) {
+    ctx.warn_seldom(|| "a full filter took items uncounted, from a primary or an AOF".into());
+    for item in items.iter().skip(count) {
+        let new = match filter.add_over(filter.hash(item.bytes())) {
+            Ok(new) => new,
+            Err(error) => return (count, Some(error)),
+        };
+        if let Some(word) = bits.last_mut() {
+            *word |= u64::from(new) << (count % 64);
+        }
+        count += 1;
+        if count.is_multiple_of(64) {
+            bits.push(0);
+        }
+    }
+    (count, None)
 }
 
 /// Counts a refusal. Which limit stood in the way, no client's error text says.

@@ -1,0 +1,112 @@
+//! What a primary or an AOF says was added must be in, even where the filter is full: another product that made the log may
+//! count other items as known than this one, and so have had room for one more.
+
+use crate::harness::{Client, Server, digest, err, info, mexists, numbered, ok, wait_until};
+
+const FULL: &str = "ERR non scaling filter is full";
+const CAPACITY: i64 = 100;
+
+/// Ways to put items into a full filter, each with its key. Of 150 and more different items 100 are counted before all are in.
+const WAYS: [(&str, &str); 4] = [
+    ("one", "BF.RESERVE one 0.3 100 NONSCALING"),
+    ("many", "BF.RESERVE many 0.3 100 NONSCALING"),
+    (
+        "inserted",
+        "BF.INSERT inserted CAPACITY 100 ERROR 0.3 NONSCALING ITEMS item-0",
+    ),
+    ("counted", "BF.RESERVE counted 0.3 100 NONSCALING COUNTING"),
+];
+
+/// The commands that overfill them, with items of a batch that end inside a chunk and beyond one.
+fn commands() -> Vec<Vec<String>> {
+    let items = numbered("item", 400);
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let mut all: Vec<Vec<String>> = WAYS.iter().map(|(_, make)| words(make)).collect();
+    all.extend(items.iter().map(|item| words(&format!("BF.ADD one {item}"))));
+    for batch in items.chunks(170) {
+        all.push([&words("BF.MADD many")[..], batch].concat());
+        all.push([&words("BF.INSERT inserted ITEMS")[..], batch].concat());
+        all.push([&words("BF.MADD counted")[..], batch].concat());
+    }
+    all
+}
+
+#[track_caller]
+fn all_are_in(client: &mut Client) {
+    for (key, _) in WAYS {
+        let there = mexists(client, key, &numbered("item", 400));
+        assert!(there.iter().all(|&there| there), "{key}");
+        assert_eq!(info(client, key).items, CAPACITY, "{key}");
+    }
+    let total = client.server_info("bf", "bf_items");
+    assert_eq!(total, (CAPACITY * WAYS.len() as i64).to_string());
+}
+
+fn digests(client: &mut Client) -> Vec<String> {
+    WAYS.iter().map(|(key, _)| digest(client, key)).collect()
+}
+
+/// To clients it is full: of 200 absent items one is refused at the latest when 70 % of them tested absent.
+#[track_caller]
+fn clients_are_refused(client: &mut Client) {
+    for (key, _) in WAYS {
+        let before = digest(client, key);
+        let reply = client.call("BF.MADD", key, &numbered("absent", 200));
+        assert_eq!(reply.elements().last(), Some(&err(FULL)), "{key}");
+        client.assert_in_step();
+        if key != "counted" {
+            assert_eq!(digest(client, key), before, "{key}");
+        }
+    }
+}
+
+#[test]
+fn what_an_aof_adds_to_a_full_filter_is_in() {
+    let mut aof = Vec::new();
+    for words in commands() {
+        aof.extend(format!("*{}\r\n", words.len()).bytes());
+        for word in words {
+            aof.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
+        }
+    }
+    let mut server = Server::on_file("appendonly.aof", &aof, &["appendonly yes"]);
+    let client = &mut server.client();
+    all_are_in(client);
+    let log = server.log();
+    assert!(log.contains("a full filter took items uncounted"), "{log}");
+    assert!(!log.contains("CRITICAL"), "{log}");
+    let kept = digests(client);
+    assert_eq!(
+        client.run("DEBUG RELOAD"),
+        ok(),
+        "above its capacity it is saved and read"
+    );
+    assert_eq!(digests(client), kept);
+    // The log as it was would make other filters, each under a seed of its own.
+    client.run("BGREWRITEAOF");
+    wait_until("the AOF is rewritten", || !client.has_child());
+    server.restart();
+    let client = &mut server.client();
+    all_are_in(client);
+    assert_eq!(digests(client), kept);
+    clients_are_refused(client);
+}
+
+/// The same of a replica, whoever adds there.
+#[test]
+fn a_full_filter_of_a_replica_refuses_nothing() {
+    let master = Server::start();
+    assert_eq!(master.client().run("BF.RESERVE k 0.3 100 NONSCALING"), ok());
+    let replica = master.replica();
+    let client = &mut replica.client();
+    assert_eq!(client.run("CONFIG SET replica-read-only no"), ok());
+    for item in numbered("item", 400) {
+        assert!(!client.run(&format!("BF.ADD k {item}")).is_error(), "{item}");
+    }
+    let there = mexists(client, "k", &numbered("item", 400));
+    assert!(there.iter().all(|&there| there));
+    assert_eq!(info(client, "k").items, CAPACITY);
+    assert_eq!(client.run("REPLICAOF NO ONE"), ok());
+    let reply = client.call("BF.MADD", "k", &numbered("absent", 200));
+    assert_eq!(reply.elements().last(), Some(&err(FULL)));
+}
