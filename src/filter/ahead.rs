@@ -41,7 +41,7 @@ pub struct Hashed {
 }
 
 impl Hashed {
-    /// The item's hash; `None` if this is another filter than was expected, or its newest layer is another by now.
+    /// The item's hash; `None` if this is another filter than was expected, or its newest layer lies elsewhere by now.
     #[inline]
     #[must_use]
     pub fn of(self, filter: &Filter) -> Option<Hash> {

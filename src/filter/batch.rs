@@ -65,7 +65,7 @@ impl Filter {
             let in_older = self.found_below(1, hashes, items);
             let missing = items.without(in_older);
             self.newest().prefetch_rest(hashes, missing);
-            if self.newest().room() < hashes.len() as u64 {
+            if self.newest().room() < missing.len() {
                 if !self.add_growing(hashes, in_older, &ceiling, &mut answer) {
                     return;
                 }

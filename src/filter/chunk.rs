@@ -60,12 +60,12 @@ impl Set {
         Self(self.0 | other.0)
     }
 
-    /// Those for which `test` answers an odd number, told to it one by one. No branch depends on an answer.
+    /// Those for which `test`, told them one by one, answers 1 and not 0. No branch depends on an answer.
     #[inline(always)]
     pub(super) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
         let mut kept = 0;
         for i in self.members() {
-            kept |= (test(i) & 1) << i;
+            kept |= test(i) << i;
         }
         Self(kept)
     }

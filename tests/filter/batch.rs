@@ -153,6 +153,28 @@ fn a_duplicate_in_a_batch_is_new_once() {
     }
 }
 
+/// At 1e-9 no item of these is taken for another.
+#[test]
+fn a_batch_ends_where_the_room_does() {
+    for room in [1, 10, 63, 64, 65] {
+        for beyond in [0, 1] {
+            let mut filter = filter(&params(1e-9, 100, 0, 11));
+            assert_eq!(
+                add_each(&mut filter, &items(room, 100), u64::MAX).len() as u64,
+                100 - room
+            );
+            // The first of them is known and takes no room.
+            let batch = [items(99, 100), items(200, 200 + room + beyond)].concat();
+            let answers = add_each(&mut filter, &batch, u64::MAX);
+            let mut expected = vec![Ok(false)];
+            expected.resize(1 + room as usize, Ok(true));
+            expected.resize(1 + (room + beyond) as usize, Err(Error::Full));
+            assert_eq!(answers, expected, "room {room}, {beyond} beyond");
+            assert_eq!(filter.items(), 100, "room {room}, {beyond} beyond");
+        }
+    }
+}
+
 #[test]
 fn the_first_error_is_the_last_answer() {
     for (capacity, cells) in [1, 60, 64, 70, 128, 130]

@@ -97,5 +97,6 @@ fn check(shapes: [(u32, u16); 3], probes: u8, cells: u8) {
     assert_eq!(together, alone, "{case}, added");
     for (one, other) in filter.layers().zip(other.layers()) {
         assert!(one.bits().words() == other.bits().words(), "{case}, added");
+        assert_eq!(one.counted(), other.counted(), "{case}, added");
     }
 }

@@ -4,7 +4,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{c_int, c_void};
 
-use redis_bloom::filter::{Classic, Geometry, Hash, Layer, Rule, Shape};
+use redis_bloom::filter::{Classic, Expansion, Family, Filter, Geometry, Hash, Layer, Rule, Shape};
 
 const PAGE: usize = 4096;
 const PROT_READ: c_int = 1;
@@ -29,27 +29,37 @@ unsafe fn moved(old: *mut u64, bytes: usize, from: Layout, to: Layout) -> *mut u
     new.cast()
 }
 
-/// Runs `body` while the words of the layer can be read alone.
-fn unwritable(layer: &mut Layer, body: impl FnOnce(&mut Layer)) {
-    let words = layer.bits().words().len();
-    let bytes = words * 8;
-    let own = Layout::array::<u64>(words).expect("they are there");
+/// Puts the words of the layer where they can be read alone; the layout that they have there.
+fn protected(layer: &mut Layer) -> Layout {
+    let (bytes, own) = words_of(layer);
     let whole = Layout::from_size_align(bytes.next_multiple_of(PAGE), PAGE).expect("they are there");
     // SAFETY: the words were allocated as an array of them.
     let away = |old| unsafe { moved(old, bytes, own, whole) };
-    // SAFETY: the new address has the same content, and goes back below before the layer can be dropped, unless the process
-    // ends.
+    // SAFETY: the new address has the same content, and goes back by `released` before the layer can be dropped, unless the
+    // process ends.
     unsafe { layer.relocate(away) };
     let at = layer.bits().words().as_ptr().cast_mut().cast();
     // SAFETY: whole pages that nothing else lies in.
     assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ) }, 0);
-    body(layer);
-    // SAFETY: the same pages.
+    whole
+}
+
+/// Puts them back where they can be written.
+fn released(layer: &mut Layer, whole: Layout) {
+    let (bytes, own) = words_of(layer);
+    let at = layer.bits().words().as_ptr().cast_mut().cast();
+    // SAFETY: the pages of `protected`.
     assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ | PROT_WRITE) }, 0);
-    // SAFETY: they were allocated so above.
+    // SAFETY: they were allocated so there.
     let back = |old| unsafe { moved(old, bytes, whole, own) };
     // SAFETY: the new address has the same content and the layout of an array of words again.
     unsafe { layer.relocate(back) };
+}
+
+/// Bytes of the words of a layer, and the layout of an array of them.
+fn words_of(layer: &Layer) -> (usize, Layout) {
+    let words = layer.bits().words().len();
+    (words * 8, Layout::array::<u64>(words).expect("they are there"))
 }
 
 /// Shapes on both sides of what the code tells apart: a block of a word, of a line, short and long; a four of probes.
@@ -80,12 +90,41 @@ fn what_is_there_is_added_without_a_write() {
         let new = hashes.iter().filter(|&&hash| layer.add(hash)).count();
         assert!(new > 0, "{shape:?}");
         let counted = layer.counted();
-        unwritable(&mut layer, |layer| {
-            for &hash in &hashes {
-                assert!(!layer.add(hash), "{shape:?}");
-            }
-        });
+        let away = protected(&mut layer);
+        for &hash in &hashes {
+            assert!(!layer.add(hash), "{shape:?}");
+        }
+        released(&mut layer, away);
         assert_eq!(layer.counted(), counted, "{shape:?}");
         assert!(hashes.iter().all(|&hash| layer.contains(hash)), "{shape:?}");
+    }
+}
+
+/// The same of a batch, which takes other code where the processor has it (`layer/wide.rs`).
+#[test]
+fn a_batch_of_what_is_there_is_added_without_a_write() {
+    for shape in shapes() {
+        let layer = Layer::new(shape, 1_000, 0.01).expect("there is memory");
+        let expansion = Expansion::new(2).expect("in range");
+        let made = Filter::from_layers(Family::Native, 7, 0.01, expansion, vec![layer]);
+        let mut filter = made.expect("a layer");
+        let items: Vec<[u8; 8]> = (0..100_u64).map(u64::to_le_bytes).collect();
+        let add_all = |filter: &mut Filter| {
+            let mut new = 0;
+            let items = items.iter().map(<[u8; 8]>::as_slice);
+            filter.add_each(
+                items,
+                |_| u64::MAX,
+                |answer| new += u64::from(answer.expect("room")),
+            );
+            new
+        };
+        let new = add_all(&mut filter);
+        assert!(new > 0, "{shape:?}");
+        let layer = filter.layers_mut().next().expect("a layer");
+        let away = protected(layer);
+        assert_eq!(add_all(&mut filter), 0, "{shape:?}");
+        released(filter.layers_mut().next().expect("a layer"), away);
+        assert_eq!(filter.items(), new, "{shape:?}");
     }
 }

@@ -22,11 +22,11 @@
 //! | a copy for blocks of one line                | 197 | 169  | 243 |
 //! | and the look inlined wherever it is taken    | 190 | 155  | 242 |
 //! | four probes from one step of the walk        | 170 | 144  | 240 |
-//! | the additions of a chunk in a loop           | 167 | 141  | 216 |
+//! | the additions of a chunk in a loop           | 167 | 141  | 217 |
 //!
 //! Single misses in 12 layers take 959 instructions with the last, and 1,310 with the third.
 //!
-//! That is plain code, which every processor runs, and valgrind's. In batches a look at four probes is one of seven
+//! That is plain code, which every processor runs, and valgrind's. In batches a look at four probes is one of nine
 //! instructions where the processor has them (`wide.rs`).
 
 use super::wide::Wide;
@@ -43,7 +43,7 @@ pub(super) trait Look: Copy {
     /// Calls `work`, which is compiled for it as far as it is inlined.
     fn run<R>(self, work: impl FnOnce() -> R) -> R;
 
-    /// Whether the first `count` of four bits of a line are set, at most four; 1 or 0 in the lowest bit.
+    /// Whether the first `count` of four bits of a line are set, at most four: 1 if they are, else 0.
     fn set_in_line(self, line: &Line, four: Four, count: u8) -> u64;
 }
 
@@ -109,7 +109,7 @@ pub(super) fn add(look: impl Look, block: &mut [u64], walk: Walk, left: u8) -> b
     }
 }
 
-/// Whether the first `N` of four bits of a line are set, 1 or 0 in the lowest bit.
+/// Whether the first `N` of four bits of a line are set: 1 if they are, else 0.
 #[inline(always)]
 fn first_set<const N: u8>(line: &Line, four: Four) -> u64 {
     (0..N).fold(1, |all, i| {
@@ -134,7 +134,7 @@ fn set(line: &mut Line, four: Four, count: u8) {
 fn all_set_in(look: impl Look, lines: &[Line], mut walk: Walk, mut left: u8) -> bool {
     let mut are_set = |count| {
         let four = walk.four(lines.len() as u64);
-        look.set_in_line(&lines[four.line], four, count) & 1 == 1
+        look.set_in_line(&lines[four.line], four, count) == 1
     };
     while left >= FOUR {
         if !are_set(FOUR) {
@@ -153,7 +153,7 @@ fn add_to(look: impl Look, lines: &mut [Line], mut walk: Walk, mut left: u8) -> 
     while left >= FOUR {
         let four = walk.four(count);
         let line = &mut lines[four.line];
-        if absent || look.set_in_line(line, four, FOUR) & 1 == 0 {
+        if absent || look.set_in_line(line, four, FOUR) == 0 {
             absent = true;
             set(line, four, FOUR);
         }
@@ -162,7 +162,7 @@ fn add_to(look: impl Look, lines: &mut [Line], mut walk: Walk, mut left: u8) -> 
     if left > 0 {
         let four = walk.four(count);
         let line = &mut lines[four.line];
-        if absent || look.set_in_line(line, four, left) & 1 == 0 {
+        if absent || look.set_in_line(line, four, left) == 0 {
             absent = true;
             set(line, four, left);
         }

@@ -291,7 +291,7 @@ impl Blocked {
         self.rest_of(look, hashes, stood)
     }
 
-    /// Whether the first `count` bits of an item are set, at most four, where it is aimed; 1 or 0 in the lowest bit.
+    /// Whether the first `count` bits of an item are set, at most four, where it is aimed: 1 if they are, else 0.
     #[inline(always)]
     fn set_at(&self, look: impl Look, Aim { start, places }: Aim, count: u8) -> u64 {
         let line = self.bits.words()[start..].first_chunk();
@@ -360,7 +360,7 @@ impl Blocked {
     ///
     /// Writes nothing where all were: a write that changes nothing would still copy the page while the server forks for a
     /// snapshot.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, hash: Hash) -> bool {
         let (probing, walk, probes) = (self.probing, Walk::new(hash), self.probes);
         let block = self.block_mut(hash);

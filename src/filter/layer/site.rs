@@ -24,7 +24,7 @@ impl Site {
         Self { words, geometry }
     }
 
-    /// Whether the blocks begin there.
+    /// Whether the blocks begin there. Their shape is not asked: that of another filter at the same address costs a prefetch.
     #[inline]
     pub(super) fn begins_at(self, words: *const u64) -> bool {
         self.words == words
