@@ -89,7 +89,7 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 .PHONY: test
-test: fmt-check lint test-lints check-pure test-pure test-fuzz test-server test-huge test-clients test-packages doc ## Everything that a change must pass
+test: fmt-check lint test-lints check-pure check-registers test-pure test-fuzz test-server test-huge test-clients test-packages doc ## Everything that a change must pass
 
 .PHONY: fmt-check
 fmt-check: ## The formatting
@@ -117,6 +117,10 @@ test-lints: ## That clippy refuses what can panic, tried on a copy
 check-pure: ## The filter and its codecs build without a server
 	@scripts/setup
 	cargo check $(PURE) $(LOCKED)
+
+.PHONY: check-registers
+check-registers: build ## That the compiler used no registers of 512 bits (src/filter/layer/wide.rs says why)
+	@! objdump -d "$(SO)" | grep -m1 zmm
 
 .PHONY: test-pure
 test-pure: ## Unit and property tests of the filter and its codecs; those of batches once more in the code for every processor
