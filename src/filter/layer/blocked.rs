@@ -39,7 +39,8 @@
 //! 4 MiB. In older layers, most of what is asked for is absent.
 
 use super::{
-    block::{self, Look, Plain, Probing},
+    block::{self, Probing},
+    look::{Look, Plain},
     site::{Site, WHOLE_BLOCK, block_start, prefetch_line, prefetch_walk},
 };
 use crate::filter::{

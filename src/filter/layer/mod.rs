@@ -11,6 +11,7 @@ mod counters;
 mod counting;
 mod counts;
 mod fullness;
+mod look;
 mod other;
 mod shape;
 mod site;

@@ -1,6 +1,6 @@
 //! The kinds of layers behind a pointer.
 
-use super::{ClassicLayer, CountingLayer};
+use super::{classic::ClassicLayer, counting::CountingLayer};
 use crate::filter::{chunk::Set, hash::Hash};
 
 /// A layer of another kind than new filters of bits have.

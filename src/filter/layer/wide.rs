@@ -39,7 +39,7 @@ mod code {
     };
 
     use crate::filter::{
-        layer::block::{Line, Look},
+        layer::look::{Line, Look},
         probe::{FOUR, Four},
     };
 
@@ -111,7 +111,7 @@ mod code {
 #[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
 mod code {
     use crate::filter::{
-        layer::block::{Line, Look},
+        layer::look::{Line, Look},
         probe::Four,
     };
 
@@ -139,7 +139,7 @@ mod code {
 mod tests {
     use super::*;
     use crate::filter::{
-        layer::block::{Line, Look, Plain},
+        layer::look::{Line, Look, Plain},
         probe::Four,
     };
 
