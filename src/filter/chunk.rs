@@ -65,7 +65,9 @@ impl Set {
     pub(super) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
         let mut kept = 0;
         for i in self.members() {
-            kept |= test(i) << i;
+            let answer = test(i);
+            debug_assert!(answer <= 1);
+            kept |= answer << i;
         }
         Self(kept)
     }

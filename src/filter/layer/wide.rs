@@ -139,6 +139,7 @@ mod code {
 mod tests {
     use super::*;
     use crate::filter::{
+        hash::Hash,
         layer::look::{Line, Look, Plain},
         probe::Four,
     };
@@ -156,14 +157,8 @@ mod tests {
             );
             return;
         };
-        let mut state = 1_u64;
-        let mut random = || {
-            // SplitMix64, as in `hash.rs`.
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let z = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-            z ^ z >> 31
-        };
+        let mut words = (0_u64..).map(|i| Hash::of(&i.to_le_bytes(), 1).probes);
+        let mut random = || words.next().unwrap_or(0);
         let mut seen = [[0; 2]; 5];
         for _ in 0..20_000 {
             // Three of four bits are set, so that every answer of every count is frequent.

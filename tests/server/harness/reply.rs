@@ -1,6 +1,6 @@
 //! One reply of a server with its wire type kept, so that a test can tell `:1` from `#t` and `+Capacity` from a bulk.
 //!
-//! RESP2 and RESP3 types side by side: <https://redis.io/docs/latest/develop/reference/protocol-spec/>. Only values
+//! RESP2 and RESP3 types side by side, as in the Redis serialization protocol specification. Only values
 //! live here; the bytes are read in `decode.rs`.
 
 use std::fmt;
