@@ -73,9 +73,13 @@ impl Rival for Batched {
     fn add_all(&mut self, items: &[u8], len: usize) -> usize {
         let mut new = 0;
         for batch in items.chunks(BATCH * len) {
-            let answer =
-                |outcome: Result<bool, _>| new += usize::from(outcome.expect("memory for another layer"));
-            self.0.add_each(batch.chunks_exact(len), |_| u64::MAX, answer);
+            self.0
+                .add_each(
+                    batch.chunks_exact(len),
+                    |_| u64::MAX,
+                    |answers| new += answers.yes(),
+                )
+                .expect("memory for another layer");
         }
         new
     }
@@ -84,7 +88,7 @@ impl Rival for Batched {
         let mut found = 0;
         for batch in items.chunks(BATCH * len) {
             self.0
-                .contains_each(batch.chunks_exact(len), |there| found += usize::from(there));
+                .contains_each(batch.chunks_exact(len), |there| found += there.yes());
         }
         found
     }

@@ -185,16 +185,12 @@ fn work_counting(case: &Case, op: &str, count: u64) {
     let Counting(Batched(mut filter)) = Rival::new(first, rate);
     let mut buffer = Vec::new();
     items(0..members, len, &mut buffer);
-    filter.add_each(
-        buffer.chunks_exact(len),
-        |_| u64::MAX,
-        |outcome| {
-            outcome.expect("memory for another layer");
-        },
-    );
+    filter
+        .add_each(buffer.chunks_exact(len), |_| u64::MAX, |_| {})
+        .expect("memory for another layer");
     let mut deleted = 0;
     for batch in buffer[..count as usize * len].chunks(BATCH * len) {
-        filter.delete_each(batch.chunks_exact(len), |gone| deleted += usize::from(gone));
+        filter.delete_each(batch.chunks_exact(len), |gone| deleted += gone.yes());
     }
     black_box(deleted);
 }

@@ -66,13 +66,8 @@ impl Filling {
             let end = self.distinct + items - self.filter.items();
             for batch in Set::Added.batches(self.distinct..end) {
                 let batch = batch.iter().map(<[u8; 16]>::as_slice);
-                self.filter.add_each(
-                    batch,
-                    |_| u64::MAX,
-                    |added| {
-                        added.expect("room for an item");
-                    },
-                );
+                let outcome = self.filter.add_each(batch, |_| u64::MAX, |_| {});
+                outcome.expect("room for an item");
             }
             self.distinct = end;
         }
@@ -89,10 +84,10 @@ pub(crate) fn full(rate: f64, capacity: u64, expansion: u64, layers: usize, seed
 /// The share of the absent items with these numbers that the filter answers yes to.
 pub(crate) fn wrong(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
     let queries = (numbers.end - numbers.start) as f64;
-    let mut wrong = 0_u64;
+    let mut wrong = 0;
     for batch in Set::Absent.batches(numbers) {
         filter.contains_each(batch.iter().map(<[u8; 16]>::as_slice), |yes| {
-            wrong += u64::from(yes);
+            wrong += yes.yes();
         });
     }
     wrong as f64 / queries

@@ -105,19 +105,20 @@ fuzz_target!(|data: &[u8]| {
                 let mut answers = Vec::new();
                 // One by one on a copy must say the same.
                 let mut twin = filter.duplicate().expect("memory");
-                filter.add_each(borrowed, |_| u64::MAX, |answer| answers.push(answer));
-                for (item, answer) in items.iter().zip(&answers) {
-                    assert_eq!(twin.add(twin.hash(item), |_| u64::MAX), *answer);
-                    if let Ok(new) = answer {
-                        added += u64::from(*new);
-                        *exact.entry(item.clone()).or_default() += 1;
-                    }
+                let outcome = filter.add_each(borrowed, |_| u64::MAX, |chunk| answers.extend(chunk.each()));
+                for (item, &new) in items.iter().zip(&answers) {
+                    assert_eq!(twin.add(twin.hash(item), |_| u64::MAX), Ok(new));
+                    added += u64::from(new);
+                    *exact.entry(item.clone()).or_default() += 1;
                 }
-                assert!(answers.len() == items.len() || answers.last().is_some_and(Result::is_err));
+                match items.get(answers.len()) {
+                    Some(item) => assert_eq!(twin.add(twin.hash(item), |_| u64::MAX).err(), outcome.err()),
+                    None => assert_eq!(outcome, Ok(())),
+                }
             }
             2 => {
                 let mut answers = Vec::new();
-                filter.contains_each(borrowed, |there| answers.push(there));
+                filter.contains_each(borrowed, |there| answers.extend(there.each()));
                 assert_eq!(answers.len(), items.len());
                 for (item, there) in items.iter().zip(answers) {
                     assert_eq!(filter.contains(filter.hash(item)), there);

@@ -1,6 +1,11 @@
 //! The cache lines of an item, asked for before its filter is at hand.
 
-use super::{family::Family, hash::Hash, layer::Site, scaling::Filter};
+use std::{
+    ptr::null_mut,
+    sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed},
+};
+
+use super::{family::Family, geometry::Geometry, hash::Hash, layer::Site, scaling::Filter};
 
 /// What it takes to ask for the cache lines of an item: the seed of a filter, and where the blocks of its newest layer are. It
 /// may be kept for longer than the filter lives: nothing is read there.
@@ -48,5 +53,62 @@ impl Hashed {
         let Ahead { seed, site } = self.ahead;
         // Blocks are those of a native filter.
         (filter.seed() == seed && filter.newest().is_at(site)).then_some(self.hash)
+    }
+}
+
+/// Room for an [`Ahead`]. Threads may use it at once: the worst that one finds is a mixture of two, which is as good as that of
+/// a filter that went.
+#[derive(Debug)]
+pub struct AheadCell {
+    seed: AtomicU64,
+    words: AtomicPtr<u64>,
+    /// Packed: blocks, words of a block, probes.
+    geometry: AtomicU64,
+}
+
+impl AheadCell {
+    /// With none in it.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self {
+            seed: AtomicU64::new(0),
+            words: AtomicPtr::new(null_mut()),
+            geometry: AtomicU64::new(0),
+        }
+    }
+
+    /// What is in it.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> Option<Ahead> {
+        let words = self.words.load(Relaxed).cast_const();
+        let geometry = self.geometry.load(Relaxed);
+        (!words.is_null()).then(|| Ahead {
+            seed: self.seed.load(Relaxed),
+            site: Site::new(
+                words,
+                Geometry {
+                    blocks: (geometry >> 32) as u32,
+                    block_words: (geometry >> 16) as u16,
+                    probes: geometry as u8,
+                },
+            ),
+        })
+    }
+
+    /// Puts that in.
+    pub fn set(&self, ahead: Option<Ahead>) {
+        let Some(Ahead { seed, site }) = ahead else {
+            return self.words.store(null_mut(), Relaxed);
+        };
+        let Geometry {
+            blocks,
+            block_words,
+            probes,
+        } = site.geometry();
+        self.seed.store(seed, Relaxed);
+        let packed = u64::from(blocks) << 32 | u64::from(block_words) << 16 | u64::from(probes);
+        self.geometry.store(packed, Relaxed);
+        self.words.store(site.words().cast_mut(), Relaxed);
     }
 }

@@ -13,16 +13,20 @@
 //! KiB), and the items found are a set in a `u64` (`chunk.rs`).
 
 use super::{
-    chunk::{CHUNK, NOWHERE, Set},
+    chunk::{Answers, CHUNK, NOWHERE, Set},
     error::Error,
     hash::Hash,
     scaling::Filter,
 };
 
 impl Filter {
-    /// Answers for each item, in order, whether it may have been added.
+    /// Answers for each item, in order and chunk by chunk, whether it may have been added.
     #[inline]
-    pub fn contains_each<'a>(&self, mut items: impl Iterator<Item = &'a [u8]>, mut answer: impl FnMut(bool)) {
+    pub fn contains_each<'a>(
+        &self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        mut answer: impl FnMut(Answers),
+    ) {
         let mut chunk = [Hash::default(); CHUNK];
         let far = self.newest().is_far();
         loop {
@@ -37,21 +41,21 @@ impl Filter {
                 let found = self.newest().among(hashes, items);
                 found.with(self.found_below(1, hashes, items.without(found)))
             };
-            for i in 0..hashes.len() {
-                answer(found.has(i));
-            }
+            answer(Answers::new(found, hashes.len()));
         }
     }
 
-    /// Adds each item in order and answers as [`Filter::add`]. The first error is the last answer: the items after it
-    /// are not tried.
+    /// Adds each item in order, as [`Filter::add`], and answers chunk by chunk whether it tested absent before.
+    ///
+    /// # Errors
+    /// As [`Filter::add`], for the first item without an answer; it and those after it are not added.
     #[inline]
     pub fn add_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
         ceiling: impl Fn(u64) -> u64,
-        mut answer: impl FnMut(Result<bool, Error>),
-    ) {
+        mut answer: impl FnMut(Answers),
+    ) -> Result<(), Error> {
         if self.counts() {
             return self.add_each_counted(&mut items, ceiling, answer);
         }
@@ -59,50 +63,45 @@ impl Filter {
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk, true);
             if hashes.is_empty() {
-                return;
+                return Ok(());
             }
             let items = Set::first(hashes.len());
             let in_older = self.found_below(1, hashes, items);
             let missing = items.without(in_older);
             self.newest().prefetch_rest(hashes, missing);
             if self.newest().room() < missing.len() {
-                if !self.add_growing(hashes, in_older, &ceiling, &mut answer) {
-                    return;
-                }
+                self.add_growing(hashes, in_older, &ceiling, &mut answer)?;
             } else {
                 let new = self.newest_mut().add_among(hashes, missing);
-                (0..hashes.len()).for_each(|i| answer(Ok(new.has(i))));
+                answer(Answers::new(new, hashes.len()));
             }
         }
     }
 
-    /// Adds the items of a chunk, of which these are `in_older` layers, where the newest may become full within it; false
-    /// after an error.
+    /// Adds the items of a chunk, of which these are `in_older` layers, where the newest may become full within it.
     #[inline(never)]
     fn add_growing(
         &mut self,
         hashes: &[Hash],
         in_older: Set,
         ceiling: &impl Fn(u64) -> u64,
-        answer: &mut impl FnMut(Result<bool, Error>),
-    ) -> bool {
+        answer: &mut impl FnMut(Answers),
+    ) -> Result<(), Error> {
         let layers = self.older().len();
-        for (i, &hash) in hashes.iter().enumerate() {
-            let outcome = if in_older.has(i) {
-                Ok(false)
+        let mut answers = Answers::default();
+        let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
+            answers.push(if in_older.has(i) {
+                false
             } else if self.newest().is_full() || self.older().len() != layers {
                 // What was looked up no longer covers every layer.
-                self.add(hash, ceiling)
+                self.add(hash, ceiling)?
             } else {
-                Ok(self.newest_mut().add(hash))
-            };
-            let failed = outcome.is_err();
-            answer(outcome);
-            if failed {
-                return false;
-            }
-        }
-        true
+                self.newest_mut().add(hash)
+            });
+            Ok(())
+        });
+        answer(answers);
+        outcome
     }
 
     /// Hashes the next items, at most a chunk of them, and if asked to prefetches the newest layer for each.

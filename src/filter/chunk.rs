@@ -1,7 +1,7 @@
 //! A few items on their way through the layers together: up to 64 hashes, and sets of them.
 
 /// Items in a chunk: as many as there are bits in a [`Set`].
-pub(super) const CHUNK: usize = u64::BITS as usize;
+pub const CHUNK: usize = u64::BITS as usize;
 
 /// Where a first look at an item goes in a layer of blocks: a line, and four bits in it (`probe.rs`).
 #[derive(Clone, Copy)]
@@ -81,5 +81,48 @@ impl Set {
             left &= left.wrapping_sub(1);
             next
         })
+    }
+}
+
+/// The answers for items in a row, at most a chunk of them: whether each was new, say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    yes: Set,
+    count: usize,
+}
+
+impl Answers {
+    /// Those of `count` items in a row.
+    #[inline]
+    pub(super) fn new(yes: Set, count: usize) -> Self {
+        Self { yes, count }
+    }
+
+    /// Adds that of the next item, of which there must be fewer than [`CHUNK`] before.
+    #[inline]
+    pub fn push(&mut self, yes: bool) {
+        debug_assert!(self.count < CHUNK);
+        self.yes.0 |= u64::from(yes) << self.count;
+        self.count += 1;
+    }
+
+    /// For how many items, in `[0, CHUNK]`.
+    #[inline]
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// For how many of them it is yes.
+    #[inline]
+    #[must_use]
+    pub fn yes(self) -> usize {
+        self.yes.len() as usize
+    }
+
+    /// One by one, in order.
+    #[inline]
+    pub fn each(self) -> impl Iterator<Item = bool> {
+        (0..self.count).map(move |i| self.yes.has(i))
     }
 }

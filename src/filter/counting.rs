@@ -24,7 +24,7 @@
 //! absent when they came, less those that test absent once they went; and the counters that are not 0.
 
 use super::{
-    chunk::{CHUNK, NOWHERE, Set},
+    chunk::{Answers, CHUNK, NOWHERE, Set},
     error::Error,
     hash::Hash,
     layer::Layer,
@@ -66,32 +66,31 @@ impl Filter {
         &mut self,
         items: &mut impl Iterator<Item = &'a [u8]>,
         ceiling: impl Fn(u64) -> u64,
-        mut answer: impl FnMut(Result<bool, Error>),
-    ) {
+        mut answer: impl FnMut(Answers),
+    ) -> Result<(), Error> {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
             // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller the copy of the
             // filters of bits would not be inlined into their loop.
             let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
-                return;
+                return Ok(());
             }
             let layers = self.older().len();
             let found = self.found_below(1, hashes, Set::first(hashes.len()));
-            for (i, &hash) in hashes.iter().enumerate() {
+            let mut answers = Answers::default();
+            let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
                 // A layer that became full within this chunk holds items that were not there when it was asked.
                 let in_older = if self.older().len() == layers {
                     found.has(i)
                 } else {
                     self.in_older(hash)
                 };
-                let outcome = self.raise(hash, in_older, &ceiling);
-                let failed = outcome.is_err();
-                answer(outcome);
-                if failed {
-                    return;
-                }
-            }
+                answers.push(self.raise(hash, in_older, &ceiling)?);
+                Ok(())
+            });
+            answer(answers);
+            outcome?;
         }
     }
 
@@ -130,11 +129,11 @@ impl Filter {
         false
     }
 
-    /// Deletes each item in order and answers as [`Self::delete`].
+    /// Deletes each item in order, and answers as [`Self::delete`], chunk by chunk.
     pub fn delete_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
-        mut answer: impl FnMut(bool),
+        mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
@@ -143,18 +142,19 @@ impl Filter {
             if hashes.is_empty() {
                 return;
             }
+            let mut answers = Answers::default();
             if self.older().len() == 0 {
-                hashes.iter().for_each(|&hash| answer(self.lower(0, hash)));
-                continue;
+                hashes.iter().for_each(|&hash| answers.push(self.lower(0, hash)));
+            } else {
+                for (&hash, held) in hashes.iter().zip(self.held(hashes)) {
+                    answers.push(match held {
+                        Held::Nowhere => false,
+                        Held::In(layer) => self.lower(layer, hash),
+                        Held::InSeveral => self.delete(hash),
+                    });
+                }
             }
-            let held = self.held(hashes);
-            for (&hash, held) in hashes.iter().zip(held) {
-                answer(match held {
-                    Held::Nowhere => false,
-                    Held::In(layer) => self.lower(layer, hash),
-                    Held::InSeveral => self.delete(hash),
-                });
-            }
+            answer(answers);
         }
     }
 

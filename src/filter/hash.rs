@@ -47,13 +47,19 @@ impl Hash {
         let hash = if item.len() <= SEEDED {
             xxh3_128_with_seed(item, seed)
         } else {
-            xxh3_128_with_secret(item, &expand(seed))
+            of_long(item, seed)
         };
         Self {
             block: (hash >> 64) as u64,
             probes: hash as u64,
         }
     }
+}
+
+/// Not inlined: the secret takes room on the stack, which shorter items would make, too.
+#[inline(never)]
+fn of_long(item: &[u8], seed: u64) -> u128 {
+    xxh3_128_with_secret(item, &expand(seed))
 }
 
 /// A secret whose words tell nothing of each other: SplitMix64 from `seed` on.

@@ -40,10 +40,11 @@ mod scaling;
 mod sizing;
 mod valkey;
 
-pub use ahead::{Ahead, Hashed};
+pub use ahead::{Ahead, AheadCell, Hashed};
 pub use bits::Bits;
 pub use budget::layer_rate;
 pub use check::{Broken, Plan};
+pub use chunk::{Answers, CHUNK};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use family::{Family, RedisBloom};

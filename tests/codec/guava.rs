@@ -70,8 +70,8 @@ fn bytes(name: &str) -> Vec<u8> {
 fn digits(filter: &Filter, prefix: &str, count: usize) -> String {
     let items: Vec<_> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
     let mut digits = String::new();
-    filter.contains_each(items.iter().map(String::as_bytes), |answer| {
-        digits.push(if answer { '1' } else { '0' });
+    filter.contains_each(items.iter().map(String::as_bytes), |found| {
+        digits.extend(found.each().map(|found| if found { '1' } else { '0' }));
     });
     digits
 }

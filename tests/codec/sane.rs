@@ -20,7 +20,9 @@ pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
     // It answers, takes what it has room for, and refuses the rest.
     let items: Vec<_> = (0..70).map(|number| item(9, number)).collect();
     let mut answers = 0;
-    filter.contains_each(items.iter().map(<[u8; 16]>::as_slice), |_| answers += 1);
+    filter.contains_each(items.iter().map(<[u8; 16]>::as_slice), |found| {
+        answers += found.count();
+    });
     assert_eq!(answers, items.len());
     for item in &items {
         let hash = filter.hash(item);

@@ -1,6 +1,6 @@
 //! Items hashed before their filter is at hand: the hash is the filter's, or none.
 
-use redis_bloom::filter::{Ahead, Cells, Family, Filter, Layer, Params};
+use redis_bloom::filter::{Ahead, AheadCell, Cells, Family, Filter, Layer, Params};
 
 use crate::support::{filter, item, params};
 
@@ -61,4 +61,18 @@ fn there_is_none_of_filters_that_gain_nothing() {
     let foreign =
         Filter::from_layers(Family::Guava, 7, 0.01, native.expansion(), vec![layer]).expect("a layer");
     assert_eq!(Ahead::of(&foreign), None);
+}
+
+#[test]
+fn a_cell_gives_back_what_was_put_in() {
+    let cell = AheadCell::empty();
+    assert_eq!(cell.get(), None);
+    // One line a block, and many.
+    for error_rate in [0.01, 1e-9] {
+        let ahead = ahead(&filter(&params(error_rate, LARGE, 2, u64::MAX)));
+        cell.set(Some(ahead));
+        assert_eq!(cell.get(), Some(ahead));
+    }
+    cell.set(None);
+    assert_eq!(cell.get(), None);
 }

@@ -78,18 +78,20 @@ fn check(shapes: [(u32, u16); 3], probes: u8, cells: u8) {
         let mut together = Vec::new();
         for batch in items.chunks(size) {
             filter.contains_each(batch.iter().map(<[u8; 16]>::as_slice), |found| {
-                together.push(found);
+                together.extend(found.each());
             });
         }
         assert_eq!(together, alone, "{case}, batches of {size}");
     }
     let mut other = filter.duplicate().expect("memory");
     let mut together = Vec::new();
-    other.add_each(
-        items.iter().map(<[u8; 16]>::as_slice),
-        |_| u64::MAX,
-        |new| together.push(new.expect("room")),
-    );
+    other
+        .add_each(
+            items.iter().map(<[u8; 16]>::as_slice),
+            |_| u64::MAX,
+            |new| together.extend(new.each()),
+        )
+        .expect("room");
     let alone: Vec<bool> = items
         .iter()
         .map(|item| filter.add(filter.hash(item), |_| u64::MAX).expect("room"))

@@ -109,11 +109,12 @@ impl Model {
         let mut answers = Vec::new();
         let items: Vec<Vec<u8>> = numbers.iter().map(|&number| bytes(number)).collect();
         let copy = stored(&self.filter).filter();
-        self.filter.add_each(
+        let outcome = self.filter.add_each(
             items.iter().map(Vec::as_slice),
             |_| ceiling,
-            |answer| answers.push(answer),
+            |new| answers.extend(new.each().map(Ok)),
         );
+        answers.extend(outcome.err().map(Err));
 
         let mut alone = Vec::new();
         let batch = std::mem::replace(&mut self.filter, copy);
@@ -151,8 +152,9 @@ impl Model {
         let items: Vec<Vec<u8>> = numbers.iter().map(|&number| bytes(number)).collect();
         let mut copy = stored(&self.filter).filter();
         let mut answers = Vec::new();
-        self.filter
-            .delete_each(items.iter().map(Vec::as_slice), |gone| answers.push(gone));
+        self.filter.delete_each(items.iter().map(Vec::as_slice), |gone| {
+            answers.extend(gone.each());
+        });
         let alone: Vec<bool> = numbers
             .iter()
             .map(|&number| {
@@ -185,7 +187,9 @@ impl Model {
         let items: Vec<Vec<u8>> = numbers.iter().map(|&number| bytes(number)).collect();
         let mut answers = Vec::new();
         self.filter
-            .contains_each(items.iter().map(Vec::as_slice), |answer| answers.push(answer));
+            .contains_each(items.iter().map(Vec::as_slice), |found| {
+                answers.extend(found.each());
+            });
         let alone: Vec<bool> = numbers
             .iter()
             .map(|&number| self.filter.contains(self.hash(number)))

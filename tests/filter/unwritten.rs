@@ -112,12 +112,10 @@ fn a_batch_of_what_is_there_is_added_without_a_write() {
         let add_all = |filter: &mut Filter| {
             let mut new = 0;
             let items = items.iter().map(<[u8; 8]>::as_slice);
-            filter.add_each(
-                items,
-                |_| u64::MAX,
-                |answer| new += u64::from(answer.expect("room")),
-            );
-            new
+            filter
+                .add_each(items, |_| u64::MAX, |answers| new += answers.yes())
+                .expect("room");
+            new as u64
         };
         let new = add_all(&mut filter);
         assert!(new > 0, "{shape:?}");

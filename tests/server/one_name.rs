@@ -1,4 +1,4 @@
-//! Single commands remember the filter that a name led to last (`src/module/lookahead.rs`). Whatever the name leads to by
+//! Single commands remember the filters that names led to last (`src/module/lookahead.rs`). Whatever the name leads to by
 //! the next command, they answer as the commands of many items do, which remember nothing.
 
 use crate::harness::{Client, Random, Reply, Server, add_until_card, int, mexists, numbered, ok};
@@ -64,19 +64,32 @@ fn equal_seeds_in_other_places_are_told_apart() {
 fn many_names_are_asked_in_any_order() {
     let server = Server::start();
     let client = &mut server.client();
-    let long = "n".repeat(64);
-    let longer = "n".repeat(65);
-    let names = ["", "k", "kk", "k2", &long[..63], &long, &longer, "small", "k\0"];
+    let long = "n".repeat(80);
+    let given = [
+        "",
+        "k",
+        "kk",
+        "k2",
+        &long[..7],
+        &long[..8],
+        &long[..9],
+        &long,
+        "small",
+        "k\0",
+    ];
+    // More than are remembered, in all.
+    let more = numbered("name", 20);
+    let names: Vec<&str> = given.into_iter().chain(more.iter().map(String::as_str)).collect();
     for (seed, name) in names.iter().enumerate() {
         let capacity = if *name == "small" { "100" } else { LARGE };
         reserve(client, name, capacity, &seed.to_string());
     }
     let random = &mut Random::new(1);
     let mut added = vec![Vec::new(); names.len()];
-    for number in 0..2_000 {
+    for number in 0..6_000 {
         // In runs, so that one is remembered and then another.
         let at = if random.below(10) < 7 {
-            number / 300
+            number / 200
         } else {
             random.below(names.len())
         };

@@ -61,10 +61,9 @@ macro_rules! side {
             fn add_by(&mut self, batch: usize, items: &[Item]) -> usize {
                 let mut new = 0;
                 for batch in items.chunks(batch) {
-                    let answer = |outcome: Result<bool, _>| {
-                        new += usize::from(outcome.expect("memory for another layer"));
-                    };
-                    self.add_each(batch.iter().map(|item| &item[..]), |_| u64::MAX, answer);
+                    let items = batch.iter().map(|item| &item[..]);
+                    self.add_each(items, |_| u64::MAX, |answers| new += answers.yes())
+                        .expect("memory for another layer");
                 }
                 new
             }
@@ -74,7 +73,7 @@ macro_rules! side {
                 let mut found = 0;
                 for batch in items.chunks(batch) {
                     let items = batch.iter().map(|item| &item[..]);
-                    self.contains_each(items, |there| found += usize::from(there));
+                    self.contains_each(items, |there| found += there.yes());
                 }
                 found
             }

@@ -20,8 +20,18 @@ pub(in crate::filter) struct Site {
 impl Site {
     /// The blocks that begin at `words`.
     #[inline]
-    pub(super) fn new(words: *const u64, geometry: Geometry) -> Self {
+    pub(in crate::filter) fn new(words: *const u64, geometry: Geometry) -> Self {
         Self { words, geometry }
+    }
+
+    /// Where they begin.
+    pub(in crate::filter) fn words(self) -> *const u64 {
+        self.words
+    }
+
+    /// Their shape.
+    pub(in crate::filter) fn geometry(self) -> Geometry {
+        self.geometry
     }
 
     /// Whether the blocks begin there. Their shape is not asked: that of another filter at the same address costs a prefetch.

@@ -6,7 +6,7 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
-    filter::{Error, Filter, Layer},
+    filter::{Answers, CHUNK, Error, Filter, Layer},
     module::{
         api::{Access, Context, Key, Str},
         create::{self, Options},
@@ -103,11 +103,7 @@ impl Command for MultiAdd {
 ///
 /// # Errors
 /// As [`Value::filter_in_key`] and [`create_with`]. That an item was refused is one of the answers.
-fn add_or_create<'a>(
-    ctx: Context,
-    key: &mut Key,
-    items: &[Str<'a>],
-) -> Result<(Answers, Change<'a>), Refusal> {
+fn add_or_create<'a>(ctx: Context, key: &mut Key, items: &[Str<'a>]) -> Result<(Added, Change<'a>), Refusal> {
     let Some(filter) = Value::filter_in_key(key)? else {
         return create_with(ctx, key, Options::default(), items);
     };
@@ -126,7 +122,7 @@ pub(super) fn create_with<'a>(
     key: &mut Key,
     options: Options,
     items: &[Str<'a>],
-) -> Result<(Answers, Change<'a>), Refusal> {
+) -> Result<(Added, Change<'a>), Refusal> {
     let filter = create::filter(ctx, options)?;
     let created = Some(Creation::of(&filter));
     Value::Ready(filter).put(key)?;
@@ -143,35 +139,24 @@ pub(super) fn create_with<'a>(
 ///
 /// A full filter that does not grow takes what must be obeyed uncounted: where a primary or an AOF are of another product, or
 /// make the filter by commands whose hash is another here, it may be full here some items sooner than there.
-pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
+pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let before = Before::of(filter);
-    let mut bits = Vec::with_capacity(items.len() / 64 + 1);
-    // Apart from the vector, so that they stay in registers: 20 instructions an item.
-    let (mut word, mut count, mut error) = (0, 0, None);
+    let mut answers = Vec::with_capacity(items.len().div_ceil(CHUNK));
+    let bytes = items.iter().map(|item| item.bytes());
     let ceiling = |present| limit::ceiling(ctx, present);
-    filter.add_each(
-        items.iter().map(|item| item.bytes()),
-        ceiling,
-        |answer| match answer {
-            Ok(new) => {
-                word |= u64::from(new) << (count % 64);
-                count += 1;
-                if count % 64 == 0 {
-                    bits.push(std::mem::take(&mut word));
-                }
-            }
-            Err(refusal) => error = Some(refusal),
-        },
-    );
-    bits.push(word);
-    let counted = ones(&bits);
+    let outcome = filter.add_each(bytes, ceiling, |chunk| answers.push(chunk));
+    let mut error = outcome.err();
+    let mut count = total(&answers, Answers::count);
+    let counted = total(&answers, Answers::yes);
     if error == Some(Error::Full) && limit::must_obey(ctx) {
-        (count, error) = add_over(ctx, filter, items, count, &mut bits);
+        let left = items.get(count..).unwrap_or_default();
+        error = add_over(ctx, filter, left, &mut answers).err();
+        count = total(&answers, Answers::count);
     }
     stats::ADDS.add((count + usize::from(error.is_some())) as u64);
-    Answers {
-        new: ones(&bits),
-        bits,
+    Added {
+        new: total(&answers, Answers::yes),
+        answers,
         count,
         counts: before.counts(),
         shape: before.reshaped(filter, counted),
@@ -179,36 +164,30 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Answers {
     }
 }
 
-/// How many bits are set.
-fn ones(bits: &[u64]) -> usize {
-    bits.iter().map(|word| word.count_ones() as usize).sum()
+/// The sum of a number of each chunk of answers.
+fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
+    answers.iter().copied().map(number).sum()
 }
 
-/// Goes on, from item `count` on, where a full filter must not refuse; how many items it has got to, and what ended it. Answers
-/// as [`add`] collects them: the last of the `bits` has room for the next.
+/// Goes on where a full filter must not refuse.
 #[cold]
 fn add_over(
     ctx: Context,
     filter: &mut Filter,
     items: &[Str],
-    mut count: usize,
-    bits: &mut Vec<u64>,
-) -> (usize, Option<Error>) {
+    answers: &mut Vec<Answers>,
+) -> Result<(), Error> {
     ctx.warn_seldom(|| "a full filter took items uncounted, from a primary or an AOF".into());
-    for item in items.iter().skip(count) {
-        let new = match filter.add_over(filter.hash(item.bytes())) {
-            Ok(new) => new,
-            Err(error) => return (count, Some(error)),
-        };
-        if let Some(word) = bits.last_mut() {
-            *word |= u64::from(new) << (count % 64);
-        }
-        count += 1;
-        if count.is_multiple_of(64) {
-            bits.push(0);
-        }
+    for chunk in items.chunks(CHUNK) {
+        let mut over = Answers::default();
+        let outcome = chunk.iter().try_for_each(|item| {
+            over.push(filter.add_over(filter.hash(item.bytes()))?);
+            Ok(())
+        });
+        answers.push(over);
+        outcome?;
     }
-    (count, None)
+    Ok(())
 }
 
 /// Counts a refusal. Which limit stood in the way, no client's error text says.
@@ -267,10 +246,10 @@ fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
     changed.fold(0, u64::saturating_add).saturating_sub(items)
 }
 
-/// What became of each item: one bit, and the error that ended it.
-pub(super) struct Answers {
-    /// Bit i % 64 of word i / 64: whether item i was new.
-    bits: Vec<u64>,
+/// What became of each item, and the error that ended it.
+pub(super) struct Added {
+    /// Whether it was new.
+    answers: Vec<Answers>,
     /// Items answered, the error not counted.
     count: usize,
     /// How many of them were new.
@@ -281,13 +260,9 @@ pub(super) struct Answers {
     error: Option<Refusal>,
 }
 
-impl Answers {
+impl Added {
     fn each(&self) -> impl Iterator<Item = bool> {
-        (0..self.count).map(|i| {
-            self.bits
-                .get(i / 64)
-                .is_some_and(|word| word >> (i % 64) & 1 == 1)
-        })
+        self.answers.iter().flat_map(|chunk| chunk.each())
     }
 
     /// What the addition of `items` changed, told by naming those that changed it.
@@ -322,9 +297,7 @@ impl Answers {
     /// An array of booleans; the error, if there is one, is its last element.
     pub(super) fn reply(&self, ctx: Context) {
         ctx.reply_array(self.count + usize::from(self.error.is_some()));
-        for new in self.each() {
-            ctx.reply_bool(new);
-        }
+        self.each().for_each(|new| ctx.reply_bool(new));
         if let Some(error) = self.error {
             ctx.reply_error(error.text());
         }

@@ -37,7 +37,8 @@ impl Command for Del {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
                 let (before, refused) = (stats::items_of(filter), filter.refused());
-                filter.delete_each(items.iter().map(|item| item.bytes()), |gone| deleted.push(gone));
+                let bytes = items.iter().map(|item| item.bytes());
+                filter.delete_each(bytes, |gone| deleted.extend(gone.each()));
                 stats::changed(before, stats::items_of(filter));
                 stats::UNDELETED.add(filter.refused().saturating_sub(refused));
             }

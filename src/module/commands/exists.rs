@@ -71,10 +71,10 @@ impl Command for MultiExists {
                 let bytes = items.iter().map(|item| item.bytes());
                 let mut positives = 0;
                 filter.contains_each(bytes, |found| {
-                    positives += u64::from(found);
-                    call.ctx.reply_bool(found);
+                    positives += found.yes();
+                    found.each().for_each(|found| call.ctx.reply_bool(found));
                 });
-                stats::POSITIVES.add(positives);
+                stats::POSITIVES.add(positives as u64);
             }
             None => items.iter().for_each(|_| call.ctx.reply_bool(false)),
         }

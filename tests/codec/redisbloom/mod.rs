@@ -61,12 +61,13 @@ fn items_added_in_a_batch_get_the_same_answers() {
             .take_while(|&answer| answer < 2)
             .collect();
         let mut found = Vec::new();
-        filter.add_each(
+        let outcome = filter.add_each(
             items.iter().map(String::as_bytes),
             |_| u64::MAX,
-            |answer| found.extend(answer.map(u8::from)),
+            |new| found.extend(new.each().map(u8::from)),
         );
         assert_eq!(found, expected, "{name}");
+        assert_eq!(outcome.is_ok(), found.len() == items.len(), "{name}");
     }
 }
 

@@ -142,7 +142,9 @@ pub(crate) fn same_later(filter: &Filter, answers: &Answers, name: &str) {
 fn same(filter: &Filter, items: &[String], added: usize, expected: &[bool], name: &str) {
     assert_eq!(items.len(), expected.len(), "{name}");
     let mut each = Vec::new();
-    filter.contains_each(items.iter().map(String::as_bytes), |found| each.push(found));
+    filter.contains_each(items.iter().map(String::as_bytes), |found| {
+        each.extend(found.each());
+    });
     for ((item, &expected), &in_batch) in items.iter().zip(expected).zip(&each) {
         let found = (has(filter, item.as_bytes()), in_batch);
         assert_eq!(found, (expected, expected), "{name}: {item}");

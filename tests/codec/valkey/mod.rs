@@ -56,7 +56,9 @@ fn same(filter: &Filter, model: &Model) {
         let items: Vec<_> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
         let expected: Vec<_> = items.iter().map(|item| model.has(item.as_bytes())).collect();
         let mut batch = Vec::new();
-        filter.contains_each(items.iter().map(String::as_bytes), |answer| batch.push(answer));
+        filter.contains_each(items.iter().map(String::as_bytes), |found| {
+            batch.extend(found.each());
+        });
         assert_eq!(batch, expected, "{prefix} in a batch");
         let one_by_one = items
             .iter()
