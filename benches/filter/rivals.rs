@@ -77,7 +77,7 @@ impl Rival for Batched {
                 .add_each(
                     batch.chunks_exact(len),
                     |_| u64::MAX,
-                    |answers| new += answers.yes(),
+                    |answers| new += answers.ones(),
                 )
                 .expect("memory for another layer");
         }
@@ -88,7 +88,7 @@ impl Rival for Batched {
         let mut found = 0;
         for batch in items.chunks(BATCH * len) {
             self.0
-                .contains_each(batch.chunks_exact(len), |there| found += there.yes());
+                .contains_each(batch.chunks_exact(len), |there| found += there.ones());
         }
         found
     }

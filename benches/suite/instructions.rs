@@ -190,7 +190,7 @@ fn work_counting(case: &Case, op: &str, count: u64) {
         .expect("memory for another layer");
     let mut deleted = 0;
     for batch in buffer[..count as usize * len].chunks(BATCH * len) {
-        filter.delete_each(batch.chunks_exact(len), |gone| deleted += gone.yes());
+        filter.delete_each(batch.chunks_exact(len), |gone| deleted += gone.ones());
     }
     black_box(deleted);
 }

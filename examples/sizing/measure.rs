@@ -86,8 +86,8 @@ pub(crate) fn wrong(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
     let queries = (numbers.end - numbers.start) as f64;
     let mut wrong = 0;
     for batch in Set::Absent.batches(numbers) {
-        filter.contains_each(batch.iter().map(<[u8; 16]>::as_slice), |yes| {
-            wrong += yes.yes();
+        filter.contains_each(batch.iter().map(<[u8; 16]>::as_slice), |found| {
+            wrong += found.ones();
         });
     }
     wrong as f64 / queries

@@ -62,7 +62,7 @@ impl Hashed {
 pub struct AheadCell {
     seed: AtomicU64,
     words: AtomicPtr<u64>,
-    /// Packed: blocks, words of a block, probes.
+    /// Packed: blocks, words of a block, probes. 0, which no filter has: none is in it.
     geometry: AtomicU64,
 }
 
@@ -81,12 +81,11 @@ impl AheadCell {
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<Ahead> {
-        let words = self.words.load(Relaxed).cast_const();
         let geometry = self.geometry.load(Relaxed);
-        (!words.is_null()).then(|| Ahead {
+        (geometry != 0).then(|| Ahead {
             seed: self.seed.load(Relaxed),
             site: Site::new(
-                words,
+                self.words.load(Relaxed),
                 Geometry {
                     blocks: (geometry >> 32) as u32,
                     block_words: (geometry >> 16) as u16,
@@ -99,7 +98,7 @@ impl AheadCell {
     /// Puts that in.
     pub fn set(&self, ahead: Option<Ahead>) {
         let Some(Ahead { seed, site }) = ahead else {
-            return self.words.store(null_mut(), Relaxed);
+            return self.geometry.store(0, Relaxed);
         };
         let Geometry {
             blocks,
@@ -110,5 +109,25 @@ impl AheadCell {
         let packed = u64::from(blocks) << 32 | u64::from(block_words) << 16 | u64::from(probes);
         self.geometry.store(packed, Relaxed);
         self.words.store(site.words().cast_mut(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As another thread may find it in the middle of `set`.
+    #[test]
+    fn of_any_mixture_an_item_can_be_hashed() {
+        let cell = AheadCell::empty();
+        cell.words.store(&raw mut *Box::new(0), Relaxed);
+        assert_eq!(cell.get(), None, "without a geometry");
+        cell.words.store(null_mut(), Relaxed);
+        for (block_words, probes) in [(1, 1), (8, 7), (16, 10), (512, 20), (u16::MAX, 255)] {
+            let packed = u64::MAX << 32 | u64::from(block_words) << 16 | probes;
+            cell.geometry.store(packed, Relaxed);
+            let hashed = cell.get().map(|ahead| ahead.hash(b"item").hash);
+            assert_eq!(hashed, Some(Hash::of(b"item", 0)));
+        }
     }
 }

@@ -104,6 +104,26 @@ impl Filter {
         outcome
     }
 
+    /// [`Self::add_each`] of items that must not be refused: what there is no room for goes in uncounted. Such items are never
+    /// forgotten, but the rate is promised for the capacity only.
+    #[cold]
+    pub fn add_each_over<'a>(
+        &mut self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        mut answer: impl FnMut(Answers),
+    ) {
+        let mut chunk = [Hash::default(); CHUNK];
+        loop {
+            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
+            if hashes.is_empty() {
+                return;
+            }
+            let mut answers = Answers::default();
+            hashes.iter().for_each(|&hash| answers.push(self.add_over(hash)));
+            answer(answers);
+        }
+    }
+
     /// Hashes the next items, at most a chunk of them, and if asked to prefetches the newest layer for each.
     #[inline]
     pub(super) fn hash_chunk<'c, 'a>(

@@ -1,7 +1,7 @@
 //! A few items on their way through the layers together: up to 64 hashes, and sets of them.
 
 /// Items in a chunk: as many as there are bits in a [`Set`].
-pub const CHUNK: usize = u64::BITS as usize;
+pub(super) const CHUNK: usize = u64::BITS as usize;
 
 /// Where a first look at an item goes in a layer of blocks: a line, and four bits in it (`probe.rs`).
 #[derive(Clone, Copy)]
@@ -87,22 +87,22 @@ impl Set {
 /// The answers for items in a row, at most a chunk of them: whether each was new, say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    yes: Set,
+    ones: Set,
     count: usize,
 }
 
 impl Answers {
     /// Those of `count` items in a row.
     #[inline]
-    pub(super) fn new(yes: Set, count: usize) -> Self {
-        Self { yes, count }
+    pub(super) fn new(ones: Set, count: usize) -> Self {
+        Self { ones, count }
     }
 
     /// Adds that of the next item, of which there must be fewer than [`CHUNK`] before.
     #[inline]
-    pub fn push(&mut self, yes: bool) {
+    pub(super) fn push(&mut self, yes: bool) {
         debug_assert!(self.count < CHUNK);
-        self.yes.0 |= u64::from(yes) << self.count;
+        self.ones.0 |= u64::from(yes) << self.count;
         self.count += 1;
     }
 
@@ -116,13 +116,13 @@ impl Answers {
     /// For how many of them it is yes.
     #[inline]
     #[must_use]
-    pub fn yes(self) -> usize {
-        self.yes.len() as usize
+    pub fn ones(self) -> usize {
+        self.ones.len() as usize
     }
 
     /// One by one, in order.
     #[inline]
     pub fn each(self) -> impl Iterator<Item = bool> {
-        (0..self.count).map(move |i| self.yes.has(i))
+        (0..self.count).map(move |i| self.ones.has(i))
     }
 }

@@ -56,7 +56,7 @@ impl Hash {
     }
 }
 
-/// Not inlined: the secret takes room on the stack, which shorter items would make, too.
+/// Not inlined: the secret takes room on the stack, and shorter items would pay for that.
 #[inline(never)]
 fn of_long(item: &[u8], seed: u64) -> u128 {
     xxh3_128_with_secret(item, &expand(seed))

@@ -44,7 +44,7 @@ pub use ahead::{Ahead, AheadCell, Hashed};
 pub use bits::Bits;
 pub use budget::layer_rate;
 pub use check::{Broken, Plan};
-pub use chunk::{Answers, CHUNK};
+pub use chunk::Answers;
 pub use error::Error;
 pub use estimate::Estimate;
 pub use family::{Family, RedisBloom};

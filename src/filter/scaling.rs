@@ -324,17 +324,12 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] of an item that must not be refused: a full filter that does not grow takes it uncounted. Such items are never
-    /// forgotten, but the rate is promised for the capacity only.
-    ///
-    /// # Errors
-    /// As [`Self::grow`] of one that grows, without a ceiling.
+    /// [`Self::add`] of an item that must not be refused: where there is no room, the newest layer takes it uncounted. Such items
+    /// are never forgotten, but the rate is promised for the capacity only.
     #[cold]
-    pub fn add_over(&mut self, hash: Hash) -> Result<bool, Error> {
-        match self.add(hash, |_| u64::MAX) {
-            Err(Error::Full) => Ok(self.newest.add_over(hash)),
-            outcome => outcome,
-        }
+    pub(super) fn add_over(&mut self, hash: Hash) -> bool {
+        self.add(hash, |_| u64::MAX)
+            .unwrap_or_else(|_| self.newest.add_over(hash))
     }
 
     /// A copy with the same seed, bits and counts.

@@ -106,7 +106,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    // Nothing here is kept about a key outside of it, but an address to prefetch (lookahead.rs), so a slot may arrive key by
+    // Nothing here is kept about a key outside of it, but what a prefetch needs (lookahead.rs), so a slot may arrive key by
     // key before it counts. Said to Valkey alone: the bit may come to mean something else in Redis.
     let server = ctx.server_info(c"server");
     if server.is_some_and(|server| server.is(c"server_name", "valkey")) {

@@ -42,7 +42,7 @@ fn a_deep_stack_is_stored_and_answers_in_batches() {
     let items: Vec<_> = (0..added).map(|number| item(1, number)).collect();
     let mut answers = 0;
     copy.contains_each(items.iter().map(<[u8; 16]>::as_slice), |found| {
-        assert_eq!(found.yes(), found.count(), "after {answers} items");
+        assert_eq!(found.ones(), found.count(), "after {answers} items");
         answers += found.count();
     });
     assert_eq!(answers, items.len());

@@ -113,7 +113,7 @@ fn a_batch_of_what_is_there_is_added_without_a_write() {
             let mut new = 0;
             let items = items.iter().map(<[u8; 8]>::as_slice);
             filter
-                .add_each(items, |_| u64::MAX, |answers| new += answers.yes())
+                .add_each(items, |_| u64::MAX, |answers| new += answers.ones())
                 .expect("room");
             new as u64
         };

@@ -1,7 +1,7 @@
 //! What a primary or an AOF says was added must be in, even where the filter is full: another product that made the log may
 //! count other items as known than this one, and so have had room for one more.
 
-use crate::harness::{Client, Server, digest, err, info, mexists, numbered, ok, wait_until};
+use crate::harness::{Client, Reply, Server, digest, err, info, mexists, numbered, ok, wait_until};
 
 const FULL: &str = "ERR non scaling filter is full";
 const CAPACITY: i64 = 100;
@@ -109,4 +109,41 @@ fn a_full_filter_of_a_replica_refuses_nothing() {
     assert_eq!(client.run("REPLICAOF NO ONE"), ok());
     let reply = client.call("BF.MADD", "k", &numbered("absent", 200));
     assert_eq!(reply.elements().last(), Some(&err(FULL)));
+}
+
+/// A command that fills the filter on the way and one that finds it full answer as the same items one by one.
+#[test]
+fn a_batch_beyond_the_room_of_a_replica_is_its_items_alone() {
+    let master = Server::start();
+    let cells = ["NONSCALING", "NONSCALING COUNTING"];
+    let capacities = [1, 63, 64, 65, 100];
+    let keys = || {
+        let of = |cells| {
+            capacities.map(|capacity| (cells, capacity, format!("{capacity}:{cells}").replace(' ', "-")))
+        };
+        cells.into_iter().flat_map(of)
+    };
+    for (cells, capacity, key) in keys() {
+        for twin in ["one", "many"] {
+            let made = master
+                .client()
+                .run(&format!("BF.RESERVE {key}:{twin} 0.01 {capacity} {cells} SEED 5"));
+            assert_eq!(made, ok());
+        }
+    }
+    let replica = master.replica();
+    let client = &mut replica.client();
+    assert_eq!(client.run("CONFIG SET replica-read-only no"), ok());
+    for (_, _, key) in keys() {
+        for items in numbered("item", 529).chunks(129) {
+            let (one, many) = (format!("{key}:one"), format!("{key}:many"));
+            let alone: Vec<Reply> = items
+                .iter()
+                .map(|item| client.cmd(&["BF.ADD", &one, item]))
+                .collect();
+            assert_eq!(client.call("BF.MADD", &many, items), Reply::Array(alone), "{key}");
+            client.assert_in_step();
+            assert_eq!(digest(client, &many), digest(client, &one), "{key}");
+        }
+    }
 }

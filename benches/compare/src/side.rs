@@ -62,7 +62,7 @@ macro_rules! side {
                 let mut new = 0;
                 for batch in items.chunks(batch) {
                     let items = batch.iter().map(|item| &item[..]);
-                    self.add_each(items, |_| u64::MAX, |answers| new += answers.yes())
+                    self.add_each(items, |_| u64::MAX, |answers| new += answers.ones())
                         .expect("memory for another layer");
                 }
                 new
@@ -73,7 +73,7 @@ macro_rules! side {
                 let mut found = 0;
                 for batch in items.chunks(batch) {
                     let items = batch.iter().map(|item| &item[..]);
-                    self.contains_each(items, |there| found += there.yes());
+                    self.contains_each(items, |there| found += there.ones());
                 }
                 found
             }

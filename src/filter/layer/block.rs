@@ -25,7 +25,7 @@
 //! | the additions of a chunk in a loop           | 167 | 141  | 217 |
 //! | answers chunk by chunk                       | 156 | 129  | 219 |
 //!
-//! Single misses in 12 layers take 959 instructions with the last, and 1,310 with the third.
+//! Single misses in 12 layers take 959 instructions with four probes from one step, and 1,310 with a copy for blocks of one line.
 //!
 //! That is plain code, which every processor runs, and valgrind's. In batches a look at four probes is one of nine
 //! instructions where the processor has them (`wide.rs`).

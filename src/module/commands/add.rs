@@ -6,7 +6,7 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
-    filter::{Answers, CHUNK, Error, Filter, Layer},
+    filter::{Answers, Error, Filter, Layer},
     module::{
         api::{Access, Context, Key, Str},
         create::{self, Options},
@@ -141,21 +141,21 @@ pub(super) fn create_with<'a>(
 /// make the filter by commands whose hash is another here, it may be full here some items sooner than there.
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let before = Before::of(filter);
-    let mut answers = Vec::with_capacity(items.len().div_ceil(CHUNK));
-    let bytes = items.iter().map(|item| item.bytes());
+    let mut answers = Vec::new();
     let ceiling = |present| limit::ceiling(ctx, present);
-    let outcome = filter.add_each(bytes, ceiling, |chunk| answers.push(chunk));
+    let outcome = filter.add_each(bytes(items), ceiling, |chunk| answers.push(chunk));
     let mut error = outcome.err();
     let mut count = total(&answers, Answers::count);
-    let counted = total(&answers, Answers::yes);
+    let counted = total(&answers, Answers::ones);
     if error == Some(Error::Full) && limit::must_obey(ctx) {
+        ctx.warn_seldom(|| "a full filter took items uncounted, from a primary or an AOF".into());
         let left = items.get(count..).unwrap_or_default();
-        error = add_over(ctx, filter, left, &mut answers).err();
-        count = total(&answers, Answers::count);
+        filter.add_each_over(bytes(left), |chunk| answers.push(chunk));
+        (count, error) = (items.len(), None);
     }
     stats::ADDS.add((count + usize::from(error.is_some())) as u64);
     Added {
-        new: total(&answers, Answers::yes),
+        new: total(&answers, Answers::ones),
         answers,
         count,
         counts: before.counts(),
@@ -164,30 +164,14 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     }
 }
 
+/// The bytes of each.
+fn bytes<'a>(items: &[Str<'a>]) -> impl Iterator<Item = &'a [u8]> {
+    items.iter().map(|item| item.bytes())
+}
+
 /// The sum of a number of each chunk of answers.
 fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
     answers.iter().copied().map(number).sum()
-}
-
-/// Goes on where a full filter must not refuse.
-#[cold]
-fn add_over(
-    ctx: Context,
-    filter: &mut Filter,
-    items: &[Str],
-    answers: &mut Vec<Answers>,
-) -> Result<(), Error> {
-    ctx.warn_seldom(|| "a full filter took items uncounted, from a primary or an AOF".into());
-    for chunk in items.chunks(CHUNK) {
-        let mut over = Answers::default();
-        let outcome = chunk.iter().try_for_each(|item| {
-            over.push(filter.add_over(filter.hash(item.bytes()))?);
-            Ok(())
-        });
-        answers.push(over);
-        outcome?;
-    }
-    Ok(())
 }
 
 /// Counts a refusal. Which limit stood in the way, no client's error text says.
@@ -248,7 +232,7 @@ fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
 
 /// What became of each item, and the error that ended it.
 pub(super) struct Added {
-    /// Whether it was new.
+    /// Whether each was new, chunk by chunk.
     answers: Vec<Answers>,
     /// Items answered, the error not counted.
     count: usize,

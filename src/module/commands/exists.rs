@@ -71,7 +71,7 @@ impl Command for MultiExists {
                 let bytes = items.iter().map(|item| item.bytes());
                 let mut positives = 0;
                 filter.contains_each(bytes, |found| {
-                    positives += found.yes();
+                    positives += found.ones();
                     found.each().for_each(|found| call.ctx.reply_bool(found));
                 });
                 stats::POSITIVES.add(positives as u64);
