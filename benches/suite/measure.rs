@@ -30,6 +30,43 @@ impl Series {
     }
 }
 
+/// A series from each start of the servers: within one, a contender has luck or not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Starts(Vec<Series>);
+
+impl Starts {
+    /// One more.
+    pub(crate) fn begin(&mut self) {
+        self.0.push(Series::default());
+    }
+
+    /// Adds to the last, of which there must be one.
+    pub(crate) fn push(&mut self, value: f64) {
+        self.0.last_mut().expect("a start").push(value);
+    }
+
+    /// The median of the smallest of each start.
+    pub(crate) fn least(&self) -> f64 {
+        let least: Vec<f64> = self.0.iter().map(Series::least).collect();
+        percentile(&least, 0.5)
+    }
+
+    /// The median of what this is to `other`, start by start.
+    pub(crate) fn over(&self, other: &Self) -> f64 {
+        percentile(&self.ratios(other), 0.5)
+    }
+
+    /// The least and the largest of these; `None` of a single start.
+    pub(crate) fn spread(&self, other: &Self) -> Option<(f64, f64)> {
+        let ratios = self.ratios(other);
+        (ratios.len() > 1).then(|| (percentile(&ratios, 0.0), percentile(&ratios, 1.0)))
+    }
+
+    fn ratios(&self, other: &Self) -> Vec<f64> {
+        self.0.iter().zip(&other.0).map(|(a, b)| a.over(b)).collect()
+    }
+}
+
 /// The value that a share of `values` lies below; NaN of none.
 pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();

@@ -18,8 +18,8 @@
 //! Items are the same, the seed is, so the filters must give equal answers. A turn in which they do not ends the run:
 //! then the commits differ in more than speed.
 //!
-//! What it uses of the crate must be there in both commits: `Filter` with `new`, `add_each`, `contains_each`,
-//! `contains`, `hash` and `layers`; `Params` with its five fields, `Cells` and `Expansion`. Crates that both depend on
+//! What it uses of the crate must be there in both commits: `Filter` with `new`, `contains`, `hash` and `layers`,
+//! `add_each` and `contains_each` that answer chunk by chunk; `Answers::ones`; `Params` with its five fields, `Cells` and `Expansion`. Crates that both depend on
 //! are those of this tree's `Cargo.lock` for both.
 //!
 //! ```text
