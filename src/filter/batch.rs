@@ -107,19 +107,32 @@ impl Filter {
     /// [`Self::add_each`] of items that must not be refused: what there is no room for goes in uncounted. Such items are never
     /// forgotten, but the rate is promised for the capacity only.
     #[cold]
-    pub fn add_each_over<'a>(
+    pub fn add_each_over<'a>(&mut self, items: impl Iterator<Item = &'a [u8]>, answer: impl FnMut(Answers)) {
+        let over = |filter: &mut Self, hashes: &[Hash], answers: &mut Answers| {
+            hashes
+                .iter()
+                .for_each(|&hash| answers.push(filter.add_over(hash)));
+        };
+        self.change_each(items, over, answer);
+    }
+
+    /// Changes the filter by each item in order, chunk by chunk: `change` is told the hashes of a chunk and gives an answer for each.
+    #[inline]
+    pub(super) fn change_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
+        mut change: impl FnMut(&mut Self, &[Hash], &mut Answers),
         mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
+            // By reference as in `add_each_counted`.
             let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
                 return;
             }
             let mut answers = Answers::default();
-            hashes.iter().for_each(|&hash| answers.push(self.add_over(hash)));
+            change(self, hashes, &mut answers);
             answer(answers);
         }
     }

@@ -130,31 +130,21 @@ impl Filter {
     }
 
     /// Deletes each item in order, and answers as [`Self::delete`], chunk by chunk.
-    pub fn delete_each<'a>(
-        &mut self,
-        mut items: impl Iterator<Item = &'a [u8]>,
-        mut answer: impl FnMut(Answers),
-    ) {
-        let mut chunk = [Hash::default(); CHUNK];
-        loop {
-            // By reference as above.
-            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
-            if hashes.is_empty() {
-                return;
-            }
-            let mut answers = Answers::default();
-            if self.older().len() == 0 {
-                hashes.iter().for_each(|&hash| answers.push(self.lower(0, hash)));
-            } else {
-                for (&hash, held) in hashes.iter().zip(self.held(hashes)) {
-                    answers.push(match held {
-                        Held::Nowhere => false,
-                        Held::In(layer) => self.lower(layer, hash),
-                        Held::InSeveral => self.delete(hash),
-                    });
-                }
-            }
-            answer(answers);
+    pub fn delete_each<'a>(&mut self, items: impl Iterator<Item = &'a [u8]>, answer: impl FnMut(Answers)) {
+        self.change_each(items, Self::delete_chunk, answer);
+    }
+
+    /// The same for the hashes of a chunk.
+    fn delete_chunk(&mut self, hashes: &[Hash], answers: &mut Answers) {
+        if self.older().len() == 0 {
+            return hashes.iter().for_each(|&hash| answers.push(self.lower(0, hash)));
+        }
+        for (&hash, held) in hashes.iter().zip(self.held(hashes)) {
+            answers.push(match held {
+                Held::Nowhere => false,
+                Held::In(layer) => self.lower(layer, hash),
+                Held::InSeveral => self.delete(hash),
+            });
         }
     }
 
