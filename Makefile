@@ -129,8 +129,9 @@ test-pure: ## Unit and property tests of the filter and its codecs; those of bat
 	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: layers:: mixed:: model::
 
 .PHONY: test-server
-test-server: build ## Black-box tests of the release build in a real server
+test-server: build ## Unit tests of the module, and black-box tests of the release build in a real server
 	@scripts/setup tests
+	cargo test --lib $(LOCKED) -- module::
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
 
 .PHONY: test-huge
