@@ -107,9 +107,11 @@ pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("In the server");
     section.say(&format!(
         "CPU nanoseconds of the server's main thread per item, the least of some turns of {TURN} items of 17 bytes. In \
-         brackets the ratio to the floor, the median of the ratios within each turn: the machine's pace changes by more from \
-         turn to turn than contenders differ, so this is the figure to go by, and need not be the quotient of the two beside \
-         it. Then million items a second as one pipelining client sees them, at best. 1 % error rate."
+         brackets the ratio to the floor, the median of the ratios within each turn: the machine's pace changes by up to two \
+         from turn to turn, far more than contenders differ. So compare contenders by the ratios, here and among the targets, \
+         where those to a peer are medians within turns, too. Nanoseconds, and the million items a second that one pipelining \
+         client sees at best, tell of one contender how fast it was when the machine was; beside another's they mean little. \
+         1 % error rate."
     ));
     let contenders = contender::all();
     let mut rivals: Vec<Rival> = Vec::new();

@@ -137,7 +137,8 @@ impl Report {
         page += &format!("| part of the machine | |\n| --- | --- |\n{}\n", facts());
         let targets = all("targets").concat();
         if !targets.is_empty() {
-            page += "## Targets\n\nRatios of server CPU per item within one run, unless the line says otherwise.\n\n";
+            page += "## Targets\n\nRatios of server CPU per item within one run, unless the line says otherwise. From run to run \
+                they differ by 0.05 to 0.1: what is\nnearer to its target than that is neither safely met nor missed.\n\n";
             page += &format!("| work | target | measured | |\n| --- | ---: | ---: | --- |\n{targets}\n");
         }
         page += &all("md").join("\n");
@@ -151,10 +152,12 @@ const HEAD: &str = "\
 # Benchmarks
 
 Written by `make bench` (`benches/suite/`); do not edit. `make bench BENCH=memory` repeats one part, `PEERS=\"name=path.so\"`
-puts other modules beside this one. Every table was measured in one run on one machine, contenders taking turns. Compare
-columns of a table, not tables of different machines.
+puts other modules beside this one. Every table was measured in one run on one machine, contenders taking turns; a
+part that is older than the date below says when it was measured. Compare contenders within a table, not tables of different
+machines.
 
-- **floor**: a module that opens the key, looks at the items, replies and replicates, and has no filter (`examples/floor.rs`).
+- **floor**: a module that opens the key, looks at the items, replies and replicates what it is given to add, and has no filter
+  (`examples/floor.rs`): what does nothing. How much faster than a peer it is, is as far as any module can get.
 - **SETBIT/GETBIT**: the filter that a client builds by hand of a string, k commands an item, all in one pipeline.
 
 ";
