@@ -68,7 +68,7 @@ fn add_one(ctx: Context, name: Str, mut key: Key, item: Str) -> Result<(), Refus
     if let Some(refusal) = answers.error {
         return Err(refusal);
     }
-    ctx.reply_bool(answers.new == 1);
+    ctx.reply_bool(answers.ones() == 1);
     Ok(())
 }
 
@@ -145,23 +145,22 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let ceiling = |present| limit::ceiling(ctx, present);
     let outcome = filter.add_each(bytes(items), ceiling, |chunk| answers.push(chunk));
     let mut error = outcome.err();
-    let mut count = total(&answers, Answers::count);
+    let count = total(&answers, Answers::count);
     let counted = total(&answers, Answers::ones);
     if error == Some(Error::Full) && limit::must_obey(ctx) {
         ctx.warn_seldom(|| "a full filter took items uncounted, from a primary or an AOF".into());
         let left = items.get(count..).unwrap_or_default();
         filter.add_each_over(bytes(left), |chunk| answers.push(chunk));
-        (count, error) = (items.len(), None);
+        error = None;
     }
-    stats::ADDS.add((count + usize::from(error.is_some())) as u64);
-    Added {
-        new: total(&answers, Answers::ones),
+    let added = Added {
         answers,
-        count,
         counts: before.counts(),
         shape: before.reshaped(filter, counted),
         error: error.map(|error| refused(ctx, error)),
-    }
+    };
+    stats::ADDS.add(added.tried() as u64);
+    added
 }
 
 /// The bytes of each.
@@ -234,10 +233,6 @@ fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
 pub(super) struct Added {
     /// Whether each was new, chunk by chunk.
     answers: Vec<Answers>,
-    /// Items answered, the error not counted.
-    count: usize,
-    /// How many of them were new.
-    new: usize,
     /// Whether those that were not changed the filter too.
     counts: bool,
     shape: Shape,
@@ -245,6 +240,21 @@ pub(super) struct Added {
 }
 
 impl Added {
+    /// How many were new.
+    fn ones(&self) -> usize {
+        total(&self.answers, Answers::ones)
+    }
+
+    /// Items answered, the error not counted.
+    fn count(&self) -> usize {
+        total(&self.answers, Answers::count)
+    }
+
+    /// Items tried: one with an error too.
+    fn tried(&self) -> usize {
+        self.count() + usize::from(self.error.is_some())
+    }
+
     fn each(&self) -> impl Iterator<Item = bool> {
         self.answers.iter().flat_map(|chunk| chunk.each())
     }
@@ -266,7 +276,7 @@ impl Added {
 
     /// The same for a command that may be repeated word for word, if every item changed the filter.
     fn change_or_every<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
-        let changed = if self.counts { self.count } else { self.new };
+        let changed = if self.counts { self.count() } else { self.ones() };
         if changed == items.len() {
             Change {
                 created: None,
@@ -280,7 +290,7 @@ impl Added {
 
     /// An array of booleans; the error, if there is one, is its last element.
     pub(super) fn reply(&self, ctx: Context) {
-        ctx.reply_array(self.count + usize::from(self.error.is_some()));
+        ctx.reply_array(self.tried());
         self.each().for_each(|new| ctx.reply_bool(new));
         if let Some(error) = self.error {
             ctx.reply_error(error.text());
