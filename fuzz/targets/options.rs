@@ -34,17 +34,22 @@ fuzz_target!(|data: &[u8]| {
     let words = || data.split(|&byte| byte == 0);
     match module::commands::reserve(words()) {
         Ok(options) => check(options),
-        Err(refusal) => assert!(!refusal.text().is_empty()),
+        Err(refusal) => assert!(!refusal.text(words()).is_empty()),
     }
     match module::commands::import(words()) {
         Ok(purpose) => {
             assert!(purpose.is_none_or(|purpose| purpose.capacity > 0 && purpose.error_rate < 1.0))
         }
-        Err(refusal) => assert!(!refusal.text().is_empty()),
+        Err(refusal) => assert!(!refusal.text(words()).is_empty()),
     }
     let mut rest = words();
     match module::commands::insert(&mut rest) {
         Ok(options) => check(options),
-        Err(refusal) => assert!(!refusal.text().is_empty()),
+        Err(refusal) => assert!(!refusal.text(words()).is_empty()),
     }
+    let taken = [
+        module::commands::replayed_reserve(words()),
+        module::commands::replayed_insert(&mut words()),
+    ];
+    taken.into_iter().flatten().for_each(check);
 });

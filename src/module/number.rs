@@ -2,6 +2,8 @@
 //!
 //! As strict as the server's own parsers: an integer has no plus sign, no leading zeros, no blanks, so that what is taken
 //! is what was written. A float may have an exponent (`1.0E-4` from Java, `1E-05` from .NET), and is never NaN.
+//!
+//! `any_unsigned` and `any_float` read what some other product accepts and replicates.
 
 use std::str::FromStr;
 
@@ -21,6 +23,11 @@ fn exact<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
     (number.to_string() == text).then_some(number)
 }
 
+/// An unsigned 64-bit integer, also with a plus sign or leading zeros.
+pub(crate) fn any_unsigned(text: &[u8]) -> Option<u64> {
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
 /// The shortest text that reads back as the same double, with an exponent where that is the usual way to write it.
 pub(crate) fn shortest(number: f64) -> String {
     if (1e-5..1e15).contains(&number.abs()) || number == 0.0 {
@@ -37,4 +44,69 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
         .parse()
         .ok()
         .filter(|number: &f64| !number.is_nan())
+}
+
+/// A double as [`float`] or C's `strtod` read it: `0x1p-4`, `0X.8`, `0x0.01P+3` too.
+pub(crate) fn any_float(text: &[u8]) -> Option<f64> {
+    float(text).or_else(|| hexadecimal(text))
+}
+
+/// A positive hexadecimal double, rounded to nearest at its first 60 bits.
+fn hexadecimal(text: &[u8]) -> Option<f64> {
+    let text = str::from_utf8(text).ok()?.to_ascii_lowercase();
+    let text = text.strip_prefix('+').unwrap_or(&text).strip_prefix("0x")?;
+    let (digits, exponent) = text.split_once('p').unwrap_or((text, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut exponent: i64 = exponent.parse().ok()?;
+    let mut significand: u64 = 0;
+    for (index, digit) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(digit.to_digit(16)?);
+        let fits = significand >> 60 == 0;
+        if fits {
+            significand = significand << 4 | digit;
+        }
+        // A digit behind the point is worth a sixteenth if it was taken, one before it a factor of 16 if it was not.
+        match (index < whole.len(), fits) {
+            (true, false) => exponent = exponent.checked_add(4)?,
+            (false, true) => exponent = exponent.checked_sub(4)?,
+            _ => {}
+        }
+    }
+    // Two powers of two, each a double: their product with the significand may be subnormal.
+    let exponent = i32::try_from(exponent.clamp(-1200, 1200)).ok()?;
+    let half = exponent / 2;
+    Some(significand as f64 * 2_f64.powi(half) * 2_f64.powi(exponent - half))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::any_float;
+
+    #[test]
+    fn hexadecimal_floats_are_read_as_strtod_reads_them() {
+        for (text, number) in [
+            ("0x1p-4", Some(0.0625)),
+            ("0X1P-4", Some(0.0625)),
+            ("+0x.8", Some(0.5)),
+            ("0x0.01p+3", Some(0.03125)),
+            ("0x1.999999999999ap-4", Some(0.1)),
+            ("0x000000000000000000000001p-1", Some(0.5)),
+            ("0x1000000000000000000000000p-100", Some(0.0625)),
+            ("0x0.00000000000000000000000001p+101", Some(0.125)),
+            ("0x0.0000000000001p-1022", Some(f64::from_bits(1))),
+            ("0x", None),
+            ("0x.", None),
+            ("0x1p", None),
+            ("0x1g", None),
+            ("0x1p99999999999999999999", None),
+            ("-0x1p-4", None),
+            ("1e-2", Some(0.01)),
+            ("nan", None),
+        ] {
+            assert_eq!(any_float(text.as_bytes()), number, "{text}");
+        }
+    }
 }

@@ -3,7 +3,10 @@
 //! The words after the code are RedisBloom's, because clients and their tests know them; the code (`ERR`, which some of
 //! its texts lack) is always there, because clients split it off.
 
-use std::ffi::CStr;
+use std::{
+    borrow::Cow,
+    ffi::{CStr, CString},
+};
 
 use crate::{codec, filter};
 
@@ -29,8 +32,12 @@ pub(crate) enum Refusal {
     BadExpansion,
     /// RESERVE: the expansion is an integer out of range.
     ExpansionRange,
-    /// NONSCALING with an expansion.
+    /// RESERVE: NONSCALING with an expansion.
     NonscalingExpands,
+    /// RESERVE: a word that is no option, with so many words of the command behind it.
+    UnknownOption {
+        behind: u8,
+    },
     /// RESERVE: SEED is the last word.
     NoSeed,
     /// RESERVE: the seed is not an unsigned 64-bit number.
@@ -85,8 +92,19 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The text on the wire.
-    pub(crate) fn text(self) -> &'static CStr {
+    /// The text on the wire, for a command of these words.
+    pub(crate) fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
+        match self {
+            Self::UnknownOption { behind } => {
+                let word = words.rev().nth(behind.into());
+                Cow::Owned(unknown_option(word.unwrap_or_default()))
+            }
+            fixed => Cow::Borrowed(fixed.fixed_text()),
+        }
+    }
+
+    /// The text of a refusal that names no word of the command.
+    fn fixed_text(self) -> &'static CStr {
         match self {
             // Sent by the server itself, which knows the command's name.
             Self::Arity => c"ERR wrong number of arguments",
@@ -101,6 +119,7 @@ impl Refusal {
             Self::BadExpansion => c"ERR bad expansion",
             Self::ExpansionRange => c"ERR expansion must be in the range [0, 32768]",
             Self::NonscalingExpands => c"ERR Nonscaling filters cannot expand",
+            Self::UnknownOption { .. } => c"ERR unknown argument",
             Self::NoSeed => c"ERR no seed",
             Self::BadSeed => c"ERR bad seed",
             Self::UnknownArgument => c"ERR Unknown argument received",
@@ -181,4 +200,13 @@ impl Refusal {
             _ => bad,
         }
     }
+}
+
+/// Bytes of a client's word that an error text repeats.
+const REPEATED: usize = 32;
+
+/// The text that names a word of the client, which may hold any bytes: a line break would end the reply.
+fn unknown_option(word: &[u8]) -> CString {
+    let start = word.get(..REPEATED).unwrap_or(word);
+    CString::new(format!("ERR unknown argument '{}'", start.escape_ascii())).unwrap_or_default()
 }

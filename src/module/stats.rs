@@ -44,6 +44,8 @@ pub(crate) static POSITIVES: Counter = Counter::new();
 pub(crate) static LOADS: Counter = Counter::new();
 /// Commands that were refused a filter, a layer, or room in a full non-scaling filter.
 pub(crate) static REFUSED: Counter = Counter::new();
+/// Commands of a primary, an AOF or a slot migration that could not be applied here.
+pub(crate) static UNAPPLIED: Counter = Counter::new();
 /// Layers that full filters were given.
 static SCALED: Counter = Counter::new();
 /// Non-scaling filters that became full.
@@ -179,7 +181,7 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
 type Field = (&'static CStr, fn() -> u64);
 
 /// Every field of the section, in order. The names are an interface: exporters read them.
-const FIELDS: [Field; 14] = [
+const FIELDS: [Field; 15] = [
     (c"filters", || total(|totals| &totals.filters)),
     (c"bytes", || total(|totals| &totals.bytes)),
     (c"items", || total(|totals| &totals.items)),
@@ -194,6 +196,7 @@ const FIELDS: [Field; 14] = [
     (c"filled", || FILLED.0.load(Relaxed)),
     (c"deletes", || DELETES.0.load(Relaxed)),
     (c"undeleted", || UNDELETED.0.load(Relaxed)),
+    (c"unapplied", || UNAPPLIED.0.load(Relaxed)),
 ];
 
 fn total(of: fn(&Totals) -> &Wide) -> u64 {

@@ -102,6 +102,10 @@ fn insert_makes_the_filter_that_its_options_ask_for() {
         ("BF.INSERT k CAPACITY 7 ITEMS a", 7, Some(2)),
         ("BF.INSERT k NONSCALING ITEMS a", 100, None),
         ("BF.INSERT k EXPANSION 0 ITEMS a", 100, None),
+        // redis-py: insert(key, items, expansion=2, noScale=True).
+        ("BF.INSERT k EXPANSION 2 NONSCALING ITEMS a", 100, None),
+        ("BF.INSERT k NONSCALING EXPANSION 2 ITEMS a", 100, None),
+        ("BF.INSERT k EXPANSION 0 EXPANSION 3 ITEMS a", 100, Some(3)),
         ("BF.INSERT k EXPANSION 32768 CAPACITY 1 ITEMS a", 1, Some(32_768)),
     ] {
         client.run("DEL k");

@@ -58,6 +58,7 @@ mod products;
 mod real_input;
 mod redisbloom;
 mod redisbloom_live;
+mod replayed;
 mod replicas;
 mod replication;
 mod reserve;

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// RedisBloom's library, where the environment names it.
-fn peer(test: &str) -> Option<String> {
+pub(crate) fn peer(test: &str) -> Option<String> {
     const VARIABLE: &str = "REDIS_BLOOM_PEER_REDISBLOOM";
     let path = std::env::var(VARIABLE).ok();
     if path.is_none() {
@@ -17,7 +17,7 @@ fn peer(test: &str) -> Option<String> {
 }
 
 /// A server that runs RedisBloom.
-fn redisbloom(path: &str) -> Server {
+pub(crate) fn redisbloom(path: &str) -> Server {
     Server::with()
         .without_module()
         .config(&format!("loadmodule \"{path}\""))

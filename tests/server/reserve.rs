@@ -57,30 +57,10 @@ fn reserve_takes_capacity_and_expansion_as_asked() {
         ),
         // NRedisStack sends the expansion without its word.
         ("BF.RESERVE k 0.01 100 4", "EXPANSION", expansion(4)),
-        // RedisBloom ignores what it does not know, and a bare number anywhere else.
-        ("BF.RESERVE k 0.01 100 JUNK", "EXPANSION", expansion(2)),
-        ("BF.RESERVE k 0.01 100 JUNK 4", "EXPANSION", expansion(2)),
-        (
-            "BF.RESERVE k 0.01 100 JUNK EXPANSION 5",
-            "EXPANSION",
-            expansion(5),
-        ),
-        (
-            "BF.RESERVE k 0.01 100 EXPANSION 5 JUNK",
-            "EXPANSION",
-            expansion(5),
-        ),
-        (
-            "BF.RESERVE k 0.01 100 JUNK NONSCALING",
-            "EXPANSION",
-            non_scaling(),
-        ),
-        // A bare number and a word, both meant as words by RedisBloom.
-        (
-            "BF.RESERVE k 0.01 100 NONSCALING JUNK",
-            "EXPANSION",
-            non_scaling(),
-        ),
+        // It sends NONSCALING with it, too.
+        ("BF.RESERVE k 0.01 100 2 NONSCALING", "EXPANSION", non_scaling()),
+        ("BF.RESERVE k 0.01 100 4 EXPANSION 5", "EXPANSION", expansion(5)),
+        ("BF.RESERVE k 0.01 100 4 COUNTING", "EXPANSION", expansion(4)),
     ];
     let mut failures = Vec::new();
     for (reserve, field, expected) in rows {

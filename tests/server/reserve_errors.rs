@@ -65,6 +65,22 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k 0.01 100 EXPANSION 2 NONSCALING", NON_SCALING),
     ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION 2", NON_SCALING),
     ("BF.RESERVE k 0.01 100 nonscaling expansion 1", NON_SCALING),
+    ("BF.RESERVE k 0.01 100 4 EXPANSION 2 NONSCALING", NON_SCALING),
+    // A word that is no option: a filter of another kind than was meant must not come into being.
+    ("BF.RESERVE k 0.01 100 COUNTNG", "ERR unknown argument 'COUNTNG'"),
+    (
+        "BF.RESERVE k 0.01 100 NONSCALING JUNK",
+        "ERR unknown argument 'JUNK'",
+    ),
+    (
+        "BF.RESERVE k 0.01 100 JUNK EXPANSION 5",
+        "ERR unknown argument 'JUNK'",
+    ),
+    ("BF.RESERVE k 0.01 100 4 5", "ERR unknown argument '5'"),
+    ("BF.RESERVE k 0.01 100 EXPANSION 2 5", "ERR unknown argument '5'"),
+    ("BF.RESERVE k 0.01 100 32769", "ERR unknown argument '32769'"),
+    ("BF.RESERVE k 0.01 100 -1", "ERR unknown argument '-1'"),
+    ("BF.RESERVE k 0.01 100 COUNT ING", "ERR unknown argument 'COUNT'"),
     // Seed.
     ("BF.RESERVE k 0.01 100 SEED", "ERR no seed"),
     ("BF.RESERVE k 0.01 100 SEED x", "ERR bad seed"),
@@ -110,6 +126,27 @@ fn a_blank_in_a_number_is_refused() {
         (["BF.RESERVE", "k", "0.01", "1\0"], "ERR bad capacity"),
     ] {
         assert_eq!(client.cmd(&arguments), err(text), "{arguments:?}");
+    }
+}
+
+/// A line break in an error would end the reply, and what follows would be taken for the next.
+#[test]
+fn an_unknown_word_of_any_bytes_is_one_line_of_at_most_32_bytes() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let long = "x".repeat(1000);
+    for (word, shown) in [
+        ("A\r\n+OK\r\n", r"A\r\n+OK\r\n"),
+        ("it's", r"it\'s"),
+        ("\0", r"\x00"),
+        ("", ""),
+        ("%s%n", "%s%n"),
+        ("é", r"\xc3\xa9"),
+        (&long, &long[..32]),
+    ] {
+        let reply = client.cmd(&["BF.RESERVE", "k", "0.01", "100", word]);
+        assert_eq!(reply, err(&format!("ERR unknown argument '{shown}'")), "{word:?}");
+        client.assert_in_step();
     }
 }
 

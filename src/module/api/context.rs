@@ -139,6 +139,12 @@ impl Context {
         Some(unsafe { function(self.0) } != 0)
     }
 
+    /// Whether the running command is not a client's own: a primary, the AOF or a node that hands over a slot sends it.
+    pub(crate) fn is_replayed(self) -> bool {
+        let flags = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+        self.must_obey_client() == Some(true) || self.flags() & flags as c_int != 0
+    }
+
     /// Whether the client speaks RESP3.
     pub(crate) fn speaks_resp3(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 as c_int != 0

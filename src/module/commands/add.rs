@@ -94,7 +94,7 @@ impl Command for MultiAdd {
         let (answers, change) = add_or_create(call.ctx, &mut key, items)?;
         drop(key);
         effects::announce(call.ctx, name, &change);
-        answers.reply(call.ctx);
+        answers.reply(call);
         Ok(())
     }
 }
@@ -289,11 +289,11 @@ impl Added {
     }
 
     /// An array of booleans; the error, if there is one, is its last element.
-    pub(super) fn reply(&self, ctx: Context) {
-        ctx.reply_array(self.tried());
-        self.each().for_each(|new| ctx.reply_bool(new));
+    pub(super) fn reply(&self, call: &Call) {
+        call.ctx.reply_array(self.tried());
+        self.each().for_each(|new| call.ctx.reply_bool(new));
         if let Some(error) = self.error {
-            ctx.reply_error(error.text());
+            call.refuse(error, Uses::Adds);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT: words in, a typed value or a refusal out. No server in here.
 //!
 //! ```text
-//!   RESERVE  key error capacity  [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]               anything else is passed over
-//!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]  ITEMS item ...   strict
+//!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]
+//!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]  ITEMS item ...
 //!            and of valkey-bloom's:  [TIGHTENING t] [VALIDATESCALETO n]
-//!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]                                                                 strict
+//!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]
 //!            key  BITMAP source [GUAVA32 | GUAVA64] CAPACITY n ERROR e
 //! ```
 //!
@@ -13,8 +13,10 @@
 //! seed, TIGHTENING is checked and not used: a native filter has no such ratio, and keeps the rate. VALIDATESCALETO is
 //! checked and not used either: room is asked for when a filter grows.
 //!
-//! Words are whole and in any case. RESERVE is lenient because RedisBloom is and clients rely on it: NRedisStack sends
-//! the expansion as a bare number behind the capacity, which is taken for what it means.
+//! Words are whole and in any case; a word that is no option is refused. NRedisStack sends the expansion of RESERVE as a
+//! bare number behind the capacity, which is taken for what it means.
+//!
+//! This is what clients may write. Commands of a primary or an AOF are read more widely: `replayed.rs`.
 
 use crate::{
     codec::guava::{Purpose, Strategy},
@@ -32,11 +34,8 @@ pub(super) struct Insert {
     pub(super) has_items: bool,
 }
 
-/// Parses what follows the key of BF.RESERVE. `passed_over` is told each word that means nothing.
-pub(super) fn reserve<'a>(
-    mut words: impl Iterator<Item = &'a [u8]>,
-    mut passed_over: impl FnMut(&[u8]),
-) -> Result<Options, Refusal> {
+/// Parses what follows the key of BF.RESERVE.
+pub(super) fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Options, Refusal> {
     let error_rate = number::float(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadErrorRate)?;
     if !is_rate(error_rate) {
         return Err(Refusal::ErrorRateRange);
@@ -50,29 +49,36 @@ pub(super) fn reserve<'a>(
         capacity: Some(capacity),
         ..Options::default()
     };
-    let mut growth = Growth::default();
-    let mut first = true;
+    let (mut expansion, mut nonscaling) = (None, false);
+    // NRedisStack sends it beside NONSCALING too, which wins then.
+    let bare = words
+        .clone()
+        .next()
+        .and_then(|word| factor(number::integer(word)?));
+    if bare.is_some() {
+        words.next();
+    }
     while let Some(word) = words.next() {
         if is(word, "EXPANSION") {
-            let factor =
-                number::integer(words.next().ok_or(Refusal::NoExpansion)?).ok_or(Refusal::BadExpansion)?;
-            growth.expansion = Some(expansion(factor).ok_or(Refusal::ExpansionRange)?);
+            let number = number::integer(words.next().ok_or(Refusal::NoExpansion)?);
+            expansion = Some(factor(number.ok_or(Refusal::BadExpansion)?).ok_or(Refusal::ExpansionRange)?);
         } else if is(word, "NONSCALING") {
-            growth.nonscaling = true;
+            nonscaling = true;
         } else if is(word, "COUNTING") {
             options.cells = Cells::Counters;
         } else if is(word, "SEED") {
             options.seed =
                 Some(number::unsigned(words.next().ok_or(Refusal::NoSeed)?).ok_or(Refusal::BadSeed)?);
         } else {
-            match number::integer(word).and_then(expansion) {
-                Some(factor) if first => growth.expansion = Some(factor),
-                _ => passed_over(word),
-            }
+            let behind = u8::try_from(words.count()).unwrap_or(u8::MAX);
+            return Err(Refusal::UnknownOption { behind });
         }
-        first = false;
     }
-    options.expansion = growth.resolve()?;
+    options.expansion = match expansion {
+        Some(stated) if nonscaling && stated.factor().is_some() => return Err(Refusal::NonscalingExpands),
+        _ if nonscaling => Some(Expansion::NONSCALING),
+        stated => stated.or(bare),
+    };
     Ok(options)
 }
 
@@ -84,8 +90,8 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
         mut no_create,
         mut has_items,
     } = Insert::default();
-    let mut growth = Growth::default();
-    let (mut factor, mut keys, mut tightening, mut scale_to) = (None, None, None, false);
+    let (mut factor, mut nonscaling, mut expands_last) = (None, false, false);
+    let (mut keys, mut tightening, mut scale_to) = (None, None, false);
     while let Some(word) = words.next() {
         if is(word, "ITEMS") {
             has_items = true;
@@ -93,7 +99,7 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
         } else if is(word, "NOCREATE") {
             no_create = true;
         } else if is(word, "NONSCALING") {
-            growth.nonscaling = true;
+            (nonscaling, expands_last) = (true, false);
         } else if is(word, "COUNTING") {
             options.cells = Cells::Counters;
         } else if is(word, "ERROR") {
@@ -103,7 +109,7 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
         } else if is(word, "EXPANSION") {
             let number = number::integer(words.next().ok_or(Refusal::Arity)?);
             let number = number.and_then(|n| in_range(n, u32::MAX.into()));
-            factor = Some(number.ok_or(Refusal::InsertExpansion)?);
+            (factor, expands_last) = (Some(number.ok_or(Refusal::InsertExpansion)?), true);
         } else if is(word, "SEED") {
             let word = words.next().ok_or(Refusal::Arity)?;
             match <[u8; 32]>::try_from(word) {
@@ -122,7 +128,7 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
     if !has_items && keys.is_none() {
         return Err(Refusal::Arity);
     }
-    if scale_to && growth.nonscaling {
+    if scale_to && nonscaling {
         return Err(Refusal::ScalesNot);
     }
     // valkey-bloom says neither; who does means another filter.
@@ -133,13 +139,18 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
         seed,
         tightening: tightening.unwrap_or(TIGHTENING),
     });
-    growth.expansion = match factor {
+    let expansion = match factor {
         None => None,
         // valkey-bloom has no upper limit.
         Some(factor) if keys.is_some() => u32::try_from(factor).ok().map(Expansion::stored),
         Some(factor) => Some(Expansion::new(factor).map_err(|_| Refusal::InsertExpansion)?),
     };
-    options.expansion = growth.resolve()?;
+    // redis-py sends both words. In RedisBloom NONSCALING wins then, in valkey-bloom the last.
+    options.expansion = if nonscaling && !(keys.is_some() && expands_last) {
+        Some(Expansion::NONSCALING)
+    } else {
+        expansion
+    };
     Ok(Insert {
         options,
         no_create,
@@ -202,30 +213,11 @@ fn capacity(word: Option<&[u8]>) -> Result<u64, Refusal> {
     capacity.ok_or(Refusal::InsertCapacity)
 }
 
-/// What was said of growing, in any order.
-#[derive(Default)]
-struct Growth {
-    expansion: Option<Expansion>,
-    nonscaling: bool,
-}
-
-impl Growth {
-    fn resolve(self) -> Result<Option<Expansion>, Refusal> {
-        match self.expansion {
-            Some(expansion) if self.nonscaling && expansion.factor().is_some() => {
-                Err(Refusal::NonscalingExpands)
-            }
-            _ if self.nonscaling => Ok(Some(Expansion::NONSCALING)),
-            expansion => Ok(expansion),
-        }
-    }
-}
-
-fn is(word: &[u8], option: &str) -> bool {
+pub(super) fn is(word: &[u8], option: &str) -> bool {
     word.eq_ignore_ascii_case(option.as_bytes())
 }
 
-fn is_rate(rate: f64) -> bool {
+pub(super) fn is_rate(rate: f64) -> bool {
     rate > 0.0 && rate < 1.0
 }
 
@@ -233,6 +225,6 @@ fn in_range(number: i64, most: u64) -> Option<u64> {
     u64::try_from(number).ok().filter(|&number| number <= most)
 }
 
-fn expansion(factor: i64) -> Option<Expansion> {
-    Expansion::new(u64::try_from(factor).ok()?).ok()
+fn factor(number: i64) -> Option<Expansion> {
+    Expansion::new(u64::try_from(number).ok()?).ok()
 }

@@ -6,7 +6,7 @@
 use super::{
     Argument, Call, Command, Row, Uses,
     add::{add, create_with},
-    args,
+    args, replayed,
 };
 use crate::module::{
     api::{Access, Key},
@@ -44,12 +44,19 @@ impl Command for Insert {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
-        let mut rest = words.iter();
+        let (mut rest, all) = (words.iter(), words.iter());
+        let read = match args::insert(&mut rest.by_ref().map(|word| word.bytes())) {
+            Err(refusal) if call.ctx.is_replayed() => {
+                rest = all;
+                replayed::insert(&mut rest.by_ref().map(|word| word.bytes())).ok_or(refusal)
+            }
+            read => read,
+        };
         let args::Insert {
             options,
             no_create,
             has_items,
-        } = args::insert(&mut rest.by_ref().map(|word| word.bytes()))?;
+        } = read?;
         let items = rest.as_slice();
         if has_items && items.is_empty() {
             return Err(Refusal::Arity);
@@ -66,7 +73,7 @@ impl Command for Insert {
         };
         drop(key);
         effects::announce(call.ctx, name, &change);
-        answers.reply(call.ctx);
+        answers.reply(call);
         Ok(())
     }
 }

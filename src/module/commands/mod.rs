@@ -16,10 +16,11 @@ mod info;
 mod insert;
 mod load;
 mod loadchunk;
+mod replayed;
 mod reserve;
 mod scandump;
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use docs::{Argument, Row, Uses};
 
@@ -89,8 +90,7 @@ unsafe extern "C" fn entry<C: Command>(
     };
     match guarded(name, Err(Refusal::Internal), || C::run(&call)) {
         Ok(()) => {}
-        Err(Refusal::Arity) => ctx.reply_wrong_arity(),
-        Err(refusal) => ctx.reply_error(refusal.text()),
+        Err(refusal) => call.refuse(refusal, C::ROW.uses),
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -119,6 +119,47 @@ impl<'a> Call<'a> {
         Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::Arity)?))
     }
 }
+
+impl Call<'_> {
+    /// Answers that the command was refused.
+    #[cold]
+    fn refuse(&self, refusal: Refusal, uses: Uses) {
+        let text = refusal.text(self.words.iter().map(|word| word.bytes()));
+        if uses != Uses::Reads {
+            self.report_unapplied(&text);
+        }
+        if refusal == Refusal::Arity {
+            self.ctx.reply_wrong_arity();
+        } else {
+            self.ctx.reply_error(&text);
+        }
+    }
+
+    /// A change that a primary, an AOF or a slot migration sends has happened elsewhere. If it is refused here, this
+    /// server's data are others from now on: the log names the key, and INFO counts the command.
+    #[cold]
+    fn report_unapplied(&self, why: &CStr) {
+        if !self.ctx.is_replayed() {
+            return;
+        }
+        stats::UNAPPLIED.add(1);
+        let word = |index: usize| {
+            let word = self.words.get(index).map_or(&[][..], |word| word.bytes());
+            word.get(..LOGGED).unwrap_or(word).escape_ascii()
+        };
+        self.ctx.warn_seldom(|| {
+            format!(
+                "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: {}",
+                word(0),
+                word(1),
+                why.to_string_lossy()
+            )
+        });
+    }
+}
+
+/// Bytes of a word that the log repeats at most.
+const LOGGED: usize = 128;
 
 /// Tells the log what the client's error text cannot say.
 fn refused(ctx: Context, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {

@@ -1,6 +1,6 @@
 //! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: makes an empty filter.
 
-use super::{Argument, Call, Command, Row, Uses, args};
+use super::{Argument, Call, Command, Row, Uses, args, replayed};
 use crate::module::{
     api::{Access, Key},
     create,
@@ -13,8 +13,6 @@ pub(super) struct Reserve;
 
 /// The words after the key that the longest form has.
 const MOST_WORDS: usize = 8;
-/// Bytes of a word that means nothing, of which the log tells.
-const LOGGED: usize = 32;
 
 impl Command for Reserve {
     const ROW: Row = Row {
@@ -42,13 +40,12 @@ impl Command for Reserve {
         if words.len() > MOST_WORDS {
             return Err(Refusal::Arity);
         }
-        // Said in the log alone: RedisBloom's clients rely on the silence, people who misspell COUNTING do not.
-        let passed_over = |word: &[u8]| {
-            let word = String::from_utf8_lossy(word.get(..LOGGED).unwrap_or(word));
-            call.ctx
-                .warn_seldom(|| format!("BF.RESERVE passed over {word:?}, which is no option"));
-        };
-        let options = args::reserve(words.iter().map(|word| word.bytes()), passed_over)?;
+        let words = words.iter().map(|word| word.bytes());
+        let options = match args::reserve(words.clone()) {
+            Ok(options) if replayed::is_own(&options) => Ok(options),
+            read if call.ctx.is_replayed() => replayed::reserve(name.bytes(), words).map_or(read, Ok),
+            read => read,
+        }?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         if Value::in_key(&mut key)?.is_some() {
             return Err(Refusal::Exists);

@@ -106,6 +106,9 @@ class Methods:
     def test_insert_makes_a_filter_that_does_not_scale(self):
         self.assertSame(self.bf.insert(self.key, ["a"], capacity=5, noScale=True), self.answers(1))
         self.assertIs(self.info(self.key)[4], None)
+        other = self.key + ":2"
+        self.assertSame(self.bf.insert(other, ["a"], capacity=5, expansion=2, noScale=True), self.answers(1))
+        self.assertIs(self.info(other)[4], None)
 
     def test_insert_without_creating_finds_nothing(self):
         self.assertRefuses("not found", self.bf.insert, self.key, ["a"], noCreate=True)
