@@ -37,6 +37,24 @@ pub(crate) fn shortest(number: f64) -> String {
     }
 }
 
+/// Six significant digits, as C's `%g` writes a finite number: without zeros at the end, with an exponent of at least two
+/// digits below 1e-4 and from 1e6 on.
+pub(crate) fn six_digits(number: f64) -> String {
+    let rounded = format!("{number:.5e}");
+    let (digits, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |digits: &str| match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => digits.to_owned(),
+    };
+    if (-4..6).contains(&exponent) {
+        let places = usize::try_from(5 - exponent).unwrap_or(0);
+        return trimmed(&format!("{number:.places$}"));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(digits), exponent.unsigned_abs())
+}
+
 /// A double that is not NaN; infinities are taken, for the caller's range to refuse.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     str::from_utf8(text)
@@ -83,7 +101,33 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::any_float;
+    use super::{any_float, six_digits};
+
+    /// The texts are glibc's.
+    #[test]
+    fn six_digits_are_written_as_by_printf() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (0.005, "0.005"),
+            (1.0 / 3.0, "0.333333"),
+            (0.0001, "0.0001"),
+            (0.000_099_999_96, "0.0001"),
+            (0.000_099_999_94, "9.99999e-05"),
+            (0.00005, "5e-05"),
+            (5e-10, "5e-10"),
+            (1.234_567_8e-7, "1.23457e-07"),
+            (5e-324, "4.94066e-324"),
+            (0.999_999_9, "1"),
+            (0.25, "0.25"),
+            (100.0, "100"),
+            (999_999.5, "1e+06"),
+            (999_999.4, "999999"),
+            (-0.015_625, "-0.015625"),
+        ] {
+            assert_eq!(six_digits(number), text);
+        }
+    }
 
     #[test]
     fn hexadecimal_floats_are_read_as_strtod_reads_them() {

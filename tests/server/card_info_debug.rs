@@ -120,6 +120,27 @@ fn info_and_debug_say_what_is_wrong() {
     }
 }
 
+/// As RedisBloom's `%g`: tools that read one read the other.
+#[test]
+fn debug_writes_a_rate_with_six_digits() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for (rate, text) in [
+        ("0.3", "0.3"),
+        ("0.333333333", "0.333333"),
+        ("0.0001", "0.0001"),
+        ("0.00005", "5e-05"),
+        ("1e-9", "1e-09"),
+        ("1.5e-100", "1.5e-100"),
+    ] {
+        client.run("DEL k");
+        client.run(&format!("BF.RESERVE k {rate} 10 NONSCALING"));
+        let line = client.run("BF.DEBUG k").elements()[1].text();
+        let shown = line.split(' ').find_map(|field| field.strip_prefix("ratio:"));
+        assert_eq!(shown, Some(text), "{line}");
+    }
+}
+
 /// Over four layers: the lines of BF.DEBUG add up to what BF.INFO says, and the rates stay within the promise.
 #[test]
 fn debug_describes_every_layer() {

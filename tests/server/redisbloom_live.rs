@@ -132,6 +132,7 @@ fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
                     panic!("{what}: no payload")
                 };
                 assert_eq!(restore(new, "whole", &payload), ok(), "{what}");
+                assert_eq!(new.run("BF.DEBUG whole"), old.run("BF.DEBUG k"), "{what}");
                 assert_eq!(load(old, "back", &dump(new, "whole")[0]), ok(), "{what}");
                 assert_eq!(new.run("DEL k whole"), int(2));
                 assert_eq!(old.run("DEL k back"), int(2));

@@ -25,7 +25,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 const LARGEST: i64 = 32_768;
 
 fn one_of(random: &mut Random, words: &[&'static str]) -> &'static str {
-    random.pick(words)
+    words[random.below(words.len())]
 }
 
 /// A BF.INSERT as RedisBloom reads it: by the first letters of a word, the last value of an option, NONSCALING over EXPANSION.

@@ -5,6 +5,7 @@ use crate::{
     filter::{Family, Layer, RedisBloom, Shape},
     module::{
         api::{Access, Key},
+        number,
         reply::Refusal,
         value::Value,
     },
@@ -70,6 +71,6 @@ fn describe(layer: &Layer, family: Family) -> String {
         shape.probes(),
         layer.capacity(),
         layer.items(),
-        layer.error_rate(),
+        number::six_digits(layer.error_rate()),
     )
 }
