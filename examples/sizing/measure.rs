@@ -93,6 +93,49 @@ pub(crate) fn wrong(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
     wrong as f64 / queries
 }
 
+/// What two filters do to the same absent items.
+pub(crate) struct Together {
+    /// The share of items that both answer yes to.
+    pub(crate) both: f64,
+    /// The product of the shares that each answers yes to.
+    pub(crate) product: f64,
+}
+
+/// Two full NONSCALING filters with `common` items in both, under these seeds, asked for ten million absent items.
+pub(crate) fn both_wrong(rate: f64, capacity: u64, common: u64, seeds: [u64; 2]) -> Together {
+    const QUERIES: u64 = 10_000_000;
+    // Beyond the common items each has numbers of its own.
+    let [first, second] = [(seeds[0], common), (seeds[1], 1 << 40)].map(|(seed, own)| {
+        let mut filling = Filling::new(filter(rate, capacity, 0, seed));
+        filling.up_to(common);
+        filling.distinct = own.max(filling.distinct);
+        filling.up_to(capacity);
+        filling.filter
+    });
+    let (mut wrong, mut both) = ([0, 0], 0);
+    for batch in Set::Absent.batches(0..QUERIES) {
+        let answers = [&first, &second].map(|filter| {
+            let mut answers = Vec::new();
+            let items = batch.iter().map(<[u8; 16]>::as_slice);
+            filter.contains_each(items, |found| answers.extend(found.each()));
+            answers
+        });
+        for (of_one, answers) in wrong.iter_mut().zip(&answers) {
+            *of_one += answers.iter().filter(|&&found| found).count();
+        }
+        both += answers[0]
+            .iter()
+            .zip(&answers[1])
+            .filter(|&(&first, &second)| first && second)
+            .count();
+    }
+    let share = |count: usize| count as f64 / QUERIES as f64;
+    Together {
+        both: share(both),
+        product: share(wrong[0]) * share(wrong[1]),
+    }
+}
+
 /// The rate that the bits give, all of them (`Filter::estimate` reads a sample): the chance of meeting a layer in which a
 /// random block takes a random item for its own. In blocks of cache lines four bits of an item lie in one line.
 pub(crate) fn rate_by_bits(filter: &Filter) -> f64 {

@@ -3,20 +3,22 @@
 use redis_bloom::filter::{Cells, Filter, Layer, geometry, layer_rate};
 
 use crate::measure::{
-    capacities, capacity_of, filter_of, full, layer_bits, optimum, rate_by_bits, redisbloom, size, spread,
+    both_wrong, capacities, capacity_of, filter_of, full, layer_bits, optimum, rate_by_bits, redisbloom,
+    size, spread,
 };
 
 /// A table's name, behind `<!-- sizing:` in the document, and the function that makes it.
 type Table = (&'static str, fn() -> String);
 
 /// All of them.
-pub(crate) const TABLES: [Table; 7] = [
+pub(crate) const TABLES: [Table; 8] = [
     ("bytes", bytes),
     ("bits", bits),
     ("counting", counting),
     ("layers", layers),
     ("expansions", expansions),
     ("seeds", seeds),
+    ("chain", chain),
     ("card", card),
 ];
 
@@ -302,4 +304,47 @@ fn card() -> String {
         ],
         [0.5, 0.25, 0.1, 0.05, 0.01, 0.001].map(row),
     )
+}
+
+/// How often two full filters err together, under different seeds and under one.
+fn chain() -> String {
+    let head = [
+        "rate",
+        "items in each",
+        "of them in both",
+        "both wrong, if independent",
+        "with different seeds",
+        "with one seed",
+    ];
+    let row = |(rate, items, common)| {
+        let different = both_wrong(rate, items, common, [1, 2]);
+        let same = both_wrong(rate, items, common, [1, 1]);
+        // Two digits: ten million questions do not tell more.
+        let part = |both: f64| {
+            let one_in = 1.0 / both;
+            let unit = 10_f64.powf(one_in.log10().floor() - 1.0);
+            format!("1 in {}", grouped(((one_in / unit).round() * unit) as u64))
+        };
+        vec![
+            rate_text(rate),
+            item_text(items),
+            item_text(common),
+            part(different.product),
+            part(different.both),
+            format!(
+                "{}, {:.1} times as often",
+                part(same.both),
+                same.both / same.product
+            ),
+        ]
+    };
+    let rows = [
+        (0.05, 1_000, 500),
+        (0.01, 1_000, 0),
+        (0.01, 1_000, 100),
+        (0.01, 1_000, 500),
+        (0.01, 1_000, 900),
+        (0.01, 1_000_000, 500_000),
+    ];
+    table(&head, rows.map(row))
 }
