@@ -207,7 +207,9 @@ impl<'a> Chunk<'a> {
                 total,
             });
         }
-        if self.identity != header::identity(&Plan::of(filter)) || self.items > filter.newest().capacity() {
+        // The count of a layer of counters may be above its capacity, and then the header says so.
+        let most = filter.newest().capacity().max(filter.newest().counted());
+        if self.identity != header::identity(&Plan::of(filter)) || self.items > most {
             return Err(Error::OtherFilter);
         }
         if self.bits.is_empty()

@@ -58,7 +58,7 @@ pub enum Broken {
     /// No layer, too many, or several in a non-scaling filter.
     #[error("{0} layers")]
     Layers(usize),
-    /// More items than the capacity, or an older layer that is not full and does not count.
+    /// In a layer of bits: more items than the capacity, or fewer in an older layer.
     #[error("layer {index}: {items} items of {capacity}")]
     Items {
         /// Position of the layer, oldest first.
@@ -135,9 +135,10 @@ impl Plan {
                 cells: shape.cells(),
             };
             ranges.check()?;
-            // Deletions take items from older layers too.
-            let may_lack = index + 1 == count || shape.cells() == Cells::Counters;
-            if items > capacity || (items < capacity && !may_lack) {
+            // Deletions take items from older layers too, and the count of a layer of counters may pass its capacity.
+            let counters = shape.cells() == Cells::Counters;
+            let may_lack = index + 1 == count || counters;
+            if (items > capacity && !counters) || (items < capacity && !may_lack) {
                 return Err(Broken::Items {
                     index,
                     items,

@@ -5,7 +5,7 @@ use redis_bloom::{
     filter::{Cells, Filter, Params},
 };
 
-use crate::support::{CELLS, fill, filter, item, params};
+use crate::support::{CELLS, add, fill, filter, item, params};
 
 /// A name, for messages.
 type Named = (String, Filter);
@@ -33,10 +33,34 @@ pub(crate) fn all() -> Vec<Named> {
         delete_some(&mut filter, items);
         (format!("{name}, {cells:?}"), filter)
     };
+    let past = ("a count past the capacity".to_owned(), past_its_capacity());
     SHAPES
         .into_iter()
         .flat_map(|shape| CELLS.map(|cells| make(shape, cells)))
+        .chain([past])
         .collect()
+}
+
+/// A filter of counters that was kept full, its oldest item replaced by new ones, until its count was 3 above its capacity.
+fn past_its_capacity() -> Filter {
+    let mut filter = filter(&Params {
+        cells: Cells::Counters,
+        ..params(0.05, 100, 2, 0x5EED)
+    });
+    let (mut oldest, mut next) = (0, 0);
+    while filter.newest().counted() < 103 {
+        if filter.newest().is_full() {
+            assert!(filter.delete(filter.hash(&item(1, oldest))));
+            oldest += 1;
+        } else {
+            add(&mut filter, &item(1, next));
+            next += 1;
+        }
+        assert!(next < 100_000, "the count stays below its capacity");
+    }
+    assert_eq!(filter.layers().len(), 1);
+    assert!(filter.items() <= 100);
+    filter
 }
 
 /// Deletes every seventh item, from layers old and new, if the filter counts.

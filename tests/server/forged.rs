@@ -127,11 +127,14 @@ fn broken(cells: &str) -> Vec<(String, Edit)> {
         change("a capacity of 2^64 - 1, and full".into(), |layer| {
             (layer.capacity, layer.items) = (u64::MAX, u64::MAX);
         });
-        change("more items than its capacity".into(), |layer| {
-            layer.items = layer.capacity + 1;
-        });
-        change("2^63 items".into(), |layer| layer.items = 1 << 63);
-        change("2^64 - 1 items".into(), |layer| layer.items = u64::MAX);
+        // The count of a layer of counters may pass its capacity; such filters are among the odd ones below.
+        if cells.is_empty() {
+            change("more items than its capacity".into(), |layer| {
+                layer.items = layer.capacity + 1;
+            });
+            change("2^63 items".into(), |layer| layer.items = 1 << 63);
+            change("2^64 - 1 items".into(), |layer| layer.items = u64::MAX);
+        }
     }
     if cells.is_empty() {
         rows.push(edit("an older layer that is not full", |header| {

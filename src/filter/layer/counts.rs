@@ -35,12 +35,11 @@ impl Layer {
         self.counting().is_some()
     }
 
-    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The layer must not be full if it
-    /// does.
+    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The count may pass the capacity
+    /// (`fullness.rs`).
     pub(in crate::filter) fn raise(&mut self, hash: Hash) -> bool {
         let absent = self.counting_mut().is_some_and(|layer| layer.raise(hash));
-        // A layer may have room by its counters when the count is at its end (`fullness.rs`).
-        self.counted += u64::from(absent && self.counted < self.capacity);
+        self.counted = self.counted.saturating_add(u64::from(absent));
         absent
     }
 

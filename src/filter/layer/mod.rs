@@ -36,8 +36,8 @@ use super::{
 #[derive(Debug)]
 pub struct Layer {
     kind: Kind,
-    /// Items counted so far (those that tested absent when they were added, less those that did once they were deleted);
-    /// never above `capacity`.
+    /// Items counted so far: those that tested absent when they were added, less those that did once they were deleted. Above
+    /// `capacity` only in a layer of counters (`fullness.rs`).
     counted: u64,
     /// Items that it was sized for, at least 1.
     capacity: u64,
@@ -350,13 +350,16 @@ impl Layer {
         absent
     }
 
-    /// [`Self::add`] whatever room there is: what there is none for is not counted.
+    /// Adds an item to a layer that may be full; whether it tested absent. A full layer of bits does not count the item; one
+    /// of counters does, because a deletion of the item takes it off the count again.
     pub(super) fn add_over(&mut self, hash: Hash) -> bool {
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
             Kind::Other(_) => self.add_to_other(hash),
         };
-        self.counted = self.counted.min(self.capacity);
+        if !self.counts() {
+            self.counted = self.counted.min(self.capacity);
+        }
         absent
     }
 
