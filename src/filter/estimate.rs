@@ -9,9 +9,16 @@
 //!
 //! Counters are counted as they change, so the share of those that are not 0 is exact, as is the number of those at 15.
 //!
-//! Of the rest only a sample is read, of at most `SAMPLE` words over all layers (but at least one word of each), in runs of at most a
-//! block that lie evenly spaced: counting all bits of a filter of 1 GiB would block the server for 100 ms and more. 65,536
-//! words with half of their bits set give the share of bits set to 1 in 4,000.
+//! Everything else is told from a sample of at most `SAMPLE` words over all layers, in runs of at most a block that lie evenly
+//! spaced: counting all bits of a filter of 1 GiB would block the server for 100 ms and more. 65,536 words with half of their
+//! bits set give the share of bits set to 1 in 4,000.
+//!
+//! Half of the sample is for the oldest layer, which has 3/4 of a native filter's rate (`budget.rs`), or all of it where there is
+//! no other. The other half, and what the oldest layer leaves over, is shared evenly by the `READ` layers behind the oldest and
+//! the newest, at least 512 words each. A layer between these is read as a whole if as many words are left over, or not at all.
+//! Those between have at most 1/256 of the rate that was asked for, all together. One that is not read is reported with the
+//! rate that it was built for, and with the share of bits set that its items make on average. (A layer of counters that lost
+//! items gets as much less of the rate as a random item then meets fewer raised counters.)
 
 use super::{
     geometry::LINE_WORDS,
@@ -23,11 +30,12 @@ use super::{
 /// Words read at most, over all layers.
 const SAMPLE: usize = 65_536;
 
+/// Layers behind the oldest of which words are read; of the newest, too.
+const READ: usize = 63;
+
 /// Words of bits, or as many counters, read of one block at most: all of blocks down to 1e-9. Of fewer lines than there are
 /// the mean of f^4 raised to k / 4 comes out too high.
 const RUN: usize = 1024;
-/// The least that is read of one, in words.
-const LEAST: usize = 256;
 
 /// What the bits of a filter or a layer say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,17 +71,75 @@ impl Filter {
 
     /// Estimates each layer, oldest first.
     pub fn estimate_layers(&self) -> impl Iterator<Item = (&Layer, Estimate)> {
-        let sample = (SAMPLE / self.layers().len()).max(1);
-        self.layers().map(move |layer| (layer, layer.estimate(sample)))
+        self.samples().map(|(layer, sample)| (layer, sample.estimate))
+    }
+
+    /// What a sample of each layer says, oldest first. All samples together are `SAMPLE` words at most.
+    fn samples(&self) -> impl Iterator<Item = (&Layer, Sample)> {
+        let newest = self.layers().len() - 1;
+        let words = |layer: &Layer| layer.bits().words().len();
+        let first = if newest == 0 { SAMPLE } else { SAMPLE / 2 };
+        let oldest = self.layers().next().map_or(0, words);
+        let others = newest.clamp(1, READ + 1);
+        let each = (SAMPLE - oldest.min(first)) / others;
+        // Words that are left over, once the newest layer has its part.
+        let mut left = SAMPLE
+            - if newest == 0 {
+                0
+            } else {
+                words(self.newest()).min(each)
+            };
+        self.layers().enumerate().map(move |(index, layer)| {
+            if index == newest && index > 0 {
+                return (layer, layer.sample(each));
+            }
+            let sample = match index {
+                0 => layer.sample(first),
+                _ if index <= READ => layer.sample(each),
+                _ if words(layer) <= left => layer.sample(left),
+                _ => layer.expected(),
+            };
+            left = left.saturating_sub(sample.read);
+            (layer, sample)
+        })
     }
 }
 
+/// An estimate of a layer.
+struct Sample {
+    estimate: Estimate,
+    /// Words that were read for it.
+    read: usize,
+}
+
 impl Layer {
-    /// Estimates from at most `sample` words, or a run of the first block.
-    fn estimate(&self, sample: usize) -> Estimate {
+    /// What its items make of it on average: a full layer has the rate that it was built for. Nothing is read.
+    fn expected(&self) -> Sample {
+        let (cells, probes) = match self.shape() {
+            Shape::Blocked(geometry) => (geometry.words() * 64, u16::from(geometry.probes)),
+            Shape::Classic(shape) => (shape.bits, shape.probes),
+            Shape::Counting(shape) => (shape.geometry.words() * 64, u16::from(shape.geometry.probes)),
+        };
+        let spared = f64::from(probes) * (-1.0 / cells as f64).ln_1p();
+        let fill = |items: u64| -(items as f64 * spared).exp_m1();
+        let (items, capacity) = (self.items(), self.capacity());
+        let share = if items == capacity {
+            1.0
+        } else {
+            (fill(items) / fill(capacity)).powi(i32::from(probes))
+        };
+        let estimate = Estimate {
+            fill: self.fill().unwrap_or_else(|| fill(items)),
+            error_rate: self.error_rate() * share,
+        };
+        Sample { estimate, read: 0 }
+    }
+
+    /// Estimates from at most `sample` words.
+    fn sample(&self, sample: usize) -> Sample {
         let geometry = match self.shape() {
             Shape::Blocked(geometry) => geometry,
-            Shape::Classic(shape) => return self.estimate_classic(shape, sample),
+            Shape::Classic(shape) => return self.sample_classic(shape, sample),
             Shape::Counting(shape) => shape.geometry,
         };
         let blocks = geometry.blocks;
@@ -81,23 +147,23 @@ impl Layer {
         let probes = i32::from(geometry.probes);
         // Words of counters for one of bits.
         let width = length / usize::from(geometry.block_words);
-        // A layer of one block is that block; of others a run tells the share of bits set of its block.
-        let run = if blocks == 1 {
-            length.min(sample)
-        } else {
-            length.min(RUN * width).min(sample.max(LEAST))
-        };
-        let blocks = self.bits().words().chunks_exact(length);
-        let stride = blocks.len().div_ceil((sample / run).max(1));
         let (part, group) = if geometry.lines().is_some() {
             (LINE_WORDS * width, i32::from(FOUR).min(probes))
         } else {
-            (run, probes)
+            (length, probes)
         };
-        let (mut read, mut fill, mut rate) = (0.0, 0.0, 0.0);
+        // A layer of one block is that block; of others a run tells the share of bits set of its block. Lines are read whole.
+        let most = if blocks == 1 { length } else { RUN * width };
+        let run = length.min(most).min(sample);
+        let run = if run > part { run - run % part } else { run };
+        let blocks = self.bits().words().chunks_exact(length);
+        let stride = blocks.len().div_ceil((sample / run).max(1));
+        let (mut read, mut fill, mut rate) = (0, 0.0, 0.0);
+        let mut runs = 0.0;
         for block in blocks.step_by(stride) {
             let (mut parts, mut shares, mut whole, mut rest) = (0.0, 0.0, 0.0, 0.0);
             for words in block[..run].chunks(part) {
+                read += words.len();
                 let words = words.iter().map(|&word| self.taken(word));
                 let (set, all) = words.fold((0, 0), |sum, word| (sum.0 + word.0, sum.1 + word.1));
                 let share = f64::from(set) / f64::from(all);
@@ -106,30 +172,91 @@ impl Layer {
                 whole += share.powi(group);
                 rest += share.powi(probes % group);
             }
-            read += 1.0;
+            runs += 1.0;
             fill += shares / parts;
             rate += (whole / parts).powi(probes / group) * (rest / parts);
         }
-        Estimate {
-            fill: self.fill().unwrap_or(fill / read),
-            error_rate: rate / read,
+        let estimate = Estimate {
+            fill: self.fill().unwrap_or(fill / runs),
+            error_rate: rate / runs,
+        };
+        Sample { estimate, read }
+    }
+
+    /// [`Self::sample`] of a layer whose bits are those of all items: the share of bits set is that of the array. The last words
+    /// may hold bits that no position reaches, and are few.
+    fn sample_classic(&self, shape: Classic, sample: usize) -> Sample {
+        let run = RUN.min(sample);
+        let runs = self.bits().words().chunks(run);
+        let stride = runs.len().div_ceil(sample / run);
+        let (mut set, mut read) = (0_u64, 0);
+        for run in runs.step_by(stride) {
+            set += run.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            read += run.len();
+        }
+        let fill = (set as f64 / (read as u64 * 64).min(shape.bits) as f64).min(1.0);
+        let estimate = Estimate {
+            fill,
+            error_rate: fill.powi(i32::from(shape.probes)),
+        };
+        Sample { estimate, read }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{Cells, Expansion, Hash, Params};
+
+    /// A stack of `layers` full layers, filled one by one with items of their own: what older layers hold is not asked.
+    fn stack(layers: usize, params: &Params) -> Filter {
+        let mut filter = Filter::new(params, u64::MAX).expect("memory");
+        let mut number = 0_u64;
+        for index in 0..layers {
+            if index > 0 {
+                filter.grow(u64::MAX).expect("memory for a layer");
+            }
+            let newest = filter.newest_mut();
+            while !newest.is_full() {
+                newest.add(Hash::of(&number.to_le_bytes(), params.seed));
+                number += 1;
+            }
+        }
+        filter
+    }
+
+    fn params(cells: Cells, error_rate: f64, capacity: u64) -> Params {
+        Params {
+            error_rate,
+            capacity,
+            expansion: Expansion::new(1).expect("in range"),
+            seed: 0x5EED,
+            cells,
         }
     }
 
-    /// The same for a layer whose bits are those of all items: the share of bits set is that of the array. The last words
-    /// may hold bits that no position reaches, and are few.
-    fn estimate_classic(&self, shape: Classic, sample: usize) -> Estimate {
-        let runs = self.bits().words().chunks(RUN);
-        let stride = runs.len().div_ceil((sample / RUN).max(1));
-        let (mut set, mut bits) = (0_u64, 0_u64);
-        for run in runs.step_by(stride) {
-            set += run.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            bits += run.len() as u64 * 64;
-        }
-        let fill = (set as f64 / bits.min(shape.bits) as f64).min(1.0);
-        Estimate {
-            fill,
-            error_rate: fill.powi(i32::from(shape.probes)),
+    /// All words that are read, of shapes of one block, of lines, of longer blocks, of counters.
+    #[test]
+    fn at_most_65_536_words_are_read_of_any_stack() {
+        for cells in [Cells::Bits, Cells::Counters] {
+            for (layers, rate, capacity) in [
+                (1, 0.01, 1_000_000),
+                (2, 0.01, 400_000),
+                (12, 0.000_1, 20_000),
+                (64, 0.01, 5_000),
+                (65, 0.01, 5_000),
+                (66, 1e-9, 5_000),
+                (300, 0.25, 20_000),
+                (5_000, 0.01, 20),
+            ] {
+                let filter = stack(layers, &params(cells, rate, capacity));
+                let read: usize = filter.samples().map(|(_, sample)| sample.read).sum();
+                let words = filter.bit_bytes() as usize / 8;
+                let case = format!("{cells:?}, {layers} layers of {capacity} at {rate}: {read} of {words}");
+                assert!(read <= SAMPLE, "{case}");
+                // And not much less: of small layers all words, or what is left over.
+                assert!(read >= words.min(SAMPLE) / 2, "{case}");
+            }
         }
     }
 }

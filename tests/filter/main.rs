@@ -4,6 +4,7 @@ mod adversary;
 mod ahead;
 mod batch;
 mod counting;
+mod estimate;
 mod fullness;
 mod golden;
 mod layers;
