@@ -15,7 +15,9 @@
 //! leave open which one the item went into (the other may do so by accident, or the item was added to both), so the filter
 //! stays as it is. The item remains "maybe present", which is what a Bloom filter may always say.
 //!
-//! Who deletes what was never added lowers counters of other items, and may lose those. Nothing in the filter can tell.
+//! Who deletes what was never added lowers counters of other items, and may lose those. Nothing in the filter can tell. Who
+//! never deletes what tested present when it was added leaves it in for ever, and such items gather in the fullest blocks: in
+//! the end the rate rises, though the layer is no fuller (`tests/filter/fullness.rs`).
 //!
 //! An answer of "deleted" says that a counter went down. Where none could, because all are stuck, the item stays for
 //! ever, and the answer is that of a refusal.
