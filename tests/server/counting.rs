@@ -270,6 +270,48 @@ fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
     assert_eq!(client.call("BF.MADD", "loaded", &more), answers);
 }
 
+/// A filter kept full, its oldest item replaced by new ones, may count more items than its capacity. No client sees that, and
+/// every way to store or to copy the filter takes it.
+#[test]
+fn a_count_past_the_capacity_goes_everywhere_and_is_not_shown() {
+    let master = Server::start();
+    let replica = master.replica();
+    let (client, read) = (&mut master.client(), &mut replica.client());
+    client.run("BF.RESERVE k 0.05 100 COUNTING NONSCALING SEED 7");
+    // The last layer of a header: 16 bytes of shape and capacity, 8 of items, 24 more, and the checksum (`codec/header.rs`).
+    let counted = |client: &mut Client| {
+        let (_, header) = &dump(client, "k")[0];
+        let items = header[header.len() - 40..].first_chunk();
+        u64::from_le_bytes(*items.expect("8 bytes"))
+    };
+    let mut items = (0..20_000).map(|number| format!("item-{number}"));
+    let mut oldest = items.clone();
+    while counted(client) < 103 {
+        while client.run("BF.CARD k") != int(100) {
+            let item = items.next().expect("the count never passes the capacity");
+            client.run(&format!("BF.ADD k {item}"));
+        }
+        let item = oldest.next().expect("an item");
+        assert_eq!(client.run(&format!("BF.DEL k {item}")), int(1));
+    }
+    assert!(client.run("BF.CARD k").int() <= 100);
+    let before = digest(client, "k");
+    let dumped = client.cmd(&["DUMP", "k"]).payload();
+    assert_eq!(client.call("RESTORE", "restored", &[b"0", &dumped[..]]), ok());
+    client.run("COPY k copy");
+    for piece in dump(client, "k") {
+        assert_eq!(load(client, "loaded", &piece), ok());
+    }
+    assert_eq!(client.run("DEBUG RELOAD"), ok());
+    for key in ["k", "restored", "copy", "loaded"] {
+        assert_eq!(digest(client, key), before, "{key}");
+    }
+    assert_eq!(client.run("WAIT 1 30000"), int(1));
+    for key in ["k", "restored", "copy", "loaded"] {
+        assert_eq!(digest(read, key), before, "{key}");
+    }
+}
+
 #[test]
 fn a_filter_that_changes_during_a_dump_is_dumped_from_a_copy() {
     let server = Server::start();
@@ -326,7 +368,8 @@ fn the_most_bytes_of_a_filter_bound_counters_too() {
             ("BF.RESERVE counters 0.01 10000 COUNTING NONSCALING", ok()),
         ],
     );
-    client.run("BF.RESERVE grows 0.01 10000 COUNTING");
+    // Under this seed "another" does not test present by accident, as it does under one in 130.
+    client.run("BF.RESERVE grows 0.01 10000 COUNTING SEED 1");
     let items = numbered("item", 12_000);
     let answers = client.call("BF.MADD", "grows", &items);
     let (last, before) = answers.elements().split_last().expect("answers");
