@@ -164,3 +164,59 @@ fn command_docs_gives_the_arguments_their_types() {
 fn texts(reply: &Reply) -> Vec<String> {
     reply.elements().iter().map(Reply::text).collect()
 }
+
+/// The key behind a word is one for every question about keys, whatever the word's case and wherever the server looks.
+#[test]
+fn the_server_knows_the_keys_of_every_command() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for (line, keys) in [
+        ("BF.ADD k item", &["k"][..]),
+        ("BF.IMPORT k GUAVA data", &["k"]),
+        ("BF.IMPORT k GUAVA data CAPACITY 10", &["k"]),
+        ("BF.IMPORT k BITMAP map CAPACITY 10 ERROR 0.1", &["k", "map"]),
+        ("BF.IMPORT k bitmap map CAPACITY 10 ERROR 0.1", &["k", "map"]),
+        (
+            "BF.IMPORT k BITMAP BITMAP CAPACITY 10 ERROR 0.1",
+            &["k", "BITMAP"],
+        ),
+        (
+            "BF.IMPORT BITMAP BITMAP map CAPACITY 10 ERROR 0.1",
+            &["BITMAP", "map"],
+        ),
+        // No keys are behind these words, and nothing runs.
+        ("BF.IMPORT k CAPACITY 10 BITMAP", &["k"]),
+        ("BF.IMPORT k BITMAPS map CAPACITY 10", &["k"]),
+    ] {
+        let reply = client.run(&format!("COMMAND GETKEYS {line}"));
+        assert_eq!(texts(&reply), keys, "{line}");
+        let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {line}"));
+        let found: Vec<_> = reply
+            .elements()
+            .iter()
+            .map(|key| (key.elements()[0].text(), texts(&key.elements()[1])))
+            .collect();
+        let flags = |at: usize| match (line.starts_with("BF.ADD"), at) {
+            (true, _) => vec!["RW", "access", "insert"],
+            (false, 0) => vec!["RW", "insert"],
+            (false, _) => vec!["RO", "access"],
+        };
+        let expected: Vec<_> = keys
+            .iter()
+            .enumerate()
+            .map(|(at, key)| {
+                let flags = flags(at).into_iter().map(str::to_owned);
+                ((*key).to_owned(), flags.collect())
+            })
+            .collect();
+        assert_eq!(found, expected, "{line}");
+    }
+    assert_eq!(client.run("DBSIZE").int(), 0);
+    // No other command is called to ask for its keys.
+    for (name, ..) in COMMANDS {
+        let reply = client.cmd(&["COMMAND", "INFO", name]);
+        let flags = texts(&reply.elements()[0].elements()[2]);
+        let movable = flags.contains(&"movablekeys".to_owned());
+        assert_eq!(movable, name == "bf.import", "{name}: {flags:?}");
+    }
+}

@@ -165,6 +165,17 @@ impl Context {
         ));
     }
 
+    /// Whether the server does not want the command to run, but to call `report_key` for each key.
+    pub(crate) fn asks_for_keys(self) -> bool {
+        call!(RedisModule_IsKeysPositionRequest(self.0)) != 0
+    }
+
+    /// Names the word at `position` as a key, with flags as in a key spec (`REDISMODULE_CMD_KEY_*`).
+    pub(crate) fn report_key(self, position: usize, flags: u32) {
+        let position = c_int::try_from(position).unwrap_or(0); // which the server passes over
+        call!(RedisModule_KeyAtPosWithFlags(self.0, position, flags as c_int));
+    }
+
     /// Replicates the running command word for word.
     #[inline]
     pub(crate) fn replicate_verbatim(self) {

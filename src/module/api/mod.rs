@@ -98,6 +98,7 @@ pub(crate) fn missing() -> Option<&'static str> {
         RedisModule_ReplyWithMap,
         RedisModule_GetServerInfo,
         RedisModule_SubscribeToServerEvent,
+        RedisModule_KeyAtPosWithFlags,
     );
     None
 }

@@ -1,9 +1,16 @@
-//! What the server is told of a command: flags, key, ACL categories, and the documentation that COMMAND DOCS and the
-//! hints of redis-cli show.
+//! What the server knows of a command before it runs: flags, keys, ACL categories, and the documentation that COMMAND DOCS
+//! and the hints of redis-cli show.
+//!
+//! A server finds the keys of a call in two ways, and both follow from the row. ACL permissions and COMMAND GETKEYS use the
+//! key specs. Cluster routing knows the first key alone, unless the command has the flag `getkeys-api`: then the server
+//! calls the command to ask where its keys are ([`Row::report_keys`]).
 
-use std::ffi::{CStr, c_int};
+use std::{
+    ffi::{CStr, CString, c_int},
+    iter::once,
+};
 
-use super::super::api::{Context, call, raw};
+use super::super::api::{Context, Str, call, raw};
 
 /// A command's registration.
 pub(super) struct Row {
@@ -78,11 +85,16 @@ impl Row {
         redisblooms: bool,
     ) -> Result<(), String> {
         let name = self.name.as_ptr();
+        let mut flags = self.flags.to_owned();
+        if self.second_key().is_some() {
+            let text = format!("{} getkeys-api", flags.to_string_lossy());
+            flags = CString::new(text).unwrap_or_default();
+        }
         let created: c_int = call!(RedisModule_CreateCommand(
             ctx.as_ptr(),
             name,
             entry,
-            self.flags.as_ptr(),
+            flags.as_ptr(),
             1,
             1,
             1
@@ -121,11 +133,32 @@ impl Row {
     }
 
     /// The word behind which the second key stands, in a command that has one.
-    fn second_key(&self) -> Option<&'static CStr> {
-        self.arguments.iter().find_map(|argument| match argument {
-            Argument::Option(_, token, Argument::Key(_)) => Some(*token),
-            _ => None,
-        })
+    pub(super) const fn second_key(&self) -> Option<&'static CStr> {
+        let mut arguments = self.arguments;
+        while let [argument, rest @ ..] = arguments {
+            if let Argument::Option(_, token, Argument::Key(_)) = argument {
+                return Some(token);
+            }
+            arguments = rest;
+        }
+        None
+    }
+
+    /// Answers the server that asks where the keys of a call are: the positions and flags of the key specs.
+    ///
+    /// `words` may be any call that has the command's arity. Valkey asks on its I/O threads too, while other commands run:
+    /// this reads nothing but its arguments.
+    pub(super) fn report_keys(&self, ctx: Context, words: &[Str]) {
+        let behind = self.second_key().and_then(|token| {
+            let is_token = |word: &Str| word.bytes().eq_ignore_ascii_case(token.to_bytes());
+            let found = words.iter().skip(SECOND_KEY_FROM).position(is_token)?;
+            Some((found + SECOND_KEY_FROM + 1, SECOND_KEY_FLAGS))
+        });
+        for (position, flags) in once((1, self.uses.key_flags())).chain(behind) {
+            if position < words.len() {
+                ctx.report_key(position, flags);
+            }
+        }
     }
 
     fn describe(&self, command: *mut raw::RedisModuleCommand) -> bool {
@@ -163,8 +196,8 @@ impl Row {
 }
 
 impl Uses {
-    fn key_spec(self) -> raw::RedisModuleCommandKeySpec {
-        let flags = match self {
+    fn key_flags(self) -> u32 {
+        match self {
             Self::Reads => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
             Self::Adds => {
                 raw::REDISMODULE_CMD_KEY_RW
@@ -177,24 +210,32 @@ impl Uses {
                     | raw::REDISMODULE_CMD_KEY_ACCESS
                     | raw::REDISMODULE_CMD_KEY_DELETE
             }
-        };
+        }
+    }
+
+    fn key_spec(self) -> raw::RedisModuleCommandKeySpec {
         let mut spec = END_OF_KEY_SPECS;
-        spec.flags = u64::from(flags);
+        spec.flags = u64::from(self.key_flags());
         spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         spec.bs.index.pos = 1;
         only_this(spec)
     }
 }
 
-/// The spec of a key that is read, behind a word.
+/// A second key is only read.
+const SECOND_KEY_FLAGS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+
+/// Where the search for the word of the second key starts: at the first word behind the first key.
+const SECOND_KEY_FROM: usize = 2;
+
+/// The spec of the second key, behind a word.
 fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
     let mut spec = END_OF_KEY_SPECS;
-    spec.flags = u64::from(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS);
+    spec.flags = u64::from(SECOND_KEY_FLAGS);
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
     spec.bs.keyword = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
         keyword: word.as_ptr(),
-        // The first word behind the first key.
-        startfrom: 2,
+        startfrom: SECOND_KEY_FROM as c_int,
     };
     only_this(spec)
 }

@@ -1,7 +1,8 @@
 //! The commands: one file and one row each.
 //!
 //! A command is a type with a `Row` (all that the server wants to know of it before it runs) and a `run`. `entry` is the
-//! only code between the server and `run`: it wraps what the server passed, catches a panic, and sends a refusal.
+//! only code between the server and `run`: it wraps what the server passed, catches a panic, and sends a refusal. It also
+//! answers the server that calls a command with a second key only to ask where the keys are.
 
 mod add;
 mod args;
@@ -88,6 +89,11 @@ unsafe extern "C" fn entry<C: Command>(
             Err(_) => "a command",
         }
     };
+    // Decided by the compiler: a command with one key is never asked, and does not look.
+    if const { C::ROW.second_key().is_some() } && ctx.asks_for_keys() {
+        guarded(name, (), || C::ROW.report_keys(ctx, words));
+        return raw::REDISMODULE_OK as c_int;
+    }
     match guarded(name, Err(Refusal::Internal), || C::run(&call)) {
         Ok(()) => {}
         Err(refusal) => call.refuse(refusal, C::ROW.uses),

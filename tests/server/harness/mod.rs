@@ -39,6 +39,7 @@ pub(crate) use client::{Client, Protocol};
 pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
 pub(crate) use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
 pub(crate) use pieces::{Piece, dump, load};
+pub(crate) use port::free_port;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
 pub(crate) use rdb::{Payload, sealed};
