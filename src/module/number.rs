@@ -17,6 +17,11 @@ pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     exact(text)
 }
 
+/// An integer of any size that matters, for the caller's range to refuse.
+pub(crate) fn wide(text: &[u8]) -> Option<i128> {
+    exact(text)
+}
+
 fn exact<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
     let text = str::from_utf8(text).ok()?;
     let number: T = text.parse().ok()?;

@@ -1,6 +1,6 @@
 //! The runtime configuration: its defaults, its ranges, its error texts, and what it does to filters made afterwards.
 
-use crate::harness::{Client, Server, config_name, err, info, layers, ok, version};
+use crate::harness::{Builder, Client, Server, config_name, err, info, layers, ok, skipped};
 
 #[track_caller]
 fn set(client: &mut Client, name: &str, value: &str) -> crate::harness::Reply {
@@ -254,31 +254,267 @@ fn a_bad_value_in_a_configuration_file_refuses_the_start() {
     }
 }
 
-/// A file that has both names, as CONFIG REWRITE leaves it: ours wins, also with what would be the default.
+/// The names of a setting: ours, and valkey-bloom's where it has one. Redis 8 has ours alone.
+const NAMES: [(&str, Option<&str>); 4] = [
+    ("error-rate", Some("bloom-fp-rate")),
+    ("initial-size", Some("bloom-capacity")),
+    ("expansion-factor", Some("bloom-expansion")),
+    ("max-filter-bytes", Some("bloom-memory-usage-limit")),
+];
+
+fn has_aliases() -> bool {
+    config_name("").ends_with('.')
+}
+
+/// Each value of a documented range, its ends above all, is taken as it is written; every other is refused with the name of
+/// the setting: in a file, with CONFIG SET, as a load argument, under both names.
 #[test]
-fn our_name_wins_over_the_alias() {
-    if !version().valkey && version().major >= 8 {
-        return;
-    }
-    for (alias, name, theirs, ours) in [
-        ("bloom-fp-rate", "error-rate", "0.05", "0.01"),
-        ("bloom-fp-rate", "error-rate", "0.05", "0.07"),
-        ("bloom-fp-rate", "error-rate", "0.01", "0.07"),
-        ("bloom-capacity", "initial-size", "7", "100"),
-        ("bloom-expansion", "expansion-factor", "4", "2"),
-        ("bloom-memory-usage-limit", "max-filter-bytes", "1000000", "0"),
-    ] {
-        let lines = [format!("bf.{alias} {theirs}"), format!("bf.{name} {ours}")];
-        for order in [[0, 1], [1, 0]] {
-            let mut server = Server::with()
-                .config(&lines[order[0]])
-                .config(&lines[order[1]])
-                .start();
-            assert_eq!(get(&mut server.client(), name), ours, "{lines:?}");
-            server.kill_and_restart();
-            assert_eq!(get(&mut server.client(), name), ours, "{lines:?}, restarted");
+fn every_value_is_kept_as_it_is_or_refused_with_a_reason() {
+    let kept = [
+        ("initial-size", "1", "1"),
+        ("initial-size", "4611686018427387904", "4611686018427387904"),
+        ("expansion-factor", "0", "0"),
+        ("expansion-factor", "32768", "32768"),
+        ("max-filter-bytes", "0", "0"),
+        ("max-filter-bytes", "9223372036854775807", "9223372036854775807"),
+        ("max-filter-bytes", "9223372036854775806", "9223372036854775806"),
+        ("max-filter-bytes", "7B", "7"),
+        ("max-filter-bytes", "3k", "3000"),
+        ("max-filter-bytes", "3Kb", "3072"),
+        ("max-filter-bytes", "3m", "3000000"),
+        ("max-filter-bytes", "3mb", "3145728"),
+        ("max-filter-bytes", "3g", "3000000000"),
+        ("max-filter-bytes", "8589934591GB", "9223372035781033984"),
+        ("error-rate", "5e-324", "5e-324"),
+        ("error-rate", "0.9999999999999999", "0.9999999999999999"),
+    ];
+    let refused = [
+        ("initial-size", "0"),
+        ("initial-size", "-1"),
+        ("initial-size", "4611686018427387905"),
+        ("initial-size", "9223372036854775807"),
+        ("initial-size", "9223372036854775808"),
+        ("initial-size", "18446744073709551617"),
+        ("initial-size", "1kb"),
+        ("expansion-factor", "-1"),
+        ("expansion-factor", "32769"),
+        ("expansion-factor", "9223372036854775807"),
+        ("expansion-factor", "18446744073709551618"),
+        ("max-filter-bytes", "-1"),
+        ("max-filter-bytes", "9223372036854775808"),
+        ("max-filter-bytes", "18446744073709551615"),
+        ("max-filter-bytes", "18446744073709551616"),
+        ("max-filter-bytes", "8589934592gb"),
+        // 2^64 + 2^30 bytes.
+        ("max-filter-bytes", "17179869185gb"),
+        ("max-filter-bytes", "170141183460469231731687303715884105727gb"),
+        ("max-filter-bytes", "gb"),
+        ("max-filter-bytes", "1tb"),
+        ("error-rate", "9223372036854775807"),
+        ("error-rate", "1"),
+        ("missing-key-error", "maybe"),
+    ];
+    let aliases = |name: &str| {
+        let alias = NAMES.iter().find(|names| names.0 == name);
+        let alias = alias.and_then(|names| names.1).filter(|_| has_aliases());
+        [Some(name.to_owned()), alias.map(str::to_owned)]
+            .into_iter()
+            .flatten()
+    };
+    let server = Server::start();
+    let client = &mut server.client();
+    for (name, value, shown) in kept {
+        for alias in aliases(name) {
+            assert_eq!(set(client, &alias, value), ok(), "{alias} {value}");
+            assert_eq!(get(client, name), shown, "{alias} {value}");
+            let line = format!("{} {value}", config_name(&alias));
+            let started = Server::with().config(&line).start();
+            assert_eq!(get(&mut started.client(), name), shown, "{line}");
         }
     }
+    for (name, value) in refused {
+        for alias in aliases(name) {
+            let before = get(client, name);
+            let reply = set(client, &alias, value);
+            assert!(
+                reply.error().contains(&config_name(&alias)),
+                "{alias} {value}: {reply:?}"
+            );
+            assert_eq!(get(client, name), before, "{alias} {value}");
+            let line = format!("{} {value}", config_name(&alias));
+            let Err(log) = Server::with().config(&line).try_start() else {
+                panic!("{line} started a server")
+            };
+            let reason = log
+                .lines()
+                .any(|said| said.contains("Issue during loading") && said.contains(&config_name(&alias)));
+            assert!(reason, "{line}: the log does not say why:\n{log}");
+        }
+    }
+    for (name, argument) in [("error-rate", "ERROR_RATE"), ("initial-size", "INITIAL_SIZE")] {
+        for (_, value, shown) in kept.iter().filter(|row| row.0 == name) {
+            let started = Server::with().module_arguments(&[argument, value]).start();
+            assert_eq!(get(&mut started.client(), name), *shown, "{argument} {value}");
+        }
+        for (_, value) in refused.iter().filter(|row| row.0 == name) {
+            let Err(log) = Server::with().module_arguments(&[argument, value]).try_start() else {
+                panic!("{argument} {value} started a server")
+            };
+            let reason = log
+                .lines()
+                .any(|said| said.contains("<bf>") && said.contains(argument));
+            assert!(reason, "{argument} {value}: the log does not say why:\n{log}");
+        }
+    }
+}
+
+/// An explicit line counts also where it says the default, or what the load arguments do not say. The server sets our names
+/// first and valkey-bloom's after them, so of two lines for one setting valkey-bloom's wins, in either order.
+#[test]
+fn every_line_of_the_file_counts() {
+    let defaults = ["0.01", "100", "2", "0"];
+    let others = [["0.05", "0.07"], ["50", "70"], ["5", "7"], ["5000000", "7000000"]];
+    for (((name, alias), default), [one, two]) in NAMES.into_iter().zip(defaults).zip(others) {
+        let ours = |value: &str| format!("{} {value}", config_name(name));
+        let mut cases = vec![(vec![ours(default)], default), (vec![ours(one)], one)];
+        if let Some(alias) = alias.filter(|_| has_aliases()) {
+            let theirs = |value: &str| format!("{} {value}", config_name(alias));
+            cases.extend([
+                (vec![theirs(default)], default),
+                (vec![theirs(one)], one),
+                (vec![ours(one), theirs(two)], two),
+                (vec![theirs(two), ours(one)], two),
+                (vec![ours(one), theirs(default)], default),
+                (vec![ours(default), theirs(two)], two),
+            ]);
+        }
+        for (lines, expected) in cases {
+            let mut builder = Server::with();
+            if matches!(name, "error-rate" | "initial-size") {
+                builder = builder.module_arguments(&["ERROR_RATE", "0.03", "INITIAL_SIZE", "30"]);
+            }
+            for line in &lines {
+                builder = builder.config(line);
+            }
+            let server = builder.start();
+            assert_eq!(get(&mut server.client(), name), expected, "{lines:?}");
+        }
+    }
+}
+
+/// The lines about the module in the file of a server, after CONFIG REWRITE.
+#[track_caller]
+fn rewritten(server: &Server) -> Vec<String> {
+    assert_eq!(server.client().run("CONFIG REWRITE"), ok());
+    let text = std::fs::read_to_string(server.dir().join("redis.conf")).expect("the file");
+    let prefix = config_name("");
+    let mut lines: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with(&prefix))
+        .map(|line| line[prefix.len()..].to_owned())
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// A server that starts with these lines about the module, as after CONFIG REWRITE.
+#[track_caller]
+fn with_lines(lines: &[String]) -> Server {
+    let add = |builder: Builder, line: &String| builder.config(&format!("{}{line}", config_name("")));
+    lines.iter().fold(Server::with(), add).start()
+}
+
+#[test]
+fn config_rewrite_writes_what_was_set_and_the_next_start_is_the_same() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(rewritten(&server), [""; 0]);
+    for (name, value) in [
+        ("error-rate", "0.05"),
+        ("max-filter-bytes", "1gb"),
+        ("missing-key-error", "YES"),
+    ] {
+        assert_eq!(set(client, name, value), ok());
+    }
+    let lines = [
+        r#"error-rate "0.05""#,
+        r#"max-filter-bytes "1073741824""#,
+        r#"missing-key-error "yes""#,
+    ];
+    assert_eq!(rewritten(&server), lines);
+    let again = with_lines(&rewritten(&server));
+    assert_eq!(get(&mut again.client(), "max-filter-bytes"), "1073741824");
+    assert_eq!(rewritten(&again), lines);
+    for (name, value) in [("max-filter-bytes", "0"), ("missing-key-error", "no")] {
+        assert_eq!(set(client, name, value), ok());
+    }
+    assert_eq!(set(&mut again.client(), "error-rate", "0.01"), ok());
+    assert_eq!(
+        get(&mut with_lines(&rewritten(&again)).client(), "error-rate"),
+        "0.01"
+    );
+    assert_eq!(
+        rewritten(&server),
+        [lines[0], r#"max-filter-bytes "0""#, r#"missing-key-error "no""#]
+    );
+}
+
+/// One step of the test below: names and values of a CONFIG SET, whether it succeeds, and what is in force then.
+type Step = (&'static [(&'static str, &'static str)], bool, &'static str);
+
+/// Of valkey-bloom's name and ours the one that was set last counts: in two commands and in one, by CONFIG REWRITE and a start
+/// too. A CONFIG SET that fails changes nothing.
+#[test]
+fn the_name_that_was_set_last_counts() {
+    if !has_aliases() {
+        skipped("the_name_that_was_set_last_counts", "Redis 8 has our names alone");
+        return;
+    }
+    const OURS: &str = "error-rate";
+    const THEIRS: &str = "bloom-fp-rate";
+    const BAD: (&str, &str) = ("initial-size", "0");
+    let steps: [Step; 17] = [
+        (&[(THEIRS, "0.5")], true, "0.5"),
+        (&[(OURS, "0.25")], true, "0.25"),
+        (&[(THEIRS, "0.125")], true, "0.125"),
+        (&[(OURS, "0.01")], true, "0.01"),
+        (&[(OURS, "0.2"), (THEIRS, "0.3")], true, "0.3"),
+        (&[(THEIRS, "0.3"), (OURS, "0.2")], true, "0.2"),
+        (&[(THEIRS, "0.01")], true, "0.01"),
+        (&[(OURS, "0.4")], true, "0.4"),
+        (&[(THEIRS, "0.6"), BAD], false, "0.4"),
+        (&[(OURS, "0.6"), BAD], false, "0.4"),
+        (&[(OURS, "0.6"), (THEIRS, "0.7"), BAD], false, "0.4"),
+        (&[(THEIRS, "0.7"), (OURS, "0.6"), BAD], false, "0.4"),
+        (&[(THEIRS, "0.8")], true, "0.8"),
+        (&[(THEIRS, "0.6"), BAD], false, "0.8"),
+        (&[(OURS, "0.6"), (THEIRS, "0.7"), BAD], false, "0.8"),
+        (&[(THEIRS, "0.7"), (OURS, "0.6"), BAD], false, "0.8"),
+        (&[(OURS, "0.6"), (THEIRS, "1.5")], false, "0.8"),
+    ];
+    let server = Server::start();
+    let client = &mut server.client();
+    for (pairs, taken, expected) in steps {
+        let mut words = vec!["CONFIG".to_owned(), "SET".to_owned()];
+        for (name, value) in pairs {
+            words.extend([config_name(name), (*value).to_owned()]);
+        }
+        let reply = client.cmd(&words);
+        assert_eq!(reply == ok(), taken, "{pairs:?}: {reply:?}");
+        assert_eq!(get(client, OURS), expected, "{pairs:?}");
+        // The alias shows a value only while that is in force.
+        let shown = get(client, THEIRS);
+        assert!(shown.is_empty() || shown == expected, "{pairs:?}: {shown}");
+        if taken && pairs.len() == 1 {
+            assert_eq!(shown.is_empty(), pairs[0].0 == OURS, "{pairs:?}: {shown}");
+        }
+        let lines = rewritten(&server);
+        let theirs = lines.iter().any(|line| line.starts_with(THEIRS));
+        assert_eq!(theirs, !shown.is_empty(), "{pairs:?}: {lines:?}");
+        let again = with_lines(&lines);
+        assert_eq!(get(&mut again.client(), OURS), expected, "{pairs:?}: {lines:?}");
+    }
+    assert!(!server.log().contains("Failed restoring"), "{}", server.log());
 }
 
 #[test]
@@ -298,7 +534,11 @@ fn a_tiny_rate_is_shown_as_it_is_written() {
 #[test]
 fn the_configuration_of_valkey_bloom_starts_the_server() {
     // Redis 8 has no prefix, and nobody runs valkey-bloom there.
-    if !version().valkey && version().major >= 8 {
+    if !has_aliases() {
+        skipped(
+            "the_configuration_of_valkey_bloom_starts_the_server",
+            "Redis 8 has our names alone",
+        );
         return;
     }
     let server = Server::with()

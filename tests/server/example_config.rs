@@ -5,11 +5,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::harness::{Server, config_name, module_path};
+use crate::harness::{Client, Server, config_name, module_path, ok};
 
 fn example() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis.conf.example");
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What CONFIG GET shows of the module: names without the prefix, and values.
+fn get_all(client: &mut Client) -> BTreeMap<String, String> {
+    let mut known = BTreeMap::new();
+    for pattern in ["bf.*", "bf-*"] {
+        let reply = client.cmd(&["CONFIG", "GET", pattern]);
+        for pair in reply.elements().chunks_exact(2) {
+            known.insert(pair[0].text()[3..].to_owned(), pair[1].text());
+        }
+    }
+    known
 }
 
 /// The settings of the module that the text shows, commented out or not: a line of exactly a name and a value. Names
@@ -44,19 +56,29 @@ fn has_prefix() -> bool {
 fn the_example_shows_every_setting_with_its_default_and_no_other() {
     let server = Server::start();
     let client = &mut server.client();
-    let mut known = BTreeMap::new();
-    for pattern in ["bf.*", "bf-*"] {
-        let reply = client.cmd(&["CONFIG", "GET", pattern]);
-        for pair in reply.elements().chunks_exact(2) {
-            known.insert(pair[0].text()[3..].to_owned(), pair[1].text());
-        }
+    let shown = settings(&example());
+    let mut known = get_all(client);
+    // A second name shows nothing until something is set under it: then it shows the default that the example has.
+    let aliases = known.iter_mut().filter(|(_, value)| value.is_empty());
+    for (name, value) in aliases {
+        let default = shown
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name} in the example"));
+        let before = get_all(client);
+        assert_eq!(client.cmd(&["CONFIG", "SET", &config_name(name), default]), ok());
+        let after = get_all(client);
+        let changed = after
+            .iter()
+            .filter(|(name, value)| before.get(*name) != Some(value));
+        assert_eq!(
+            changed.collect::<Vec<_>>(),
+            [(name as &_, default)],
+            "it is no default"
+        );
+        value.clone_from(default);
     }
     assert!(known.len() >= 5, "CONFIG GET knows only {known:?}");
-    assert_eq!(
-        settings(&example()),
-        known,
-        "left: redis.conf.example, right: CONFIG GET"
-    );
+    assert_eq!(shown, known, "left: redis.conf.example, right: CONFIG GET");
 }
 
 /// The `loadmodule` lines of the text, commented out or not, without the path.

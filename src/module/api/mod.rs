@@ -91,8 +91,6 @@ pub(crate) fn missing() -> Option<&'static str> {
         RedisModule_SetCommandInfo,
         RedisModule_GetCommand,
         RedisModule_RegisterStringConfig,
-        RedisModule_RegisterNumericConfig,
-        RedisModule_RegisterBoolConfig,
         RedisModule_LoadConfigs,
         RedisModule_ReplyWithBool,
         RedisModule_ReplyWithMap,

@@ -1,15 +1,10 @@
 //! The load arguments: pairs of a name and a value, as RedisBloom has them. What is not known is refused: a server that
 //! starts with a setting that nobody heeds is worse than one that does not start.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::{ERROR_RATE, INITIAL_SIZE};
-use crate::{
-    filter::MAX_CAPACITY,
-    module::{
-        api::{Context, Str},
-        number,
-    },
+use crate::module::{
+    api::{Context, Str},
+    number,
 };
 
 /// Takes them as the defaults of the settings.
@@ -29,28 +24,14 @@ pub(super) fn take(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         let Some(value) = pair.get(1).map(|value| value.bytes()) else {
             return Err(format!("load argument {name} has no value"));
         };
-        let odd = || {
-            format!(
-                "load argument {name} has a bad value: {}",
-                String::from_utf8_lossy(value)
-            )
-        };
+        let bad = |why| format!("bad load argument: {why}");
         match name.to_ascii_uppercase().as_str() {
-            "ERROR_RATE" | "BF-ERROR-RATE" => {
-                let rate = number::float(value)
-                    .filter(|rate| *rate > 0.0 && *rate < 1.0)
-                    .ok_or_else(odd)?;
-                ERROR_RATE.store(rate.to_bits(), Relaxed);
-            }
-            "INITIAL_SIZE" | "BF-INITIAL-SIZE" => {
-                let range = 1..=MAX_CAPACITY as i64;
-                let size = number::integer(value)
-                    .filter(|size| range.contains(size))
-                    .ok_or_else(odd)?;
-                INITIAL_SIZE.store(size, Relaxed);
-            }
+            "ERROR_RATE" | "BF-ERROR-RATE" => ERROR_RATE.set(value, &name).map_err(bad)?,
+            "INITIAL_SIZE" | "BF-INITIAL-SIZE" => INITIAL_SIZE.set(value, &name).map_err(bad)?,
             cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
-                number::integer(value).ok_or_else(odd)?;
+                if number::integer(value).is_none() {
+                    return Err(bad(format!("Invalid value for `{name}`")));
+                }
                 ctx.warn(&format!(
                     "load argument {name} is ignored: there are no cuckoo filters here"
                 ));

@@ -10,63 +10,65 @@
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in RedisBloom 8; elsewhere the
 //! server makes them `bf.error-rate`. There the seven names of valkey-bloom are understood too, so that a configuration
-//! file written for it starts the server: four mean a setting of ours, three have no meaning here and say so in the log.
+//! file written for it starts the server: four are second names of settings of ours (aliases), three have no effect.
 //!
 //! ```text
 //!   arguments   the words behind --loadmodule: other defaults
-//!   this file   what settings there are, and what they are now
-//!   server      a setting as the server sees it: registered, asked, set
+//!   this file   which names there are, and which setting each of them is
+//!   setting     a value: how it is written, its range
+//!   server      the names as the server sees them: registered, asked, set
 //! ```
 
 mod arguments;
 mod server;
+mod setting;
 
 use std::{
     ffi::{CStr, c_int},
-    sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
+
+use setting::{Kind, Setting};
 
 use super::api::{Context, Str, call, raw};
 use crate::filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
-static ERROR_RATE: AtomicU64 = AtomicU64::new(0.01_f64.to_bits());
-static INITIAL_SIZE: AtomicI64 = AtomicI64::new(100);
-static EXPANSION_FACTOR: AtomicI64 = AtomicI64::new(2);
-static MAX_FILTER_BYTES: AtomicI64 = AtomicI64::new(0);
-static MISSING_KEY_ERROR: AtomicBool = AtomicBool::new(false);
+static ERROR_RATE: Setting = Setting::new(Kind::Rate, 0.01_f64.to_bits());
+static INITIAL_SIZE: Setting = Setting::new(Kind::Integer(1, MAX_CAPACITY), 100);
+static EXPANSION_FACTOR: Setting = Setting::new(Kind::Integer(0, MAX_EXPANSION as u64), 2);
+static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
+static MISSING_KEY_ERROR: Setting = Setting::new(Kind::Switch, 0);
 
 /// The rate of a filter made by adding to it.
 pub(crate) fn error_rate() -> f64 {
-    f64::from_bits(ERROR_RATE.load(Relaxed))
+    f64::from_bits(ERROR_RATE.bits())
 }
 
 /// The capacity of a filter made by adding to it.
 pub(crate) fn initial_size() -> u64 {
-    INITIAL_SIZE.load(Relaxed).unsigned_abs()
+    INITIAL_SIZE.bits()
 }
 
 /// The expansion of a filter that was made without one.
 pub(crate) fn expansion() -> Expansion {
-    Expansion::new(EXPANSION_FACTOR.load(Relaxed).unsigned_abs()).unwrap_or(Expansion::NONSCALING)
+    Expansion::new(EXPANSION_FACTOR.bits()).unwrap_or(Expansion::NONSCALING)
 }
 
 /// The most bytes of bits of one filter, 0 where the operator has set nothing.
 pub(crate) fn max_filter_bytes() -> u64 {
-    MAX_FILTER_BYTES.load(Relaxed).unsigned_abs()
+    MAX_FILTER_BYTES.bits()
 }
 
 /// Whether a query of a missing key is an error.
 pub(crate) fn missing_key_error() -> bool {
-    MISSING_KEY_ERROR.load(Relaxed)
+    MISSING_KEY_ERROR.bits() != 0
 }
 
-/// A row of the configuration.
-struct Setting {
+/// A name that the server knows a setting by.
+struct Name {
     name: &'static CStr,
     role: Role,
-    value: Value,
-    /// The default that the server was told, as the bits of the cell.
-    default: AtomicU64,
+    setting: &'static Setting,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -75,115 +77,39 @@ enum Role {
     Own,
     /// valkey-bloom's name for one of ours.
     Alias,
-    /// A knob of valkey-bloom that has no meaning here.
+    /// A setting of valkey-bloom that has no meaning here.
     Ignored,
 }
 
-enum Value {
-    /// A number in (0, 1), which the server takes as text; the second cell keeps the text lent to CONFIG GET.
-    Rate(&'static AtomicU64, AtomicPtr<raw::RedisModuleString>),
-    /// An integer in a closed range, perhaps with a unit of bytes ("1gb").
-    Integer {
-        cell: &'static AtomicI64,
-        min: i64,
-        max: i64,
-        bytes: bool,
-    },
-    Switch(&'static AtomicBool),
+const fn name(name: &'static CStr, role: Role, setting: &'static Setting) -> Name {
+    Name { name, role, setting }
 }
 
-const fn row_of(name: &'static CStr, role: Role, value: Value) -> Setting {
-    Setting {
-        name,
-        role,
-        value,
-        default: AtomicU64::new(0),
-    }
-}
+static TIGHTENING_RATIO: Setting = Setting::new(Kind::Rate, 0.5_f64.to_bits());
+static RANDOM_SEED: Setting = Setting::new(Kind::Switch, 1);
+static DEFRAG_ENABLED: Setting = Setting::new(Kind::Switch, 1);
 
-const fn rate(name: &'static CStr, role: Role, cell: &'static AtomicU64) -> Setting {
-    row_of(
-        name,
-        role,
-        Value::Rate(cell, AtomicPtr::new(std::ptr::null_mut())),
-    )
-}
-
-const fn integer(name: &'static CStr, role: Role, cell: &'static AtomicI64, min: i64, max: i64) -> Setting {
-    row_of(
-        name,
-        role,
-        Value::Integer {
-            cell,
-            min,
-            max,
-            bytes: false,
-        },
-    )
-}
-
-const fn bytes(name: &'static CStr, role: Role, cell: &'static AtomicI64) -> Setting {
-    row_of(
-        name,
-        role,
-        Value::Integer {
-            cell,
-            min: 0,
-            max: i64::MAX,
-            bytes: true,
-        },
-    )
-}
-
-const fn switch(name: &'static CStr, role: Role, cell: &'static AtomicBool) -> Setting {
-    row_of(name, role, Value::Switch(cell))
-}
-
-static TIGHTENING_RATIO: AtomicU64 = AtomicU64::new(0.5_f64.to_bits());
-static RANDOM_SEED: AtomicBool = AtomicBool::new(true);
-static DEFRAG_ENABLED: AtomicBool = AtomicBool::new(true);
-
-/// Every setting. An alias stands before what it means: the server sets the rows in this order, and where a file has both,
-/// our name wins (`server.rs` tells a line that says the default from none).
-static SETTINGS: [Setting; 12] = [
-    rate(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
-    integer(
-        c"bloom-capacity",
-        Role::Alias,
-        &INITIAL_SIZE,
-        1,
-        MAX_CAPACITY as i64,
-    ),
-    integer(
-        c"bloom-expansion",
-        Role::Alias,
-        &EXPANSION_FACTOR,
-        0,
-        MAX_EXPANSION as i64,
-    ),
-    bytes(c"bloom-memory-usage-limit", Role::Alias, &MAX_FILTER_BYTES),
-    rate(c"error-rate", Role::Own, &ERROR_RATE),
-    integer(c"initial-size", Role::Own, &INITIAL_SIZE, 1, MAX_CAPACITY as i64),
-    integer(
-        c"expansion-factor",
-        Role::Own,
-        &EXPANSION_FACTOR,
-        0,
-        MAX_EXPANSION as i64,
-    ),
-    bytes(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
-    switch(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
-    rate(c"bloom-tightening-ratio", Role::Ignored, &TIGHTENING_RATIO),
-    switch(c"bloom-use-random-seed", Role::Ignored, &RANDOM_SEED),
-    switch(c"bloom-defrag-enabled", Role::Ignored, &DEFRAG_ENABLED),
+/// Every name, in the order in which the server sets them when it starts. Our names come first: the server sets each to its
+/// default if the configuration file has no such line, and must not overwrite what the file says under an alias.
+static NAMES: [Name; 12] = [
+    name(c"error-rate", Role::Own, &ERROR_RATE),
+    name(c"initial-size", Role::Own, &INITIAL_SIZE),
+    name(c"expansion-factor", Role::Own, &EXPANSION_FACTOR),
+    name(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
+    name(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
+    name(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
+    name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
+    name(c"bloom-expansion", Role::Alias, &EXPANSION_FACTOR),
+    name(c"bloom-memory-usage-limit", Role::Alias, &MAX_FILTER_BYTES),
+    name(c"bloom-tightening-ratio", Role::Ignored, &TIGHTENING_RATIO),
+    name(c"bloom-use-random-seed", Role::Ignored, &RANDOM_SEED),
+    name(c"bloom-defrag-enabled", Role::Ignored, &DEFRAG_ENABLED),
 ];
 
 /// Whether the server takes names without a prefix.
 static UNPREFIXED: AtomicBool = AtomicBool::new(false);
-/// Whether the server is setting each row once, to its value in the configuration file or to its default.
-static STARTING: AtomicBool = AtomicBool::new(true);
 
-/// Takes the load arguments as defaults, then registers every setting and lets the server set them.
+/// Takes the load arguments as defaults, then registers every name and lets the server set each.
 ///
 /// # Errors
 /// A line for the log that says why the module must not load.
@@ -191,16 +117,15 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     arguments::take(ctx, arguments)?;
     let unprefixed = takes_unprefixed_names(ctx);
     UNPREFIXED.store(unprefixed, Relaxed);
-    for setting in &SETTINGS {
-        if unprefixed && setting.role != Role::Own {
+    for name in &NAMES {
+        if unprefixed && name.role != Role::Own {
             continue;
         }
-        if !setting.register(ctx) {
-            return Err(format!("the server refuses the setting {}", setting.shown_name()));
+        if !name.register(ctx) {
+            return Err(format!("the server refuses the setting {}", name.shown()));
         }
     }
     let status: c_int = call!(RedisModule_LoadConfigs(ctx.as_ptr()));
-    STARTING.store(false, Relaxed);
     if status != raw::REDISMODULE_OK as c_int {
         return Err("a setting in the configuration file is not valid (see the line above)".into());
     }

@@ -1,0 +1,132 @@
+//! A setting: its value, how the value is written, and which values it takes.
+//!
+//! Every kind of value is kept as 64 bits and goes to and from the server as text. The server has numbers of its own for
+//! settings, but refuses or wraps some of them before it asks the module, differently from version to version.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::module::number;
+
+/// A setting. The server reads and sets settings in its main thread alone.
+pub(super) struct Setting {
+    kind: Kind,
+    bits: AtomicU64,
+    /// Whether the value was set under the alias.
+    by_alias: AtomicBool,
+    /// If so, the value before that.
+    before_alias: AtomicU64,
+}
+
+/// How a value is written, and its range.
+pub(super) enum Kind {
+    /// A number in (0, 1); its bits are those of the double.
+    Rate,
+    /// An integer in a closed range.
+    Integer(u64, u64),
+    /// A number of bytes in [0, 2^63), perhaps with a unit as the server writes them (`1gb`).
+    Bytes,
+    /// `yes` or `no`; its bits are 1 or 0.
+    Switch,
+}
+
+impl Setting {
+    pub(super) const fn new(kind: Kind, default: u64) -> Self {
+        Self {
+            kind,
+            bits: AtomicU64::new(default),
+            by_alias: AtomicBool::new(false),
+            before_alias: AtomicU64::new(0),
+        }
+    }
+
+    /// The value.
+    pub(super) fn bits(&self) -> u64 {
+        self.bits.load(Relaxed)
+    }
+
+    /// The value as CONFIG GET shows it.
+    pub(super) fn text(&self) -> String {
+        match self.kind {
+            Kind::Rate => number::shortest(f64::from_bits(self.bits())),
+            Kind::Integer(..) | Kind::Bytes => self.bits().to_string(),
+            Kind::Switch => if self.bits() == 0 { "no" } else { "yes" }.to_owned(),
+        }
+    }
+
+    /// The value that a text stands for; `name` is for the error.
+    ///
+    /// # Errors
+    /// Why the text is refused.
+    fn read(&self, text: &[u8], name: &str) -> Result<u64, String> {
+        let invalid = || format!("Invalid value for `{name}`");
+        let (min, max, number) = match self.kind {
+            Kind::Rate => {
+                let rate = number::float(text).ok_or_else(invalid)?;
+                if rate > 0.0 && rate < 1.0 {
+                    return Ok(rate.to_bits());
+                }
+                return Err(format!("{name} must be in the range (0.000000, 1.000000)"));
+            }
+            Kind::Switch if text.eq_ignore_ascii_case(b"yes") => return Ok(1),
+            Kind::Switch if text.eq_ignore_ascii_case(b"no") => return Ok(0),
+            Kind::Switch => return Err(format!("{name} must be 'yes' or 'no'")),
+            Kind::Integer(min, max) => (min, max, number::wide(text)),
+            Kind::Bytes => (0, i64::MAX.unsigned_abs(), bytes(text)),
+        };
+        u64::try_from(number.ok_or_else(invalid)?)
+            .ok()
+            .filter(|number| (min..=max).contains(number))
+            .ok_or_else(|| format!("{name} must be in the range [{min}, {max}]"))
+    }
+
+    /// Sets it under its own name.
+    ///
+    /// # Errors
+    /// Why the text is refused; the value is as before.
+    pub(super) fn set(&self, text: &[u8], name: &str) -> Result<(), String> {
+        self.bits.store(self.read(text, name)?, Relaxed);
+        self.by_alias.store(false, Relaxed);
+        Ok(())
+    }
+
+    /// Sets it under its alias; an empty text takes that back.
+    ///
+    /// # Errors
+    /// Why the text is refused; the value is as before.
+    pub(super) fn set_by_alias(&self, text: &[u8], name: &str) -> Result<(), String> {
+        if text.is_empty() {
+            if self.by_alias.swap(false, Relaxed) {
+                self.bits.store(self.before_alias.load(Relaxed), Relaxed);
+            }
+            return Ok(());
+        }
+        let bits = self.read(text, name)?;
+        if !self.by_alias.swap(true, Relaxed) {
+            self.before_alias.store(self.bits(), Relaxed);
+        }
+        self.bits.store(bits, Relaxed);
+        Ok(())
+    }
+
+    /// Whether the value was set under the alias.
+    pub(super) fn is_by_alias(&self) -> bool {
+        self.by_alias.load(Relaxed)
+    }
+}
+
+/// A number of bytes, perhaps with one of the server's units: `k` is 1,000 and `kb` 1,024, and so on.
+fn bytes(text: &[u8]) -> Option<i128> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, unit) = text.split_at_checked(digits)?;
+    let factor: i128 = match unit.to_ascii_lowercase().as_slice() {
+        b"" | b"b" => 1,
+        b"k" => 1_000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return None,
+    };
+    number::wide(digits)?.checked_mul(factor)
+}
