@@ -177,6 +177,7 @@ miri: ## Tests of the pure half in Miri, also as on a big-endian machine (needs 
 .PHONY: test-matrix
 test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13 and testing, fetched into target/servers
 	@scripts/setup tests clients
+	scripts/test-unpack-server
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix
 
 .PHONY: test-packages
