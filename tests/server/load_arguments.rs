@@ -1,7 +1,7 @@
 //! The arguments of the `loadmodule` line. A server that does not start is better than one with other defaults than
 //! its operator wrote down, so anything odd refuses the load and says why.
 
-use crate::harness::{Server, config_name, info};
+use crate::harness::{Server, assert_unharmed, config_name, info, module_path, skipped, version};
 
 #[test]
 fn load_arguments_set_the_defaults() {
@@ -98,6 +98,44 @@ fn a_bad_load_argument_refuses_the_load_and_names_it() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What docs/operations.md says of it. Valkey crashes, which is its own fault and nothing to test here.
+#[test]
+fn a_misspelt_setting_of_module_loadex_is_an_error() {
+    if version().valkey {
+        skipped(
+            "a_misspelt_setting_of_module_loadex_is_an_error",
+            "Valkey 8.1 and 9.1 crash, with other modules too",
+        );
+        return;
+    }
+    let server = Server::with()
+        .without_module()
+        .config("enable-module-command yes")
+        .start();
+    let client = &mut server.client();
+    let path = module_path().display().to_string();
+    let rate = config_name("error-rate");
+    let loadex = [
+        "MODULE",
+        "LOADEX",
+        &path,
+        "CONFIG",
+        &rate,
+        "0.5",
+        "CONFIG",
+        "bf.eror-rate",
+        "0.5",
+    ];
+    let reply = client.cmd(&loadex);
+    assert!(
+        reply.error().starts_with("ERR Error loading the extension"),
+        "{reply:?}"
+    );
+    let added = client.run("BF.ADD k a");
+    assert_eq!(added.is_error(), version().major >= 8, "{added:?}");
+    assert_unharmed(&server);
 }
 
 /// The harness itself: without the module there is no command, so every other test would fail.

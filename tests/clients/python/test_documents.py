@@ -1,7 +1,8 @@
 """The Python examples of README.md and docs/*.md: each runs as it stands, and prints what stands in the `text` block behind
 it, if there is one.
 
-All that is changed is the server that `redis.Redis()` and `redis.Redis(port=...)` connect to, with the settings that it comes with.
+All that is changed is the server that `redis.Redis()`, `redis.Redis(port=...)` and `redis.Redis(db=...)` connect to, with the
+settings that it comes with.
 A program that stands in a file of its own, named in a comment above it, is left to tests/clients/guard/run.
 """
 
@@ -49,6 +50,25 @@ class Examples(unittest.TestCase):
             self.assertEqual(names["unseen"](["b"]), ["b"])
         self.assertEqual(output.getvalue(), "not marked: non scaling filter is full\n" * 2)
 
+    def test_the_listing_of_native_filters_survives_half_a_load_and_sees_every_database(self):
+        operations = (ROOT / "docs" / "operations.md").read_text()
+        (code,) = [example[1] for example in EXAMPLE.finditer(operations) if '"BF.DEBUG"' in example[1]]
+        clients = {db: redis.Redis(port=int(PORT), db=db) for db in (0, 3)}
+        for client in clients.values():
+            self.addCleanup(client.close)
+        clients[0].flushall()
+        self.addCleanup(clients[0].flushall)
+        clients[0].bf().add("urls", "item")
+        clients[0].bf().loadchunk("half", *clients[0].bf().scandump("urls", 0))
+        clients[3].bf().add("late", "item")
+        theirs = (ROOT / "tests/fixtures/redisbloom-2.8-grown.dump").read_bytes()
+        clients[3].restore("theirs", 0, theirs)  # not native
+        clients[3].set("string", "value")
+        output = io.StringIO()
+        self.execute(code, output)
+        expected = ["0 b'half' filter is being loaded by BF.LOADCHUNK", "0 b'urls'", "3 b'late'"]
+        self.assertEqual(sorted(output.getvalue().splitlines()), expected)
+
     def run_example(self, code, printed):
         client = redis.Redis(port=int(PORT))
         self.addCleanup(client.close)
@@ -65,7 +85,7 @@ class Examples(unittest.TestCase):
         """Runs code, which prints to `output`, against the server of the test; returns its names."""
         names = {"__name__": "example"}
         with contextlib.redirect_stdout(output):
-            exec(re.sub(r"redis\.Redis\((port=\d+)?\)", f"redis.Redis(port={PORT})", code), names)
+            exec(re.sub(r"redis\.Redis\((port=\d+)?", f"redis.Redis(port={PORT}, ", code), names)
         return names
 
 
