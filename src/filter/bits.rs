@@ -73,13 +73,34 @@ impl Bits {
         &mut self.0
     }
 
-    /// Becomes equal to an array of the same length, from all zeros.
-    pub(super) fn copy_from(&mut self, other: &Self) {
-        // Page by page, without the empty ones: they need no memory until they are touched.
-        let pages = self.words_mut().chunks_mut(512).zip(other.words().chunks(512));
-        for (to, from) in pages.filter(|(_, from)| from.iter().any(|&word| word != 0)) {
-            to.copy_from_slice(from);
+    /// A copy. Pages without a bit stay untouched in it.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub(super) fn duplicate(&self) -> Result<Self, Error> {
+        self.extended(self.words().len() as u64)
+    }
+
+    /// Becomes `words` times 64 bits long, with zeros behind the bits that there are; never shorter.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; the array is unchanged then.
+    pub(super) fn grow(&mut self, words: u64) -> Result<(), Error> {
+        if words > self.words().len() as u64 {
+            *self = self.extended(words)?;
         }
+        Ok(())
+    }
+
+    /// A copy of at least the same length, with zeros behind.
+    fn extended(&self, words: u64) -> Result<Self, Error> {
+        // Not `realloc`: it copies pages without a bit too, and they need no memory until they are touched.
+        let mut copy = Self::zeroed(words)?;
+        let pages = copy.words_mut().chunks_mut(512).zip(self.words().chunks(512));
+        for (to, from) in pages.filter(|(_, from)| from.iter().any(|&word| word != 0)) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        Ok(copy)
     }
 
     /// Sets the bits of `words` from word `from` on, and keeps those that are set; false when there are no more words. `seen`

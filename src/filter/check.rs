@@ -225,20 +225,34 @@ impl Plan {
     /// # Errors
     /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
+        self.build(ceiling, |plan| {
+            Layer::new(plan.shape, plan.capacity, plan.error_rate)
+        })
+    }
+
+    /// A filter of this plan, of layers that `layer` makes one after the other, oldest first. Call [`Self::check`] first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`, and what `layer` answers.
+    pub fn build<E: From<Error>>(
+        &self,
+        ceiling: u64,
+        mut layer: impl FnMut(&LayerPlan) -> Result<Layer, E>,
+    ) -> Result<Filter, E> {
         let wanted = self.bit_bytes();
         if wanted > ceiling {
-            return Err(Error::Ceiling { wanted, ceiling });
+            return Err(Error::Ceiling { wanted, ceiling }.into());
         }
         let mut layers = Vec::new();
         layers
             .try_reserve_exact(self.layers.len())
             .map_err(|_| Error::OutOfMemory(wanted))?;
         for plan in &self.layers {
-            let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
+            let mut layer = layer(plan)?;
             layer.set_counted(plan.items);
             layers.push(layer);
         }
         Filter::from_layers(self.family, self.seed, self.error_rate, self.expansion, layers)
-            .ok_or(Error::OutOfMemory(0))
+            .ok_or(Error::OutOfMemory(0).into())
     }
 }

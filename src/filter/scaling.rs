@@ -236,12 +236,18 @@ impl Filter {
         self.layers().map(Layer::capacity).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all bit arrays.
+    /// Bytes of all bit arrays, of those still to arrive too ([`Layer::arriving`]).
     #[must_use]
     pub fn bit_bytes(&self) -> u64 {
-        self.layers()
-            .map(|layer| layer.bits().words().len() as u64 * 8)
-            .sum()
+        self.layers().map(|layer| layer.shape().words() * 8).sum()
+    }
+
+    /// Makes room for what has not arrived of its layers ([`Layer::arriving`]).
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; no bit has changed then.
+    pub fn make_whole(&mut self) -> Result<(), Error> {
+        self.layers_mut().try_for_each(Layer::make_whole)
     }
 
     /// Bytes of the filter in all: bit arrays, this struct, the older layers. The same for equal filters, so without the

@@ -46,7 +46,6 @@ use super::{
 use crate::filter::{
     bits::Bits,
     chunk::{Aim, Aims, Set},
-    error::Error,
     geometry::{Geometry, LINE_WORDS},
     hash::Hash,
     probe::{FOUR, Four, Walk},
@@ -66,23 +65,21 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// An empty layer of the given shape.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
-    pub fn new(geometry: Geometry) -> Result<Self, Error> {
+    /// A layer of the given shape over these bits, which become as many before it is asked anything.
+    #[must_use]
+    pub fn new(geometry: Geometry, bits: Bits) -> Self {
         let Geometry {
             blocks,
             block_words,
             probes,
         } = geometry;
-        Ok(Self {
-            bits: Bits::zeroed(geometry.words())?,
+        Self {
+            bits,
             blocks,
             block_words,
             probes,
             probing: Probing::of(geometry),
-        })
+        }
     }
 
     /// The shape.

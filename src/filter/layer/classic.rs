@@ -20,7 +20,7 @@
 use std::hint::select_unpredictable;
 
 use super::walks;
-use crate::filter::{bits::Bits, error::Error, hash::Hash};
+use crate::filter::{bits::Bits, hash::Hash};
 
 /// How positions follow from a and b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +85,14 @@ pub struct ClassicLayer {
 }
 
 impl ClassicLayer {
-    /// An empty layer of a sound shape.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
-    pub fn new(shape: Classic) -> Result<Self, Error> {
+    /// A layer of a sound shape over these bits, which become as many before it is asked anything.
+    #[must_use]
+    pub fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
-        Ok(Self {
-            bits: Bits::zeroed(shape.words())?,
+        Self {
+            bits,
             map: Map::new(shape),
-        })
+        }
     }
 
     /// The shape.

@@ -97,19 +97,18 @@ pub(super) struct Lowered {
 }
 
 impl CountingLayer {
-    /// A layer of the given shape whose counters are all 0, made for `capacity` items at `error_rate`.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
-    pub fn new(shape: Counting, capacity: u64, error_rate: f64) -> Result<Self, Error> {
-        Ok(Self {
-            bits: Bits::zeroed(shape.words())?,
+    /// A layer of the given shape, made for `capacity` items at `error_rate`, over these counters: all 0, and as many as it
+    /// has before it is asked anything.
+    #[must_use]
+    pub fn new(shape: Counting, capacity: u64, error_rate: f64, bits: Bits) -> Self {
+        Self {
+            bits,
             shape,
             fullness: Fullness::new(&shape, capacity, error_rate),
             raised: 0,
             stuck: 0,
             refused: 0,
-        })
+        }
     }
 
     /// A copy.
@@ -117,10 +116,8 @@ impl CountingLayer {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let mut bits = Bits::zeroed(self.shape.words())?;
-        bits.copy_from(&self.bits);
         Ok(Self {
-            bits,
+            bits: self.bits.duplicate()?,
             refused: 0,
             ..*self
         })
@@ -138,7 +135,7 @@ impl CountingLayer {
         &self.bits
     }
 
-    /// The counters, to move and not to change.
+    /// The counters, to move or to make room for more, and not to change.
     pub(super) fn bits_to_move(&mut self) -> &mut Bits {
         &mut self.bits
     }

@@ -53,8 +53,18 @@ enum Kind {
     Other(Box<Other>),
 }
 
+/// How many times as many words as have arrived of a layer get room. Each time the room is used up, the words that are there
+/// are copied: a seventh of the layer in all, at most. A larger factor lets a forged size allocate more, a smaller one copies
+/// more.
+const AHEAD: u64 = 8;
+
 /// Fewer items than this are few ([`Layer::among_aimed`]).
 const FEW: usize = 32;
+
+/// How many words get room when the first `words` of a layer have arrived.
+fn with_room(shape: Shape, words: u64) -> u64 {
+    words.saturating_mul(AHEAD).min(shape.words()).max(1)
+}
 
 impl Layer {
     /// An empty layer of the given shape and plan. The shape is sound (`check.rs`).
@@ -62,20 +72,71 @@ impl Layer {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
+        Ok(Self::over(
+            Bits::zeroed(shape.words())?,
+            shape,
+            capacity,
+            error_rate,
+        ))
+    }
+
+    /// An empty layer whose bits are still to come, with room for the first `words` words of them ([`Self::make_room`]). It must
+    /// be whole ([`Self::is_whole`]) before it is queried or added to.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn arriving(shape: Shape, capacity: u64, error_rate: f64, words: u64) -> Result<Self, Error> {
+        Ok(Self::over(
+            Bits::zeroed(with_room(shape, words))?,
+            shape,
+            capacity,
+            error_rate,
+        ))
+    }
+
+    fn over(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
         let kind = match shape {
-            Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry)?),
-            Shape::Classic(classic) => Kind::Other(Box::new(Other::Classic(ClassicLayer::new(classic)?))),
+            Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry, bits)),
+            Shape::Classic(classic) => {
+                Kind::Other(Box::new(Other::Classic(ClassicLayer::new(classic, bits))))
+            }
             Shape::Counting(counting) => {
-                let layer = CountingLayer::new(counting, capacity, error_rate)?;
+                let layer = CountingLayer::new(counting, capacity, error_rate, bits);
                 Kind::Other(Box::new(Other::Counting(layer)))
             }
         };
-        Ok(Self {
+        Self {
             kind,
             counted: 0,
             capacity,
             error_rate,
-        })
+        }
+    }
+
+    /// Makes room for its first `words` words, and ahead of time for more of them, up to eight times as many in all.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; the layer is unchanged then.
+    pub fn make_room(&mut self, words: u64) -> Result<(), Error> {
+        if words <= self.bits().words().len() as u64 {
+            return Ok(());
+        }
+        let words = with_room(self.shape(), words);
+        self.bits_to_move().grow(words)
+    }
+
+    /// Makes room for all its words.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; the layer is unchanged then.
+    pub fn make_whole(&mut self) -> Result<(), Error> {
+        self.make_room(self.shape().words())
+    }
+
+    /// Whether all its words have room.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.bits().words().len() as u64 == self.shape().words()
     }
 
     /// A copy.
@@ -84,16 +145,10 @@ impl Layer {
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let kind = match &self.kind {
-            Kind::Blocked(layer) => {
-                let mut copy = Blocked::new(layer.geometry())?;
-                copy.bits_mut().copy_from(layer.bits());
-                Kind::Blocked(copy)
-            }
+            Kind::Blocked(layer) => Kind::Blocked(Blocked::new(layer.geometry(), layer.bits().duplicate()?)),
             Kind::Other(other) => Kind::Other(Box::new(match &**other {
                 Other::Classic(layer) => {
-                    let mut copy = ClassicLayer::new(layer.shape())?;
-                    copy.bits_mut().copy_from(layer.bits());
-                    Other::Classic(copy)
+                    Other::Classic(ClassicLayer::new(layer.shape(), layer.bits().duplicate()?))
                 }
                 Other::Counting(layer) => Other::Counting(layer.duplicate()?),
             })),
@@ -200,15 +255,18 @@ impl Layer {
     /// # Safety
     /// As there.
     pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
-        let bits = match &mut self.kind {
+        // SAFETY: the caller's promise.
+        unsafe { self.bits_to_move().relocate(mover) }
+    }
+
+    fn bits_to_move(&mut self) -> &mut Bits {
+        match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut(),
             Kind::Other(other) => match &mut **other {
                 Other::Classic(layer) => layer.bits_mut(),
                 Other::Counting(layer) => layer.bits_to_move(),
             },
-        };
-        // SAFETY: the caller's promise.
-        unsafe { bits.relocate(mover) }
+        }
     }
 
     /// Asks for the memory that the item needs first, without waiting for it.
