@@ -28,7 +28,7 @@ use super::{
     reader::{Reader, open, seal},
     redisbloom, stream,
 };
-use crate::filter::{Family, Filter, Plan};
+use crate::filter::{Error as FilterError, Family, Filter, Layer, Plan};
 
 const MAGIC: &str = "rbchnk";
 const VERSION: u16 = 1;
@@ -115,6 +115,8 @@ pub struct Load {
     filter: Filter,
     /// Bytes of the stream that are in; always less than all.
     received: u64,
+    /// Whether all that is to come has room.
+    whole: bool,
 }
 
 /// What became of a chunk.
@@ -232,6 +234,7 @@ impl Load {
         Ok(Self {
             filter: plan.allocate(ceiling)?,
             received: 0,
+            whole: true,
         })
     }
 
@@ -242,9 +245,32 @@ impl Load {
         read_header(data).is_ok_and(|plan| same(&plan))
     }
 
-    /// Goes on with a filter of which the first `received` bytes are in.
+    /// Goes on with a filter of which the first `received` bytes are in, and no others need have room.
     pub(super) fn resume(filter: Filter, received: u64) -> Self {
-        Self { filter, received }
+        let whole = filter.layers().all(Layer::is_whole);
+        Self {
+            filter,
+            received,
+            whole,
+        }
+    }
+
+    /// Makes room for all that is to come, where a load that was stored has none yet; `ceiling` is told the bytes that are
+    /// in, and answers how many bytes of bits the filter may take. [`Self::take`] does it without one.
+    ///
+    /// # Errors
+    /// `Error::Ceiling`, `Error::OutOfMemory`; no bit has changed then.
+    pub fn make_whole(&mut self, ceiling: impl FnOnce(u64) -> u64) -> Result<(), FilterError> {
+        if self.whole {
+            return Ok(());
+        }
+        let (wanted, ceiling) = (self.filter.bit_bytes(), ceiling(self.received));
+        if wanted > ceiling {
+            return Err(FilterError::Ceiling { wanted, ceiling });
+        }
+        self.filter.make_whole()?;
+        self.whole = true;
+        Ok(())
     }
 
     /// The filter as far as it is there; to measure, save and copy, not to query.
@@ -275,6 +301,7 @@ impl Load {
     /// # Errors
     /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed then.
     pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
+        self.make_whole(|_| u64::MAX)?;
         let chunk = Part::read(&self.filter, iterator, data)?;
         let to = chunk.to;
         // Counts only rise: a lower one is of a filter that took this one's place, with the same seed, during the dump.
@@ -307,10 +334,10 @@ impl Load {
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub fn duplicate(&self) -> Result<Self, crate::filter::Error> {
+    pub fn duplicate(&self) -> Result<Self, FilterError> {
         Ok(Self {
             filter: self.filter.duplicate()?,
-            received: self.received,
+            ..*self
         })
     }
 

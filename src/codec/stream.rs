@@ -82,9 +82,9 @@ pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     }
 }
 
-/// Sets the bits of `bytes` in a layer of that many bytes.
-pub(super) fn merge_into(layer: &mut Layer, bytes: &[u8]) {
-    layer.merge(0, &mut words(bytes));
+/// Sets the bits of `bytes` in a layer, from its byte `from` on, a multiple of [`WORD`]. There is room for them.
+pub(super) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
+    layer.merge((from / WORD) as usize, &mut words(bytes));
 }
 
 /// Whether every bit of `bytes` at `from` of the stream is set. The arguments are as for [`merge`].

@@ -16,7 +16,7 @@ use super::{
     header, stream,
     values::{Sink, Source},
 };
-use crate::filter::{Filter, Plan};
+use crate::filter::{Filter, Layer, LayerPlan, Plan};
 
 /// The encoding version that the server stores beside the type name.
 pub const ENCODING_VERSION: i32 = 100;
@@ -31,26 +31,6 @@ pub enum Stored {
     Complete(Filter),
     /// The rest of the bits is to come.
     Partial(Load),
-}
-
-/// The most bytes of bits that a filter may have. A complete one brings its bits along; one that does not is a few bytes
-/// that ask for any amount.
-#[derive(Clone, Copy, Debug)]
-pub struct Ceiling {
-    /// Of a filter whose bits all follow.
-    pub complete: u64,
-    /// Of any other.
-    pub partial: u64,
-}
-
-impl From<u64> for Ceiling {
-    /// The same for both.
-    fn from(bytes: u64) -> Self {
-        Self {
-            complete: bytes,
-            partial: bytes,
-        }
-    }
 }
 
 /// Writes a complete filter.
@@ -81,34 +61,91 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     }
 }
 
-/// Reads what [`save`] or [`save_partial`] wrote, into a filter of at most `ceiling.complete` bytes of bits, or
-/// `ceiling.partial` where some of them are still to come.
+/// Reads what [`save`] or [`save_partial`] wrote, into a filter of at most `ceiling` bytes of bits.
+///
+/// What a header announces is allocated as it arrives ([`Layer::arriving`]): a forged size costs nothing, and what is still to
+/// come of a partial filter gets its memory when BF.LOADCHUNK goes on with it.
 ///
 /// # Errors
 /// Any of [`Error`]; nothing stays allocated.
-pub fn load(source: &mut impl Source, ceiling: impl Into<Ceiling>) -> Result<Stored, Error> {
-    let ceiling = ceiling.into();
+pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let (plan, present) = header::decode(source.next().ok_or(Error::Truncated)?.as_ref())?;
     let total = plan.bit_bytes();
-    let mut filter = plan.allocate(if present == total {
-        ceiling.complete
-    } else {
-        ceiling.partial
-    })?;
-    let mut from = 0;
-    while from < present {
-        let piece = source.next().ok_or(Error::Truncated)?;
-        let bytes = piece.as_ref();
-        let to = from.saturating_add(bytes.len() as u64);
-        if bytes.is_empty() || !(bytes.len() as u64).is_multiple_of(stream::WORD) || to > present {
-            return Err(Error::TooBig { from, to, total });
-        }
-        stream::merge(&mut filter, from, bytes);
-        from = to;
-    }
+    let mut pieces = Pieces {
+        source,
+        total,
+        present,
+        read: 0,
+        piece: None,
+        used: 0,
+    };
+    let filter = plan.build(ceiling, |plan| pieces.layer(plan))?;
     Ok(if present == total {
         Stored::Complete(filter)
     } else {
         Stored::Partial(Load::resume(filter, present))
     })
+}
+
+/// The strings behind a header.
+struct Pieces<'a, S: Source> {
+    source: &'a mut S,
+    /// Bytes of the whole stream of bits.
+    total: u64,
+    /// Bytes of it that these strings have.
+    present: u64,
+    /// Bytes of the strings that were read.
+    read: u64,
+    /// The last string that was read.
+    piece: Option<S::Piece>,
+    /// Bytes of it that are in a layer.
+    used: usize,
+}
+
+impl<S: Source> Pieces<'_, S> {
+    /// The next layer, with as much of it as is present.
+    fn layer(&mut self, plan: &LayerPlan) -> Result<Layer, Error> {
+        let bytes = plan.shape.words().saturating_mul(stream::WORD);
+        let words = self.next(bytes)?.len() as u64 / stream::WORD;
+        let mut layer = Layer::arriving(plan.shape, plan.capacity, plan.error_rate, words)?;
+        let mut from = 0;
+        while from < bytes {
+            let part = self.next(bytes.saturating_sub(from))?;
+            if part.is_empty() {
+                break;
+            }
+            let count = part.len();
+            let to = from.saturating_add(count as u64);
+            layer.make_room(to / stream::WORD)?;
+            stream::merge_into(&mut layer, from, part);
+            from = to;
+            self.used = self.used.saturating_add(count);
+        }
+        Ok(layer)
+    }
+
+    /// The bytes that come next, at least one and at most `most`; none at the end.
+    fn next(&mut self, most: u64) -> Result<&[u8], Error> {
+        let left = |piece: &S::Piece| piece.as_ref().len().saturating_sub(self.used);
+        if self.piece.as_ref().map_or(0, left) == 0 {
+            if self.read == self.present {
+                return Ok(&[]);
+            }
+            // Freed before the next one is allocated.
+            self.piece = None;
+            let piece = self.source.next().ok_or(Error::Truncated)?;
+            let (from, count) = (self.read, piece.as_ref().len() as u64);
+            let to = from.saturating_add(count);
+            if count == 0 || !count.is_multiple_of(stream::WORD) || to > self.present {
+                let total = self.total;
+                return Err(Error::TooBig { from, to, total });
+            }
+            (self.read, self.used) = (to, 0);
+            self.piece = Some(piece);
+        }
+        let bytes = self.piece.as_ref().map_or(&[][..], AsRef::as_ref);
+        let bytes = bytes.get(self.used..).unwrap_or_default();
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(bytes.get(..most).unwrap_or(bytes))
+    }
 }

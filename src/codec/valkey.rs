@@ -144,7 +144,7 @@ impl Arriving {
             return Err(FilterError::Ceiling { wanted, ceiling }.into());
         }
         let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
-        stream::merge_into(&mut layer, bits);
+        stream::merge_into(&mut layer, 0, bits);
         layer.set_counted(items);
         self.plans.push(plan);
         self.layers.push(layer);

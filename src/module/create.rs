@@ -1,7 +1,7 @@
 //! A new filter: what the command says, and the configuration for what it leaves out.
 
 use super::{api::Context, config, limit, reply::Refusal, stats};
-use crate::filter::{Cells, Expansion, Filter, Params, Valkey};
+use crate::filter::{Cells, Error, Expansion, Filter, Params, Valkey};
 
 /// What a command says of a filter to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,10 +32,13 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
         },
         cells: options.cells,
     };
-    let ceiling = limit::ceiling(ctx, 0);
-    let made = match options.valkey {
+    let make = |ceiling| match options.valkey {
         None => Filter::new(&params, ceiling),
         Some(valkey) => Filter::of_valkey(valkey, &params, ceiling),
+    };
+    let made = match make(limit::ceiling_without_eviction(ctx)) {
+        Err(Error::Ceiling { .. }) => make(limit::ceiling(ctx, 0)),
+        made => made,
     };
     made.map_err(|error| {
         stats::REFUSED.add(1);

@@ -22,7 +22,7 @@ use super::{
     api::{Context, call, raw},
     defrag,
     entry::guarded,
-    limit, rdb, stats,
+    rdb, stats,
     value::{Value, keep_types},
 };
 use crate::codec::{v100, valkey, values};
@@ -114,17 +114,19 @@ unsafe extern "C" fn copy(
     guarded("copy", std::ptr::null_mut(), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        // The server does not say whose COPY it is, and what comes from a primary or a slot on its way here must be obeyed.
-        // The filter that is copied has passed the limits already.
-        if value.filter().bit_bytes() > limit::machine() {
-            stats::REFUSED.add(1);
-            return std::ptr::null_mut();
-        }
+        // No ceiling: the server does not say whose COPY it is, and what comes from a primary or with a slot must be obeyed.
+        // The filter that is copied was accepted already.
         let copied = match value {
             Value::Ready(filter) => filter.duplicate().map(Value::Ready),
             Value::Loading(load) => load.duplicate().map(|load| Value::Loading(Box::new(load))),
         };
-        copied.map_or(std::ptr::null_mut(), Value::into_raw)
+        copied.map_or_else(
+            |_| {
+                stats::REFUSED.add(1);
+                std::ptr::null_mut()
+            },
+            Value::into_raw,
+        )
     })
 }
 

@@ -1,21 +1,32 @@
 //! How many bytes one filter may take.
 //!
-//! * `max-filter-bytes`, where it is set; else `maxmemory`, where that is set; else the machine's memory.
-//! * Under `maxmemory` with `noeviction` also what is left of it: the server judges a command's memory before it runs,
-//!   and a new layer of a large filter would overshoot by its whole size.
-//! * None for what comes from a primary, the AOF or a slot on its way here, and none on a replica: one that refuses what
-//!   its primary did is no replica. Such an item goes into a full filter that does not grow, too (`commands/add.rs`).
-//! * For what is read from an RDB file only the machine's memory, which is what stops a forged size. For RESTORE also
-//!   `maxmemory`, where a larger filter could never stay, but not `max-filter-bytes`: a slot migration sends filters by
-//!   RESTORE, and the node that refuses one stops it. Half a filter, which allocates the whole and may be a hundred bytes
-//!   long itself, is held to what BF.LOADCHUNK would be.
+//! **What one server accepted, every server loads.** These have no ceiling; what the allocator refuses is an error:
 //!
-//! The machine's memory is what the control group of the server's container may use, where that is less.
+//! * a file of the server's own (RDB, AOF) and the stream of a primary (full sync, commands), and everything on a replica,
+//!   whose commands repeat what its primary did. An item goes into a full filter that does not grow, too (`commands/add.rs`);
+//! * a slot on its way here. The server does not say which RESTORE belongs to one, so no RESTORE in a cluster has a ceiling;
+//! * RESTORE on a server without `maxmemory`. With `maxmemory`, outside of a cluster, RESTORE has the ceiling below, but not
+//!   that of the room that is left: a larger filter could never stay. The server bounds its own types less.
 //!
-//! The server's settings are read once at load and again when it says that its configuration changed; a filter is made
-//! (BF.ADD makes them) without a question to the server.
+//! No ceiling is needed against forged sizes: the memory of what is read is allocated as its bytes arrive
+//! (`codec/v100.rs`), and a filter that was half loaded gets the rest when BF.LOADCHUNK goes on with it.
+//!
+//! **What a client makes** (a filter, a layer, a load by BF.LOADCHUNK, BF.LOAD or BF.IMPORT) has a ceiling:
+//!
+//! * `max-filter-bytes`, where the operator has set it, also above the machine's memory; else `maxmemory`, where that is set;
+//!   else the machine's memory, or what the control group of the server's container may use, where that is less;
+//! * under `maxmemory` also what is left of it, if the server can evict nothing: it judges a command's memory before the
+//!   command runs, so a large filter would overshoot by its whole size, and then every write fails. That is so under
+//!   `noeviction`, and under `volatile-*` while no key expires. If keys can be evicted, the server makes room at the next
+//!   command; under `allkeys-*` it may be the new filter that goes.
+//!
+//! The server's settings are read once at load and again when it says that its configuration changed. Whether a key expires
+//! is asked only of a filter that does not fit without: the question takes some 3 microseconds, BF.ADD of a new key as many.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::{
+    ffi::{CString, c_int},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+};
 
 use super::{
     api::{Context, call, raw},
@@ -25,33 +36,85 @@ use super::{
 
 /// `maxmemory` in bytes, 0 for none.
 static MAXMEMORY: AtomicU64 = AtomicU64::new(0);
-/// Whether a server at `maxmemory` refuses writes instead of evicting keys.
-static NOEVICTION: AtomicBool = AtomicBool::new(true);
+/// Whether a server at `maxmemory` evicts no key that does not expire.
+static KEEPS_LASTING: AtomicBool = AtomicBool::new(true);
+/// Whether a server at `maxmemory` evicts no key that expires.
+static KEEPS_EXPIRING: AtomicBool = AtomicBool::new(true);
+/// How many databases the server has.
+static DATABASES: AtomicU32 = AtomicU32::new(16);
 /// Bytes of memory of the machine.
 static MACHINE: AtomicU64 = AtomicU64::new(u64::MAX);
 
+/// Bytes that a process can address, on any machine in use. A stored filter that announces more is forged.
+const ADDRESSABLE: u64 = 1 << 48;
+
 /// The most bytes of bits that a filter may take, of which it has `present` already.
 pub(crate) fn ceiling(ctx: Context, present: u64) -> u64 {
-    if must_obey(ctx) {
-        return u64::MAX;
+    let (whole, room) = bounds(ctx, present);
+    if room >= whole || can_evict(ctx) {
+        whole
+    } else {
+        room
     }
-    let configured = config::max_filter_bytes();
-    let maxmemory = MAXMEMORY.load(Relaxed);
-    let whole = match (configured, maxmemory) {
+}
+
+/// The most bytes of bits that a new filter may take even if no key can be evicted: at most [`ceiling`], and sooner known.
+pub(crate) fn ceiling_without_eviction(ctx: Context) -> u64 {
+    let (whole, room) = bounds(ctx, 0);
+    whole.min(room)
+}
+
+/// The most bytes of bits that a filter may take by the settings, and by what is left of `maxmemory`.
+fn bounds(ctx: Context, present: u64) -> (u64, u64) {
+    if must_obey(ctx) {
+        return (u64::MAX, u64::MAX);
+    }
+    let whole = match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
         (0, 0) => MACHINE.load(Relaxed),
         (0, maxmemory) => maxmemory,
         (configured, _) => configured,
     };
-    if maxmemory == 0 || !NOEVICTION.load(Relaxed) {
-        return whole;
+    (whole, room(present))
+}
+
+/// What is left of `maxmemory`, and what is `present` already.
+fn room(present: u64) -> u64 {
+    let maxmemory = MAXMEMORY.load(Relaxed);
+    if maxmemory == 0 {
+        return u64::MAX;
     }
     let used: f32 = call!(RedisModule_GetUsedMemoryRatio());
-    let room = maxmemory as f64 * (1.0 - f64::from(used)).max(0.0);
-    whole.min(present.saturating_add(room as u64))
+    let left = maxmemory as f64 * (1.0 - f64::from(used)).max(0.0);
+    present.saturating_add(left as u64)
+}
+
+/// Whether the server has a key to evict at `maxmemory`.
+fn can_evict(ctx: Context) -> bool {
+    !KEEPS_LASTING.load(Relaxed) || (!KEEPS_EXPIRING.load(Relaxed) && any_key_expires(ctx))
+}
+
+/// Whether any database has a key that expires.
+fn any_key_expires(ctx: Context) -> bool {
+    let Some(info) = ctx.server_info(c"keyspace") else {
+        return true;
+    };
+    // A line is `db0:keys=1,expires=0,avg_ttl=0`, and more fields in some servers. There is none of an empty database.
+    (0..DATABASES.load(Relaxed)).any(|database| {
+        let name = CString::new(format!("db{database}")).unwrap_or_default();
+        let mut fields = info.text(&name).unwrap_or_default().split(',');
+        fields.any(|field| field.strip_prefix("expires=").is_some_and(|count| count != "0"))
+    })
 }
 
 /// Reads the server's settings, and asks to be told when they change.
 pub(crate) fn watch(ctx: Context) {
+    // It cannot be changed while the server runs.
+    if let Some(databases) = ctx
+        .server_setting(c"databases")
+        .and_then(|text| text.parse().ok())
+    {
+        DATABASES.store(databases, Relaxed);
+    }
     read(ctx);
     ctx.subscribe(raw::REDISMODULE_EVENT_CONFIG, config_changed);
 }
@@ -72,7 +135,9 @@ fn read(ctx: Context) {
         return;
     };
     MAXMEMORY.store(info.number(c"maxmemory").unwrap_or(0), Relaxed);
-    NOEVICTION.store(info.is(c"maxmemory_policy", "noeviction"), Relaxed);
+    let policy = info.text(c"maxmemory_policy").unwrap_or_default();
+    KEEPS_LASTING.store(!policy.starts_with("allkeys-"), Relaxed);
+    KEEPS_EXPIRING.store(policy == "noeviction", Relaxed);
     let total = info.number(c"total_system_memory").filter(|&bytes| bytes > 0);
     MACHINE.store(total.unwrap_or(u64::MAX).min(container()), Relaxed);
 }
@@ -90,29 +155,17 @@ fn container() -> u64 {
     .unwrap_or(u64::MAX)
 }
 
-/// Bytes of memory of the machine.
-pub(crate) fn machine() -> u64 {
-    MACHINE.load(Relaxed)
-}
-
-/// The most bytes of bits of a complete filter that is read from an RDB file or RESTORE.
+/// The most bytes of bits of a filter that is read from an RDB file, a full sync or RESTORE.
 pub(crate) fn load_ceiling() -> u64 {
-    match MAXMEMORY.load(Relaxed) {
-        maxmemory if maxmemory > 0 && !must_obey(anybody()) => maxmemory.min(machine()),
-        _ => machine(),
+    let maxmemory = MAXMEMORY.load(Relaxed);
+    // SAFETY: the flags take a null context. The one of these callbacks has no client, and is not to be asked about it.
+    let anybody = unsafe { Context::new(std::ptr::null_mut()) };
+    let cluster = anybody.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0;
+    if maxmemory == 0 || cluster || must_obey(anybody) {
+        ADDRESSABLE
+    } else {
+        maxmemory.max(config::max_filter_bytes())
     }
-}
-
-/// The most bytes of bits of a filter of which a part is read from an RDB file or RESTORE.
-pub(crate) fn partial_load_ceiling() -> u64 {
-    ceiling(anybody(), 0).min(machine())
-}
-
-/// Where the server does not say who asks: RESTORE and the reading of files have a context without a client, which is
-/// not to be asked about it.
-fn anybody() -> Context {
-    // SAFETY: the flags take a null context.
-    unsafe { Context::new(std::ptr::null_mut()) }
 }
 
 /// Whether the command must not be refused: it comes from a primary, the AOF or a node that hands over a slot, or this
@@ -124,5 +177,5 @@ pub(crate) fn must_obey(ctx: Context) -> bool {
     let obeyed = raw::REDISMODULE_CTX_FLAGS_REPLICATED
         | raw::REDISMODULE_CTX_FLAGS_LOADING
         | raw::REDISMODULE_CTX_FLAGS_SLAVE;
-    ctx.flags() & obeyed as std::ffi::c_int != 0
+    ctx.flags() & obeyed as c_int != 0
 }

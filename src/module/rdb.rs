@@ -33,12 +33,11 @@ pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_
 /// Null refuses the load.
 pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
     guarded("rdb_load", std::ptr::null_mut(), || {
-        let (stream, complete) = (&mut Stream(io), limit::load_ceiling());
-        let partial = limit::partial_load_ceiling();
+        let (stream, ceiling) = (&mut Stream(io), limit::load_ceiling());
         let stored = match version {
-            v100::ENCODING_VERSION => v100::load(stream, v100::Ceiling { complete, partial }),
+            v100::ENCODING_VERSION => v100::load(stream, ceiling),
             old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
-                redisbloom::load(stream, old, complete).map(v100::Stored::Complete)
+                redisbloom::load(stream, old, ceiling).map(v100::Stored::Complete)
             }
             _ => {
                 log(

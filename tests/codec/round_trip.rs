@@ -161,6 +161,23 @@ fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
     }
 }
 
+/// Arrays grow while short pieces arrive, which end anywhere in a layer and in the next ones.
+#[test]
+fn a_filter_is_read_from_pieces_of_any_length() {
+    for (name, filter) in sample::all() {
+        let stored = Strings::of(&filter);
+        let bits = stored.0[1..].concat();
+        for words in [1, 2, 3, 7, 8, 9, 64, 1_000] {
+            let pieces = bits.chunks(8 * words).map(<[u8]>::to_vec);
+            let strings = Strings([stored.0[0].clone()].into_iter().chain(pieces).collect());
+            let Ok(Stored::Complete(read)) = v100::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+                panic!("{name} in pieces of {words} words");
+            };
+            assert_equal(&read, &filter, &format!("{name} in pieces of {words} words"));
+        }
+    }
+}
+
 #[test]
 fn what_follows_the_last_piece_is_left_unread() {
     let filter = sample::small();

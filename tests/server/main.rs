@@ -22,6 +22,7 @@ mod command_docs;
 mod commands;
 mod concurrency;
 mod config;
+mod container;
 mod copy;
 mod corruption;
 mod counting;

@@ -1,7 +1,9 @@
 //! What a primary or an AOF says was added must be in, even where the filter is full: another product that made the log may
 //! count other items as known than this one, and so have had room for one more.
 
-use crate::harness::{Client, Reply, Server, digest, err, info, mexists, numbered, ok, wait_until};
+use crate::harness::{
+    Client, Reply, Server, config_name, digest, err, info, int, mexists, numbered, ok, wait_until,
+};
 
 const FULL: &str = "ERR non scaling filter is full";
 const CAPACITY: i64 = 100;
@@ -60,15 +62,61 @@ fn clients_are_refused(client: &mut Client) {
     }
 }
 
-#[test]
-fn what_an_aof_adds_to_a_full_filter_is_in() {
+/// Commands as an AOF has them.
+fn aof<A: AsRef<[u8]>>(commands: impl IntoIterator<Item = Vec<A>>) -> Vec<u8> {
     let mut aof = Vec::new();
-    for words in commands() {
+    for words in commands {
         aof.extend(format!("*{}\r\n", words.len()).bytes());
         for word in words {
-            aof.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
+            let word = word.as_ref();
+            aof.extend(format!("${}\r\n", word.len()).bytes());
+            aof.extend(word);
+            aof.extend(b"\r\n");
         }
     }
+    aof
+}
+
+/// What must be obeyed has no ceiling but the allocator's. A filter that it refuses is missing: the server starts all the
+/// same, its log says why, and INFO counts the commands.
+#[test]
+fn what_an_aof_makes_and_the_allocator_refuses_is_reported() {
+    const TIMES: usize = 4;
+    // 1.2 GB, in a process of 1 GiB.
+    let source = Server::start();
+    let client = &mut source.client();
+    client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2gb"]);
+    assert_eq!(client.run("BF.RESERVE k 0.01 1000000000"), ok());
+    let header = client.run("BF.SCANDUMP k 0").elements()[1].clone().payload();
+    let words = |line: &str| {
+        line.split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    let ways = [
+        words("BF.RESERVE reserved 0.01 1000000000"),
+        words("BF.INSERT inserted CAPACITY 1000000000 ITEMS a"),
+        [words("BF.LOADCHUNK loaded 1"), vec![header]].concat(),
+    ];
+    let after = words("BF.RESERVE small 0.01 1000");
+    let commands = ways.into_iter().flat_map(|way| vec![way; TIMES]).chain([after]);
+    let mut server = Server::with().address_space(1 << 30).start();
+    server.kill();
+    std::fs::write(server.dir().join("appendonly.aof"), aof(commands)).expect("a file that can be written");
+    server.configure("appendonly yes");
+    server.relaunch();
+    let client = &mut server.client();
+    assert_eq!(client.run("DBSIZE"), int(1));
+    let unapplied = client.server_info("bf", "bf_unapplied");
+    assert_eq!(unapplied, (3 * TIMES).to_string());
+    let log = server.log();
+    let told = |line: &str| line.contains("# <bf>") && line.contains("no memory for");
+    assert!(log.lines().any(told), "{log}");
+}
+
+#[test]
+fn what_an_aof_adds_to_a_full_filter_is_in() {
+    let aof = aof(commands());
     let mut server = Server::on_file("appendonly.aof", &aof, &["appendonly yes"]);
     let client = &mut server.client();
     all_are_in(client);

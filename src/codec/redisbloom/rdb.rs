@@ -67,7 +67,7 @@ pub fn load(source: &mut impl Values, version: i32, ceiling: u64) -> Result<Filt
             return Err(FilterError::Ceiling { wanted, ceiling }.into());
         }
         let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
-        stream::merge_into(&mut layer, bytes);
+        stream::merge_into(&mut layer, 0, bytes);
         drop(string);
         plan.items = unsigned(source)?;
         layer.set_counted(plan.items);

@@ -13,7 +13,7 @@
 //!   context       a running call: replies, the log, what the rest of the world is told
 //!   string        the server's strings: those it lends, those made here
 //!   key           an open key and the value in it
-//!   server_info   a section of INFO
+//!   server_info   a section of INFO, a setting of the server's
 //! ```
 //!
 //! Raw pointers, not the `RedisString` of the comfortable API: that one retains, copies and frees every argument of every

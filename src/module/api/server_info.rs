@@ -1,4 +1,4 @@
-//! A section of INFO, asked of the server itself.
+//! What the server says of itself: a section of INFO, a setting.
 
 use std::{
     ffi::{CStr, c_char},
@@ -14,6 +14,36 @@ impl Context {
     /// Takes a section of INFO.
     pub(crate) fn server_info(self, section: &CStr) -> Option<ServerInfo> {
         NonNull::new(call!(RedisModule_GetServerInfo(self.0, section.as_ptr()))).map(ServerInfo)
+    }
+}
+
+impl Context {
+    /// Takes a setting of the server's own configuration, as text; `None` where CONFIG was renamed.
+    pub(crate) fn server_setting(self, name: &CStr) -> Option<String> {
+        let reply: *mut raw::RedisModuleCallReply = call!(RedisModule_Call(
+            self.0,
+            c"CONFIG".as_ptr(),
+            c"cc".as_ptr(),
+            c"GET".as_ptr(),
+            name.as_ptr()
+        ));
+        if reply.is_null() {
+            return None;
+        }
+        // A name and its value.
+        let value: *mut raw::RedisModuleCallReply = call!(RedisModule_CallReplyArrayElement(reply, 1));
+        let mut len = 0;
+        let start: *const c_char = match value.is_null() {
+            true => std::ptr::null(),
+            false => call!(RedisModule_CallReplyStringPtr(value, &raw mut len)),
+        };
+        let text = (!start.is_null()).then(|| {
+            // SAFETY: the server answers the start and length of bytes that live as long as the reply.
+            let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) };
+            String::from_utf8_lossy(bytes).into_owned()
+        });
+        call!(RedisModule_FreeCallReply(reply));
+        text
     }
 }
 

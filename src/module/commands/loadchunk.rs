@@ -1,7 +1,8 @@
 //! `BF.LOADCHUNK key iterator data`: restores what BF.SCANDUMP gave, chunk by chunk, in order.
 //!
-//! The header makes the key, and allocates all of it. Until the last chunk is in, the key answers no query and takes no
-//! item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and replicated meanwhile.
+//! The header makes the key, and allocates all of it. Of a load that was read from a file, the next chunk allocates the rest.
+//! Until the last chunk is in, the key answers no query and takes no item: it would say "absent" of what it is about to
+//! hold. It can be deleted, saved, copied and replicated meanwhile.
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
         chunk::{self, Load, Taken},
     },
     module::{
-        api::{Access, Key},
+        api::{Access, Context, Key},
         effects, limit, number,
         reply::Refusal,
         stats,
@@ -47,7 +48,7 @@ impl Command for LoadChunk {
                 Taken::Next
             }
             None => return Err(Refusal::NotFound),
-            Some(value) => take(value, iterator, data.bytes()).map_err(refused)?,
+            Some(value) => take(call.ctx, value, iterator, data.bytes()).map_err(refused)?,
         };
         drop(key);
         if taken != Taken::Repeated {
@@ -59,7 +60,7 @@ impl Command for LoadChunk {
 }
 
 /// Takes a chunk into a key that exists.
-fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::Error> {
+fn take(ctx: Context, value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::Error> {
     match value {
         Value::Ready(filter) => {
             chunk::repeat(filter, iterator, data)?;
@@ -67,6 +68,7 @@ fn take(value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::E
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
+            load.make_whole(|present| limit::ceiling(ctx, present))?;
             let before = stats::items_of(load.filter());
             let taken = load.take(iterator, data)?;
             stats::changed(before, stats::items_of(load.filter()));

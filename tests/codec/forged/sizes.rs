@@ -6,11 +6,12 @@ use redis_bloom::{
         chunk::{self, Load},
         v100,
     },
-    filter::{Broken, Error as FilterError, MAX_LAYERS},
+    filter::{Broken, Cells, Error as FilterError, MAX_LAYERS, Params},
 };
 
-use super::refused;
+use super::{OVERHEAD, refused};
 use crate::{
+    allocation::peak,
     forge::{
         self,
         header::{BLOCK_WORDS, BLOCKS, CAPACITY, FIRST, LAYER, LAYERS, PRESENT},
@@ -92,6 +93,41 @@ fn enormous_shapes_are_refused_before_anything_is_allocated() {
         Load::begin(&forged, u64::MAX),
         Err(Error::Filter(FilterError::OutOfMemory(_)))
     ));
+}
+
+/// What a stored filter announces is allocated as it arrives, for at most eight times of what is there: however much is
+/// announced, and whether all of it is said to follow or only a part.
+#[test]
+fn bits_that_do_not_come_are_not_allocated() {
+    const CAME: usize = 1 << 16;
+    // Of one layer: a counting one is behind the family, and has four words for each of a layer of bits.
+    for (cells, layer, width) in [(Cells::Bits, FIRST, 1), (Cells::Counters, FIRST + 1, 4)] {
+        let one = filter(&Params {
+            cells,
+            ..params(0.01, 20, 2, 1)
+        });
+        let (_, header) = chunk::header(&one);
+        for blocks in [1 << 16, 1 << 20, 1 << 24, 1 << 28, u32::MAX] {
+            let forged = forge::patched(&header, layer + BLOCK_WORDS, &64_u16.to_le_bytes());
+            let forged = forge::patched(&forged, layer + BLOCKS, &blocks.to_le_bytes());
+            let announced = u64::from(blocks) * 64 * 8 * width;
+            for present in [announced, announced / 2] {
+                let forged = forge::patched(&forged, PRESENT, &present.to_le_bytes());
+                for pieces in [0, 1, 3] {
+                    let strings = Strings([vec![forged.clone()], vec![vec![0; CAME]; pieces]].concat());
+                    let read = || v100::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
+                    let (outcome, most) = peak(read);
+                    assert_eq!(outcome, Err(Error::Truncated), "{blocks} blocks, {present} bytes");
+                    // While it grows, the old array is there beside the new one.
+                    let bound = pieces * CAME * 9 + OVERHEAD;
+                    assert!(
+                        most < bound,
+                        "{most} bytes for {pieces} pieces of {present} bytes"
+                    );
+                }
+            }
+        }
+    }
 }
 
 #[test]

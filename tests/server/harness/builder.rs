@@ -1,12 +1,24 @@
 //! What a server is told before it starts: its configuration file, the module's arguments, the bounds of its process.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::server::Server;
 use super::version::version;
 
 /// Another process may take the port between our look and the server's bind; then another port is tried.
 const PORT_ATTEMPTS: u32 = 5;
+
+/// Hides the control groups of the machine from a process with a mount namespace of its own.
+const OWN_CGROUPS: &str = "mount -t tmpfs none /sys/fs/cgroup";
+
+/// Whether this process may give a server a mount namespace of its own.
+pub(crate) fn can_contain() -> bool {
+    let tried = Command::new("unshare")
+        .args(["-m", "sh", "-c", OWN_CGROUPS])
+        .output();
+    tried.is_ok_and(|output| output.status.success())
+}
 
 /// The module under test.
 pub(crate) fn module_path() -> PathBuf {
@@ -28,6 +40,7 @@ pub(crate) struct Builder {
     module_arguments: Vec<String>,
     without_module: bool,
     address_space: Option<u64>,
+    container: Option<u64>,
     survives_full_files: bool,
 }
 
@@ -62,6 +75,13 @@ impl Builder {
         self
     }
 
+    /// Lets the process see the memory limit of a container of that many bytes: what it reads in `/sys/fs/cgroup`, in a mount
+    /// namespace of its own. Nothing is enforced. Where [`can_contain`] says no, such a server does not start.
+    pub(crate) fn container(mut self, bytes: u64) -> Builder {
+        self.container = Some(bytes);
+        self
+    }
+
     /// Ignores SIGXFSZ, so that a write beyond a bound on the size of files fails, as on a full disk, and does not kill.
     pub(crate) fn survives_full_files(mut self) -> Builder {
         self.survives_full_files = true;
@@ -74,9 +94,21 @@ impl Builder {
             .address_space
             .map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
         let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
-        match (bound, ignore) {
-            (None, None) => None,
-            (bound, ignore) => Some(bound.unwrap_or_default() + &ignore.unwrap_or_default()),
+        let limit = self
+            .container
+            .map(|bytes| format!("{OWN_CGROUPS} && echo {bytes} > /sys/fs/cgroup/memory.max && "));
+        let steps = [limit, bound, ignore];
+        steps
+            .iter()
+            .any(Option::is_some)
+            .then(|| steps.into_iter().flatten().collect())
+    }
+
+    /// The program that becomes that shell, and its arguments before the shell's own.
+    pub(crate) fn shell(&self) -> &'static [&'static str] {
+        match self.container {
+            None => &["sh"],
+            Some(_) => &["unshare", "-m", "sh"],
         }
     }
 

@@ -33,7 +33,7 @@ mod version;
 mod wait;
 
 pub(crate) use bloom::{add_until_card, digest, info, layers, madd, mexists, numbered};
-pub(crate) use builder::{Builder, module_path};
+pub(crate) use builder::{Builder, can_contain, module_path};
 pub(crate) use child::{Stopped, child, state};
 pub(crate) use client::{Client, Protocol};
 pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};

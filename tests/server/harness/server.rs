@@ -175,8 +175,13 @@ impl Server {
         let mut command = match self.builder.preparation() {
             None => Command::new(&program),
             Some(preparation) => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", &format!(r#"{preparation}exec "$@""#), "sh", &program]);
+                let [name, arguments @ ..] = self.builder.shell() else {
+                    unreachable!("a shell has a name")
+                };
+                let mut shell = Command::new(name);
+                shell
+                    .args(arguments)
+                    .args(["-c", &format!(r#"{preparation}exec "$@""#), "sh", &program]);
                 shell
             }
         };
