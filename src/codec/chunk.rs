@@ -37,6 +37,11 @@ const BITS: u64 = 16 << 20;
 /// Bytes of a frame before the bits.
 const FRAME: usize = 32;
 
+/// The identity of a filter that exists.
+fn identity(filter: &Filter) -> u64 {
+    header::identity(&Plan::of(filter))
+}
+
 /// The header of a dump, and the iterator that goes with it.
 #[must_use]
 pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
@@ -102,7 +107,7 @@ fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     // must not take "no memory" for "no more chunks"; it ends, and the old AOF stays.
     let mut out = Vec::with_capacity(FRAME + count as usize + 8);
     out.extend(open(MAGIC, VERSION));
-    out.extend(header::identity(&Plan::of(filter)).to_le_bytes());
+    out.extend(identity(filter).to_le_bytes());
     out.extend(first.to_le_bytes());
     out.extend(filter.newest().counted().to_le_bytes());
     stream::read(filter, first, count as usize, &mut out);
@@ -117,6 +122,9 @@ pub struct Load {
     received: u64,
     /// Whether all that is to come has room.
     whole: bool,
+    /// The filter's identity, which no chunk changes: to compute it takes time by the number of layers, and a client may send
+    /// any number of small chunks.
+    identity: u64,
 }
 
 /// What became of a chunk.
@@ -150,13 +158,19 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn read(filter: &Filter, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
+    /// Reads a chunk of a filter whose identity is known, if it is needed.
+    fn read(
+        filter: &Filter,
+        identity: impl FnOnce() -> u64,
+        iterator: i64,
+        data: &'a [u8],
+    ) -> Result<Self, Error> {
         match filter.family() {
             Family::Native | Family::Valkey(_) | Family::Guava => {
                 let chunk = Chunk::read(iterator, data)?;
                 Ok(Self {
                     first: chunk.first,
-                    to: chunk.fits(filter)?,
+                    to: chunk.fits(filter, identity)?,
                     items: chunk.items,
                     bits: chunk.bits,
                 })
@@ -200,7 +214,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// Whether it was cut from a filter like this, at a place that exists; the byte after its last.
-    fn fits(&self, filter: &Filter) -> Result<u64, Error> {
+    fn fits(&self, filter: &Filter, identity: impl FnOnce() -> u64) -> Result<u64, Error> {
         let (total, to) = (filter.bit_bytes(), self.end().unwrap_or(u64::MAX));
         if to > total {
             return Err(Error::TooBig {
@@ -211,7 +225,7 @@ impl<'a> Chunk<'a> {
         }
         // The count of a layer of counters may be above its capacity, and then the header says so.
         let most = filter.newest().capacity().max(filter.newest().counted());
-        if self.identity != header::identity(&Plan::of(filter)) || self.items > most {
+        if self.identity != identity() || self.items > most {
             return Err(Error::OtherFilter);
         }
         if self.bits.is_empty()
@@ -231,17 +245,13 @@ impl Load {
     /// Any of [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
-        Ok(Self {
-            filter: plan.allocate(ceiling)?,
-            received: 0,
-            whole: true,
-        })
+        Ok(Self::resume(plan.allocate(ceiling)?, 0))
     }
 
     /// Whether `data` is the header of a dump of a filter like this: a client sends it again when it got no answer.
     #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
-        let same = |plan: &Plan| header::identity(plan) == header::identity(&Plan::of(&self.filter));
+        let same = |plan: &Plan| header::identity(plan) == self.identity;
         read_header(data).is_ok_and(|plan| same(&plan))
     }
 
@@ -249,9 +259,10 @@ impl Load {
     pub(super) fn resume(filter: Filter, received: u64) -> Self {
         let whole = filter.layers().all(Layer::is_whole);
         Self {
-            filter,
             received,
             whole,
+            identity: identity(&filter),
+            filter,
         }
     }
 
@@ -301,8 +312,21 @@ impl Load {
     /// # Errors
     /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed then.
     pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
+        self.take_and_tell(iterator, data, |_, _| {})
+    }
+
+    /// [`Self::take`]; `changed` is told the items of each layer that the chunk reaches, before and after.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_and_tell(
+        &mut self,
+        iterator: i64,
+        data: &[u8],
+        mut changed: impl FnMut(u64, u64),
+    ) -> Result<Taken, Error> {
         self.make_whole(|_| u64::MAX)?;
-        let chunk = Part::read(&self.filter, iterator, data)?;
+        let chunk = Part::read(&self.filter, || self.identity, iterator, data)?;
         let to = chunk.to;
         // Counts only rise: a lower one is of a filter that took this one's place, with the same seed, during the dump.
         if chunk.items < self.filter.newest().counted() {
@@ -318,10 +342,11 @@ impl Load {
         if to <= self.received && stream::holds(&self.filter, chunk.first, chunk.bits) {
             return Ok(Taken::Repeated);
         }
-        stream::merge(&mut self.filter, chunk.first, chunk.bits);
-        if let Some(newest) = self.filter.layers_mut().last() {
-            newest.set_counted(newest.counted().max(chunk.items));
-        }
+        stream::merge(&mut self.filter, chunk.first, chunk.bits, &mut changed);
+        let newest = self.filter.newest_mut();
+        let before = newest.items();
+        newest.set_counted(newest.counted().max(chunk.items));
+        changed(before, newest.items());
         self.received = self.received.max(to);
         Ok(if self.received == self.filter.bit_bytes() {
             Taken::Last
@@ -356,10 +381,93 @@ pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> 
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);
     }
-    let chunk = Part::read(filter, iterator, data)?;
+    let chunk = Part::read(filter, || identity(filter), iterator, data)?;
     if stream::holds(filter, chunk.first, chunk.bits) {
         Ok(())
     } else {
         Err(Error::Complete)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::filter::{Classic, Expansion, LayerPlan, RedisBloom, Rule, bits_per_item, probes, steps};
+
+    /// An empty filter of RedisBloom's of so many layers, of one word each: what a client may forge.
+    pub(crate) fn of_layers(count: usize) -> Result<Filter, Error> {
+        let rate = 0.25;
+        let shape = Classic {
+            bits: 64,
+            bytes: 8,
+            probes: probes(bits_per_item(rate)) as u16,
+            rule: Rule::Remainder,
+        };
+        let layer = LayerPlan {
+            capacity: 1,
+            items: 1,
+            error_rate: rate,
+            shape: shape.into(),
+        };
+        let plan = Plan {
+            family: Family::RedisBloom(RedisBloom {
+                hash64: true,
+                rounds: false,
+            }),
+            seed: 0,
+            error_rate: rate,
+            expansion: Expansion::new(1)?,
+            layers: vec![layer; count],
+        };
+        plan.check()?;
+        Ok(plan.allocate(u64::MAX)?)
+    }
+
+    /// The most layers that handling `chunks` chunks of one layer each may look at in a filter of `count` layers: for each
+    /// chunk its layer is found at most four times by halving, and a few more are looked at.
+    pub(crate) fn most_steps(chunks: usize, count: usize) -> u64 {
+        let a_chunk = u64::from(count.ilog2()).saturating_mul(4).saturating_add(16);
+        a_chunk.saturating_mul(chunks as u64)
+    }
+
+    /// All chunks of a filter, as BF.SCANDUMP gives them and a rewritten AOF has them; how many.
+    fn walk(filter: &Filter) -> usize {
+        let (mut from, mut chunks) = (1, 0_usize);
+        while let Some((to, _)) = at(filter, from) {
+            assert_eq!(words(filter, from, to).map(<[u64]>::len).sum::<usize>(), 1);
+            (from, chunks) = (to, chunks.saturating_add(1));
+        }
+        chunks
+    }
+
+    /// One chunk for each layer: a dump must not look at all layers for each of them. Twice the layers may take little more
+    /// than twice the steps, where walking to the layer of each chunk takes four times as many.
+    #[test]
+    fn the_steps_of_a_dump_are_those_of_its_layers() -> Result<(), Error> {
+        for count in [1, 2, 3, 1_000, 20_000] {
+            let filter = of_layers(count)?;
+            let (chunks, steps) = steps::counted(|| walk(&filter));
+            assert_eq!(chunks, count);
+            assert!(steps <= most_steps(count, count), "{count} layers: {steps} steps");
+            let (_, header) = header(&filter);
+            let load = Load::begin(&header, u64::MAX)?;
+            let (chunk, steps) = steps::counted(|| load.at(1));
+            assert!(chunk.is_none() && steps <= most_steps(1, count), "{steps} steps");
+        }
+        Ok(())
+    }
+
+    /// A complete filter takes every chunk again, as a client repeats it.
+    #[test]
+    fn the_steps_of_repeated_chunks_are_those_of_the_layers() -> Result<(), Error> {
+        let count = 20_000;
+        let filter = of_layers(count)?;
+        let (taken, steps) = steps::counted(|| {
+            (1..=count as i64)
+                .try_for_each(|chunk| repeat(&filter, chunk.saturating_mul(8).saturating_add(1), &[0; 8]))
+        });
+        taken?;
+        assert!(steps <= most_steps(count, count), "{steps} steps");
+        Ok(())
     }
 }

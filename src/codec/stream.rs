@@ -1,10 +1,16 @@
 //! The bits of all layers, oldest first, as one stream of bytes; byte i of a layer holds its bits 8 i to 8 i + 7, least
 //! significant first. A layer is a whole number of words, so a stream position that is a multiple of 8 starts a word.
+//!
+//! A piece of the stream is found by its position (`Filter::layer_at`): by halving in filters of other products, whose chunks
+//! may be as many as their layers; by walking in native ones. Their pieces are of 1 MiB and more, and layers are at most
+//! `MAX_LAYERS`, so all walks together look at no more than one layer for every four bytes of the filter.
 
 #![expect(
     clippy::arithmetic_side_effects,
     reason = "sums of positions inside a filter that exists: callers have checked the range"
 )]
+
+use std::iter;
 
 use crate::filter::{Filter, Layer};
 
@@ -13,14 +19,10 @@ pub(super) const WORD: u64 = 8;
 
 /// Appends the bytes from `from` on, as many as there are up to `count`, to `out`.
 pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
-    let (mut skip, mut left) = (from, count);
-    for layer in filter.layers() {
+    let (index, mut skip) = seek(filter, from);
+    let mut left = count;
+    for layer in filter.layers_from(index) {
         let words = layer.bits().words();
-        let bytes = words.len() as u64 * WORD;
-        if skip >= bytes {
-            skip -= bytes;
-            continue;
-        }
         // A start inside a word gives its tail, byte by byte; then whole words, which compile to a copy.
         let (mut rest, inside) = (words.iter().skip((skip / WORD) as usize), (skip % WORD) as usize);
         skip = 0;
@@ -49,33 +51,41 @@ pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) 
     }
 }
 
+/// The layer with byte `from` of the stream, and the byte in it.
+fn seek(filter: &Filter, from: u64) -> (usize, u64) {
+    let (index, start) = filter.layer_at(from, |start| start.memory);
+    (index, from - start.memory)
+}
+
 /// The words that lie whole in the bytes from `from` up to `to`, layer by layer.
 pub(super) fn spans(filter: &Filter, from: u64, to: u64) -> impl Iterator<Item = &[u64]> {
-    let mut start = 0;
-    filter.layers().filter_map(move |layer| {
+    let (index, mut skip) = seek(filter, from);
+    let mut left = to.saturating_sub(from);
+    let mut layers = filter.layers_from(index);
+    iter::from_fn(move || {
+        let layer = layers.next().filter(|_| left > 0)?;
         let words = layer.bits().words();
-        let first = from.saturating_sub(start).div_ceil(WORD);
-        let past = (to.saturating_sub(start) / WORD).min(words.len() as u64);
-        start += words.len() as u64 * WORD;
-        // Nothing where the range begins behind this layer, or ends before it.
-        words
-            .get(first as usize..past as usize)
-            .filter(|span| !span.is_empty())
+        let first = skip.div_ceil(WORD);
+        let past = (skip.saturating_add(left) / WORD).min(words.len() as u64);
+        left = left.saturating_sub((layer.shape().words() * WORD).saturating_sub(skip));
+        skip = 0;
+        Some(words.get(first as usize..past as usize).unwrap_or_default())
     })
+    .filter(|span| !span.is_empty())
 }
 
 /// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` is a multiple of [`WORD`], the
-/// length too or it ends inside the last word of a layer, and the range lies in the stream.
-pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
+/// length too or it ends inside the last word of a layer, and the range lies in the stream. `changed` is told the items of
+/// each layer of the range, before and after.
+pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8], mut changed: impl FnMut(u64, u64)) {
     let mut new = words(bytes);
-    let mut skip = from / WORD;
-    for layer in filter.layers_mut() {
-        let length = layer.bits().words().len() as u64;
-        if skip >= length {
-            skip -= length;
-            continue;
-        }
-        if !layer.merge(skip as usize, &mut new) {
+    let (index, skip) = seek(filter, from);
+    let mut skip = skip / WORD;
+    for layer in filter.layers_from_mut(index) {
+        let before = layer.items();
+        let more = layer.merge(skip as usize, &mut new);
+        changed(before, layer.items());
+        if !more {
             return;
         }
         skip = 0;

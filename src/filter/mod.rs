@@ -52,12 +52,15 @@ pub use geometry::Geometry;
 pub use guava::{design, items_of, optimal, optimal_probes, probes_of_rate};
 pub use hash::{Hash, checksum};
 pub use layer::{
-    Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape,
+    Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule,
+    Shape, Start,
 };
 pub use layer_plan::LayerPlan;
 pub use params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use probe::{all_positions, scale};
 pub use redisbloom::{bits_per_item, fits, probes};
 pub use scaling::Filter;
+#[cfg(test)]
+pub(crate) use scaling::steps;
 pub use sizing::{MAX_PROBES, geometry};
 pub use valkey::{FIXED_SEED, TIGHTENING, Valkey};

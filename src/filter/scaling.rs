@@ -29,7 +29,7 @@ use super::{
     family::{Family, Tag},
     guava,
     hash::Hash,
-    layer::Layer,
+    layer::{Layer, Start},
     layer_plan::LayerPlan,
     params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
     rest::Rest,
@@ -111,6 +111,13 @@ impl Filter {
         layers: Vec<Layer>,
     ) -> Option<Self> {
         let mut older = layers;
+        let mut below: Option<&Layer> = None;
+        for layer in &mut older {
+            if let Some(below) = below {
+                layer.put_on(below);
+            }
+            below = Some(layer);
+        }
         let newest = older.pop()?;
         older.shrink_to_fit();
         Some(Self {
@@ -176,15 +183,76 @@ impl Filter {
     pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + DoubleEndedIterator {
         // `chain` would not be an exact-size iterator.
         let older = self.older_list();
-        (0..older.len() + 1).map(|i| older.get(i).unwrap_or(&self.newest))
+        (0..older.len() + 1).map(|i| {
+            steps::step();
+            older.get(i).unwrap_or(&self.newest)
+        })
+    }
+
+    /// Its layers from the `index`th on, oldest first; at least the newest.
+    pub fn layers_from(&self, index: usize) -> impl Iterator<Item = &Layer> {
+        let older = self.older_list().get(index..).unwrap_or_default();
+        older
+            .iter()
+            .chain(std::iter::once(&self.newest))
+            .inspect(|_| steps::step())
+    }
+
+    /// Its layers from the `index`th on, oldest first, to fill from stored ones; at least the newest.
+    pub fn layers_from_mut(&mut self, index: usize) -> impl Iterator<Item = &mut Layer> {
+        let older = self
+            .rest
+            .as_deref_mut()
+            .map_or(&mut [][..], |rest| &mut rest.older);
+        older
+            .get_mut(index..)
+            .unwrap_or_default()
+            .iter_mut()
+            .chain(std::iter::once(&mut self.newest))
+            .inspect(|_| steps::step())
+    }
+
+    /// The layer that byte `at` of all layers lies in, its index and where it begins, if bytes are counted by `count`; the
+    /// newest for a byte past the end. It is found by halving among layers that know where they begin (the classic ones).
+    /// Of others the two counts are the same, and the layers before it are walked.
+    #[must_use]
+    pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
+        let older = self.older_list();
+        let Some((start, _)) = self.newest.span() else {
+            return self.walk_to(at);
+        };
+        if count(start) <= at {
+            return (older.len(), start);
+        }
+        let begins = |layer: &Layer| {
+            steps::step();
+            layer.span().is_some_and(|(start, _)| count(start) <= at)
+        };
+        let index = older.partition_point(begins).saturating_sub(1);
+        let start = older.get(index).and_then(Layer::span);
+        (index, start.map_or(Start::default(), |(start, _)| start))
+    }
+
+    /// [`Self::layer_at`] where layers do not know where they begin.
+    fn walk_to(&self, at: u64) -> (usize, Start) {
+        let mut start = 0;
+        let index = self.older_list().iter().position(|layer| {
+            steps::step();
+            let end = start + layer.shape().words() * 8;
+            let here = at < end;
+            start = if here { start } else { end };
+            here
+        });
+        let start = Start {
+            stored: start,
+            memory: start,
+        };
+        (index.unwrap_or(self.older_list().len()), start)
     }
 
     /// Its layers, oldest first, to fill from stored ones or to move.
     pub fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.rest
-            .iter_mut()
-            .flat_map(|rest| rest.older.iter_mut())
-            .chain(std::iter::once(&mut self.newest))
+        self.layers_from_mut(0)
     }
 
     /// The layer that takes additions.
@@ -196,7 +264,7 @@ impl Filter {
 
     /// The layer that takes additions, to change it.
     #[inline]
-    pub(super) fn newest_mut(&mut self) -> &mut Layer {
+    pub fn newest_mut(&mut self) -> &mut Layer {
         &mut self.newest
     }
 
@@ -239,6 +307,9 @@ impl Filter {
     /// Bytes of all bit arrays, of those still to arrive too ([`Layer::arriving`]).
     #[must_use]
     pub fn bit_bytes(&self) -> u64 {
+        if let Some((_, end)) = self.newest.span() {
+            return end.memory;
+        }
         self.layers().map(|layer| layer.shape().words() * 8).sum()
     }
 
@@ -377,11 +448,34 @@ impl Filter {
             Tag::Valkey => self.valkey().next_layer(self.error_rate, index, capacity, factor),
             Tag::Guava => None,
         };
-        let layer = LayerPlan::make(plan, self.bit_bytes(), ceiling)?;
+        let mut layer = LayerPlan::make(plan, self.bit_bytes(), ceiling)?;
+        layer.put_on(&self.newest);
         self.rest
             .get_or_insert_default()
             .older
             .push(std::mem::replace(&mut self.newest, layer));
         Ok(())
+    }
+}
+
+/// How many layers were looked at, for tests that count steps; nothing elsewhere.
+pub(crate) mod steps {
+    #[cfg(test)]
+    thread_local! {
+        static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+
+    #[inline(always)]
+    pub(super) fn step() {
+        #[cfg(test)]
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// Runs `work`; its result, and how many layers this thread looked at.
+    #[cfg(test)]
+    pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
+        let before = STEPS.get();
+        let result = work();
+        (result, STEPS.get() - before)
     }
 }

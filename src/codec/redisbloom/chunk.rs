@@ -110,24 +110,18 @@ struct Place {
     stream: u64,
 }
 
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "positions inside a filter that exists"
-)]
-fn places(filter: &Filter) -> impl Iterator<Item = Place> {
-    filter.layers().scan((0, 0), |(start, stream), layer| {
-        let words = layer.bits().words().len() as u64 * stream::WORD;
-        let bytes = match layer.shape() {
-            Shape::Classic(shape) => shape.bytes,
-            Shape::Blocked(_) | Shape::Counting(_) => words,
-        };
-        let place = Place {
-            start: *start,
-            end: *start + bytes,
-            stream: *stream,
-        };
-        (*start, *stream) = (place.end, *stream + words);
-        Some(place)
+/// The layer that holds a byte, as RedisBloom counts; `None` past the end.
+fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
+    let (index, start) = filter.layer_at(byte, |start| start.stored);
+    let Shape::Classic(shape) = filter.layers_from(index).next()?.shape() else {
+        // Its filters have no others (`filter::Plan::check`).
+        return None;
+    };
+    let end = start.stored.saturating_add(shape.bytes);
+    (byte < end).then_some(Place {
+        start: start.stored,
+        end,
+        stream: start.memory,
     })
 }
 
@@ -138,7 +132,7 @@ fn places(filter: &Filter) -> impl Iterator<Item = Place> {
 )]
 fn locate(filter: &Filter, from: i64) -> Option<(u64, u64)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
-    let place = places(filter).find(|place| first < place.end)?;
+    let place = place_of(filter, first)?;
     Some((place.stream + (first - place.start), place.end - first))
 }
 
@@ -168,8 +162,7 @@ pub(in crate::codec) fn place(filter: &Filter, iterator: i64, data: &[u8]) -> Re
         let bytes = data.len();
         return Err(Error::Iterator { iterator, bytes });
     };
-    let place = places(filter).find(|place| from < place.end);
-    let place = place.ok_or(Error::Order {
+    let place = place_of(filter, from).ok_or(Error::Order {
         from,
         to: end,
         received: total,

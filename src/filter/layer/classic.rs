@@ -50,6 +50,15 @@ pub struct Classic {
     pub rule: Rule,
 }
 
+/// Where a layer begins in its filter: the bytes of all layers below it, of those still to arrive too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Bytes as the maker of the filter stores them (`Classic::bytes`).
+    pub stored: u64,
+    /// Bytes as they are in memory, in whole words.
+    pub memory: u64,
+}
+
 /// The most positions: two of them are added up in a word.
 pub const MAX_BITS: u64 = 1 << 62;
 
@@ -82,6 +91,8 @@ impl Classic {
 pub struct ClassicLayer {
     bits: Bits,
     map: Map,
+    /// Kept, so that the layer of a chunk is found by halving: RedisBloom's dumps have at least one chunk for every layer.
+    start: Start,
 }
 
 impl ClassicLayer {
@@ -92,7 +103,29 @@ impl ClassicLayer {
         Self {
             bits,
             map: Map::new(shape),
+            start: Start::default(),
         }
+    }
+
+    /// Where it begins in its filter.
+    #[must_use]
+    pub fn start(&self) -> Start {
+        self.start
+    }
+
+    /// Where the next layer begins.
+    #[must_use]
+    pub fn end(&self) -> Start {
+        let Start { stored, memory } = self.start;
+        Start {
+            stored: stored.saturating_add(self.map.shape.bytes),
+            memory: memory.saturating_add(self.map.shape.words().saturating_mul(8)),
+        }
+    }
+
+    /// Notes where it begins in its filter.
+    pub(super) fn set_start(&mut self, start: Start) {
+        self.start = start;
     }
 
     /// The shape.

@@ -19,7 +19,7 @@ mod walks;
 mod wide;
 
 pub use blocked::Blocked;
-pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
+pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 pub use counting::CountingLayer;
 use other::Other;
 pub use shape::{Counting, Shape};
@@ -148,7 +148,9 @@ impl Layer {
             Kind::Blocked(layer) => Kind::Blocked(Blocked::new(layer.geometry(), layer.bits().duplicate()?)),
             Kind::Other(other) => Kind::Other(Box::new(match &**other {
                 Other::Classic(layer) => {
-                    Other::Classic(ClassicLayer::new(layer.shape(), layer.bits().duplicate()?))
+                    let mut copy = ClassicLayer::new(layer.shape(), layer.bits().duplicate()?);
+                    copy.set_start(layer.start());
+                    Other::Classic(copy)
                 }
                 Other::Counting(layer) => Other::Counting(layer.duplicate()?),
             })),
@@ -235,6 +237,27 @@ impl Layer {
                 Other::Classic(layer) => layer.bits(),
                 Other::Counting(layer) => layer.bits(),
             },
+        }
+    }
+
+    /// Where a classic layer begins in its filter, and where it ends; the other kinds do not know.
+    pub(super) fn span(&self) -> Option<(Start, Start)> {
+        match &self.kind {
+            Kind::Other(other) => match &**other {
+                Other::Classic(layer) => Some((layer.start(), layer.end())),
+                Other::Counting(_) => None,
+            },
+            Kind::Blocked(_) => None,
+        }
+    }
+
+    /// Notes, in a classic layer, that it begins where `below` ends.
+    pub(super) fn put_on(&mut self, below: &Self) {
+        if let Some((_, end)) = below.span()
+            && let Kind::Other(other) = &mut self.kind
+            && let Other::Classic(layer) = &mut **other
+        {
+            layer.set_start(end);
         }
     }
 

@@ -126,6 +126,8 @@ pub(crate) fn milliseconds() -> i64 {
 
 /// Bytes that the server's allocator really spends on the allocation at `pointer`, 0 for null.
 pub(crate) fn malloc_size<T>(pointer: *const T) -> usize {
+    // What is aligned to more is not from the server's allocator (`alloc.rs`), and some servers end when they are asked.
+    const { assert!(align_of::<T>() <= 8) };
     if pointer.is_null() {
         0
     } else {

@@ -69,14 +69,49 @@ fn take(ctx: Context, value: &mut Value, iterator: i64, data: &[u8]) -> Result<T
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
             load.make_whole(|present| limit::ceiling(ctx, present))?;
-            let before = stats::items_of(load.filter());
-            let taken = load.take(iterator, data)?;
-            stats::changed(before, stats::items_of(load.filter()));
+            let changed = |before: u64, after: u64| stats::changed(before.into(), after.into());
+            let taken = load.take_and_tell(iterator, data, changed)?;
             if taken == Taken::Last {
                 stats::LOADS.add(1);
                 value.finish_load();
             }
             Ok(taken)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        codec::chunk::tests::{most_steps, of_layers},
+        filter::steps,
+    };
+
+    /// RedisBloom's dumps have a chunk for every layer, and a forged header has as many layers as there may be: the whole
+    /// command looks at a few layers a chunk, not at all of them.
+    #[test]
+    fn the_steps_of_a_load_are_those_of_its_layers() -> Result<(), codec::Error> {
+        for count in [1, 2, 3, 1_000, 20_000] {
+            let (_, header) = chunk::header(&of_layers(count)?);
+            let mut value = Value::Loading(Box::new(Load::begin(&header, u64::MAX)?));
+            // SAFETY: such a load has all its memory, and asks no server for more.
+            let none = unsafe { Context::new(std::ptr::null_mut()) };
+            let (taken, steps) = steps::counted(|| {
+                let end = |chunk: i64| chunk.saturating_mul(8).saturating_add(1);
+                (1..=count as i64)
+                    .flat_map(|chunk| [chunk, chunk])
+                    .map(|chunk| take(none, &mut value, end(chunk), &[0; 8]))
+                    .collect::<Result<Vec<_>, _>>()
+            });
+            let taken = taken?;
+            let repeated = taken.iter().filter(|&&taken| taken == Taken::Repeated).count();
+            assert_eq!(repeated, count);
+            assert!(matches!(value, Value::Ready(_)));
+            // Each chunk comes twice.
+            let most = most_steps(taken.len(), count);
+            assert!(steps <= most, "{count} layers: {steps} steps, at most {most}");
+        }
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use redis_bloom::{
     filter::{Error as FilterError, Filter, Plan},
 };
 
-use crate::{sane, support::Strings};
+use crate::{sample, sane, support::Strings};
 use product::{Answers, Fields, REDISBLOOM, Value};
 
 /// The filter of a fixture.
@@ -118,6 +118,28 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
         }
         let answers = Answers::read(name);
         goes_on(&mut loaded, &answers, name);
+    }
+}
+
+/// Where each layer begins is kept while a filter grows and is copied: of layers of whole words, and of older ones.
+#[test]
+fn a_filter_that_grew_here_is_dumped_and_loaded() {
+    for name in REDISBLOOM {
+        let mut grown = filter(name);
+        goes_on(&mut grown, &Answers::read(name), name);
+        let copy = grown.duplicate().expect("memory");
+        for filter in [grown, copy] {
+            let words = filter.layers().map(|layer| layer.bits().words().len() as u64);
+            assert_eq!(filter.bit_bytes(), 8 * words.sum::<u64>(), "{name}");
+            let pieces = sample::dump(&filter);
+            assert_eq!(pieces.len(), 1 + filter.layers().len(), "{name}");
+            let mut load = Load::begin(&pieces[0].1, u64::MAX).expect("its header");
+            for (iterator, data) in &pieces[1..] {
+                load.take(*iterator, data)
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+            assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter), "{name}");
+        }
     }
 }
 
