@@ -23,8 +23,9 @@ pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) 
     let mut left = count;
     for layer in filter.layers_from(index) {
         let words = layer.bits().words();
-        // A start inside a word gives its tail, byte by byte; then whole words, which compile to a copy.
-        let (mut rest, inside) = (words.iter().skip((skip / WORD) as usize), (skip % WORD) as usize);
+        // A start inside a word gives its tail, byte by byte.
+        let (first, inside) = ((skip / WORD) as usize, (skip % WORD) as usize);
+        let mut rest = words.get(first..).unwrap_or_default().iter();
         skip = 0;
         if inside > 0
             && let Some(word) = rest.next()
@@ -33,21 +34,26 @@ pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) 
             left -= tail.len();
             out.extend(tail);
         }
-        let whole = (left / WORD as usize).min(rest.len());
-        let start = out.len();
-        out.resize(start + whole * WORD as usize, 0);
-        let copied = out.get_mut(start..).unwrap_or_default();
-        for (bytes, word) in copied.chunks_exact_mut(WORD as usize).zip(rest.by_ref()) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        left -= whole * WORD as usize;
-        if let Some(word) = rest.next() {
-            out.extend(word.to_le_bytes().into_iter().take(left));
-            left = 0;
-        }
+        let count = left.min(size_of_val(rest.as_slice()));
+        put(rest.as_slice(), count, out);
+        left -= count;
         if left == 0 {
             return;
         }
+    }
+}
+
+/// Appends the first `count` bytes of `words` to `out`.
+pub(super) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
+    let (start, whole) = (out.len(), count / WORD as usize);
+    // One step a word, which compiles to a copy.
+    out.resize(start + whole * WORD as usize, 0);
+    let copied = out.get_mut(start..).unwrap_or_default();
+    for (bytes, word) in copied.chunks_exact_mut(WORD as usize).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    if let Some(word) = words.get(whole) {
+        out.extend(word.to_le_bytes().into_iter().take(count % WORD as usize));
     }
 }
 

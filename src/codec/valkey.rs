@@ -45,8 +45,12 @@ const BLOB: u8 = 1;
 const BITMAP: u8 = 1;
 /// Bytes of a bitmap before its bits.
 const HEADER: usize = 45;
-/// Bytes of a blob's layer at least: a length, an empty bitmap, two numbers.
-const LAYER: usize = 8 + HEADER + 16;
+/// Bytes of a blob before its layers.
+const START: usize = 30;
+/// Bytes of a blob's layer beside its bitmap: a length, two numbers.
+const FRAME: usize = 24;
+/// Bytes of a blob's layer at least, one with an empty bitmap.
+const LAYER: usize = FRAME + HEADER;
 
 /// The numbers of a filter, and the layers that have arrived.
 struct Arriving {
@@ -245,44 +249,57 @@ pub fn save(filter: &Filter, sink: &mut impl Numbers) {
         if place == filter.layers().len() {
             sink.unsigned(layer.items());
         }
-        sink.put(&bitmap(layer, &family));
+        let mut out = Vec::with_capacity(bitmap_bytes(layer));
+        put_bitmap(layer, &family, &mut out);
+        sink.put(&out);
         sink.done_with(layer.bits().words());
     }
 }
 
-/// The blob of a filter of valkey-bloom's; `None` for another.
+/// The blob of a filter of valkey-bloom's; `None` for another. It is written into memory of just its size, and takes no other:
+/// a child that rewrites the AOF makes it beside a filter of any size.
 #[must_use]
 pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     let Family::Valkey(family) = filter.family() else {
         return None;
     };
-    let mut out = vec![BLOB];
+    let layers = filter
+        .layers()
+        .map(|layer| bitmap_bytes(layer).saturating_add(FRAME));
+    let mut out = Vec::with_capacity(layers.fold(START, usize::saturating_add));
+    out.push(BLOB);
     out.extend(filter.expansion().factor().unwrap_or(0).to_le_bytes());
     out.extend(filter.error_rate().to_le_bytes());
     out.extend(family.tightening.to_le_bytes());
     out.push(u8::from(family.seed != FIXED_SEED));
     out.extend((filter.layers().len() as u64).to_le_bytes());
     for layer in filter.layers() {
-        let bitmap = bitmap(layer, &family);
-        out.extend((bitmap.len() as u64).to_le_bytes());
-        out.extend(bitmap);
+        out.extend((bitmap_bytes(layer) as u64).to_le_bytes());
+        put_bitmap(layer, &family, &mut out);
         out.extend(layer.items().to_le_bytes());
         out.extend(layer.capacity().to_le_bytes());
     }
     Some(out)
 }
 
-/// The bitmap of a layer, its header included.
-fn bitmap(layer: &Layer, family: &Valkey) -> Vec<u8> {
+/// Bytes of the bitmap of a layer, its header included.
+fn bitmap_bytes(layer: &Layer) -> usize {
+    match layer.shape() {
+        Shape::Classic(shape) => HEADER.saturating_add(shape.bytes as usize),
+        // Its filters have no others (`filter::Plan::check`).
+        Shape::Blocked(_) | Shape::Counting(_) => 0,
+    }
+}
+
+/// Appends the bitmap of a layer, its header included, to `out`.
+fn put_bitmap(layer: &Layer, family: &Valkey, out: &mut Vec<u8>) {
     let Shape::Classic(shape) = layer.shape() else {
-        return Vec::new();
+        return;
     };
-    let mut out = vec![BITMAP];
+    out.push(BITMAP);
     out.extend(shape.bytes.to_le_bytes());
     out.extend(u32::from(shape.probes).to_le_bytes());
     out.extend(family.seed);
-    out.extend(layer.bits().words().iter().flat_map(|word| word.to_le_bytes()));
-    // The last word is not full.
-    out.truncate(HEADER.saturating_add(shape.bytes as usize));
-    out
+    // The last word may not be full.
+    stream::put(layer.bits().words(), shape.bytes as usize, out);
 }

@@ -15,6 +15,7 @@ use redis_bloom::{
 };
 
 use crate::{
+    allocation::peak,
     done,
     redisbloom::product::{Fields, Value},
     sane,
@@ -150,6 +151,56 @@ fn a_blob_answers_as_there_grows_as_there_and_goes_back() {
         assert_eq!(valkey::blob(&copy), valkey::blob(&filter), "{case:?}");
         sane::check_filter(&mut filter, u64::MAX);
     }
+}
+
+/// A sink that keeps nothing but the length of the longest string.
+struct Longest(usize);
+
+impl Sink for Longest {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0 = self.0.max(bytes.len());
+    }
+}
+
+impl Numbers for Longest {
+    fn unsigned(&mut self, _: u64) {}
+
+    fn double(&mut self, _: f64) {}
+}
+
+/// A child that saves holds one copy of what it writes: of a layer in an RDB, of the whole filter in a blob, which is one
+/// string.
+#[test]
+fn what_is_written_is_in_memory_once() {
+    // Layers of 60 kB to 2 MB, whose bytes are no whole words.
+    let params = Params {
+        cells: Cells::Bits,
+        error_rate: 0.01,
+        capacity: 50_001,
+        expansion: Expansion::stored(2),
+        seed: 0,
+    };
+    let mut filter = Filter::of_valkey(Valkey::default(), &params, u64::MAX).expect("a filter");
+    for _ in 0..4 {
+        filter.grow(u64::MAX).expect("a layer");
+    }
+    // Beside the copy: nothing that grows with the filter.
+    let most = |bytes: usize| bytes + 100;
+    let (blob, bytes) = peak(|| valkey::blob(&filter));
+    let blob = blob.expect("a blob");
+    assert_eq!(blob.capacity(), blob.len());
+    assert!(
+        bytes <= most(blob.len()),
+        "{bytes} bytes for a blob of {}",
+        blob.len()
+    );
+    let (longest, bytes) = peak(|| {
+        let mut longest = Longest(0);
+        valkey::save(&filter, &mut longest);
+        longest.0
+    });
+    assert!(longest > 1 << 20, "{longest}");
+    assert!(bytes <= most(longest), "{bytes} bytes for a bitmap of {longest}");
 }
 
 #[test]
