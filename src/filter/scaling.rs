@@ -471,11 +471,17 @@ pub(crate) mod steps {
         STEPS.set(STEPS.get() + 1);
     }
 
+    /// How many layers this thread looked at so far.
+    #[cfg(test)]
+    pub(crate) fn total() -> u64 {
+        STEPS.get()
+    }
+
     /// Runs `work`; its result, and how many layers this thread looked at.
     #[cfg(test)]
     pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
-        let before = STEPS.get();
+        let before = total();
         let result = work();
-        (result, STEPS.get() - before)
+        (result, total() - before)
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
-    filter::Filter,
+    filter::{Answers, Filter},
     module::{
         api::{Access, Key},
         config,
@@ -65,20 +65,47 @@ impl Command for MultiExists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = queried(&mut key)?;
         stats::CHECKS.add(items.len() as u64);
+        // All answers before the reply begins: what stops in the middle of an array leaves the client out of step.
+        let found = filter.map(|filter| {
+            let mut found = Found::default();
+            filter.contains_each(items.iter().map(|item| item.bytes()), |chunk| found.push(chunk));
+            found
+        });
         call.ctx.reply_array(items.len());
-        match filter {
-            Some(filter) => {
-                let bytes = items.iter().map(|item| item.bytes());
+        match found {
+            Some(found) => {
                 let mut positives = 0;
-                filter.contains_each(bytes, |found| {
-                    positives += found.ones();
-                    found.each().for_each(|found| call.ctx.reply_bool(found));
-                });
+                for chunk in found.chunks() {
+                    positives += chunk.ones();
+                    chunk.each().for_each(|found| call.ctx.reply_bool(found));
+                }
                 stats::POSITIVES.add(positives as u64);
             }
             None => items.iter().for_each(|_| call.ctx.reply_bool(false)),
         }
         Ok(())
+    }
+}
+
+/// Answers, chunk by chunk. The first chunk has a place of its own, so that a small batch allocates nothing.
+#[derive(Default)]
+struct Found {
+    first: Option<Answers>,
+    more: Vec<Answers>,
+}
+
+impl Found {
+    #[inline]
+    fn push(&mut self, chunk: Answers) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.more.push(chunk);
+        }
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = Answers> {
+        self.first.into_iter().chain(self.more.iter().copied())
     }
 }
 

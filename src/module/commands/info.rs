@@ -7,7 +7,7 @@ use std::ffi::CStr;
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
-    filter::Filter,
+    filter::{Estimate, Filter, Layer},
     module::{
         api::{Access, Context, Key},
         reply::Refusal,
@@ -53,23 +53,25 @@ impl Command for Info {
             [] | [_] => Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
             _ => return Err(Refusal::Arity),
         };
+        let ctx = call.ctx;
         match words.first() {
             None => {
-                let full = FIELDS.iter().take(FULL);
-                call.ctx.reply_map(full.len());
-                full.for_each(|field| field.reply_pair(call.ctx, asked));
+                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(asked)).collect();
+                ctx.reply_map(full.len());
+                full.iter()
+                    .for_each(|(label, shown)| shown.reply_under(ctx, label));
             }
             Some(word) => {
                 let field = FIELDS
                     .iter()
                     .find(|field| word.bytes().eq_ignore_ascii_case(field.word.as_bytes()));
-                let field = field.ok_or(Refusal::UnknownField)?;
-                if call.ctx.speaks_resp3() {
-                    call.ctx.reply_map(1);
-                    field.reply_pair(call.ctx, asked);
+                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(asked);
+                if ctx.speaks_resp3() {
+                    ctx.reply_map(1);
+                    shown.reply_under(ctx, label);
                 } else {
-                    call.ctx.reply_array(1);
-                    (field.reply)(call.ctx, asked);
+                    ctx.reply_array(1);
+                    shown.reply(ctx);
                 }
             }
         }
@@ -77,11 +79,19 @@ impl Command for Info {
     }
 }
 
-/// A field: the word that asks for it, its name in the reply, how its value is sent.
+/// A field: the word that asks for it, its name in the reply, how its value is computed.
 struct Field {
     word: &'static str,
     label: &'static CStr,
-    reply: fn(Context, &Filter),
+    value: fn(&Filter) -> Shown,
+}
+
+/// A value, which is computed before the reply begins: what stops in the middle of a map leaves the client out of step.
+enum Shown<'f> {
+    Integer(u64),
+    Double(f64),
+    Null,
+    Layers(Vec<(&'f Layer, Estimate)>),
 }
 
 /// How many of the fields make up the full reply.
@@ -91,98 +101,109 @@ const FIELDS: [Field; 11] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
-        reply: |ctx, filter| ctx.reply_integer(filter.capacity()),
+        value: |filter| Shown::Integer(filter.capacity()),
     },
     Field {
         word: "SIZE",
         label: c"Size",
-        reply: |ctx, filter| ctx.reply_integer(filter.bytes()),
+        value: |filter| Shown::Integer(filter.bytes()),
     },
     Field {
         word: "FILTERS",
         label: c"Number of filters",
-        reply: |ctx, filter| ctx.reply_integer(filter.layers().len() as u64),
+        value: |filter| Shown::Integer(filter.layers().len() as u64),
     },
     Field {
         word: "ITEMS",
         label: c"Number of items inserted",
-        reply: |ctx, filter| ctx.reply_integer(filter.items()),
+        value: |filter| Shown::Integer(filter.items()),
     },
     Field {
         word: "EXPANSION",
         label: c"Expansion rate",
-        reply: |ctx, filter| match filter.expansion().factor() {
-            Some(factor) => ctx.reply_integer(u64::from(factor)),
-            None => ctx.reply_null(),
-        },
+        value: |filter| count(filter.expansion().factor().map(u64::from)),
     },
     // The rate that was asked for, and is never exceeded.
     Field {
         word: "ERROR",
         label: c"Error rate",
-        reply: |ctx, filter| ctx.reply_double(filter.error_rate()),
+        value: |filter| Shown::Double(filter.error_rate()),
     },
     // The rate right now, estimated from the bits that are set.
     Field {
         word: "FPR",
         label: c"False positive rate",
-        reply: |ctx, filter| ctx.reply_double(filter.estimate().error_rate),
+        value: |filter| Shown::Double(filter.estimate().error_rate),
     },
     // The share of bits that are set, or of counters that are not 0; a filter at its capacity has about half of them set.
     Field {
         word: "FILL",
         label: c"Fill",
-        reply: |ctx, filter| ctx.reply_double(filter.estimate().fill),
+        value: |filter| Shown::Double(filter.estimate().fill),
     },
     Field {
         word: "LAYERS",
         label: c"Layers",
-        reply: reply_layers,
+        value: |filter| Shown::Layers(filter.estimate_layers().collect()),
     },
     // Counters that reached 15, where they stay. Null for a filter of bits, as the next.
     Field {
         word: "SATURATED",
         label: c"Saturated counters",
-        reply: |ctx, filter| reply_count(ctx, filter.stuck()),
+        value: |filter| count(filter.stuck()),
     },
     // Deletions of items that tested present and stay, since the filter came to this server.
     Field {
         word: "UNDELETED",
         label: c"Refused deletions",
-        reply: |ctx, filter| reply_count(ctx, filter.counts().then(|| filter.refused())),
+        value: |filter| count(filter.counts().then(|| filter.refused())),
     },
 ];
 
 impl Field {
-    fn reply_pair(&self, ctx: Context, filter: &Filter) {
-        ctx.reply_simple(self.label);
-        (self.reply)(ctx, filter);
+    /// Its name and its value.
+    fn of<'f>(&self, filter: &'f Filter) -> (&'static CStr, Shown<'f>) {
+        (self.label, (self.value)(filter))
     }
 }
 
-fn reply_count(ctx: Context, count: Option<u64>) {
-    match count {
-        Some(count) => ctx.reply_integer(count),
-        None => ctx.reply_null(),
+fn count(count: Option<u64>) -> Shown<'static> {
+    count.map_or(Shown::Null, Shown::Integer)
+}
+
+impl Shown<'_> {
+    fn reply_under(&self, ctx: Context, label: &CStr) {
+        ctx.reply_simple(label);
+        self.reply(ctx);
+    }
+
+    fn reply(&self, ctx: Context) {
+        match self {
+            Self::Integer(number) => ctx.reply_integer(*number),
+            Self::Double(number) => ctx.reply_double(*number),
+            Self::Null => ctx.reply_null(),
+            Self::Layers(layers) => {
+                ctx.reply_array(layers.len());
+                layers
+                    .iter()
+                    .for_each(|(layer, estimate)| reply_layer(ctx, layer, *estimate));
+            }
+        }
     }
 }
 
-/// A map for each layer, oldest first.
-fn reply_layers(ctx: Context, filter: &Filter) {
-    ctx.reply_array(filter.layers().len());
-    for (layer, estimate) in filter.estimate_layers() {
-        ctx.reply_map(6);
-        ctx.reply_simple(c"Capacity");
-        ctx.reply_integer(layer.capacity());
-        ctx.reply_simple(c"Items");
-        ctx.reply_integer(layer.items());
-        ctx.reply_simple(c"Size");
-        ctx.reply_integer(size_of_val(layer.bits().words()) as u64);
-        ctx.reply_simple(c"Error rate");
-        ctx.reply_double(layer.error_rate());
-        ctx.reply_simple(c"False positive rate");
-        ctx.reply_double(estimate.error_rate);
-        ctx.reply_simple(c"Fill");
-        ctx.reply_double(estimate.fill);
-    }
+/// A map of a layer.
+fn reply_layer(ctx: Context, layer: &Layer, estimate: Estimate) {
+    let fields = [
+        (c"Capacity", Shown::Integer(layer.capacity())),
+        (c"Items", Shown::Integer(layer.items())),
+        (c"Size", Shown::Integer(size_of_val(layer.bits().words()) as u64)),
+        (c"Error rate", Shown::Double(layer.error_rate())),
+        (c"False positive rate", Shown::Double(estimate.error_rate)),
+        (c"Fill", Shown::Double(estimate.fill)),
+    ];
+    ctx.reply_map(fields.len());
+    fields
+        .iter()
+        .for_each(|(label, shown)| shown.reply_under(ctx, label));
 }

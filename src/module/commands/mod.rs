@@ -18,6 +18,8 @@ mod insert;
 mod load;
 mod loadchunk;
 mod replayed;
+#[cfg(test)]
+mod replies;
 mod reserve;
 mod scandump;
 
