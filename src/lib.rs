@@ -11,6 +11,11 @@
 //!
 //! Without the feature the crate is the pure half: it links no server, and benches and fuzzers build on it.
 
+#![deny(
+    clippy::disallowed_methods,
+    reason = "what decides bits, sizes or acceptance must be the same on every machine"
+)]
+
 pub mod codec;
 pub mod filter;
 #[cfg(feature = "module")]

@@ -140,7 +140,9 @@ pub fn read_bitmap(
         if highest >= bits {
             return Err(Error::Beyond { highest, bits });
         }
-        if share_below(highest.saturating_add(1), bits, strategy).ln() * (set as f64) < IMPROBABLE {
+        let share = share_below(highest.saturating_add(1), bits, strategy);
+        // This decides what is accepted, so it is `libm`'s: a replica on another machine is told the same command.
+        if libm::log(share) * (set as f64) < IMPROBABLE {
             return Err(Error::Short { set, highest, bits });
         }
     }

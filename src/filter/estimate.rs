@@ -20,6 +20,11 @@
 //! rate that it was built for, and with the share of bits set that its items make on average. (A layer of counters that lost
 //! items gets as much less of the rate as a random item then meets fewer raised counters.)
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "estimates are shown, and decide nothing"
+)]
+
 use super::{
     geometry::LINE_WORDS,
     layer::{Classic, Layer, Shape},

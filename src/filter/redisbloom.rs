@@ -138,6 +138,10 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what decides is compared with the platform's own"
+)]
 mod tests {
     use super::*;
 

@@ -22,7 +22,7 @@
 //!
 //! A replica that is told (capacity, rate, expansion, seed) must arrive at the same bits on any machine. Everything here and in
 //! `block_rate.rs` is +, -, *, / and square roots, which IEEE 754 fixes, and `libm`, which is the same code everywhere; never the
-//! platform's `ln`, `exp` or `powf`.
+//! platform's `ln`, `exp` or `powf`, which clippy refuses in all of src (`clippy.toml`).
 //!
 //! One call costs a microsecond or two for a filter of one page, some 10 at 1 %, and up to 80 at rates of 1e-9 and below,
 //! where small blocks are tried in vain.

@@ -98,10 +98,8 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
             _ => {}
         }
     }
-    // Two powers of two, each a double: their product with the significand may be subnormal.
     let exponent = i32::try_from(exponent.clamp(-1200, 1200)).ok()?;
-    let half = exponent / 2;
-    Some(significand as f64 * 2_f64.powi(half) * 2_f64.powi(exponent - half))
+    Some(libm::ldexp(significand as f64, exponent))
 }
 
 #[cfg(test)]

@@ -299,6 +299,40 @@ fn a_bitmap_of_another_size_is_refused() {
     }
 }
 
+/// A bitmap is refused where so many of its bits would lie below its end by chance once in 10^9: on both sides of that.
+#[test]
+fn a_bitmap_is_refused_from_an_improbability_of_one_in_a_billion_on() {
+    const IMPROBABLE: f64 = -20.7;
+    let mut tried = 0;
+    for capacity in (100..20_000).step_by(97) {
+        let purpose = Purpose {
+            capacity,
+            error_rate: 0.03,
+        };
+        let (bits, _) = optimal(capacity, purpose.error_rate);
+        for share in [0.3, 0.5, 0.8, 0.9, 0.97] {
+            let below = (bits as f64 * share) as usize;
+            let most = (IMPROBABLE / (below as f64 / bits as f64).ln()) as usize;
+            for set in [most, most + 1] {
+                // The first bits, and the last of those below the end.
+                if set >= below {
+                    continue;
+                }
+                let mut bitmap = vec![0_u8; below.div_ceil(8)];
+                for bit in (0..set - 1).chain([below - 1]) {
+                    bitmap[bit / 8] |= 128 >> (bit % 8);
+                }
+                let read = guava::read_bitmap(&bitmap, Strategy::Mitz64, purpose, u64::MAX);
+                let refused = matches!(read, Err(Error::Short { .. }));
+                assert_eq!(refused, set > most, "{set} of {bits} bits, below {below}");
+                assert!(refused || read.is_ok(), "{set} of {bits} bits, below {below}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 1_000, "{tried}");
+}
+
 #[test]
 fn an_empty_bitmap_is_an_empty_filter() {
     for bitmap in [&[][..], &[0; 4]] {
