@@ -1,6 +1,6 @@
 //! BF.ADD and BF.MADD: what is new answers yes, what is there (or seems to be) answers no.
 
-use crate::harness::{Protocol, Server, array, err, fresh, info, int};
+use crate::harness::{Protocol, Reply, Server, array, err, fresh, info, int, ok, version};
 
 #[test]
 fn add_answers_whether_the_item_was_new() {
@@ -100,6 +100,44 @@ fn the_commands_work_in_scripts_and_transactions() {
     client.run("BF.CARD k");
     let full = err("ERR non scaling filter is full");
     assert_eq!(client.run("EXEC"), array([int(1), array([int(1), full]), int(3)]));
+}
+
+/// docs/commands.md, BF.MADD: Valkey from 9 on makes an error anywhere in a reply the error of the call.
+#[test]
+fn a_script_sees_the_error_in_the_array_or_in_place_of_it() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let full = "ERR non scaling filter is full";
+    let instead = version().valkey && version().major >= 9;
+    for setresp in ["", "redis.setresp(3);"] {
+        for line in ["'BF.MADD', KEYS[1],", "'BF.INSERT', KEYS[1], 'ITEMS',"] {
+            let script = |call: &str| {
+                format!(
+                    "{setresp} local reply = redis.{call}({line} 'a', 'b', 'c', 'd', 'e')
+                     redis.call('SET', KEYS[2], 'reached')
+                     if reply.err then return 'error: ' .. reply.err end
+                     return #reply .. ' elements, the last: ' .. reply[#reply].err"
+                )
+            };
+            for call in ["call", "pcall"] {
+                client.run("FLUSHALL");
+                assert_eq!(client.run("BF.RESERVE k 0.000001 3 NONSCALING SEED 1"), ok());
+                let reply = client.cmd(&["EVAL", &script(call), "2", "k", "after"]);
+                let reached = client.run("EXISTS after");
+                match (instead, call) {
+                    (false, _) => assert_eq!(reply.text(), format!("4 elements, the last: {full}")),
+                    (true, "pcall") => assert_eq!(reply.text(), format!("error: {full}")),
+                    (true, _) => assert!(
+                        matches!(&reply, Reply::Error(error) if error.starts_with(full)),
+                        "{reply:?}"
+                    ),
+                }
+                assert_eq!(reached, int(i64::from(!instead || call == "pcall")));
+                // In are the items before the error, whatever the script sees.
+                assert_eq!(client.run("BF.CARD k"), int(3));
+            }
+        }
+    }
 }
 
 /// Generic commands on the key, and what the filter commands then see.

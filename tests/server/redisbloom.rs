@@ -3,6 +3,8 @@
 //! The files and what RedisBloom answered are described in `tests/fixtures/products.rs`. `redisbloom_live.rs` talks to
 //! RedisBloom itself.
 
+use std::{collections::BTreeSet, fs};
+
 use crate::{
     as_there::{check_first, go_on, go_on_beside_a_copy, go_on_with_a_replica},
     harness::{
@@ -139,6 +141,89 @@ fn an_aof_of_redisbloom_is_replayed_and_rewritten() {
         let client = &mut server.client();
         check_keys_after(client, &before);
     }
+}
+
+/// The commands of an AOF without preamble: name and key of each.
+#[track_caller]
+fn commands(server: &Server) -> Vec<(String, String)> {
+    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the folder of the AOF");
+    let mut aofs: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    // The base before what came after it: `....1.base.aof`, `....1.incr.aof`.
+    aofs.sort();
+    let mut commands = Vec::new();
+    for aof in aofs
+        .iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "aof"))
+    {
+        let bytes = fs::read(aof).expect("an AOF");
+        let mut rest = bytes.as_slice();
+        let line = |rest: &mut &[u8]| -> usize {
+            let end = rest.windows(2).position(|two| two == b"\r\n").expect("a line");
+            let (number, tail) = rest.split_at(end);
+            *rest = &tail[2..];
+            let number = std::str::from_utf8(&number[1..]).expect("text");
+            number.parse().expect("a number")
+        };
+        while !rest.is_empty() {
+            let words: Vec<_> = (0..line(&mut rest))
+                .map(|_| {
+                    let length = line(&mut rest);
+                    let (word, tail) = rest.split_at(length);
+                    rest = &tail[2..];
+                    String::from_utf8_lossy(word).into_owned()
+                })
+                .collect();
+            let key = words.get(1).cloned().unwrap_or_default();
+            commands.push((words[0].to_uppercase(), key));
+        }
+    }
+    commands.retain(|(name, _)| name != "SELECT");
+    commands
+}
+
+/// docs/migration.md, the way back by an AOF: RedisBloom has no COPY of its filters and cannot read our payloads, so both stand
+/// in the AOF as what it refuses until the next rewrite.
+#[test]
+fn copies_after_a_rewrite_go_back_with_the_next_rewrite() {
+    let server = Server::with()
+        .config("appendonly yes")
+        .config("appendfsync always")
+        .config("aof-use-rdb-preamble no")
+        .start();
+    let client = &mut server.client();
+    for piece in pieces("redisbloom-2.8-grown") {
+        assert_eq!(load(client, "k", &piece), ok());
+    }
+    let rewrite = |client: &mut Client| {
+        client.run("BGREWRITEAOF");
+        wait_until("the AOF is rewritten", || !client.has_child());
+    };
+    let names = |server: &Server| {
+        commands(server)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect::<Vec<_>>()
+    };
+    rewrite(client);
+    assert!(names(&server).iter().all(|name| name == "BF.LOADCHUNK"));
+    assert_eq!(client.run("COPY k copy"), int(1));
+    let Reply::Bulk(payload) = client.run("DUMP k") else {
+        panic!("no payload")
+    };
+    assert_eq!(restore(client, "restored", &payload), ok());
+    assert_eq!(client.run("BF.ADD k one-more"), int(1));
+    let after = names(&server);
+    let after: Vec<_> = after.iter().filter(|name| *name != "BF.LOADCHUNK").collect();
+    assert_eq!(after, ["COPY", "RESTORE", "BF.ADD"]);
+    rewrite(client);
+    let keys: BTreeSet<_> = commands(&server)
+        .into_iter()
+        .map(|(name, key)| {
+            assert_eq!(name, "BF.LOADCHUNK");
+            key
+        })
+        .collect();
+    assert_eq!(keys.iter().collect::<Vec<_>>(), ["copy", "k", "restored"]);
 }
 
 #[track_caller]
