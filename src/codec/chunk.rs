@@ -392,7 +392,11 @@ pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::filter::{Classic, Expansion, LayerPlan, RedisBloom, Rule, bits_per_item, probes, steps};
+    use crate::filter::{
+        Classic, Expansion, LayerPlan, RedisBloom, Rule,
+        foreign::redisbloom::{bits_per_item, probes},
+        steps,
+    };
 
     /// An empty filter of RedisBloom's of so many layers, of one word each: what a client may forge.
     pub(crate) fn of_layers(count: usize) -> Result<Filter, Error> {

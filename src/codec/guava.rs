@@ -17,10 +17,7 @@
 //! How many items are in, neither says either; what the bits say is taken (`filter::items_of`).
 
 use super::{Error, reader::Reader};
-use crate::filter::{
-    Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, design, items_of, optimal, optimal_probes,
-    probes_of_rate,
-};
+use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, foreign};
 
 /// The recipe computes in `int`: it has no more bits than that.
 const MOST_BITS_32: u64 = i32::MAX as u64;
@@ -78,13 +75,14 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
     let bits = u64::from(longs).saturating_mul(64);
     let purpose = match purpose {
         None => {
-            let (capacity, error_rate) = design(bits, probes.into());
+            let (capacity, error_rate) = foreign::guava::design(bits, probes.into());
             Purpose { capacity, error_rate }
         }
-        Some(purpose) => match optimal(purpose.capacity, purpose.error_rate) {
+        Some(purpose) => match foreign::guava::optimal(purpose.capacity, purpose.error_rate) {
             (wanted, wanted_probes)
                 if wanted.div_ceil(64) == u64::from(longs)
-                    && [wanted_probes, probes_of_rate(purpose.error_rate)].contains(&u64::from(probes)) =>
+                    && [wanted_probes, foreign::guava::probes_of_rate(purpose.error_rate)]
+                        .contains(&u64::from(probes)) =>
             {
                 purpose
             }
@@ -116,14 +114,14 @@ pub fn read_bitmap(
     purpose: Purpose,
     ceiling: u64,
 ) -> Result<Filter, Error> {
-    let (bits, _) = optimal(purpose.capacity, purpose.error_rate);
+    let (bits, _) = foreign::guava::optimal(purpose.capacity, purpose.error_rate);
     let bits = match strategy {
         // As Java's conversion to `int`, which stops at the largest.
         Strategy::Mitz32 => bits.min(MOST_BITS_32),
         Strategy::Mitz64 => bits,
     };
     // Of the bits there are: the recipe knows no others.
-    let probes = optimal_probes(bits, purpose.capacity);
+    let probes = foreign::guava::optimal_probes(bits, purpose.capacity);
     let none = Error::Design { wanted: bits, probes };
     let probes = u16::try_from(probes).map_err(|_| none)?;
     if bits == 0 || bits > MOST_BITS_64 {
@@ -200,7 +198,7 @@ fn filter(
     let mut filter = plan.allocate(ceiling)?;
     if let Some(layer) = filter.layers_mut().next() {
         layer.merge(0, &mut words);
-        let items = items_of(layer.bits().count_ones(), shape.bits, shape.probes);
+        let items = foreign::guava::items_of(layer.bits().count_ones(), shape.bits, shape.probes);
         layer.set_counted(items.min(capacity));
     }
     Ok(filter)

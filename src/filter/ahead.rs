@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed},
 };
 
-use super::{family::Family, geometry::Geometry, hash::Hash, layer::Site, scaling::Filter};
+use super::{foreign::Family, geometry::Geometry, hash::Hash, layer::Site, stack::Filter};
 
 /// What it takes to ask for the cache lines of an item: the seed of a filter, and where the blocks of its newest layer are. It
 /// may be kept for longer than the filter lives: nothing is read there.

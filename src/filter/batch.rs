@@ -13,10 +13,10 @@
 //! KiB), and the items found are a set in a `u64` (`chunk.rs`).
 
 use super::{
-    chunk::{Answers, CHUNK, NOWHERE, Set},
     error::Error,
     hash::Hash,
-    scaling::Filter,
+    layer::item_set::{Answers, CHUNK, NOWHERE, Set},
+    stack::Filter,
 };
 
 impl Filter {

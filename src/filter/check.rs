@@ -8,17 +8,14 @@
 //! and rate, always (`redisbloom.rs`).
 
 use super::{
-    bits::MAX_WORDS,
     error::Error,
-    family::Family,
-    geometry::Geometry,
+    foreign::{Family, Valkey, redisbloom},
+    geometry::{Geometry, MAX_WORDS},
     layer::{Counting, Layer, Rule, Shape},
-    layer_plan::LayerPlan,
     params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
-    redisbloom,
-    scaling::Filter,
+    plan::LayerPlan,
     sizing::MAX_PROBES,
-    valkey::Valkey,
+    stack::Filter,
 };
 
 /// A filter without its bits: what a decoder has read before it allocates anything.

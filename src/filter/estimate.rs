@@ -26,10 +26,9 @@
 )]
 
 use super::{
-    geometry::LINE_WORDS,
+    geometry::{FOUR, LINE_WORDS},
     layer::{Classic, Layer, Shape},
-    probe::FOUR,
-    scaling::Filter,
+    stack::Filter,
 };
 
 /// Words read at most, over all layers.

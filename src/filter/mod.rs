@@ -16,51 +16,37 @@
 
 mod ahead;
 mod batch;
-mod bits;
-mod block_rate;
-mod budget;
 mod check;
-mod chunk;
-mod counting;
+mod deletion;
 mod error;
 mod estimate;
-mod family;
+pub mod foreign;
 mod geometry;
-mod guava;
 mod hash;
 mod layer;
-mod layer_plan;
-mod murmur;
-mod murmur3;
 mod params;
-mod probe;
-mod redisbloom;
+mod plan;
 mod rest;
-mod scaling;
 mod sizing;
-mod valkey;
+mod stack;
 
 pub use ahead::{Ahead, AheadCell, Hashed};
-pub use bits::Bits;
-pub use budget::layer_rate;
 pub use check::{Broken, Plan};
-pub use chunk::Answers;
 pub use error::Error;
 pub use estimate::Estimate;
-pub use family::{Family, RedisBloom};
+pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
 pub use geometry::Geometry;
-pub use guava::{design, items_of, optimal, optimal_probes, probes_of_rate};
-pub use hash::{Hash, checksum};
+pub use hash::{
+    Hash, checksum,
+    probe::{all_positions, scale},
+};
 pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule,
-    Shape, Start,
+    Shape, Start, bits::Bits, item_set::Answers,
 };
-pub use layer_plan::LayerPlan;
 pub use params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
-pub use probe::{all_positions, scale};
-pub use redisbloom::{bits_per_item, fits, probes};
-pub use scaling::Filter;
+pub use plan::LayerPlan;
+pub use sizing::{MAX_PROBES, geometry, layer_rate};
+pub use stack::Filter;
 #[cfg(test)]
-pub(crate) use scaling::steps;
-pub use sizing::{MAX_PROBES, geometry};
-pub use valkey::{FIXED_SEED, TIGHTENING, Valkey};
+pub(crate) use stack::steps;

@@ -1,6 +1,9 @@
 //! What most filters do without, behind one pointer in the others.
 
-use super::{family::Family, layer::Layer, valkey::Valkey};
+use super::{
+    foreign::{Family, Valkey},
+    layer::Layer,
+};
 
 /// The part of a filter that most do without.
 #[derive(Debug, Default)]

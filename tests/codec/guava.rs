@@ -18,7 +18,7 @@ use redis_bloom::{
         Error,
         guava::{self, Purpose, Strategy},
     },
-    filter::{Error as FilterError, Family, Filter, Shape, optimal},
+    filter::{Error as FilterError, Family, Filter, Shape, foreign::guava::optimal},
 };
 
 use crate::{allocation::peak, redisbloom::product::file, sane, support::Strings};

@@ -4,7 +4,7 @@ use super::{
     super::{Error, header, reader::Reader, stream},
     Chain, EXACT, GROWTH, HASH64, Link, NONSCALING,
 };
-use crate::filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, bits_per_item};
+use crate::filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, foreign};
 
 /// The most bytes in a chunk.
 const BITS: u64 = 16 << 20;
@@ -38,7 +38,7 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         out.extend(bits.to_le_bytes());
         out.extend(layer.items().to_le_bytes());
         out.extend(layer.error_rate().to_le_bytes());
-        out.extend(bits_per_item(layer.error_rate()).to_le_bytes());
+        out.extend(foreign::redisbloom::bits_per_item(layer.error_rate()).to_le_bytes());
         out.extend(u32::from(shape.probes).to_le_bytes());
         out.extend(layer.capacity().to_le_bytes());
         out.push(n2);

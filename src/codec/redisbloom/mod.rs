@@ -27,8 +27,7 @@ mod rdb;
 
 use super::Error;
 use crate::filter::{
-    Classic, Error as FilterError, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule, bits_per_item, fits,
-    probes,
+    Classic, Error as FilterError, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule, foreign::redisbloom,
 };
 
 pub(super) use chunk::{cut, header, place, position, read_header};
@@ -118,12 +117,12 @@ impl Link {
         if !(self.rate > 0.0 && self.rate < 1.0) {
             return Err(FilterError::ErrorRate(self.rate).into());
         }
-        let per_item = bits_per_item(self.rate);
+        let per_item = redisbloom::bits_per_item(self.rate);
         let off = (self.bits_per_item - per_item).abs();
         if off.is_nan() || off > per_item * ROUNDING {
             return Err(forged("bpe"));
         }
-        if self.probes != probes(per_item) {
+        if self.probes != redisbloom::probes(per_item) {
             return Err(forged("hashes"));
         }
         let probes = u16::try_from(self.probes).map_err(|_| forged("hashes"))?;
@@ -144,7 +143,7 @@ impl Link {
             probes,
             rule,
         };
-        if !shape.is_sound() || !fits(&shape, self.capacity, self.rate) {
+        if !shape.is_sound() || !redisbloom::fits(&shape, self.capacity, self.rate) {
             return Err(forged("bits"));
         }
         Ok(LayerPlan {

@@ -2,8 +2,10 @@
 
 use super::{
     CountingLayer, Kind, Layer, Other,
-    counters::{self, PER_WORD},
-    counting::Lowered,
+    counting::{
+        Lowered,
+        counters::{self, PER_WORD},
+    },
 };
 use crate::filter::hash::Hash;
 

@@ -4,33 +4,26 @@
 //! beside them that knows no other, and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box:
 //! there is one `Layer` in every filter, and people keep millions of small filters.
 
-mod block;
+pub(super) mod bits;
 mod blocked;
 mod classic;
-mod counters;
 mod counting;
 mod counts;
-mod fullness;
-mod look;
+pub(super) mod item_set;
 mod other;
 mod shape;
-mod site;
-mod walks;
-mod wide;
 
 pub use blocked::Blocked;
+pub(super) use blocked::Site;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 pub use counting::CountingLayer;
 use other::Other;
 pub use shape::{Counting, Shape};
-pub(super) use site::Site;
 
-use super::{
-    bits::Bits,
-    chunk::{Aims, Set},
-    error::Error,
-    hash::Hash,
-};
+use bits::Bits;
+use item_set::{Aims, Set};
+
+use super::{error::Error, hash::Hash};
 
 /// A fixed-size part of a filter, made for `capacity` items at `error_rate`.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The kinds of layers behind a pointer.
 
-use super::{classic::ClassicLayer, counting::CountingLayer};
-use crate::filter::{chunk::Set, hash::Hash};
+use super::{classic::ClassicLayer, counting::CountingLayer, item_set::Set};
+use crate::filter::hash::Hash;
 
 /// A layer of another kind than new filters of bits have.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::{
     classic::Classic,
-    counters::{PER_WORD, WIDTH},
+    counting::counters::{PER_WORD, WIDTH},
 };
 use crate::filter::{geometry::Geometry, hash::Hash, params::Cells};
 

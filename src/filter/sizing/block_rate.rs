@@ -41,7 +41,7 @@
 //! more in 32 and above at 1e-6 and below. Blocks of one line, those that are not of whole lines, and the block of a
 //! layer that has no other are as above.
 
-use super::probe::FOUR;
+use crate::filter::geometry::FOUR;
 
 /// Probes in a line before the next is chosen.
 const GROUP: u32 = FOUR as u32;
@@ -53,7 +53,7 @@ const MOST_TERMS: u32 = 1000;
 
 /// A block and the probes of an item in it.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub(in crate::filter) struct Block {
     bits: f64,
     probes: u32,
     spread: Spread,
@@ -80,7 +80,7 @@ struct Groups {
 
 impl Block {
     /// One of several blocks of `bits` bits, a whole number of words.
-    pub(super) fn new(bits: f64, probes: u32) -> Self {
+    pub(in crate::filter) fn new(bits: f64, probes: u32) -> Self {
         let lines = bits / LINE_BITS;
         if lines > 1.0 && lines.floor() == lines {
             let spread = Spread::Groups(Groups::new(lines, probes));
@@ -91,13 +91,13 @@ impl Block {
     }
 
     /// The block of a layer that has no other: its probes go anywhere.
-    pub(super) fn single(bits: f64, probes: u32) -> Self {
+    pub(in crate::filter) fn single(bits: f64, probes: u32) -> Self {
         let spread = Spread::Anywhere(libm::log1p(-1.0 / bits));
         Self { bits, probes, spread }
     }
 
     /// The rate of one block that holds `items` items: `hit(j)` in the file's essay.
-    pub(super) fn hit(&self, items: f64) -> f64 {
+    pub(in crate::filter) fn hit(&self, items: f64) -> f64 {
         let k = f64::from(self.probes);
         let (fill, exponent) = match self.spread {
             Spread::Anywhere(spared) => {
@@ -117,7 +117,7 @@ impl Block {
     ///
     /// Summed outwards from the largest term. Beyond a standard deviation of 6 only every second (third, ...) j is taken:
     /// the trapezoid rule on a bell curve is exact to e^(-2 pi^2 s^2) at s nodes a deviation.
-    pub(super) fn rate(&self, load: f64) -> f64 {
+    pub(in crate::filter) fn rate(&self, load: f64) -> f64 {
         let peak = peak_of_sum(load, self.bits, f64::from(self.probes));
         let stride = (peak.sqrt() / 3.0).floor().max(1.0);
         let at_peak = libm::exp(peak * libm::log(load) - load - libm::lgamma(peak + 1.0));

@@ -39,17 +39,18 @@ mod code {
     };
 
     use crate::filter::{
-        layer::look::{Line, Look},
-        probe::{FOUR, Four},
+        geometry::FOUR,
+        hash::probe::Four,
+        layer::blocked::look::{Line, Look},
     };
 
     /// That the processor has the instructions: there is none where it has not.
     #[derive(Clone, Copy, Debug)]
-    pub(in crate::filter::layer) struct Wide(());
+    pub(in crate::filter::layer::blocked) struct Wide(());
 
     impl Wide {
         /// `None` where the processor has not.
-        pub(in crate::filter::layer) fn detected() -> Option<Self> {
+        pub(in crate::filter::layer::blocked) fn detected() -> Option<Self> {
             let has = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512vl")
@@ -111,15 +112,15 @@ mod code {
 #[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
 mod code {
     use crate::filter::{
-        layer::look::{Line, Look},
-        probe::Four,
+        hash::probe::Four,
+        layer::blocked::look::{Line, Look},
     };
 
     #[derive(Clone, Copy, Debug)]
-    pub(in crate::filter::layer) enum Wide {}
+    pub(in crate::filter::layer::blocked) enum Wide {}
 
     impl Wide {
-        pub(in crate::filter::layer) fn detected() -> Option<Self> {
+        pub(in crate::filter::layer::blocked) fn detected() -> Option<Self> {
             None
         }
     }
@@ -139,9 +140,8 @@ mod code {
 mod tests {
     use super::*;
     use crate::filter::{
-        hash::Hash,
-        layer::look::{Line, Look, Plain},
-        probe::Four,
+        hash::{Hash, probe::Four},
+        layer::blocked::look::{Line, Look, Plain},
     };
 
     #[test]

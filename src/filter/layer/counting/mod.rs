@@ -52,20 +52,21 @@
 //! (callgrind, with those of the bench): add 366 before the counters that are not 0 were counted, 471 now; delete 564 before, 624
 //! now. To keep the places of the test for the change, in an array on the stack, takes as many as to walk twice.
 
+pub(super) mod counters;
+mod fullness;
+
 use crate::filter::{
-    bits::Bits,
-    chunk::Set,
     error::Error,
-    geometry::Geometry,
-    hash::Hash,
-    probe::{FOUR, all_positions, scale},
+    geometry::{FOUR, Geometry},
+    hash::{
+        Hash,
+        probe::{all_positions, scale},
+    },
+    layer::{bits::Bits, item_set::Set, shape::Counting},
 };
 
-use super::{
-    counters::{STUCK, WIDTH, place, raised, stuck},
-    fullness::Fullness,
-    shape::Counting,
-};
+use counters::{STUCK, WIDTH, place, raised, stuck};
+use fullness::Fullness;
 
 /// Directions of a change.
 const RAISED: u64 = 0;

@@ -1,6 +1,6 @@
 //! One look at a line: whether four bits of it are set. All that depends on the processor; `wide.rs` has the other one.
 
-use crate::filter::{geometry::LINE_WORDS, probe::Four};
+use crate::filter::{geometry::LINE_WORDS, hash::probe::Four};
 
 /// The words of a cache line.
 pub(super) type Line = [u64; LINE_WORDS];

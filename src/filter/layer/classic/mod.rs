@@ -6,7 +6,7 @@
 //!   └────┴───────────┴──────────────────┴──────────────────────┘
 //! ```
 //!
-//! So in RedisBloom; what other products make of a and b is in `walks.rs`.
+//! So in RedisBloom; what other products make of a and b is in `positions.rs`.
 //!
 //! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). One item touches k cache lines and k pages;
 //! the blocked layer touches one. What can be done about that here:
@@ -19,8 +19,10 @@
 
 use std::hint::select_unpredictable;
 
-use super::walks;
-use crate::filter::{bits::Bits, hash::Hash};
+mod positions;
+
+use super::bits::Bits;
+use crate::filter::hash::Hash;
 
 /// How positions follow from a and b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,9 +216,9 @@ impl Map {
         } = self.shape;
         match rule {
             Rule::Remainder | Rule::LowBits => self.positions(hash).all(each),
-            Rule::Prime => walks::prime(hash, probes, bits).all(each),
-            Rule::Mitz32 => walks::mitz32(hash, probes, bits).all(each),
-            Rule::Mitz64 => walks::mitz64(hash, probes, bits).all(each),
+            Rule::Prime => positions::prime(hash, probes, bits).all(each),
+            Rule::Mitz32 => positions::mitz32(hash, probes, bits).all(each),
+            Rule::Mitz64 => positions::mitz64(hash, probes, bits).all(each),
         }
     }
 

@@ -1,68 +1,68 @@
 //! A few items on their way through the layers together: up to 64 hashes, and sets of them.
 
 /// Items in a chunk: as many as there are bits in a [`Set`].
-pub(super) const CHUNK: usize = u64::BITS as usize;
+pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 
 /// Where a first look at an item goes in a layer of blocks: a line, and four bits in it (`probe.rs`).
 #[derive(Clone, Copy)]
-pub(super) struct Aim {
+pub(in crate::filter) struct Aim {
     /// The first word of the line in the array.
-    pub(super) start: usize,
+    pub(in crate::filter) start: usize,
     /// The places of the bits.
-    pub(super) places: u64,
+    pub(in crate::filter) places: u64,
 }
 /// Those of the items of a chunk.
-pub(super) type Aims = [Aim; CHUNK];
+pub(in crate::filter) type Aims = [Aim; CHUNK];
 /// Before any aim. Whoever looks there is out of bounds.
-pub(super) const NOWHERE: Aim = Aim {
+pub(in crate::filter) const NOWHERE: Aim = Aim {
     start: usize::MAX,
     places: 0,
 };
 
 /// A set of items of a chunk, by their indices: bit i is item i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set(u64);
+pub(in crate::filter) struct Set(u64);
 
 impl Set {
     /// The first `count` items, at most a chunk.
     #[inline]
-    pub(super) fn first(count: usize) -> Self {
+    pub(in crate::filter) fn first(count: usize) -> Self {
         Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))
     }
 
     /// Whether it is empty.
     #[inline]
-    pub(super) fn is_empty(self) -> bool {
+    pub(in crate::filter) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether item `i` is in it.
     #[inline]
-    pub(super) fn has(self, i: usize) -> bool {
+    pub(in crate::filter) fn has(self, i: usize) -> bool {
         self.0 >> i & 1 == 1
     }
 
     /// How many are in it.
     #[inline]
-    pub(super) fn len(self) -> u64 {
+    pub(in crate::filter) fn len(self) -> u64 {
         u64::from(self.0.count_ones())
     }
 
     /// What is in it and not in `other`.
     #[inline]
-    pub(super) fn without(self, other: Self) -> Self {
+    pub(in crate::filter) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
     /// What is in either.
     #[inline]
-    pub(super) fn with(self, other: Self) -> Self {
+    pub(in crate::filter) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Those for which `test`, told them one by one, answers 1 and not 0. No branch depends on an answer.
     #[inline(always)]
-    pub(super) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
+    pub(in crate::filter) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
         let mut kept = 0;
         for i in self.members() {
             let answer = test(i);
@@ -74,7 +74,7 @@ impl Set {
 
     /// The indices in it, in order.
     #[inline(always)]
-    pub(super) fn members(self) -> impl Iterator<Item = usize> {
+    pub(in crate::filter) fn members(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         std::iter::from_fn(move || {
             let next = (left != 0).then(|| left.trailing_zeros() as usize);
@@ -94,13 +94,13 @@ pub struct Answers {
 impl Answers {
     /// Those of `count` items in a row.
     #[inline]
-    pub(super) fn new(ones: Set, count: usize) -> Self {
+    pub(in crate::filter) fn new(ones: Set, count: usize) -> Self {
         Self { ones, count }
     }
 
     /// Adds that of the next item, of which there must be fewer than [`CHUNK`] before.
     #[inline]
-    pub(super) fn push(&mut self, yes: bool) {
+    pub(in crate::filter) fn push(&mut self, yes: bool) {
         debug_assert!(self.count < CHUNK);
         self.ones.0 |= u64::from(yes) << self.count;
         self.count += 1;

@@ -14,7 +14,15 @@
 //! A family is a tag of two bytes in every filter. One that needs more (Valkey's has a key of 32 bytes) keeps that behind
 //! the pointer to the older layers, not in the filter: people hold millions of small filters.
 
-use super::{hash::Hash, murmur, valkey::Valkey};
+pub mod guava;
+mod murmur2;
+mod murmur3;
+pub mod redisbloom;
+mod valkey_bloom;
+
+pub use valkey_bloom::{FIXED_SEED, TIGHTENING, Valkey};
+
+use super::hash::Hash;
 
 /// Which product's rules a filter follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,7 +40,7 @@ pub enum Family {
 
 /// A family as every filter carries it: without what is too large for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(in crate::filter) enum Tag {
     Native,
     RedisBloom(RedisBloom),
     Valkey,
@@ -41,7 +49,7 @@ pub(super) enum Tag {
 
 impl Family {
     /// The part that every filter carries.
-    pub(super) fn tag(self) -> Tag {
+    pub(in crate::filter) fn tag(self) -> Tag {
         match self {
             Self::Native => Tag::Native,
             Self::RedisBloom(family) => Tag::RedisBloom(family),
@@ -67,13 +75,13 @@ const SEED_32: u32 = 0x9747_B28C;
 
 impl RedisBloom {
     /// The hash of an item: the start of its walk over a classic layer and the step.
-    pub(super) fn hash(self, item: &[u8]) -> Hash {
+    pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
         let (start, step) = if self.hash64 {
-            let start = murmur::hash64(item, SEED_64);
-            (start, murmur::hash64(item, start))
+            let start = murmur2::hash64(item, SEED_64);
+            (start, murmur2::hash64(item, start))
         } else {
-            let start = murmur::hash32(item, SEED_32);
-            (u64::from(start), u64::from(murmur::hash32(item, start)))
+            let start = murmur2::hash32(item, SEED_32);
+            (u64::from(start), u64::from(murmur2::hash32(item, start)))
         };
         Hash {
             block: start,

@@ -32,11 +32,11 @@
 
 use super::{
     look::{Line, Look, Plain},
-    wide::Wide,
+    simd::Wide,
 };
 use crate::filter::{
-    geometry::Geometry,
-    probe::{FOUR, Four, Walk},
+    geometry::{FOUR, Geometry},
+    hash::probe::{Four, Walk},
 };
 
 /// How the blocks of a layer are probed.

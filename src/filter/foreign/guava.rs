@@ -16,12 +16,13 @@
 //! from it in the last bit, which moves no size unless `-n ln(p) / ln(2)^2` lies that close to a whole number: of the 90,000
 //! capacities and rates of the test below, none does.
 
-use super::{hash::Hash, murmur3};
+use super::murmur3;
+use crate::filter::hash::Hash;
 
 const LN2: f64 = std::f64::consts::LN_2;
 
 /// The hash of an item.
-pub(super) fn hash(item: &[u8]) -> Hash {
+pub(in crate::filter) fn hash(item: &[u8]) -> Hash {
     let [block, probes] = murmur3::hash128(item, 0);
     Hash { block, probes }
 }

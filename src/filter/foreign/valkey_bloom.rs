@@ -19,10 +19,10 @@ use std::{f64::consts::LN_2, hash::Hasher};
 
 use siphasher::sip::SipHasher13;
 
-use super::{
+use crate::filter::{
     hash::Hash,
     layer::{Classic, MAX_BITS, Rule},
-    layer_plan::LayerPlan,
+    plan::LayerPlan,
 };
 
 /// The ratio of a filter that was made without saying: valkey-bloom's default.
@@ -55,7 +55,7 @@ impl Default for Valkey {
 impl Valkey {
     /// The hash of an item: the first two words of its walk. `first` is told the first while the second is computed, which
     /// takes as long as half of the wait for memory.
-    pub(super) fn hash(&self, item: &[u8], first: impl FnOnce(u64)) -> Hash {
+    pub(in crate::filter) fn hash(&self, item: &[u8], first: impl FnOnce(u64)) -> Hash {
         let (keys, _) = self.seed.as_chunks::<16>();
         let of = |key: &[u8; 16]| {
             let mut hasher = SipHasher13::new_with_key(key);
@@ -85,7 +85,7 @@ impl Valkey {
     }
 
     /// Layer `index`, on top of one of `capacity` items; `None` where valkey-bloom makes none.
-    pub(super) fn next_layer(
+    pub(in crate::filter) fn next_layer(
         &self,
         error_rate: f64,
         index: usize,
@@ -97,7 +97,7 @@ impl Valkey {
     }
 
     /// A layer for `capacity` items at `rate`.
-    pub(super) fn layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
+    pub(in crate::filter) fn layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
         let bytes = wanted(capacity, rate);
         if capacity == 0 || !(1.0..(MAX_BITS / 8) as f64).contains(&bytes.ceil()) {
             return None;

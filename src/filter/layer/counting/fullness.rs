@@ -81,8 +81,10 @@
 //!
 //! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *, / and `libm`.
 
-use super::shape::Counting;
-use crate::filter::{geometry::Geometry, probe::FOUR};
+use crate::filter::{
+    geometry::{FOUR, Geometry},
+    layer::shape::Counting,
+};
 
 /// Powers of f below this are left out of the sum.
 const SMALL: f64 = 1e-15;

@@ -24,16 +24,14 @@
 //! one struct of 80 bytes and one bit array, and its hot path follows one pointer.
 
 use super::{
-    budget::layer_rate,
     error::Error,
-    family::{Family, Tag},
-    guava,
+    foreign::{Family, Tag, Valkey, guava},
     hash::Hash,
     layer::{Layer, Start},
-    layer_plan::LayerPlan,
     params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    plan::LayerPlan,
     rest::Rest,
-    valkey::Valkey,
+    sizing::layer_rate,
 };
 
 /// A scaling Bloom filter.

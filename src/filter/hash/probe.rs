@@ -39,10 +39,8 @@
 //!
 //! Plain double hashing reaches 1.5 at 0.1 % and 2.8 at 0.01 %.
 
-use super::{
-    geometry::{Geometry, LINE_WORDS},
-    hash::Hash,
-};
+use super::Hash;
+use crate::filter::geometry::{FOUR, Geometry, LINE_WORDS};
 
 /// Multiplier of the walk: from Steele and Vigna, "Computationally easy, spectrally good multipliers for congruential
 /// pseudorandom number generators" (2022), table for m = 2^64.
@@ -65,12 +63,9 @@ const LINE_BITS: u64 = LINE_WORDS as u64 * 64;
 /// Bits of a place in a line.
 const PLACE_BITS: u32 = LINE_BITS.ilog2();
 
-/// Probes that lie in one line.
-pub(super) const FOUR: u8 = 4;
-
 /// The walk of one item through a block; endless, the caller takes its k.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
+pub(in crate::filter) struct Walk {
     x: u64,
     y: u64,
 }
@@ -79,7 +74,7 @@ impl Walk {
     /// Starts at the first probe of the item. The same start serves every layer and block length.
     #[inline]
     #[must_use]
-    pub(super) fn new(hash: Hash) -> Self {
+    pub(in crate::filter) fn new(hash: Hash) -> Self {
         Self {
             x: hash.probes,
             y: hash.block.wrapping_mul(REMIX),
@@ -88,7 +83,7 @@ impl Walk {
 
     /// The next four probes, in a block of `lines` lines.
     #[inline]
-    pub(super) fn four(&mut self, lines: u64) -> Four {
+    pub(in crate::filter) fn four(&mut self, lines: u64) -> Four {
         let product = u128::from(self.x) * u128::from(lines);
         self.step();
         Four {
@@ -99,7 +94,7 @@ impl Walk {
 
     /// The next probe in a block of `bits` bits that is not of whole lines: its position, in `[0, bits)`.
     #[inline]
-    pub(super) fn one(&mut self, bits: u64) -> u64 {
+    pub(in crate::filter) fn one(&mut self, bits: u64) -> u64 {
         let position = scale(self.x, bits);
         self.step();
         position
@@ -107,18 +102,18 @@ impl Walk {
 
     /// Goes on without looking.
     #[inline]
-    pub(super) fn step(&mut self) {
+    pub(in crate::filter) fn step(&mut self) {
         self.x = self.x.wrapping_mul(MULTIPLIER).wrapping_add(self.y);
     }
 }
 
 /// Four probes, in one line of a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Four {
+pub(in crate::filter) struct Four {
     /// The line, counted from the start of the block.
-    pub(super) line: usize,
+    pub(in crate::filter) line: usize,
     /// Nine bits each, from the top.
-    pub(super) places: u64,
+    pub(in crate::filter) places: u64,
 }
 
 impl Four {
@@ -131,7 +126,7 @@ impl Four {
     /// The word of the line and the bit in that word of probe `i` in `[0, 4)`.
     #[inline]
     #[must_use]
-    pub(super) fn at(self, i: u8) -> (usize, u32) {
+    pub(in crate::filter) fn at(self, i: u8) -> (usize, u32) {
         let place = self.place(i);
         ((place / 64) as usize, (place % 64) as u32)
     }

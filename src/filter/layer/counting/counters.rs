@@ -1,28 +1,28 @@
 //! Counters of four bits, sixteen in a word.
 
 /// Words of counters for one word of bits, and so the bits of a counter.
-pub(super) const WIDTH: usize = 4;
+pub(in crate::filter::layer) const WIDTH: usize = 4;
 /// Counters in a word.
-pub(super) const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
+pub(in crate::filter::layer) const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
 /// Where a counter stays for ever.
-pub(super) const STUCK: u64 = (1 << WIDTH) - 1;
+pub(in crate::filter::layer) const STUCK: u64 = (1 << WIDTH) - 1;
 /// The lowest bit of each counter of a word.
 const LOWEST: u64 = 0x1111_1111_1111_1111;
 
 /// The word of counter `at` of a block, and the shift in that word.
 #[inline]
-pub(super) fn place(at: u64) -> (usize, u32) {
+pub(in crate::filter::layer) fn place(at: u64) -> (usize, u32) {
     ((at / PER_WORD) as usize, (at % PER_WORD) as u32 * WIDTH as u32)
 }
 
 /// How many counters of a word are not 0.
-pub(super) fn raised(word: u64) -> u32 {
+pub(in crate::filter::layer) fn raised(word: u64) -> u32 {
     let pairs = word | word >> 1;
     ((pairs | pairs >> 2) & LOWEST).count_ones()
 }
 
 /// How many counters of a word are stuck.
-pub(super) fn stuck(word: u64) -> u32 {
+pub(in crate::filter::layer) fn stuck(word: u64) -> u32 {
     let pairs = word & word >> 1;
     (pairs & pairs >> 2 & LOWEST).count_ones()
 }

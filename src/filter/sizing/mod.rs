@@ -29,7 +29,14 @@
 
 use std::f64::consts::LN_2;
 
-use super::{bits::MAX_WORDS, block_rate::Block, geometry::Geometry};
+mod block_rate;
+mod budget;
+
+pub use budget::layer_rate;
+
+use block_rate::Block;
+
+use super::geometry::{Geometry, MAX_WORDS};
 
 /// The most probes that any rate asks for (see `FLOOR`).
 pub const MAX_PROBES: u8 = 128;

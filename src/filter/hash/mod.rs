@@ -23,6 +23,8 @@
 //! XXH3 is not a keyed PRF: the seed stops collisions prepared offline, as far as docs/security.md says, it does not stop
 //! an attacker who may query at length.
 
+pub(super) mod probe;
+
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_secret, xxh3_128_with_seed};
 
 /// The longest item of which XXH3 mixes each word with the seed and multiplies 64 by 64 bits.

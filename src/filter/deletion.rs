@@ -26,11 +26,13 @@
 //! absent when they came, less those that test absent once they went; and the counters that are not 0.
 
 use super::{
-    chunk::{Answers, CHUNK, NOWHERE, Set},
     error::Error,
     hash::Hash,
-    layer::Layer,
-    scaling::Filter,
+    layer::{
+        Layer,
+        item_set::{Answers, CHUNK, NOWHERE, Set},
+    },
+    stack::Filter,
 };
 
 impl Filter {

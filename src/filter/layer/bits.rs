@@ -21,10 +21,7 @@ use std::alloc::{Layout, alloc_zeroed};
 
 use bitvec::{order::Lsb0, view::BitView};
 
-use super::error::Error;
-
-/// The most words one array can have: `bitvec` spends three bits of a length on the position in a word.
-pub(super) const MAX_WORDS: u64 = (usize::MAX >> 3) as u64 / 64;
+use crate::filter::{error::Error, geometry::MAX_WORDS};
 
 /// Arrays up to this many words (128 KiB) stay in the processor's own caches: a prefetch would only cost its instructions.
 const CACHED_WORDS: usize = 16_384;
@@ -77,7 +74,7 @@ impl Bits {
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub(super) fn duplicate(&self) -> Result<Self, Error> {
+    pub(in crate::filter) fn duplicate(&self) -> Result<Self, Error> {
         self.extended(self.words().len() as u64)
     }
 
@@ -85,7 +82,7 @@ impl Bits {
     ///
     /// # Errors
     /// `Error::OutOfMemory`; the array is unchanged then.
-    pub(super) fn grow(&mut self, words: u64) -> Result<(), Error> {
+    pub(in crate::filter) fn grow(&mut self, words: u64) -> Result<(), Error> {
         if words > self.words().len() as u64 {
             *self = self.extended(words)?;
         }
@@ -106,7 +103,7 @@ impl Bits {
     /// Sets the bits of `words` from word `from` on, and keeps those that are set; false when there are no more words. `seen`
     /// is told each word that was not zero, before and after.
     #[inline]
-    pub(super) fn merge(
+    pub(in crate::filter) fn merge(
         &mut self,
         from: usize,
         words: &mut impl Iterator<Item = u64>,
@@ -163,7 +160,7 @@ impl Bits {
 
 /// Asks the processor for the cache line of a word, without waiting. Any address is allowed; nothing is read.
 #[inline]
-pub(super) fn prefetch(word: *const u64) {
+pub(in crate::filter) fn prefetch(word: *const u64) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -16,10 +16,10 @@
 //! from the C library's by at most the last bit, which moves no layer by a word unless `capacity * bpe` lies within a
 //! billionth of a whole number of words; and at powers of two, where k hangs on it, both are exact.
 
-use super::{
-    family::RedisBloom,
+use super::RedisBloom;
+use crate::filter::{
     layer::{Classic, Rule},
-    layer_plan::LayerPlan,
+    plan::LayerPlan,
 };
 
 /// ln(2), as RedisBloom has it.
@@ -48,7 +48,7 @@ pub fn probes(bits_per_item: f64) -> u64 {
 impl RedisBloom {
     /// The layer that RedisBloom puts on top of one of `capacity` items at `rate`; `None` where it could not: the rate
     /// underflows, or the bits are too many.
-    pub(super) fn next_layer(self, capacity: u64, rate: f64, factor: u32) -> Option<LayerPlan> {
+    pub(in crate::filter) fn next_layer(self, capacity: u64, rate: f64, factor: u32) -> Option<LayerPlan> {
         let capacity = capacity.checked_mul(u64::from(factor))?;
         self.layer(capacity, rate * TIGHTENING)
     }
@@ -167,7 +167,7 @@ mod tests {
                         assert!(rounds && capacity == 1, "{capacity} at {rate}");
                         continue;
                     };
-                    let super::super::Shape::Classic(shape) = layer.shape else {
+                    let crate::filter::Shape::Classic(shape) = layer.shape else {
                         panic!("{:?}", layer.shape);
                     };
                     assert!(

@@ -1,10 +1,12 @@
 //! Where the blocks of a layer are: enough to ask for the cache lines of an item, and not to read them.
 
 use crate::filter::{
-    bits::prefetch,
-    geometry::{Geometry, LINE_WORDS},
-    hash::Hash,
-    probe::{FOUR, Walk, scale},
+    geometry::{FOUR, Geometry, LINE_WORDS},
+    hash::{
+        Hash,
+        probe::{Walk, scale},
+    },
+    layer::bits::prefetch,
 };
 
 /// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages (`blocked.rs`).

@@ -38,17 +38,27 @@
 //! costs a hit more than it gains a miss while a processor hides the waits by running ahead; so there it is taken beyond
 //! 4 MiB. In older layers, most of what is asked for is absent.
 
+mod look;
+mod prefetch;
+mod probing;
+mod simd;
+
+pub(in crate::filter) use prefetch::Site;
+
+use look::{Look, Plain};
+use prefetch::{WHOLE_BLOCK, block_start, prefetch_line, prefetch_walk};
+use probing::Probing;
+
 use super::{
-    block::{self, Probing},
-    look::{Look, Plain},
-    site::{Site, WHOLE_BLOCK, block_start, prefetch_line, prefetch_walk},
+    bits::Bits,
+    item_set::{Aim, Aims, Set},
 };
 use crate::filter::{
-    bits::Bits,
-    chunk::{Aim, Aims, Set},
-    geometry::{Geometry, LINE_WORDS},
-    hash::Hash,
-    probe::{FOUR, Four, Walk},
+    geometry::{FOUR, Geometry, LINE_WORDS},
+    hash::{
+        Hash,
+        probe::{Four, Walk},
+    },
 };
 
 /// Arrays up to this many words (4 MiB) are in the processor's second cache for the most part, or one step beyond.
@@ -179,8 +189,8 @@ impl Blocked {
     pub fn contains(&self, hash: Hash) -> bool {
         let (block, walk) = (self.block(hash), Walk::new(hash));
         match self.probing {
-            Probing::Anywhere => block::all_set_anywhere(block, walk, self.probes),
-            Probing::Lines(_) | Probing::Wide(_) => block::all_set(Plain, block, walk, self.probes),
+            Probing::Anywhere => probing::all_set_anywhere(block, walk, self.probes),
+            Probing::Lines(_) | Probing::Wide(_) => probing::all_set(Plain, block, walk, self.probes),
         }
     }
 
@@ -200,7 +210,7 @@ impl Blocked {
         look.run(|| {
             items.keep(|i| {
                 let walk = Walk::new(hashes[i]);
-                u64::from(block::all_set(look, self.block(hashes[i]), walk, self.probes))
+                u64::from(probing::all_set(look, self.block(hashes[i]), walk, self.probes))
             })
         })
     }
@@ -310,7 +320,7 @@ impl Blocked {
         look.run(|| {
             items.keep(|i| {
                 let walk = self.after_four(hashes[i]);
-                u64::from(block::all_set(look, self.block(hashes[i]), walk, left))
+                u64::from(probing::all_set(look, self.block(hashes[i]), walk, left))
             })
         })
     }
@@ -363,8 +373,8 @@ impl Blocked {
         let (probing, walk, probes) = (self.probing, Walk::new(hash), self.probes);
         let block = self.block_mut(hash);
         match probing {
-            Probing::Anywhere => block::add_anywhere(block, walk, probes),
-            Probing::Lines(_) | Probing::Wide(_) => block::add(Plain, block, walk, probes),
+            Probing::Anywhere => probing::add_anywhere(block, walk, probes),
+            Probing::Lines(_) | Probing::Wide(_) => probing::add(Plain, block, walk, probes),
         }
     }
 
@@ -385,7 +395,7 @@ impl Blocked {
         look.run(|| {
             items.keep(|i| {
                 let walk = Walk::new(hashes[i]);
-                u64::from(block::add(look, self.block_mut(hashes[i]), walk, probes))
+                u64::from(probing::add(look, self.block_mut(hashes[i]), walk, probes))
             })
         })
     }
