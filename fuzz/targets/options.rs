@@ -1,17 +1,14 @@
 //! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT, and the numbers in them: words at random, parted by zero bytes.
-//!
-//! The grammar lives in the module half, which needs a server; it does not need one itself, so `grammar/` takes its files
-//! as they are.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use redis_bloom::{codec, filter};
+use redis_bloom::{
+    command::{args, refusal::Refusal, replayed},
+    filter,
+};
 
-#[path = "grammar/module.rs"]
-mod module;
-
-fn check(options: module::create::Options) {
+fn check(options: args::Options) {
     if let (Some(error_rate), Some(capacity)) = (options.error_rate, options.capacity) {
         // The factors of valkey-bloom are its own.
         if options.valkey.is_some() {
@@ -32,24 +29,25 @@ fn check(options: module::create::Options) {
 
 fuzz_target!(|data: &[u8]| {
     let words = || data.split(|&byte| byte == 0);
-    match module::commands::reserve(words()) {
-        Ok(options) => check(options),
-        Err(refusal) => assert!(!refusal.text(words()).is_empty()),
-    }
-    match module::commands::import(words()) {
-        Ok(purpose) => {
-            assert!(purpose.is_none_or(|purpose| purpose.capacity > 0 && purpose.error_rate < 1.0))
-        }
-        Err(refusal) => assert!(!refusal.text(words()).is_empty()),
-    }
+    let refused = |refusal: Refusal| assert!(!refusal.text(words()).is_empty());
+    args::reserve(words()).map_or_else(refused, check);
+    args::insert(&mut words()).map_or_else(refused, |insert| check(insert.options));
     let mut rest = words();
-    match module::commands::insert(&mut rest) {
-        Ok(options) => check(options),
-        Err(refusal) => assert!(!refusal.text(words()).is_empty()),
+    let form = rest.next().unwrap_or_default();
+    match args::import(form, rest) {
+        Ok(args::Import::Guava(None)) => {}
+        Ok(args::Import::Guava(Some(purpose)) | args::Import::Bitmap(_, purpose)) => {
+            assert!(purpose.capacity > 0 && purpose.error_rate < 1.0);
+        }
+        Err(refusal) => refused(refusal),
     }
-    let taken = [
-        module::commands::replayed_reserve(words()),
-        module::commands::replayed_insert(&mut words()),
-    ];
-    taken.into_iter().flatten().for_each(check);
+    // As a primary or an AOF may have them: the first word is the key.
+    let mut rest = words();
+    let key = rest.next().unwrap_or_default();
+    if let Some(options) = replayed::reserve(key, rest).filter(|options| !replayed::is_own(options)) {
+        check(options);
+    }
+    if let Some(insert) = replayed::insert(&mut words()) {
+        check(insert.options);
+    }
 });

@@ -1,19 +1,10 @@
 //! A new filter: what the command says, and the configuration for what it leaves out.
 
-use super::{api::Context, config, limit, reply::Refusal, stats};
-use crate::filter::{Cells, Error, Expansion, Filter, Params, Valkey};
-
-/// What a command says of a filter to be made.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Options {
-    pub(crate) error_rate: Option<f64>,
-    pub(crate) capacity: Option<u64>,
-    pub(crate) expansion: Option<Expansion>,
-    pub(crate) seed: Option<u64>,
-    pub(crate) cells: Cells,
-    /// Keys and growth of a filter as valkey-bloom makes one; a native one otherwise.
-    pub(crate) valkey: Option<Valkey>,
-}
+use super::{api::Context, config, limit, stats};
+use crate::{
+    command::{args::Options, refusal::Refusal},
+    filter::{Error, Filter, Params},
+};
 
 /// Makes an empty filter.
 ///

@@ -15,9 +15,12 @@
 
 use super::{
     api::{Context, OwnedStr, Str},
-    number, stats,
+    stats,
 };
-use crate::filter::{Cells, Family, Filter, Params};
+use crate::{
+    command::number,
+    filter::{Cells, Family, Filter, Params},
+};
 
 /// What a command changed.
 pub(crate) struct Change<'a> {

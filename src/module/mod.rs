@@ -8,7 +8,6 @@
 //!                  └─▶ data_type ─▶ rdb, aof (─▶ codec, child), defrag ─▶ value
 //!   api    the server's functions, wrapped            alloc  the server's allocator
 //!   child  pages that a saving child gives back
-//!   reply  every error text                           number how clients write numbers
 //! ```
 //!
 //! This file loads the module: the order of its lines is the order in which the server learns of it.
@@ -36,9 +35,7 @@ mod effects;
 mod entry;
 mod limit;
 mod lookahead;
-mod number;
 mod rdb;
-mod reply;
 mod stats;
 mod value;
 

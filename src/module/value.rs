@@ -9,11 +9,11 @@ use std::{
 
 use super::{
     api::{Key, malloc_size, raw},
-    reply::Refusal,
     stats,
 };
 use crate::{
     codec::chunk::Load,
+    command::refusal::Refusal,
     filter::{Family, Filter, Layer},
 };
 

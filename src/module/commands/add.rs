@@ -6,14 +6,14 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
+    command::{args::Options, refusal::Refusal},
     filter::{Answers, Error, Filter, Layer},
     module::{
         api::{Access, Context, Key, Str},
-        create::{self, Options},
+        create,
         effects::{self, Change, Creation, Items, Shape},
         limit,
         lookahead::Lookahead,
-        reply::Refusal,
         stats,
         value::Value,
     },

@@ -2,10 +2,10 @@
 
 use super::{Call, Command, Row, Uses};
 use crate::{
+    command::refusal::Refusal,
     filter::Filter,
     module::{
         api::{Access, Key},
-        reply::Refusal,
         value::Value,
     },
 };

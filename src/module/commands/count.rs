@@ -1,9 +1,9 @@
 //! `BF.COUNT key item`: at most how often an item is in a filter that counts.
 
 use super::{Argument, Call, Command, Row, Uses, exists::queried};
-use crate::module::{
-    api::{Access, Key},
-    reply::Refusal,
+use crate::{
+    command::refusal::Refusal,
+    module::api::{Access, Key},
 };
 
 pub(super) struct Count;

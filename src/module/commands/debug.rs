@@ -2,11 +2,10 @@
 
 use super::{Call, Command, Row, Uses};
 use crate::{
+    command::{number, refusal::Refusal},
     filter::{Family, Layer, RedisBloom, Shape},
     module::{
         api::{Access, Key},
-        number,
-        reply::Refusal,
         value::Value,
     },
 };

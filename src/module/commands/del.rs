@@ -4,11 +4,12 @@
 //! the risk of losing another (`filter/counting.rs`). No memory is asked for, so a full server deletes too.
 
 use super::{Argument, Call, Command, Row, Uses, exists::queried};
-use crate::module::{
-    api::{Access, Key},
-    effects,
-    reply::Refusal,
-    stats,
+use crate::{
+    command::refusal::Refusal,
+    module::{
+        api::{Access, Key},
+        effects, stats,
+    },
 };
 
 pub(super) struct Del;

@@ -5,12 +5,12 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
+    command::refusal::Refusal,
     filter::{Answers, Filter},
     module::{
         api::{Access, Key},
         config,
         lookahead::Lookahead,
-        reply::Refusal,
         stats,
         value::Value,
     },

@@ -3,15 +3,14 @@
 //! The key must be free, and is made whole or not at all. What is taken is decided by the words of the command and, for a
 //! bitmap, the other key, so replicas and the AOF are told the command as it came: they hold the same bitmap at that point.
 
-use super::{Argument, Call, Command, Row, Uses, args};
+use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     codec::guava,
+    command::{args, refusal::Refusal},
     filter::Filter,
     module::{
         api::{Access, Key, Str},
-        effects, limit,
-        reply::Refusal,
-        stats,
+        effects, limit, stats,
         value::Value,
     },
 };

@@ -7,10 +7,10 @@ use std::ffi::CStr;
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
+    command::refusal::Refusal,
     filter::{Estimate, Filter, Layer},
     module::{
         api::{Access, Context, Key},
-        reply::Refusal,
         value::Value,
     },
 };

@@ -6,13 +6,14 @@
 use super::{
     Argument, Call, Command, Row, Uses,
     add::{add, create_with},
-    args, replayed,
 };
-use crate::module::{
-    api::{Access, Key},
-    effects,
-    reply::Refusal,
-    value::Value,
+use crate::{
+    command::{args, refusal::Refusal, replayed},
+    module::{
+        api::{Access, Key},
+        effects,
+        value::Value,
+    },
 };
 
 pub(super) struct Insert;

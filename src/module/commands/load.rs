@@ -1,7 +1,7 @@
 //! `BF.LOAD key blob`: a filter of valkey-bloom's, as its rewritten AOF has it.
 
 use super::{Argument, Call, Command, Row, Uses, import};
-use crate::{codec::valkey, module::reply::Refusal};
+use crate::{codec::valkey, command::refusal::Refusal};
 
 pub(super) struct Load;
 

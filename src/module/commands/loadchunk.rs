@@ -10,11 +10,10 @@ use crate::{
         self,
         chunk::{self, Load, Taken},
     },
+    command::{number, refusal::Refusal},
     module::{
         api::{Access, Context, Key},
-        effects, limit, number,
-        reply::Refusal,
-        stats,
+        effects, limit, stats,
         value::Value,
     },
 };

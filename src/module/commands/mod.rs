@@ -5,7 +5,6 @@
 //! answers the server that calls a command with a second key only to ask where the keys are.
 
 mod add;
-mod args;
 mod card;
 mod count;
 mod debug;
@@ -17,7 +16,6 @@ mod info;
 mod insert;
 mod load;
 mod loadchunk;
-mod replayed;
 #[cfg(test)]
 mod replies;
 mod reserve;
@@ -30,10 +28,9 @@ use docs::{Argument, Row, Uses};
 use super::{
     api::{Context, Str, raw},
     entry::guarded,
-    reply::Refusal,
     stats,
 };
-use crate::codec;
+use crate::{codec, command::refusal::Refusal};
 
 /// Every command.
 pub(super) fn register(ctx: Context) -> Result<(), String> {

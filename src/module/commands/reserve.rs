@@ -1,12 +1,14 @@
 //! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: makes an empty filter.
 
-use super::{Argument, Call, Command, Row, Uses, args, replayed};
-use crate::module::{
-    api::{Access, Key},
-    create,
-    effects::{self, Change, Creation, Items, Shape},
-    reply::Refusal,
-    value::Value,
+use super::{Argument, Call, Command, Row, Uses};
+use crate::{
+    command::{args, refusal::Refusal, replayed},
+    module::{
+        api::{Access, Key},
+        create,
+        effects::{self, Change, Creation, Items, Shape},
+        value::Value,
+    },
 };
 
 pub(super) struct Reserve;

@@ -3,10 +3,9 @@
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     codec::chunk,
+    command::{number, refusal::Refusal},
     module::{
         api::{Access, Key},
-        number,
-        reply::Refusal,
         value::Value,
     },
 };

@@ -2,9 +2,9 @@
 //! starts with a setting that nobody heeds is worse than one that does not start.
 
 use super::{ERROR_RATE, INITIAL_SIZE};
-use crate::module::{
-    api::{Context, Str},
-    number,
+use crate::{
+    command::number,
+    module::api::{Context, Str},
 };
 
 /// Takes them as the defaults of the settings.

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use crate::module::number;
+use crate::command::number;
 
 /// A setting. The server reads and sets settings in its main thread alone.
 pub(super) struct Setting {

@@ -16,17 +16,14 @@
 //! steps than the original, but it holds the same items. valkey-bloom replicates a creation in the one form that `args.rs`
 //! reads, so its own options are skipped here.
 
-use super::args::{Insert, is, is_rate};
-use crate::{
-    filter::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION},
-    module::{create::Options, number},
+use super::{
+    args::{Insert, Options, is, is_rate},
+    number,
 };
+use crate::filter::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
 /// Reads what follows `key` in a BF.RESERVE of RedisBloom's; `None` for what RedisBloom refuses.
-pub(super) fn reserve<'a>(
-    key: &'a [u8],
-    mut words: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Option<Options> {
+pub fn reserve<'a>(key: &'a [u8], mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Options> {
     let error_rate = rate(words.next()?)?;
     let capacity = capacity(words.next()?)?;
     let mut all = words.clone().chain([key]);
@@ -48,13 +45,13 @@ pub(super) fn reserve<'a>(
 }
 
 /// Whether only this module writes a BF.RESERVE with these options.
-pub(super) fn is_own(options: &Options) -> bool {
+pub fn is_own(options: &Options) -> bool {
     options.seed.is_some() || options.cells == Cells::Counters
 }
 
 /// Reads what follows the key of a BF.INSERT of either product, up to and with the word for ITEMS; what is left of
 /// `words` are the items. `None` for what both refuse.
-pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> {
+pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> {
     let mut insert = Insert::default();
     let (options, mut nonscaling) = (&mut insert.options, false);
     loop {

@@ -12,11 +12,14 @@ use crate::{codec, filter};
 
 /// A refusal. Each has one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// Wrong number of arguments; the server words it.
     Arity,
+    /// The key holds another type.
     WrongType,
+    /// The key is missing where it must not be.
     NotFound,
+    /// RESERVE: the key exists.
     Exists,
     /// RESERVE: the rate is not a number.
     BadErrorRate,
@@ -34,8 +37,9 @@ pub(crate) enum Refusal {
     ExpansionRange,
     /// RESERVE: NONSCALING with an expansion.
     NonscalingExpands,
-    /// RESERVE: a word that is no option, with so many words of the command behind it.
+    /// RESERVE: a word that is no option.
     UnknownOption {
+        /// Words of the command behind it.
         behind: u8,
     },
     /// RESERVE: SEED is the last word.
@@ -44,10 +48,13 @@ pub(crate) enum Refusal {
     BadSeed,
     /// INSERT: a word that is no option.
     UnknownArgument,
-    /// INSERT: what RESERVE words apart, in one text each.
+    /// INSERT, IMPORT: the rate is not a number in (0, 1).
     InsertErrorRate,
+    /// INSERT, IMPORT: the capacity is not an integer in range.
     InsertCapacity,
+    /// INSERT: the expansion is not an integer in range.
     InsertExpansion,
+    /// INSERT: the seed is not an unsigned 64-bit number.
     InsertSeed,
     /// INSERT: the tightening ratio is not inside (0, 1).
     Tightening,
@@ -93,7 +100,7 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// The text on the wire, for a command of these words.
-    pub(crate) fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
+    pub fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
         match self {
             Self::UnknownOption { behind } => {
                 let word = words.rev().nth(behind.into());
@@ -151,12 +158,12 @@ impl Refusal {
     }
 
     /// For a filter that could not be made. The arguments' ranges were checked where they were read.
-    pub(crate) fn of_creation(_: filter::Error) -> Self {
+    pub fn of_creation(_: filter::Error) -> Self {
         Self::NoMemory
     }
 
     /// For an item that could not be added.
-    pub(crate) fn of_addition(error: filter::Error) -> Self {
+    pub fn of_addition(error: filter::Error) -> Self {
         match error {
             filter::Error::Full => Self::Full,
             _ => Self::NoGrowth,
@@ -164,7 +171,7 @@ impl Refusal {
     }
 
     /// For a chunk that could not be loaded.
-    pub(crate) fn of_chunk(error: codec::Error) -> Self {
+    pub fn of_chunk(error: codec::Error) -> Self {
         use filter::Error as Filter;
         match error {
             codec::Error::Filter(Filter::Ceiling { .. } | Filter::OutOfMemory(_)) => Self::NoMemory,
@@ -175,7 +182,7 @@ impl Refusal {
     }
 
     /// For a blob of valkey-bloom's that could not be read.
-    pub(crate) fn of_blob(error: codec::Error) -> Self {
+    pub fn of_blob(error: codec::Error) -> Self {
         match error {
             codec::Error::Version(_) => Self::BlobVersion,
             error => Self::of_bytes(error, Self::BadBlob),
@@ -183,7 +190,7 @@ impl Refusal {
     }
 
     /// For what BF.IMPORT could not take.
-    pub(crate) fn of_import(error: codec::Error) -> Self {
+    pub fn of_import(error: codec::Error) -> Self {
         match error {
             codec::Error::Design { .. } => Self::OtherDesign,
             codec::Error::Beyond { .. } => Self::BitmapBeyond,

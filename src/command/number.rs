@@ -8,12 +8,12 @@
 use std::str::FromStr;
 
 /// A signed 64-bit integer.
-pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+pub fn integer(text: &[u8]) -> Option<i64> {
     exact(text)
 }
 
 /// An unsigned 64-bit integer.
-pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
+pub fn unsigned(text: &[u8]) -> Option<u64> {
     exact(text)
 }
 
@@ -29,12 +29,12 @@ fn exact<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
 }
 
 /// An unsigned 64-bit integer, also with a plus sign or leading zeros.
-pub(crate) fn any_unsigned(text: &[u8]) -> Option<u64> {
+pub fn any_unsigned(text: &[u8]) -> Option<u64> {
     str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The shortest text that reads back as the same double, with an exponent where that is the usual way to write it.
-pub(crate) fn shortest(number: f64) -> String {
+pub fn shortest(number: f64) -> String {
     if (1e-5..1e15).contains(&number.abs()) || number == 0.0 {
         number.to_string()
     } else {
@@ -44,7 +44,7 @@ pub(crate) fn shortest(number: f64) -> String {
 
 /// Six significant digits, as C's `%g` writes a finite number: without zeros at the end, with an exponent of at least two
 /// digits below 1e-4 and from 1e6 on.
-pub(crate) fn six_digits(number: f64) -> String {
+pub fn six_digits(number: f64) -> String {
     let rounded = format!("{number:.5e}");
     let (digits, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -61,7 +61,7 @@ pub(crate) fn six_digits(number: f64) -> String {
 }
 
 /// A double that is not NaN; infinities are taken, for the caller's range to refuse.
-pub(crate) fn float(text: &[u8]) -> Option<f64> {
+pub fn float(text: &[u8]) -> Option<f64> {
     str::from_utf8(text)
         .ok()?
         .parse()
@@ -70,7 +70,7 @@ pub(crate) fn float(text: &[u8]) -> Option<f64> {
 }
 
 /// A double as [`float`] or C's `strtod` read it: `0x1p-4`, `0X.8`, `0x0.01P+3` too.
-pub(crate) fn any_float(text: &[u8]) -> Option<f64> {
+pub fn any_float(text: &[u8]) -> Option<f64> {
     float(text).or_else(|| hexadecimal(text))
 }
 

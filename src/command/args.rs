@@ -21,21 +21,40 @@
 use crate::{
     codec::guava::{Purpose, Strategy},
     filter::{Cells, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
-    module::{create::Options, number, reply::Refusal},
 };
+
+use super::{number, refusal::Refusal};
+
+/// What a command says of a filter to be made. The settings have what is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// The rate of false positives, in (0, 1).
+    pub error_rate: Option<f64>,
+    /// Items that the first layer is made for, in [1, `MAX_CAPACITY`].
+    pub capacity: Option<u64>,
+    /// How the filter grows.
+    pub expansion: Option<Expansion>,
+    /// The key of the hash.
+    pub seed: Option<u64>,
+    /// Bits, or counters.
+    pub cells: Cells,
+    /// Keys and growth of a filter as valkey-bloom makes one; a native one otherwise.
+    pub valkey: Option<Valkey>,
+}
 
 /// What BF.INSERT says before its items.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Insert {
-    pub(super) options: Options,
+pub struct Insert {
+    /// How a missing filter is made.
+    pub options: Options,
     /// Refuse a missing key.
-    pub(super) no_create: bool,
+    pub no_create: bool,
     /// Whether the word ITEMS is there.
-    pub(super) has_items: bool,
+    pub has_items: bool,
 }
 
 /// Parses what follows the key of BF.RESERVE.
-pub(super) fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Options, Refusal> {
+pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Options, Refusal> {
     let error_rate = number::float(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadErrorRate)?;
     if !is_rate(error_rate) {
         return Err(Refusal::ErrorRateRange);
@@ -84,7 +103,7 @@ pub(super) fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> 
 
 /// Parses what follows the key of BF.INSERT, up to and with ITEMS, or to the end in the form that may end before; what is
 /// left of `words` are the items.
-pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, Refusal> {
+pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, Refusal> {
     let Insert {
         mut options,
         mut no_create,
@@ -160,7 +179,7 @@ pub(super) fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<I
 
 /// What BF.IMPORT takes.
 #[derive(Clone, Copy)]
-pub(super) enum Import {
+pub enum Import {
     /// The bytes of a filter of Guava's.
     Guava(Option<Purpose>),
     /// A bitmap in another key.
@@ -168,7 +187,7 @@ pub(super) enum Import {
 }
 
 /// Parses what stands before and behind the bytes, or the other key, of BF.IMPORT.
-pub(super) fn import<'a>(form: &[u8], mut words: impl Iterator<Item = &'a [u8]>) -> Result<Import, Refusal> {
+pub fn import<'a>(form: &[u8], mut words: impl Iterator<Item = &'a [u8]>) -> Result<Import, Refusal> {
     let bitmap = is(form, "BITMAP");
     if !bitmap && !is(form, "GUAVA") {
         return Err(Refusal::UnknownArgument);
