@@ -132,6 +132,16 @@ fn command_docs_gives_the_arguments_their_types() {
             optional,
             "{command} {name}: {flags:?}"
         );
+        // As RedisBloom has it: the token is the block's, and the value alone is in it.
+        if kind == "block" {
+            assert_eq!(text_of(argument, "token"), name.to_uppercase(), "{command}");
+            let values = argument.get("arguments").expect("the value").elements();
+            assert_eq!(values.len(), 1, "{command} {name}");
+            assert!(["integer", "double"].contains(&text_of(&values[0], "type").as_str()));
+        }
+        let own = argument.get("since").map(Reply::text);
+        let expected = (name == "counting").then(|| "0.1.0".to_owned());
+        assert_eq!(own, expected, "{command} {name}");
         let multiple = name == "item" && !["bf.add", "bf.count"].contains(&command);
         assert_eq!(
             flags.contains(&"multiple".to_owned()),

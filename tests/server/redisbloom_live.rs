@@ -140,3 +140,40 @@ fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
         }
     }
 }
+
+/// Of RedisBloom 8, which has documentation: the same for each of its commands, but for the arguments that are ours alone.
+#[test]
+fn command_docs_are_those_of_redisbloom() {
+    let Some(path) = peer("command_docs_are_those_of_redisbloom") else {
+        return;
+    };
+    let (ours, theirs) = (Server::start(), redisbloom(&path));
+    let (new, old) = (&mut ours.resp3(), &mut theirs.resp3());
+    let fields = |docs: &Reply| ["since", "group"].map(|field| docs.get(field).map(Reply::text));
+    for name in [
+        "bf.reserve",
+        "bf.add",
+        "bf.madd",
+        "bf.insert",
+        "bf.exists",
+        "bf.mexists",
+        "bf.card",
+        "bf.scandump",
+        "bf.loadchunk",
+    ] {
+        let [here, there] = [&mut *new, &mut *old].map(|client| client.cmd(&["COMMAND", "DOCS", name]));
+        let (here, there) = (here.get(name).expect("docs"), there.get(name).expect("docs"));
+        let Some(arguments) = there.get("arguments") else {
+            return skipped(
+                "command_docs_are_those_of_redisbloom",
+                "RedisBloom 2 has no documentation",
+            );
+        };
+        assert_eq!(fields(here), fields(there), "{name}");
+        let common = here.get("arguments").expect("arguments").elements().iter();
+        let common: Vec<_> = common
+            .filter(|argument| argument.get("since").is_none())
+            .collect();
+        assert_eq!(common, arguments.elements().iter().collect::<Vec<_>>(), "{name}");
+    }
+}

@@ -61,9 +61,14 @@ pub(super) enum Argument {
     Token(&'static CStr, &'static CStr),
     /// A word with a value, which may stand there.
     Option(&'static CStr, &'static CStr, &'static Argument),
+    /// One that RedisBloom's command has not.
+    Own(&'static Argument),
     /// One of several words, which may stand there: name and words.
     OneOf(&'static CStr, &'static [(&'static CStr, &'static CStr)]),
 }
+
+/// The release of this module that first had what RedisBloom has not.
+const OWN_SINCE: &CStr = c"0.1.0";
 
 /// The ACL category of the commands that RedisBloom has too, on servers that let a module have one (Redis 7.4, Valkey 8).
 const CATEGORY: &CStr = c"bloom";
@@ -283,13 +288,18 @@ impl Argument {
             Self::Items => leaf(c"item", STRING, None, MULTIPLE),
             Self::Flag(name, token) => leaf(name, TOKEN, Some(token), OPTIONAL),
             Self::Token(name, token) => leaf(name, TOKEN, Some(token), 0),
+            // The block has the token, as in RedisBloom.
             Self::Option(name, token, value) => {
-                let members = vec![leaf(name, TOKEN, Some(token), 0), value.describe(parts)];
+                let members = vec![value.describe(parts)];
                 raw::RedisModuleCommandArg {
                     subargs: group(parts, members),
-                    ..leaf(name, BLOCK, None, OPTIONAL)
+                    ..leaf(name, BLOCK, Some(token), OPTIONAL)
                 }
             }
+            Self::Own(argument) => raw::RedisModuleCommandArg {
+                since: OWN_SINCE.as_ptr(),
+                ..argument.describe(parts)
+            },
             Self::OneOf(name, words) => {
                 let members = words
                     .iter()

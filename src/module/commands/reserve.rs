@@ -30,10 +30,10 @@ impl Command for Reserve {
         arguments: &[
             Argument::Double(c"error_rate"),
             Argument::Integer(c"capacity"),
-            Argument::Flag(c"counting", c"COUNTING"),
+            Argument::Own(&Argument::Flag(c"counting", c"COUNTING")),
             Argument::Option(c"expansion", c"EXPANSION", &Argument::Integer(c"expansion")),
             Argument::Flag(c"nonscaling", c"NONSCALING"),
-            Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed")),
+            Argument::Own(&Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed"))),
         ],
     };
 
