@@ -18,7 +18,7 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
 }
 
 /// An integer of any size that matters, for the caller's range to refuse.
-pub(crate) fn wide(text: &[u8]) -> Option<i128> {
+pub fn wide(text: &[u8]) -> Option<i128> {
     exact(text)
 }
 

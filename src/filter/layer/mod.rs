@@ -8,19 +8,17 @@ pub(super) mod bits;
 mod blocked;
 mod classic;
 mod counting;
-mod counts;
 pub(super) mod item_set;
-mod other;
 mod shape;
 
 pub use blocked::Blocked;
 pub(super) use blocked::Site;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 pub use counting::CountingLayer;
-use other::Other;
 pub use shape::{Counting, Shape};
 
 use bits::Bits;
+use counting::{Lowered, counters};
 use item_set::{Aims, Set};
 
 use super::{error::Error, hash::Hash};
@@ -38,13 +36,17 @@ pub struct Layer {
     error_rate: f64,
 }
 
-/// The kind that new filters have, in place, and all others behind a pointer. Two arms, not one a kind: the pointer that is
-/// never null tells them apart, so that a layer stays small and its hot path asks one question.
+/// The kind that new filters of bits have is in place, the others are behind a pointer: there is one `Layer` in every filter,
+/// and people keep millions of small filters.
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
-    Other(Box<Other>),
+    Classic(Box<ClassicLayer>),
+    Counting(Box<CountingLayer>),
 }
+
+// The tag of `Kind` lies in a niche of `Blocked`: more kinds take no more memory.
+const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 
 /// How many times as many words as have arrived of a layer get room. Each time the room is used up, the words that are there
 /// are copied: a seventh of the layer in all, at most. A larger factor lets a forged size allocate more, a smaller one copies
@@ -90,12 +92,10 @@ impl Layer {
     fn over(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
         let kind = match shape {
             Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry, bits)),
-            Shape::Classic(classic) => {
-                Kind::Other(Box::new(Other::Classic(ClassicLayer::new(classic, bits))))
-            }
+            Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic, bits))),
             Shape::Counting(counting) => {
                 let layer = CountingLayer::new(counting, capacity, error_rate, bits);
-                Kind::Other(Box::new(Other::Counting(layer)))
+                Kind::Counting(Box::new(layer))
             }
         };
         Self {
@@ -139,14 +139,12 @@ impl Layer {
     pub fn duplicate(&self) -> Result<Self, Error> {
         let kind = match &self.kind {
             Kind::Blocked(layer) => Kind::Blocked(Blocked::new(layer.geometry(), layer.bits().duplicate()?)),
-            Kind::Other(other) => Kind::Other(Box::new(match &**other {
-                Other::Classic(layer) => {
-                    let mut copy = ClassicLayer::new(layer.shape(), layer.bits().duplicate()?);
-                    copy.set_start(layer.start());
-                    Other::Classic(copy)
-                }
-                Other::Counting(layer) => Other::Counting(layer.duplicate()?),
-            })),
+            Kind::Classic(layer) => {
+                let mut copy = ClassicLayer::new(layer.shape(), layer.bits().duplicate()?);
+                copy.set_start(layer.start());
+                Kind::Classic(Box::new(copy))
+            }
+            Kind::Counting(layer) => Kind::Counting(Box::new(layer.duplicate()?)),
         };
         Ok(Self { kind, ..*self })
     }
@@ -205,10 +203,8 @@ impl Layer {
     pub fn shape(&self) -> Shape {
         match &self.kind {
             Kind::Blocked(layer) => layer.geometry().into(),
-            Kind::Other(other) => match &**other {
-                Other::Classic(layer) => layer.shape().into(),
-                Other::Counting(layer) => layer.shape().into(),
-            },
+            Kind::Classic(layer) => layer.shape().into(),
+            Kind::Counting(layer) => layer.shape().into(),
         }
     }
 
@@ -217,7 +213,8 @@ impl Layer {
     pub fn boxed(&self) -> Option<(*const u8, usize)> {
         match &self.kind {
             Kind::Blocked(_) => None,
-            Kind::Other(other) => Some((std::ptr::from_ref::<Other>(other).cast(), size_of::<Other>())),
+            Kind::Classic(layer) => Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer))),
+            Kind::Counting(layer) => Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer))),
         }
     }
 
@@ -226,29 +223,23 @@ impl Layer {
     pub fn bits(&self) -> &Bits {
         match &self.kind {
             Kind::Blocked(layer) => layer.bits(),
-            Kind::Other(other) => match &**other {
-                Other::Classic(layer) => layer.bits(),
-                Other::Counting(layer) => layer.bits(),
-            },
+            Kind::Classic(layer) => layer.bits(),
+            Kind::Counting(layer) => layer.bits(),
         }
     }
 
     /// Where a classic layer begins in its filter, and where it ends; the other kinds do not know.
     pub(super) fn span(&self) -> Option<(Start, Start)> {
         match &self.kind {
-            Kind::Other(other) => match &**other {
-                Other::Classic(layer) => Some((layer.start(), layer.end())),
-                Other::Counting(_) => None,
-            },
-            Kind::Blocked(_) => None,
+            Kind::Classic(layer) => Some((layer.start(), layer.end())),
+            Kind::Blocked(_) | Kind::Counting(_) => None,
         }
     }
 
     /// Notes, in a classic layer, that it begins where `below` ends.
     pub(super) fn put_on(&mut self, below: &Self) {
         if let Some((_, end)) = below.span()
-            && let Kind::Other(other) = &mut self.kind
-            && let Other::Classic(layer) = &mut **other
+            && let Kind::Classic(layer) = &mut self.kind
         {
             layer.set_start(end);
         }
@@ -259,10 +250,8 @@ impl Layer {
     pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
-            Kind::Other(other) => match &mut **other {
-                Other::Classic(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
-                Other::Counting(layer) => layer.merge(from, words),
-            },
+            Kind::Classic(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
+            Kind::Counting(layer) => layer.merge(from, words),
         }
     }
 
@@ -278,10 +267,8 @@ impl Layer {
     fn bits_to_move(&mut self) -> &mut Bits {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut(),
-            Kind::Other(other) => match &mut **other {
-                Other::Classic(layer) => layer.bits_mut(),
-                Other::Counting(layer) => layer.bits_to_move(),
-            },
+            Kind::Classic(layer) => layer.bits_mut(),
+            Kind::Counting(layer) => layer.bits_to_move(),
         }
     }
 
@@ -290,7 +277,8 @@ impl Layer {
     pub fn prefetch(&self, hash: Hash) {
         match &self.kind {
             Kind::Blocked(layer) => layer.prefetch(hash),
-            Kind::Other(other) => other.prefetch(hash),
+            Kind::Classic(layer) => layer.prefetch(hash),
+            Kind::Counting(layer) => layer.prefetch(hash),
         }
     }
 
@@ -299,7 +287,7 @@ impl Layer {
     pub(super) fn site(&self) -> Option<Site> {
         match &self.kind {
             Kind::Blocked(layer) => layer.site(),
-            Kind::Other(_) => None,
+            Kind::Classic(_) | Kind::Counting(_) => None,
         }
     }
 
@@ -311,9 +299,7 @@ impl Layer {
 
     /// [`Self::prefetch`] of the first position of a walk that starts there, in a layer of positions; no other has one.
     pub fn prefetch_start(&self, start: u64) {
-        if let Kind::Other(other) = &self.kind
-            && let Other::Classic(layer) = &**other
-        {
+        if let Kind::Classic(layer) = &self.kind {
             layer.prefetch_start(start);
         }
     }
@@ -324,7 +310,8 @@ impl Layer {
     pub fn contains(&self, hash: Hash) -> bool {
         match &self.kind {
             Kind::Blocked(layer) => layer.contains(hash),
-            Kind::Other(other) => other.contains(hash),
+            Kind::Classic(layer) => layer.contains(hash),
+            Kind::Counting(layer) => layer.contains(hash),
         }
     }
 
@@ -333,7 +320,8 @@ impl Layer {
     pub(super) fn aim(&self, hashes: &[Hash], items: Set, aims: &mut Aims) {
         match &self.kind {
             Kind::Blocked(layer) => layer.aim(hashes, items, aims),
-            Kind::Other(other) => other.prefetch_each(hashes, items),
+            Kind::Classic(layer) => layer.prefetch_each(hashes, items),
+            Kind::Counting(layer) => layer.prefetch_each(hashes, items),
         }
     }
 
@@ -350,10 +338,8 @@ impl Layer {
     pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
         match &self.kind {
             Kind::Blocked(layer) => layer.among(hashes, items),
-            Kind::Other(other) => match &**other {
-                Other::Counting(layer) => layer.among(hashes, items),
-                Other::Classic(_) => items.keep(|i| u64::from(other.contains(hashes[i]))),
-            },
+            Kind::Classic(layer) => layer.among(hashes, items),
+            Kind::Counting(layer) => layer.among(hashes, items),
         }
     }
 
@@ -372,18 +358,18 @@ impl Layer {
                 // Never of another kind (`check.rs`), and then it would do without.
                 let next = next.and_then(|next| match &next.kind {
                     Kind::Blocked(next) => Some(next),
-                    Kind::Other(_) => None,
+                    Kind::Classic(_) | Kind::Counting(_) => None,
                 });
                 layer.among_aimed(hashes, items, aims, next)
             }
-            Kind::Other(other) => {
+            Kind::Classic(_) | Kind::Counting(_) => {
                 // Few items are looked at in the next layer sooner than memory answers. Of many, those are left out that are
                 // here. In 8 layers of 250,000 items batches of 10 take a fifth longer the other way round.
                 let few = hashes.len() < FEW;
                 if let (Some(next), true) = (next, few) {
                     next.aim(hashes, items, aims);
                 }
-                let found = items.keep(|i| u64::from(other.contains(hashes[i])));
+                let found = self.among(hashes, items);
                 if let (Some(next), false) = (next, few) {
                     next.aim(hashes, items.without(found), aims);
                 }
@@ -405,9 +391,10 @@ impl Layer {
         debug_assert!(!self.is_full());
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
-            Kind::Other(_) => return self.add_to_other(hash),
+            Kind::Classic(layer) => layer.add(hash),
+            Kind::Counting(layer) => layer.raise(hash),
         };
-        self.counted += u64::from(absent);
+        self.counted = self.counted.saturating_add(u64::from(absent));
         absent
     }
 
@@ -418,9 +405,10 @@ impl Layer {
         debug_assert!(self.room() >= items.len());
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add_among(hashes, items),
-            Kind::Other(_) => return items.keep(|i| u64::from(self.add_to_other(hashes[i]))),
+            Kind::Classic(layer) => items.keep(|i| u64::from(layer.add(hashes[i]))),
+            Kind::Counting(layer) => items.keep(|i| u64::from(layer.raise(hashes[i]))),
         };
-        self.counted += absent.len();
+        self.counted = self.counted.saturating_add(absent.len());
         absent
     }
 
@@ -429,23 +417,98 @@ impl Layer {
     pub(super) fn add_over(&mut self, hash: Hash) -> bool {
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
-            Kind::Other(_) => self.add_to_other(hash),
+            Kind::Classic(layer) => layer.add(hash),
+            Kind::Counting(layer) => layer.raise(hash),
         };
+        self.counted = self.counted.saturating_add(u64::from(absent));
         if !self.counts() {
             self.counted = self.counted.min(self.capacity);
         }
         absent
     }
 
-    #[inline(never)]
-    fn add_to_other(&mut self, hash: Hash) -> bool {
-        if let Kind::Other(other) = &mut self.kind
-            && let Other::Classic(layer) = &mut **other
-        {
-            let absent = layer.add(hash);
-            self.counted += u64::from(absent);
-            return absent;
+    pub(super) fn counting(&self) -> Option<&CountingLayer> {
+        match &self.kind {
+            Kind::Counting(layer) => Some(layer),
+            Kind::Blocked(_) | Kind::Classic(_) => None,
         }
-        self.raise(hash)
+    }
+
+    fn counting_mut(&mut self) -> Option<&mut CountingLayer> {
+        match &mut self.kind {
+            Kind::Counting(layer) => Some(layer),
+            Kind::Blocked(_) | Kind::Classic(_) => None,
+        }
+    }
+
+    /// Whether it has counters.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.counting().is_some()
+    }
+
+    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The count may pass the capacity
+    /// (`fullness.rs`).
+    pub(super) fn raise(&mut self, hash: Hash) -> bool {
+        let absent = self.counting_mut().is_some_and(|layer| layer.raise(hash));
+        self.counted = self.counted.saturating_add(u64::from(absent));
+        absent
+    }
+
+    /// Lowers the counters of an item, and counts it no more if it tests absent then; whether a counter went down, or
+    /// `None` if it tests absent now.
+    pub(super) fn lower(&mut self, hash: Hash) -> Option<bool> {
+        let lowered = self.counting_mut()?.lower(hash)?;
+        self.counted = match lowered {
+            Lowered { last: true, .. } => 0,
+            Lowered { absent, .. } => self.counted.saturating_sub(u64::from(absent)),
+        };
+        Some(lowered.any)
+    }
+
+    /// The least of the counters of an item, in [0, 15].
+    #[must_use]
+    pub fn least(&self, hash: Hash) -> u64 {
+        self.counting().map_or(0, |layer| layer.least(hash))
+    }
+
+    /// Deletions that were refused while this was the newest layer, on this server.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.counting().map_or(0, |layer| layer.refused)
+    }
+
+    /// Counts a refused deletion.
+    pub(super) fn refuse(&mut self) {
+        if let Some(layer) = self.counting_mut() {
+            layer.refused = layer.refused.saturating_add(1);
+        }
+    }
+
+    /// Counters that reached 15 and stay there; `None` without counters.
+    #[must_use]
+    pub fn stuck(&self) -> Option<u64> {
+        self.counting().map(CountingLayer::stuck)
+    }
+
+    /// Counters that are not 0; `None` without counters.
+    #[must_use]
+    pub fn raised(&self) -> Option<u64> {
+        self.counting().map(CountingLayer::raised)
+    }
+
+    /// Share of counters that are not 0, in [0, 1]; `None` without counters.
+    pub(super) fn fill(&self) -> Option<f64> {
+        self.counting().map(CountingLayer::fill)
+    }
+
+    /// How many positions of a word of `bits` are taken, and how many there are.
+    pub(super) fn taken(&self, word: u64) -> (u32, u32) {
+        if self.counts() {
+            (counters::raised(word), counters::PER_WORD as u32)
+        } else {
+            (word.count_ones(), u64::BITS)
+        }
     }
 }
