@@ -277,8 +277,7 @@ impl Layer {
     pub fn prefetch(&self, hash: Hash) {
         match &self.kind {
             Kind::Blocked(layer) => layer.prefetch(hash),
-            Kind::Classic(layer) => layer.prefetch(hash),
-            Kind::Counting(layer) => layer.prefetch(hash),
+            boxed => boxed.prefetch(hash),
         }
     }
 
@@ -310,8 +309,7 @@ impl Layer {
     pub fn contains(&self, hash: Hash) -> bool {
         match &self.kind {
             Kind::Blocked(layer) => layer.contains(hash),
-            Kind::Classic(layer) => layer.contains(hash),
-            Kind::Counting(layer) => layer.contains(hash),
+            boxed => boxed.contains(hash),
         }
     }
 
@@ -320,8 +318,7 @@ impl Layer {
     pub(super) fn aim(&self, hashes: &[Hash], items: Set, aims: &mut Aims) {
         match &self.kind {
             Kind::Blocked(layer) => layer.aim(hashes, items, aims),
-            Kind::Classic(layer) => layer.prefetch_each(hashes, items),
-            Kind::Counting(layer) => layer.prefetch_each(hashes, items),
+            boxed => boxed.prefetch_each(hashes, items),
         }
     }
 
@@ -338,8 +335,7 @@ impl Layer {
     pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
         match &self.kind {
             Kind::Blocked(layer) => layer.among(hashes, items),
-            Kind::Classic(layer) => layer.among(hashes, items),
-            Kind::Counting(layer) => layer.among(hashes, items),
+            boxed => boxed.among(hashes, items),
         }
     }
 
@@ -391,8 +387,7 @@ impl Layer {
         debug_assert!(!self.is_full());
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
-            Kind::Classic(layer) => layer.add(hash),
-            Kind::Counting(layer) => layer.raise(hash),
+            boxed => boxed.add(hash),
         };
         self.counted = self.counted.saturating_add(u64::from(absent));
         absent
@@ -405,8 +400,7 @@ impl Layer {
         debug_assert!(self.room() >= items.len());
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add_among(hashes, items),
-            Kind::Classic(layer) => items.keep(|i| u64::from(layer.add(hashes[i]))),
-            Kind::Counting(layer) => items.keep(|i| u64::from(layer.raise(hashes[i]))),
+            boxed => items.keep(|i| u64::from(boxed.add(hashes[i]))),
         };
         self.counted = self.counted.saturating_add(absent.len());
         absent
@@ -509,6 +503,55 @@ impl Layer {
             (counters::raised(word), counters::PER_WORD as u32)
         } else {
             (word.count_ones(), u64::BITS)
+        }
+    }
+}
+
+// None of these is inlined: a call an item is nothing beside the waits for memory of the kinds behind a pointer, and the path
+// of the blocked layers, in which they would stand as other arms of a match, stays short.
+impl Kind {
+    #[inline(never)]
+    fn prefetch(&self, hash: Hash) {
+        match self {
+            Self::Blocked(layer) => layer.prefetch(hash),
+            Self::Classic(layer) => layer.prefetch(hash),
+            Self::Counting(layer) => layer.prefetch(hash),
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_each(&self, hashes: &[Hash], items: Set) {
+        match self {
+            Self::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
+            Self::Classic(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
+            Self::Counting(layer) => layer.prefetch_each(hashes, items),
+        }
+    }
+
+    #[inline(never)]
+    fn contains(&self, hash: Hash) -> bool {
+        match self {
+            Self::Blocked(layer) => layer.contains(hash),
+            Self::Classic(layer) => layer.contains(hash),
+            Self::Counting(layer) => layer.contains(hash),
+        }
+    }
+
+    #[inline(never)]
+    fn among(&self, hashes: &[Hash], items: Set) -> Set {
+        match self {
+            Self::Blocked(layer) => layer.among(hashes, items),
+            Self::Classic(layer) => items.keep(|i| u64::from(layer.contains(hashes[i]))),
+            Self::Counting(layer) => layer.among(hashes, items),
+        }
+    }
+
+    #[inline(never)]
+    fn add(&mut self, hash: Hash) -> bool {
+        match self {
+            Self::Blocked(layer) => layer.add(hash),
+            Self::Classic(layer) => layer.add(hash),
+            Self::Counting(layer) => layer.raise(hash),
         }
     }
 }

@@ -21,7 +21,7 @@ use std::hint::select_unpredictable;
 
 mod positions;
 
-use super::{bits::Bits, item_set::Set};
+use super::bits::Bits;
 use crate::filter::hash::Hash;
 
 /// How positions follow from a and b.
@@ -148,7 +148,7 @@ impl ClassicLayer {
     }
 
     /// Asks for the cache lines that the item needs, without waiting for them.
-    #[inline(never)]
+    #[inline]
     pub fn prefetch(&self, hash: Hash) {
         if self.map.shape.bytes <= CACHED {
             return;
@@ -165,21 +165,8 @@ impl ClassicLayer {
         self.bits.prefetch((start % self.map.shape.bits / 64) as usize);
     }
 
-    /// Asks for the cache lines of these items.
-    #[inline(never)]
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        items.members().for_each(|i| self.prefetch(hashes[i]));
-    }
-
-    /// Which of these items are there.
-    #[inline(never)]
-    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
-        items.keep(|i| u64::from(self.contains(hashes[i])))
-    }
-
-    // Not inlined, as what else is asked of layers of any kind: the path of blocked layers stays short.
     /// Whether every bit of the item is set.
-    #[inline(never)]
+    #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let words = self.bits.words();
@@ -189,7 +176,7 @@ impl ClassicLayer {
     }
 
     /// Sets every bit of the item; whether one was not set. Writes nothing where all were.
-    #[inline(never)]
+    #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
         if self.contains(hash) {
             return false;

@@ -198,7 +198,7 @@ impl CountingLayer {
     }
 
     /// Asks for the cache lines that the item needs, without waiting for them.
-    #[inline(never)]
+    #[inline]
     pub fn prefetch(&self, hash: Hash) {
         self.prefetch_first(hash, self.shape.geometry.probes);
     }
@@ -233,7 +233,7 @@ impl CountingLayer {
     }
 
     /// Whether none of the item's counters is 0.
-    #[inline(never)]
+    #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let (start, words) = self.block(hash);
