@@ -18,7 +18,7 @@
 //!   has another's value as a string) is left alone. Another module that would DUMP a filter from inside its own callback
 //!   in the child, or fork and save twice in that child, would read zeros; of the server's types, too, in the second case.
 //! * **Only what the codec is done with**: it says so after the words are in a buffer of their own (`codec/values.rs`).
-//!   A child that fails or panics (`entry.rs`) after that ends, and its file with it.
+//!   A child that fails or panics (`panic_guard.rs`) after that ends, and its file with it.
 //! * **Only whole pages inside of an array of words.** These hold nothing else, whichever allocator they are from.
 //!
 //! Where the server keeps huge pages (it turns them off for itself unless `disable-thp no`), the kernel takes a part of one from
@@ -37,7 +37,7 @@ use std::{
 
 use super::{
     api::{Context, call, raw},
-    entry::guarded,
+    panic_guard::guarded,
 };
 
 /// Whether this process is a child that saves.

@@ -31,7 +31,7 @@ use std::{
 use super::{
     api::{Context, call, raw},
     config,
-    entry::guarded,
+    panic_guard::guarded,
 };
 
 /// `maxmemory` in bytes, 0 for none.

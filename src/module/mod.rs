@@ -1,7 +1,7 @@
 //! Everything that needs a server.
 //!
 //! ```text
-//!   server ─▶ entry (the net) ─▶ commands ─▶ value ─▶ filter
+//!   server ─▶ panic_guard ─▶ commands ─▶ value ─▶ filter
 //!                  │                 ├─▶ lookahead                    an item's memory, before its key is looked up
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ effects, stats               what the rest of the world is told
@@ -23,19 +23,15 @@
 )]
 
 mod alloc;
-mod aof;
 mod api;
 mod child;
 mod commands;
 mod config;
 mod create;
-mod data_type;
-mod defrag;
 mod effects;
-mod entry;
 mod limit;
 mod lookahead;
-mod rdb;
+mod panic_guard;
 mod stats;
 mod value;
 
@@ -70,7 +66,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     if filled != raw::REDISMODULE_OK as c_int {
         return raw::REDISMODULE_ERR as c_int;
     }
-    entry::guarded("load", raw::REDISMODULE_ERR as c_int, || {
+    panic_guard::guarded("load", raw::REDISMODULE_ERR as c_int, || {
         // SAFETY: the server's own context, alive until this returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
@@ -110,7 +106,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int));
-    if !data_type::register(ctx) {
+    if !value::data_type::register(ctx) {
         return Err("the data type cannot be registered: is another Bloom filter module loaded?".into());
     }
     commands::register(ctx)?;

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     api::{call, raw},
-    entry::guarded,
+    panic_guard::guarded,
 };
 use crate::filter::{Filter, Layer};
 

@@ -6,7 +6,7 @@
 //!
 //! `call!` is the only way to the table (but for the allocator, which comes first). It vouches for the table, not for the
 //! arguments: a call with pointers of the server's is as safe as those pointers are alive, which is why they come only from
-//! the entries (`entry.rs`) and go no further than the call. What commands use is wrapped in the files beside this one; the
+//! the entries (`panic_guard.rs`) and go no further than the call. What commands use is wrapped in the files beside this one; the
 //! callbacks of the data type, of settings and of INFO each call what is theirs alone.
 //!
 //! ```text

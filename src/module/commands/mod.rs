@@ -27,7 +27,7 @@ use docs::{Argument, Row, Uses};
 
 use super::{
     api::{Context, Str, raw},
-    entry::guarded,
+    panic_guard::guarded,
     stats,
 };
 use crate::{codec, command::refusal::Refusal};

@@ -15,7 +15,7 @@ use std::{
 use super::{Name, Role, UNPREFIXED};
 use crate::module::{
     api::{Context, OwnedStr, Str, call, free_string, raw},
-    entry::guarded,
+    panic_guard::guarded,
 };
 
 impl Name {

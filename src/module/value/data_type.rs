@@ -17,15 +17,15 @@
 
 use std::ffi::{CStr, c_void};
 
-use super::{
-    aof,
-    api::{Context, call, raw},
-    defrag,
-    entry::guarded,
-    rdb, stats,
-    value::{Value, keep_types},
+use super::{Value, aof, defrag, keep_types, rdb};
+use crate::{
+    codec::{v100, valkey, values},
+    module::{
+        api::{Context, call, raw},
+        panic_guard::guarded,
+        stats,
+    },
 };
-use crate::codec::{v100, valkey, values};
 
 /// What TYPE answers.
 const NAME: &CStr = c"MBbloom--";

@@ -5,14 +5,17 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::{
-    api::{Context, call, raw},
-    child::Written,
-    entry::guarded,
-    limit, stats,
-    value::Value,
+use super::Value;
+use crate::{
+    codec::{Error, redisbloom, v100, valkey, values},
+    module::{
+        api::{Context, call, raw},
+        child::Written,
+        limit,
+        panic_guard::guarded,
+        stats,
+    },
 };
-use crate::codec::{Error, redisbloom, v100, valkey, values};
 
 /// Writes a value as RDB and DUMP have it.
 pub(super) fn write(value: &Value, sink: &mut impl values::Sink) {

@@ -8,10 +8,10 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
-use super::{
+use super::Value;
+use crate::module::{
     api::{call, raw},
-    entry::guarded,
-    value::Value,
+    panic_guard::guarded,
 };
 
 /// The largest array that is moved, in bytes: above this one copy takes more than some 100 microseconds.

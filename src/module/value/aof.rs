@@ -3,13 +3,15 @@
 
 use std::ffi::{c_longlong, c_void};
 
-use super::{
-    api::{call, raw},
-    child::Written,
-    entry::guarded,
-    value::Value,
+use super::Value;
+use crate::{
+    codec::{chunk, valkey},
+    module::{
+        api::{call, raw},
+        child::Written,
+        panic_guard::guarded,
+    },
 };
-use crate::codec::{chunk, valkey};
 
 pub(super) unsafe extern "C" fn rewrite(
     io: *mut raw::RedisModuleIO,

@@ -7,14 +7,19 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
-use super::{
-    api::{Key, malloc_size, raw},
-    stats,
-};
+mod aof;
+pub(super) mod data_type;
+mod defrag;
+mod rdb;
+
 use crate::{
     codec::chunk::Load,
     command::refusal::Refusal,
     filter::{Family, Filter, Layer},
+    module::{
+        api::{Key, malloc_size, raw},
+        stats,
+    },
 };
 
 /// The value behind a key.
@@ -33,7 +38,7 @@ static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::nul
 static VALKEY_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Keeps the handles that the server gave.
-pub(super) fn keep_types(own: *mut raw::RedisModuleType, valkeys: *mut raw::RedisModuleType) {
+fn keep_types(own: *mut raw::RedisModuleType, valkeys: *mut raw::RedisModuleType) {
     DATA_TYPE.store(own, Relaxed);
     VALKEY_TYPE.store(valkeys, Relaxed);
 }
