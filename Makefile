@@ -119,7 +119,7 @@ check-pure: ## The filter and its codecs build without a server
 	cargo check $(PURE) $(LOCKED)
 
 .PHONY: check-registers
-check-registers: build ## That the compiler used no registers of 512 bits (src/filter/layer/wide.rs says why)
+check-registers: build ## That the compiler used no registers of 512 bits (src/filter/layer/blocked/simd.rs says why)
 	@objdump -d "$(SO)" | awk '/zmm/ { found = 1; print } END { exit found || NR < 10000 }'
 
 .PHONY: test-pure

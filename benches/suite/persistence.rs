@@ -207,7 +207,7 @@ fn filled(contender: &Contender) -> Option<(Rival, f64)> {
 struct Noise(u64);
 
 impl Noise {
-    /// Overwrites the bits in a chunk. A chunk of this module has a frame (`src/codec/chunk.rs`): 32 bytes before the bits
+    /// Overwrites the bits in a chunk. A chunk of this module has a frame (`src/codec/native/dump.rs`): 32 bytes before the bits
     /// and a checksum after them; those of others are bits alone.
     fn replace_bits(&mut self, chunk: &mut [u8]) {
         let framed = chunk.starts_with(b"rbchnk");

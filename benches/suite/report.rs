@@ -185,7 +185,7 @@ fn date() -> String {
     output("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
 }
 
-/// Its name, and whether it has the instructions of `src/filter/layer/wide.rs`.
+/// Its name, and whether it has the instructions of `src/filter/layer/blocked/simd.rs`.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name| {

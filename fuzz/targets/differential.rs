@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
     codec::{
-        chunk::{self, Load, Taken},
-        v100::{self, Stored},
+        native::dump::{self, Load, Taken},
+        native::rdb::{self, Stored},
     },
     filter::{Cells, Expansion, Filter, Params},
 };
@@ -39,21 +39,21 @@ fn params(head: [u8; 12]) -> Params {
 
 fn stored(filter: &Filter) -> Filter {
     let mut strings = strings::Strings::default();
-    v100::save(filter, &mut strings);
-    match v100::load(&mut strings::Reading(strings.0.iter()), u64::MAX) {
+    rdb::save(filter, &mut strings);
+    match rdb::load(&mut strings::Reading(strings.0.iter()), u64::MAX) {
         Ok(Stored::Complete(filter)) => filter,
         other => panic!("its own file is refused: {other:?}"),
     }
 }
 
 fn dumped(filter: &Filter) -> Filter {
-    let (mut iterator, header) = chunk::header(filter);
+    let (mut iterator, header) = dump::header(filter);
     let mut load = Load::begin(&header, u64::MAX).expect("its own header");
     loop {
-        let (next, data) = chunk::at(filter, iterator).expect("more, for the last was not taken");
+        let (next, data) = dump::at(filter, iterator).expect("more, for the last was not taken");
         iterator = next;
         if load.take(iterator, &data).expect("its own chunk") == Taken::Last {
-            assert!(chunk::at(filter, iterator).is_none());
+            assert!(dump::at(filter, iterator).is_none());
             return load.into_filter();
         }
     }

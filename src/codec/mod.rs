@@ -26,15 +26,12 @@
     reason = "every input is hostile, and a panic takes the database down"
 )]
 
-pub mod chunk;
 mod error;
 pub mod guava;
-mod header;
+pub mod io;
+pub mod native;
 mod reader;
 pub mod redisbloom;
-mod stream;
-pub mod v100;
-pub mod valkey;
-pub mod values;
+pub mod valkey_bloom;
 
 pub use error::Error;

@@ -1,4 +1,4 @@
-//! Filters that also delete: their layers have counters where others have bits (`layer/counting.rs`).
+//! Filters that also delete: their layers have counters where others have bits (`layer/counting/mod.rs`).
 //!
 //! ```text
 //!             newest        older
@@ -22,7 +22,7 @@
 //! An answer of "deleted" says that a counter went down. Where none could, because all are stuck, the item stays for
 //! ever, and the answer is that of a refusal.
 //!
-//! How many items there are, and when a layer is full, a layer judges by two numbers (`layer/fullness.rs`): those that tested
+//! How many items there are, and when a layer is full, a layer judges by two numbers (`layer/counting/fullness.rs`): those that tested
 //! absent when they came, less those that test absent once they went; and the counters that are not 0.
 
 use super::{

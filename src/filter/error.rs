@@ -1,6 +1,6 @@
 //! The one error type of the pure half: what a filter can refuse, and why.
 //!
-//! The words here are for logs and Rust callers. What a Redis client reads is written in `module/reply.rs`, the only
+//! The words here are for logs and Rust callers. What a Redis client reads is written in `command/refusal.rs`, the only
 //! place that turns these variants into reply texts.
 
 /// Why a filter could not be made, grown, filled or read back.

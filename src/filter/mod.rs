@@ -20,13 +20,13 @@ mod check;
 mod deletion;
 mod error;
 mod estimate;
+mod extra;
 pub mod foreign;
 mod geometry;
 mod hash;
 mod layer;
 mod params;
 mod plan;
-mod rest;
 mod sizing;
 mod stack;
 

@@ -17,7 +17,7 @@
 //! A filter that counts (`counting.rs`) adds to the newest layer whatever the others hold, and its older layers change when
 //! items are deleted.
 //!
-//! A filter of another family (`family.rs`) hashes its items and sizes its next layer by that family's rules; the stack is
+//! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by that family's rules; the stack is
 //! the same.
 //!
 //! The newest layer lives inside the struct, not in the list: a filter that never grew, by far the most common, is
@@ -25,12 +25,12 @@
 
 use super::{
     error::Error,
+    extra::Rest,
     foreign::{Family, Tag, Valkey, guava},
     hash::Hash,
     layer::{Layer, Start},
     params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
     plan::LayerPlan,
-    rest::Rest,
     sizing::layer_rate,
 };
 

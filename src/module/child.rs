@@ -17,7 +17,7 @@
 //!   at a time, and leaves by `_exit`, which frees nothing. What has no key (`SaveDataTypeToString`, by which one module
 //!   has another's value as a string) is left alone. Another module that would DUMP a filter from inside its own callback
 //!   in the child, or fork and save twice in that child, would read zeros; of the server's types, too, in the second case.
-//! * **Only what the codec is done with**: it says so after the words are in a buffer of their own (`codec/values.rs`).
+//! * **Only what the codec is done with**: it says so after the words are in a buffer of their own (`codec/io.rs`).
 //!   A child that fails or panics (`panic_guard.rs`) after that ends, and its file with it.
 //! * **Only whole pages inside of an array of words.** These hold nothing else, whichever allocator they are from.
 //!

@@ -9,7 +9,7 @@
 //!   that of the room that is left: a larger filter could never stay. The server bounds its own types less.
 //!
 //! No ceiling is needed against forged sizes: the memory of what is read is allocated as its bytes arrive
-//! (`codec/v100.rs`), and a filter that was half loaded gets the rest when BF.LOADCHUNK goes on with it.
+//! (`codec/native/rdb.rs`), and a filter that was half loaded gets the rest when BF.LOADCHUNK goes on with it.
 //!
 //! **What a client makes** (a filter, a layer, a load by BF.LOADCHUNK, BF.LOAD or BF.IMPORT) has a ceiling:
 //!

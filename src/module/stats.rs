@@ -151,7 +151,7 @@ pub(crate) fn items_of(filter: &Filter) -> u128 {
 }
 
 /// The items of a filter of the server became others ([`items_of`]): fewer by a deletion, and at times one more, when the
-/// counters get more of a say (`filter/layer/fullness.rs`).
+/// counters get more of a say (`filter/layer/counting/fullness.rs`).
 pub(crate) fn changed(before: u128, after: u128) {
     let more = |than: u128, items: u128| u64::try_from(items.saturating_sub(than)).unwrap_or(u64::MAX);
     MADE.items.add(more(before, after));

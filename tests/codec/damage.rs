@@ -3,8 +3,8 @@
 use redis_bloom::{
     codec::{
         Error,
-        chunk::{self, Load, Taken},
-        v100::{self, Stored},
+        native::dump::{self, Load, Taken},
+        native::rdb::{self, Stored},
     },
     filter::Filter,
 };
@@ -35,7 +35,7 @@ fn within<T>(input: usize, decode: impl FnOnce() -> T) -> T {
 #[track_caller]
 fn read(strings: &Strings) -> Result<Stored, Error> {
     let input = strings.0.iter().map(Vec::len).sum();
-    within(input, || v100::load(&mut Reading(strings.0.iter()), CEILING))
+    within(input, || rdb::load(&mut Reading(strings.0.iter()), CEILING))
 }
 
 #[track_caller]
@@ -51,8 +51,8 @@ fn a_flipped_bit_of_a_header_or_a_chunk_is_refused() {
 }
 
 fn check_a_flipped_bit_of_a_header_or_a_chunk_is_refused(filter: &Filter) {
-    let (_, header) = chunk::header(filter);
-    let (iterator, data) = chunk::at(filter, 1).expect("a chunk");
+    let (_, header) = dump::header(filter);
+    let (iterator, data) = dump::at(filter, 1).expect("a chunk");
     for (bytes, bit) in [(&header, 0), (&data, 1)]
         .iter()
         .flat_map(|(bytes, _)| (0..8 * bytes.len()).map(move |bit| (bytes, bit)))
@@ -63,7 +63,7 @@ fn check_a_flipped_bit_of_a_header_or_a_chunk_is_refused(filter: &Filter) {
         let mut load = begin(&header).expect("its header");
         assert!(load.take(iterator, &damaged).is_err(), "bit {bit}");
         assert_eq!(load.received(), 0);
-        assert!(chunk::repeat(filter, iterator, &damaged).is_err(), "bit {bit}");
+        assert!(dump::repeat(filter, iterator, &damaged).is_err(), "bit {bit}");
         let mut strings = Strings::of(filter);
         strings.0[0] = damaged;
         assert!(read(&strings).is_err(), "bit {bit}");
@@ -78,8 +78,8 @@ fn a_header_or_a_chunk_of_any_other_length_is_refused() {
 }
 
 fn check_a_header_or_a_chunk_of_any_other_length_is_refused(filter: &Filter) {
-    let (_, header) = chunk::header(filter);
-    let (iterator, data) = chunk::at(filter, 1).expect("a chunk");
+    let (_, header) = dump::header(filter);
+    let (iterator, data) = dump::at(filter, 1).expect("a chunk");
     let lengths = (0..header.len()).chain(header.len() + 1..header.len() + 100);
     for length in lengths {
         let mut cut = header.clone();
@@ -280,8 +280,8 @@ fn any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter() {
 }
 
 fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) {
-    let (_, header) = chunk::header(filter);
-    let (iterator, data) = chunk::at(filter, 1).expect("a chunk");
+    let (_, header) = dump::header(filter);
+    let (iterator, data) = dump::at(filter, 1).expect("a chunk");
     let newest = filter.newest();
     for at in 0..data.len() - forge::SEAL {
         let before = data[at];
@@ -313,7 +313,7 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
             assert!(loaded.newest().items() >= newest.items(), "byte {at} = {byte}");
             sane::check_filter(&mut loaded, CEILING);
             // A complete filter accepts only what changes nothing.
-            let repeated = chunk::repeat(filter, iterator, &forged);
+            let repeated = dump::repeat(filter, iterator, &forged);
             if at >= frame::BITS && byte & !before != 0 {
                 assert_eq!(repeated, Err(Error::Complete), "byte {at} = {byte}");
             } else {

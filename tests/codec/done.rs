@@ -5,9 +5,10 @@ use std::collections::HashSet;
 
 use redis_bloom::{
     codec::{
-        chunk::{self, Load},
-        redisbloom, v100, valkey,
-        values::{Numbers, Sink},
+        io::{Numbers, Sink},
+        native::dump::{self, Load},
+        native::rdb,
+        redisbloom, valkey_bloom,
     },
     filter::{Family, Filter},
 };
@@ -83,7 +84,7 @@ fn filters() -> Vec<(String, Filter)> {
 fn a_saved_filter_is_done_with_word_by_word_and_completely() {
     for (name, filter) in filters() {
         let mut watched = Watched::default();
-        v100::save(&filter, &mut watched);
+        rdb::save(&filter, &mut watched);
         assert!(watched.done == all_words(&filter, u64::MAX), "{name}");
     }
 }
@@ -96,10 +97,10 @@ fn of_half_a_load_nothing_is_done_with_that_is_not_there() {
     let mut load = Load::begin(&pieces[0].1, u64::MAX).expect("a header");
     load.take(pieces[1].0, &pieces[1].1).expect("a chunk");
     let mut watched = Watched::default();
-    v100::save_partial(&load, &mut watched);
+    rdb::save_partial(&load, &mut watched);
     assert!(watched.done == all_words(load.filter(), 16 << 20));
     let (to, _) = load.at(1).expect("a chunk");
-    let words: usize = chunk::words(load.filter(), 1, to).map(<[u64]>::len).sum();
+    let words: usize = dump::words(load.filter(), 1, to).map(<[u64]>::len).sum();
     assert_eq!(words, (16 << 20) / 8);
     assert_eq!(load.at(to), None);
 }
@@ -107,18 +108,18 @@ fn of_half_a_load_nothing_is_done_with_that_is_not_there() {
 /// Chunk by chunk, as the AOF is rewritten.
 #[track_caller]
 fn check_chunks(name: &str, filter: &Filter) {
-    let (mut done, mut from) = (Vec::new(), chunk::header(filter).0);
-    while let Some((to, data)) = chunk::at(filter, from) {
+    let (mut done, mut from) = (Vec::new(), dump::header(filter).0);
+    while let Some((to, data)) = dump::at(filter, from) {
         let bits = match filter.family() {
             Family::RedisBloom(_) => &data[..],
             _ => &data[forge::frame::BITS..data.len() - forge::SEAL],
         };
-        let words: Vec<u64> = chunk::words(filter, from, to).flatten().copied().collect();
+        let words: Vec<u64> = dump::words(filter, from, to).flatten().copied().collect();
         assert!(bits.starts_with(&bytes(&words)), "{name}: another place");
         // A layer of RedisBloom's may end inside a word.
         assert!(bits.len() - 8 * words.len() < 8, "{name}: too few words");
         done.extend(
-            chunk::words(filter, from, to)
+            dump::words(filter, from, to)
                 .flatten()
                 .map(|word| std::ptr::from_ref(word).addr()),
         );
@@ -144,11 +145,7 @@ fn check_chunks(name: &str, filter: &Filter) {
         (9, 1),
         (i64::MAX, 9),
     ] {
-        assert_eq!(
-            chunk::words(filter, from, to).count(),
-            0,
-            "{name}: {from} to {to}"
-        );
+        assert_eq!(dump::words(filter, from, to).count(), 0, "{name}: {from} to {to}");
     }
 }
 
@@ -186,7 +183,7 @@ pub(crate) fn check_valkey(filter: &Filter) {
         fn double(&mut self, _: f64) {}
     }
     let mut layers = Layers(Vec::new(), Vec::new());
-    valkey::save(filter, &mut layers);
+    valkey_bloom::save(filter, &mut layers);
     let all: Vec<_> = filter
         .layers()
         .map(|layer| layer.bits().words().as_ptr())

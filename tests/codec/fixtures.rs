@@ -17,8 +17,8 @@ use std::{fs, path::PathBuf};
 
 use redis_bloom::{
     codec::{
-        chunk::{self, Load, Taken},
-        v100::{self, Stored},
+        native::dump::{self, Load, Taken},
+        native::rdb::{self, Stored},
     },
     filter::{Cells, Filter, Layer, Params},
 };
@@ -112,9 +112,9 @@ impl Fixture {
         let Some(present) = self.partial else {
             return Stored::Complete(filter);
         };
-        let (iterator, data) = chunk::at(&filter, 1).expect("a chunk");
+        let (iterator, data) = dump::at(&filter, 1).expect("a chunk");
         let [head, _] = forge::split(iterator, &data, present as usize);
-        let mut load = Load::begin(&chunk::header(&filter).1, u64::MAX).expect("its header");
+        let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
         assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next));
         Stored::Partial(load)
     }
@@ -163,8 +163,8 @@ fn unframed(mut file: &[u8]) -> Strings {
 fn rdb(stored: &Stored) -> Strings {
     let mut strings = Strings::default();
     match stored {
-        Stored::Complete(filter) => v100::save(filter, &mut strings),
-        Stored::Partial(load) => v100::save_partial(load, &mut strings),
+        Stored::Complete(filter) => rdb::save(filter, &mut strings),
+        Stored::Partial(load) => rdb::save_partial(load, &mut strings),
     }
     strings
 }
@@ -174,7 +174,7 @@ fn dump(stored: &Stored) -> Vec<u8> {
     let pieces = match stored {
         Stored::Complete(filter) => sample::dump(filter),
         Stored::Partial(load) => {
-            let header = chunk::header(load.filter());
+            let header = dump::header(load.filter());
             let chunk = load.at(header.0).expect("a chunk");
             vec![header, chunk]
         }
@@ -217,7 +217,7 @@ fn load(mut file: &[u8]) -> Stored {
 fn files_of_strings_are_read_and_written_again() {
     for fixture in fixtures() {
         let strings = unframed(&fixture.read("rdb"));
-        let stored = v100::load(&mut Reading(strings.0.iter()), u64::MAX).expect("a good file");
+        let stored = rdb::load(&mut Reading(strings.0.iter()), u64::MAX).expect("a good file");
         match (&stored, fixture.partial) {
             (Stored::Complete(filter), None) => fixture.check(filter),
             (Stored::Partial(load), Some(present)) => assert_eq!(load.received(), present),
@@ -245,7 +245,7 @@ fn files_of_pieces_are_loaded_and_dumped_again() {
 fn a_half_loaded_file_is_completed_by_the_file_of_its_filter() {
     let [.., grown, _, partial] = fixtures();
     let strings = unframed(&partial.read("rdb"));
-    let Ok(Stored::Partial(from_rdb)) = v100::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+    let Ok(Stored::Partial(from_rdb)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
         panic!("not partial");
     };
     let Stored::Partial(from_dump) = load(&partial.read("dump")) else {
@@ -257,7 +257,7 @@ fn a_half_loaded_file_is_completed_by_the_file_of_its_filter() {
     };
     for mut load in [from_rdb, from_dump] {
         let from = load.received() as i64 + 1;
-        let (next, rest) = chunk::at(&whole, from).expect("the rest");
+        let (next, rest) = dump::at(&whole, from).expect("the rest");
         assert_eq!(load.take(next, &rest), Ok(Taken::Last));
         partial.check(&load.into_filter());
     }

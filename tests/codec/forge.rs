@@ -1,8 +1,8 @@
 //! Headers and frames as bytes, to change and to seal again. The offsets are written down a second time here, from the
-//! essays of `src/codec/header.rs` and `chunk.rs`: a test that took them from the code would follow it astray.
+//! essays of `src/codec/native/header.rs` and `chunk.rs`: a test that took them from the code would follow it astray.
 
 use redis_bloom::{
-    codec::chunk,
+    codec::native::dump,
     filter::{Filter, checksum},
 };
 
@@ -76,8 +76,8 @@ pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>
 
 /// The header of a filter, and its stream in chunks of some words each.
 pub(crate) fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)>) {
-    let (_, header) = chunk::header(filter);
-    let mut rest = chunk::at(filter, 1).expect("a chunk");
+    let (_, header) = dump::header(filter);
+    let mut rest = dump::at(filter, 1).expect("a chunk");
     let mut chunks = Vec::new();
     let bits = |chunk: &[u8]| chunk.len() - frame::BITS - SEAL;
     while bits(&rest.1) > 8 * words {

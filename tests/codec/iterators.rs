@@ -2,7 +2,7 @@
 
 use redis_bloom::codec::{
     Error,
-    chunk::{self, Load, Taken},
+    native::dump::{self, Load, Taken},
 };
 
 use crate::{
@@ -33,7 +33,7 @@ fn any_iterator_reads_the_stream_from_its_byte_on_or_nothing() {
         let stream = sample::stream(&filter);
         let size = stream.len() as i64;
         for iterator in (0..size + 1_024).chain(ODD) {
-            let chunk = chunk::at(&filter, iterator);
+            let chunk = dump::at(&filter, iterator);
             if !(1..=size).contains(&iterator) {
                 assert_eq!(chunk, None, "{name}, {iterator}");
                 continue;
@@ -55,9 +55,9 @@ fn any_iterator_reads_the_stream_from_its_byte_on_or_nothing() {
 fn any_iterator_reads_a_half_loaded_filter_up_to_what_is_in() {
     let filter = sample::small();
     let stream = sample::stream(&filter);
-    let (end, data) = chunk::at(&filter, 1).expect("a chunk");
+    let (end, data) = dump::at(&filter, 1).expect("a chunk");
     for received in (8..stream.len()).step_by(8) {
-        let mut load = Load::begin(&chunk::header(&filter).1, u64::MAX).expect("its header");
+        let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
         let [head, _] = forge::split(end, &data, received);
         load.take(head.0, &head.1).expect("the first part");
         for iterator in (0..stream.len() as i64 + 1_024).chain(ODD) {
@@ -81,11 +81,11 @@ fn any_iterator_reads_a_half_loaded_filter_up_to_what_is_in() {
 #[test]
 fn unaligned_cuts_can_be_read_but_not_loaded() {
     let filter = sample::small();
-    let (_, header) = chunk::header(&filter);
+    let (_, header) = dump::header(&filter);
     let size = filter.bit_bytes() as i64;
-    let (end, whole) = chunk::at(&filter, 1).expect("a chunk");
+    let (end, whole) = dump::at(&filter, 1).expect("a chunk");
     for iterator in 1..=size {
-        let (next, data) = chunk::at(&filter, iterator).expect("a chunk");
+        let (next, data) = dump::at(&filter, iterator).expect("a chunk");
         // A filter that has all before the cut.
         let mut load = Load::begin(&header, u64::MAX).expect("its header");
         let before = (iterator as usize - 1) / 8 * 8;
@@ -96,14 +96,14 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
         let outcome = load.take(next, &data);
         if (iterator - 1) % 8 == 0 {
             assert_eq!(outcome, Ok(Taken::Last), "{iterator}");
-            assert!(chunk::repeat(&filter, next, &data).is_ok(), "{iterator}");
+            assert!(dump::repeat(&filter, next, &data).is_ok(), "{iterator}");
         } else {
             assert!(
                 matches!(outcome, Err(Error::Unaligned { .. })),
                 "{iterator}: {outcome:?}"
             );
             assert_eq!(load.received(), before as u64, "{iterator}");
-            assert!(chunk::repeat(&filter, next, &data).is_err(), "{iterator}");
+            assert!(dump::repeat(&filter, next, &data).is_err(), "{iterator}");
         }
         // An end inside a word.
         let length = whole.len() - forge::SEAL - frame::BITS;
@@ -122,8 +122,8 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
 #[test]
 fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
     let filter = sample::small();
-    let (_, header) = chunk::header(&filter);
-    let (end, data) = chunk::at(&filter, 1).expect("a chunk");
+    let (_, header) = dump::header(&filter);
+    let (end, data) = dump::at(&filter, 1).expect("a chunk");
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for iterator in (-1_024..end + 1_024)
         .chain(ODD)
@@ -134,7 +134,7 @@ fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
             matches!(outcome, Err(Error::Order { .. })),
             "{iterator}: {outcome:?}"
         );
-        assert!(chunk::repeat(&filter, iterator, &data).is_err(), "{iterator}");
+        assert!(dump::repeat(&filter, iterator, &data).is_err(), "{iterator}");
         assert_eq!(load.received(), 0);
     }
     assert_eq!(load.take(end, &data), Ok(Taken::Last));
@@ -143,8 +143,8 @@ fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
 #[test]
 fn a_first_byte_near_the_end_of_numbers_is_refused() {
     let filter = sample::small();
-    let (_, header) = chunk::header(&filter);
-    let (end, data) = chunk::at(&filter, 1).expect("a chunk");
+    let (_, header) = dump::header(&filter);
+    let (end, data) = dump::at(&filter, 1).expect("a chunk");
     let bits = (data.len() - frame::BITS - forge::SEAL) as u64;
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for first in [
@@ -162,7 +162,7 @@ fn a_first_byte_near_the_end_of_numbers_is_refused() {
         for iterator in [end, last, 1, 0, -1, i64::MIN, i64::MAX] {
             assert!(load.take(iterator, &forged).is_err(), "{first}, {iterator}");
             assert!(
-                chunk::repeat(&filter, iterator, &forged).is_err(),
+                dump::repeat(&filter, iterator, &forged).is_err(),
                 "{first}, {iterator}"
             );
         }

@@ -3,7 +3,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        chunk::{self, Load, Taken},
+        native::dump::{self, Load, Taken},
     },
     filter::{Cells, Filter},
 };
@@ -42,12 +42,12 @@ fn additions_during_a_dump_lose_nothing_that_was_in_before() {
     // Three chunks of up to 16 MiB, with additions before each.
     let mut original = filter(&params(0.01, 30_000_000, 2, 21));
     fill(&mut original, 1, 20_000);
-    let (mut iterator, header) = chunk::header(&original);
+    let (mut iterator, header) = dump::header(&original);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     let mut chunks = 0;
     loop {
         fill(&mut original, 2 + chunks, 30_000 + 10_000 * chunks);
-        let (next, data) = chunk::at(&original, iterator).expect("a chunk");
+        let (next, data) = dump::at(&original, iterator).expect("a chunk");
         let taken = load.take(next, &data).expect("the next chunk");
         (iterator, chunks) = (next, chunks + 1);
         if taken == Taken::Last {
@@ -83,9 +83,9 @@ fn additions_during_a_dump_lose_nothing_that_was_in_before() {
 fn the_count_of_a_dump_that_filled_the_filter_leaves_no_room() {
     let mut original = filter(&params(0.01, 100, 0, 22));
     fill(&mut original, 1, 60);
-    let (_, header) = chunk::header(&original);
+    let (_, header) = dump::header(&original);
     fill(&mut original, 1, 100);
-    let (iterator, data) = chunk::at(&original, 1).expect("a chunk");
+    let (iterator, data) = dump::at(&original, 1).expect("a chunk");
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     assert_eq!(load.filter().items(), 60);
     assert_eq!(load.take(iterator, &data), Ok(Taken::Last));

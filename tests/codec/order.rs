@@ -3,7 +3,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        chunk::{self, Load, Taken},
+        native::dump::{self, Load, Taken},
     },
     filter::{Filter, Params},
 };
@@ -76,7 +76,7 @@ fn check_a_chunk_that_is_in_is_taken_again(filter: &Filter) {
     assert_eq!(Strings::of(&loaded), Strings::of(filter));
     // The filter is complete: repeats are accepted, changes are not.
     for (iterator, data) in &chunks {
-        assert_eq!(chunk::repeat(&loaded, *iterator, data), Ok(()));
+        assert_eq!(dump::repeat(&loaded, *iterator, data), Ok(()));
     }
 }
 
@@ -104,8 +104,8 @@ fn no_chunk_takes_away_what_is_in() {
 }
 
 fn check_no_chunk_takes_away_what_is_in(filter: &Filter) {
-    let (end, data) = chunk::at(filter, 1).expect("a chunk");
-    let mut load = Load::begin(&chunk::header(filter).1, u64::MAX).expect("its header");
+    let (end, data) = dump::at(filter, 1).expect("a chunk");
+    let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
     let [head, _] = forge::split(end, &data, 40);
     assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next));
     // All of it, but with zeros where the first part is in.
@@ -131,14 +131,14 @@ fn a_header_that_is_sent_again_is_known() {
         fill(&mut same, 1, 70);
         same
     };
-    assert!(load.began_with(&chunk::header(&same).1));
+    assert!(load.began_with(&dump::header(&same).1));
     let other = filter(&Params { seed: 1, ..shape });
     let not = [
         &b""[..],
         &header[1..],
         &chunks[0].1,
         &Strings::of(&original).0[0],
-        &chunk::header(&other).1,
+        &dump::header(&other).1,
     ];
     for bytes in not {
         assert!(!load.began_with(bytes), "{} bytes", bytes.len());
@@ -170,10 +170,10 @@ fn a_repeat_that_would_change_a_complete_filter_is_refused() {
     fill(&mut original, 1, 100);
     let before = original.duplicate().expect("memory");
     fill(&mut original, 1, 200);
-    let (iterator, later) = chunk::at(&original, 1).expect("a chunk");
-    assert_eq!(chunk::repeat(&before, iterator, &later), Err(Error::Complete));
-    let (_, earlier) = chunk::at(&before, 1).expect("a chunk");
-    assert_eq!(chunk::repeat(&original, iterator, &earlier), Ok(()));
+    let (iterator, later) = dump::at(&original, 1).expect("a chunk");
+    assert_eq!(dump::repeat(&before, iterator, &later), Err(Error::Complete));
+    let (_, earlier) = dump::at(&before, 1).expect("a chunk");
+    assert_eq!(dump::repeat(&original, iterator, &earlier), Ok(()));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_chunk_of_another_filter_is_refused() {
                 matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })),
                 "{case}: {outcome:?}"
             );
-            let outcome = chunk::repeat(&filter, *iterator, data);
+            let outcome = dump::repeat(&filter, *iterator, data);
             assert!(
                 matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })),
                 "{case}: {outcome:?}"
@@ -230,8 +230,8 @@ fn headers_and_chunks_are_not_mixed_up() {
 }
 
 fn check_headers_and_chunks_are_not_mixed_up(filter: &Filter) {
-    let (iterator, data) = chunk::at(filter, 1).expect("a chunk");
-    let (_, header) = chunk::header(filter);
+    let (iterator, data) = dump::at(filter, 1).expect("a chunk");
+    let (_, header) = dump::header(filter);
     assert_eq!(
         Load::begin(&data, u64::MAX).map(|_| ()),
         Err(Error::Magic("rbloom"))
@@ -253,9 +253,9 @@ fn an_empty_chunk_is_refused() {
 }
 
 fn check_an_empty_chunk_is_refused(filter: &Filter) {
-    let (end, data) = chunk::at(filter, 1).expect("a chunk");
+    let (end, data) = dump::at(filter, 1).expect("a chunk");
     let [(iterator, empty), _] = forge::split(end, &data, 0);
-    let mut load = Load::begin(&chunk::header(filter).1, u64::MAX).expect("its header");
+    let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
     assert!(matches!(
         load.take(iterator, &empty),
         Err(Error::Unaligned { .. })

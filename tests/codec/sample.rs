@@ -1,7 +1,7 @@
 //! Filters of every shape, to store and to damage.
 
 use redis_bloom::{
-    codec::chunk,
+    codec::native::dump,
     filter::{Cells, Filter, Params},
 };
 
@@ -100,8 +100,8 @@ pub(crate) fn stream(filter: &Filter) -> Vec<u8> {
 
 /// The header and the chunks of a dump, each with its iterator.
 pub(crate) fn dump(filter: &Filter) -> Vec<(i64, Vec<u8>)> {
-    let mut pieces = vec![chunk::header(filter)];
-    while let Some(piece) = chunk::at(filter, pieces[pieces.len() - 1].0) {
+    let mut pieces = vec![dump::header(filter)];
+    while let Some(piece) = dump::at(filter, pieces[pieces.len() - 1].0) {
         pieces.push(piece);
     }
     pieces

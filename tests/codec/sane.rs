@@ -2,8 +2,8 @@
 
 use redis_bloom::{
     codec::{
-        chunk::Load,
-        v100::{self, Stored},
+        native::dump::Load,
+        native::rdb::{self, Stored},
     },
     filter::{Filter, Plan},
 };
@@ -52,8 +52,8 @@ pub(crate) fn check_load(load: &Load, ceiling: u64) {
     check_shape(load.filter(), ceiling);
     assert!(load.received() < load.filter().bit_bytes());
     let mut stored = Strings::default();
-    v100::save_partial(load, &mut stored);
-    let again = match v100::load(&mut Reading(stored.0.iter()), ceiling) {
+    rdb::save_partial(load, &mut stored);
+    let again = match rdb::load(&mut Reading(stored.0.iter()), ceiling) {
         Ok(Stored::Partial(again)) => again,
         other => panic!("{other:?}"),
     };

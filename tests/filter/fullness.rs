@@ -1,5 +1,5 @@
 //! How many items a filter that counts says it has, after much coming and going: what the essay of
-//! `filter/layer/fullness.rs` derives, measured.
+//! `filter/layer/counting/fullness.rs` derives, measured.
 
 use std::collections::VecDeque;
 

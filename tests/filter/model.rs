@@ -4,7 +4,7 @@
 //! Held after each step: no false negative, ever; `add` says "new" exactly when `contains` said no; the count is the
 //! number of those answers, but where items are deleted; a batch answers as its items would alone; what is refused changes
 //! nothing; no ceiling is passed; a filter that was stored and read back goes on as if nothing had been. Deleted is only
-//! what was added, as the promise of `filter/counting.rs` asks; then each item's count is at least what the model has.
+//! what was added, as the promise of `filter/deletion.rs` asks; then each item's count is at least what the model has.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use proptest::{
     test_runner::{Config, RngSeed},
 };
 use redis_bloom::{
-    codec::chunk::{self, Load, Taken},
+    codec::native::dump::{self, Load, Taken},
     filter::{Cells, Error, Filter, Hash, Layer, Params, Plan},
 };
 
@@ -300,12 +300,12 @@ fn counters(layer: &Layer, such: fn(u64) -> bool) -> Option<u64> {
 
 /// The filter, dumped and loaded again.
 fn dumped(filter: &Filter) -> Filter {
-    let (mut iterator, header) = chunk::header(filter);
+    let (mut iterator, header) = dump::header(filter);
     let mut load = Load::begin(&header, u64::MAX).expect("its own header");
     loop {
-        let (next, data) = chunk::at(filter, iterator).expect("a chunk before the end");
+        let (next, data) = dump::at(filter, iterator).expect("a chunk before the end");
         if load.take(next, &data).expect("its own chunk") == Taken::Last {
-            assert_eq!(chunk::at(filter, next), None, "a chunk behind the end");
+            assert_eq!(dump::at(filter, next), None, "a chunk behind the end");
             return load.into_filter();
         }
         iterator = next;

@@ -2,8 +2,8 @@
 
 use redis_bloom::{
     codec::{
-        v100::{self, Stored},
-        values::{Sink, Source},
+        io::{Sink, Source},
+        native::rdb::{self, Stored},
     },
     filter::{Cells, Expansion, Filter, Params},
 };
@@ -84,14 +84,14 @@ impl Strings {
     /// The RDB strings of a complete filter.
     pub(crate) fn of(filter: &Filter) -> Self {
         let mut strings = Self::default();
-        v100::save(filter, &mut strings);
+        rdb::save(filter, &mut strings);
         strings
     }
 
     /// The complete filter that they hold.
     #[track_caller]
     pub(crate) fn filter(&self) -> Filter {
-        match v100::load(&mut Reading(self.0.iter()), u64::MAX) {
+        match rdb::load(&mut Reading(self.0.iter()), u64::MAX) {
             Ok(Stored::Complete(filter)) => filter,
             other => panic!("not a complete filter: {other:?}"),
         }

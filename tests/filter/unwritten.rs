@@ -100,7 +100,7 @@ fn what_is_there_is_added_without_a_write() {
     }
 }
 
-/// The same of a batch, which takes other code where the processor has it (`layer/wide.rs`).
+/// The same of a batch, which takes other code where the processor has it (`layer/blocked/simd.rs`).
 #[test]
 fn a_batch_of_what_is_there_is_added_without_a_write() {
     for shape in shapes() {

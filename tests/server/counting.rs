@@ -278,7 +278,7 @@ fn a_count_past_the_capacity_goes_everywhere_and_is_not_shown() {
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
     client.run("BF.RESERVE k 0.05 100 COUNTING NONSCALING SEED 7");
-    // The last layer of a header: 16 bytes of shape and capacity, 8 of items, 24 more, and the checksum (`codec/header.rs`).
+    // The last layer of a header: 16 bytes of shape and capacity, 8 of items, 24 more, and the checksum (`codec/native/header.rs`).
     let counted = |client: &mut Client| {
         let (_, header) = &dump(client, "k")[0];
         let items = header[header.len() - 40..].first_chunk();

@@ -9,9 +9,10 @@ pub(crate) const CEILING: u64 = 4 << 20;
 pub(crate) fn check(filter: &mut Filter) {
     shape(filter);
     let mut strings = super::strings::Strings::default();
-    redis_bloom::codec::v100::save(filter, &mut strings);
-    let again = redis_bloom::codec::v100::load(&mut super::strings::Reading(strings.0.iter()), CEILING);
-    let Ok(redis_bloom::codec::v100::Stored::Complete(again)) = again else {
+    redis_bloom::codec::native::rdb::save(filter, &mut strings);
+    let again =
+        redis_bloom::codec::native::rdb::load(&mut super::strings::Reading(strings.0.iter()), CEILING);
+    let Ok(redis_bloom::codec::native::rdb::Stored::Complete(again)) = again else {
         panic!("its own strings are refused");
     };
     assert_eq!(Plan::of(&again), Plan::of(filter));

@@ -1,7 +1,7 @@
 //! The numbers and strings that an encoder wrote, to be read again; unlike `values.rs`, of any length, and each as what it
 //! was written.
 
-use redis_bloom::codec::values::{Numbers, Sink, Source, Values};
+use redis_bloom::codec::io::{Numbers, Sink, Source, Values};
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {

@@ -12,7 +12,7 @@
     reason = "each target takes what it needs"
 )]
 
-use redis_bloom::codec::values::{Sink, Source};
+use redis_bloom::codec::io::{Sink, Source};
 
 /// The strings in `data`; the last one takes what there is.
 pub(crate) fn split(mut data: &[u8]) -> Vec<Vec<u8>> {

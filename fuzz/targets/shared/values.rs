@@ -2,7 +2,7 @@
 //!
 //! A number is 8 bytes, little-endian; a string is its length, u16, and its bytes: the decoder says which it wants next.
 
-use redis_bloom::codec::values::{Source, Values};
+use redis_bloom::codec::io::{Source, Values};
 
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 

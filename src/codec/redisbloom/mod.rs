@@ -22,7 +22,7 @@
 //! reads RDB and DUMP; `chunk.rs` reads and writes the header and the chunks. What is written is what RedisBloom 2.4 and
 //! later read, so that nobody is locked in.
 
-mod chunk;
+mod dump;
 mod rdb;
 
 use super::Error;
@@ -30,7 +30,7 @@ use crate::filter::{
     Classic, Error as FilterError, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule, foreign::redisbloom,
 };
 
-pub(super) use chunk::{cut, header, place, position, read_header};
+pub(super) use dump::{cut, header, place, position, read_header};
 pub use rdb::{ENCODING_VERSIONS, load};
 
 const EXACT: u64 = 1;

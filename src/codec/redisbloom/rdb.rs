@@ -1,10 +1,10 @@
 //! RDB and DUMP: read, never written. A layer is allocated when its bits are there.
 
-use super::{
-    super::{Error, stream, values::Values},
-    Chain, Link,
+use super::{Chain, Link};
+use crate::{
+    codec::{Error, io::Values, native::stream},
+    filter::{Error as FilterError, Filter, Layer, MAX_LAYERS, Plan},
 };
-use crate::filter::{Error as FilterError, Filter, Layer, MAX_LAYERS, Plan};
 
 /// The encoding versions of RedisBloom's RDB.
 pub const ENCODING_VERSIONS: std::ops::RangeInclusive<i32> = 0..=4;

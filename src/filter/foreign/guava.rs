@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What Guava writes has bits and probes alone. Which of its two strategies finds the positions is the rule of the layer
-//! (`layer/walks.rs`). Such a filter never grows: in Guava there is no growth to go on with.
+//! (`layer/classic/positions.rs`). Such a filter never grows: in Guava there is no growth to go on with.
 //!
 //! The logarithm is `libm`'s: what is accepted and where a bitmap's bits lie must be the same on every machine. Java's own may differ
 //! from it in the last bit, which moves no size unless `-n ln(p) / ln(2)^2` lies that close to a whole number: of the 90,000

@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn it_passes_the_verification_of_smhasher() {
-        // As in murmur.rs; the value stands in SMHasher's main.cpp beside "Murmur3F".
+        // As in murmur2.rs; the value stands in SMHasher's main.cpp beside "Murmur3F".
         let key: Vec<u8> = (0..=255).collect();
         let hashes: Vec<u8> = (0..256).flat_map(|i| bytes(&key[..i], 256 - i as u32)).collect();
         let last = bytes(&hashes, 0);

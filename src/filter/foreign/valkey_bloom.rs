@@ -8,7 +8,7 @@
 //!   layer n          rate * tightening^n, the capacity of the one before * expansion
 //! ```
 //!
-//! The formulas are those of the crate `bloomfilter` 3, which holds its bits; the positions are in `layer/walks.rs`. As
+//! The formulas are those of the crate `bloomfilter` 3, which holds its bits; the positions are in `layer/classic/positions.rs`. As
 //! with RedisBloom's, a filter goes on as it would have there, and a shape that does not follow from capacity and rate
 //! was forged (`fits`).
 //!

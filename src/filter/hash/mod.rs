@@ -1,5 +1,5 @@
 //! One hash per item: XXH3-128 under the filter's 64-bit seed. The only file that names `xxhash-rust`. (Filters of another
-//! family fill the same two words with another hash: `family.rs`.)
+//! family fill the same two words with another hash: `foreign/mod.rs`.)
 //!
 //! Every layer of a filter reuses the two halves, so an item is hashed once however deep the stack is:
 //!

@@ -1,5 +1,5 @@
 //! The bit array of a layer: 64-bit words, zeroed lazily, on memory that may be refused. The only file that names
-//! `bitvec`, and with `layer/wide.rs` the only one of the pure half with `unsafe` code.
+//! `bitvec`, and with `layer/blocked/simd.rs` the only one of the pure half with `unsafe` code.
 //!
 //! ```text
 //!   word 0                     word 1

@@ -1,7 +1,7 @@
 //! `BF.DEL key item [item ...]`: deletes items from a filter that counts, each once.
 //!
 //! The answer tells whether the item went: no for one that tests absent, and for one that the filter cannot take out without
-//! the risk of losing another (`filter/counting.rs`). No memory is asked for, so a full server deletes too.
+//! the risk of losing another (`filter/deletion.rs`). No memory is asked for, so a full server deletes too.
 
 use super::{Argument, Call, Command, Row, Uses, exists::queried};
 use crate::{

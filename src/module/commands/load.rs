@@ -1,7 +1,7 @@
 //! `BF.LOAD key blob`: a filter of valkey-bloom's, as its rewritten AOF has it.
 
 use super::{Argument, Call, Command, Row, Uses, import};
-use crate::{codec::valkey, command::refusal::Refusal};
+use crate::{codec::valkey_bloom, command::refusal::Refusal};
 
 pub(super) struct Load;
 
@@ -23,7 +23,7 @@ impl Command for Load {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [blob]) = call.key_and()?;
         import::put(call, name, |ceiling| {
-            let filter = valkey::read_blob(blob.bytes(), ceiling);
+            let filter = valkey_bloom::read_blob(blob.bytes(), ceiling);
             filter.map_err(|error| super::refused(call.ctx, "BF.LOAD", error, Refusal::of_blob(error)))
         })
     }

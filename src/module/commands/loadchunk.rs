@@ -8,7 +8,7 @@ use super::{Argument, Call, Command, Row, Uses};
 use crate::{
     codec::{
         self,
-        chunk::{self, Load, Taken},
+        native::dump::{self, Load, Taken},
     },
     command::{number, refusal::Refusal},
     module::{
@@ -62,7 +62,7 @@ impl Command for LoadChunk {
 fn take(ctx: Context, value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::Error> {
     match value {
         Value::Ready(filter) => {
-            chunk::repeat(filter, iterator, data)?;
+            dump::repeat(filter, iterator, data)?;
             Ok(Taken::Repeated)
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
@@ -83,7 +83,7 @@ fn take(ctx: Context, value: &mut Value, iterator: i64, data: &[u8]) -> Result<T
 mod tests {
     use super::*;
     use crate::{
-        codec::chunk::tests::{most_steps, of_layers},
+        codec::native::dump::tests::{most_steps, of_layers},
         filter::steps,
     };
 
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_steps_of_a_load_are_those_of_its_layers() -> Result<(), codec::Error> {
         for count in [1, 2, 3, 1_000, 20_000] {
-            let (_, header) = chunk::header(&of_layers(count)?);
+            let (_, header) = dump::header(&of_layers(count)?);
             let mut value = Value::Loading(Box::new(Load::begin(&header, u64::MAX)?));
             // SAFETY: such a load has all its memory, and asks no server for more.
             let none = unsafe { Context::new(std::ptr::null_mut()) };

@@ -2,7 +2,7 @@
 
 use super::{Argument, Call, Command, Row, Uses};
 use crate::{
-    codec::chunk,
+    codec::native::dump,
     command::{number, refusal::Refusal},
     module::{
         api::{Access, Key},
@@ -31,8 +31,8 @@ impl Command for ScanDump {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
         let chunk = match number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)? {
-            0 => Some(chunk::header(filter)),
-            from => chunk::at(filter, from),
+            0 => Some(dump::header(filter)),
+            from => dump::at(filter, from),
         };
         // The end is an empty string, not a null: go-redis and redis-rs read nothing else.
         let (next, data) = chunk.unwrap_or_default();

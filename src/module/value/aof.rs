@@ -5,7 +5,7 @@ use std::ffi::{c_longlong, c_void};
 
 use super::Value;
 use crate::{
-    codec::{chunk, valkey},
+    codec::{native::dump, valkey_bloom},
     module::{
         api::{call, raw},
         child::Written,
@@ -34,14 +34,14 @@ pub(super) unsafe extern "C" fn rewrite(
                 data.len(),
             ));
         };
-        let (mut from, header) = chunk::header(value.filter());
+        let (mut from, header) = dump::header(value.filter());
         emit(from, &header);
         while let Some((to, data)) = match value {
-            Value::Ready(filter) => chunk::at(filter, from),
+            Value::Ready(filter) => dump::at(filter, from),
             Value::Loading(load) => load.at(from),
         } {
             emit(to, &data);
-            chunk::words(value.filter(), from, to).for_each(|words| written.add(words));
+            dump::words(value.filter(), from, to).for_each(|words| written.add(words));
             from = to;
         }
     });
@@ -56,7 +56,7 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
     guarded("aof_rewrite", (), || {
         // SAFETY: as above.
         let value = unsafe { Value::borrow(value) };
-        if let Some(blob) = valkey::blob(value.filter()) {
+        if let Some(blob) = valkey_bloom::blob(value.filter()) {
             let mut written = Written::to(io);
             let layers = value.filter().layers();
             layers.for_each(|layer| written.add(layer.bits().words()));

@@ -19,7 +19,7 @@ use std::ffi::{CStr, c_void};
 
 use super::{Value, aof, defrag, keep_types, rdb};
 use crate::{
-    codec::{v100, valkey, values},
+    codec::{io, native, valkey_bloom},
     module::{
         api::{Context, call, raw},
         panic_guard::guarded,
@@ -53,11 +53,11 @@ pub(crate) fn register(ctx: Context) -> bool {
         aof_rewrite: Some(aof::rewrite_valkey),
         ..own
     };
-    let own = create(ctx, NAME, v100::ENCODING_VERSION, own);
+    let own = create(ctx, NAME, native::rdb::ENCODING_VERSION, own);
     if own.is_null() {
         return false;
     }
-    let valkeys = create(ctx, VALKEY_NAME, valkey::ENCODING_VERSION, valkeys);
+    let valkeys = create(ctx, VALKEY_NAME, valkey_bloom::ENCODING_VERSION, valkeys);
     if valkeys.is_null() {
         ctx.warn("the type bloomfltr is taken: files and replication of valkey-bloom cannot be read");
     }
@@ -141,7 +141,7 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
 
 struct Digest(*mut raw::RedisModuleDigest);
 
-impl values::Sink for Digest {
+impl io::Sink for Digest {
     fn put(&mut self, bytes: &[u8]) {
         call!(RedisModule_DigestAddStringBuffer(
             self.0,

@@ -1,6 +1,6 @@
 //! The value behind a key: a filter, or one on its way in; how it gets into a key, out of one, and to the server.
 //!
-//! It may be stored under two types (`data_type.rs`), whose handles are here: the value is the same, so is every command.
+//! It may be stored under two types (`value/data_type.rs`), whose handles are here: the value is the same, so is every command.
 
 use std::{
     ffi::c_void,
@@ -13,7 +13,7 @@ mod defrag;
 mod rdb;
 
 use crate::{
-    codec::chunk::Load,
+    codec::native::dump::Load,
     command::refusal::Refusal,
     filter::{Family, Filter, Layer},
     module::{

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::Value;
 use crate::{
-    codec::{Error, redisbloom, v100, valkey, values},
+    codec::{Error, io, native, redisbloom, valkey_bloom},
     module::{
         api::{Context, call, raw},
         child::Written,
@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// Writes a value as RDB and DUMP have it.
-pub(super) fn write(value: &Value, sink: &mut impl values::Sink) {
+pub(super) fn write(value: &Value, sink: &mut impl io::Sink) {
     match value {
-        Value::Ready(filter) => v100::save(filter, sink),
-        Value::Loading(load) => v100::save_partial(load, sink),
+        Value::Ready(filter) => native::rdb::save(filter, sink),
+        Value::Loading(load) => native::rdb::save_partial(load, sink),
     }
 }
 
@@ -38,9 +38,9 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
     guarded("rdb_load", std::ptr::null_mut(), || {
         let (stream, ceiling) = (&mut Stream(io), limit::load_ceiling());
         let stored = match version {
-            v100::ENCODING_VERSION => v100::load(stream, ceiling),
+            native::rdb::ENCODING_VERSION => native::rdb::load(stream, ceiling),
             old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
-                redisbloom::load(stream, old, ceiling).map(v100::Stored::Complete)
+                redisbloom::load(stream, old, ceiling).map(native::rdb::Stored::Complete)
             }
             _ => {
                 log(
@@ -55,13 +55,13 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
 }
 
 /// The value of what was read; null, and a line in the log, for what was not.
-fn accept(io: *mut raw::RedisModuleIO, stored: Result<v100::Stored, Error>) -> *mut c_void {
+fn accept(io: *mut raw::RedisModuleIO, stored: Result<native::rdb::Stored, Error>) -> *mut c_void {
     match stored {
-        Ok(v100::Stored::Complete(filter)) => {
+        Ok(native::rdb::Stored::Complete(filter)) => {
             stats::LOADS.add(1);
             Value::Ready(filter).into_raw()
         }
-        Ok(v100::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
+        Ok(native::rdb::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
         Err(error) => {
             log(io, &format!("bf: a stored filter was refused: {error}"));
             std::ptr::null_mut()
@@ -74,22 +74,22 @@ pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: 
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        valkey::save(value.filter(), &mut Writing::new(io));
+        valkey_bloom::save(value.filter(), &mut Writing::new(io));
     });
 }
 
 /// As `load`, of the type that has valkey-bloom's name.
 pub(super) unsafe extern "C" fn load_valkey(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
     guarded("rdb_load", std::ptr::null_mut(), || {
-        if version != valkey::ENCODING_VERSION {
+        if version != valkey_bloom::ENCODING_VERSION {
             log(
                 io,
                 &format!("bf: cannot read encoding version {version} of a filter of valkey-bloom's"),
             );
             return std::ptr::null_mut();
         }
-        let stored = valkey::load(&mut Stream(io), limit::load_ceiling());
-        accept(io, stored.map(v100::Stored::Complete))
+        let stored = valkey_bloom::load(&mut Stream(io), limit::load_ceiling());
+        accept(io, stored.map(native::rdb::Stored::Complete))
     })
 }
 
@@ -113,7 +113,7 @@ impl Writing {
     }
 }
 
-impl values::Sink for Writing {
+impl io::Sink for Writing {
     fn put(&mut self, bytes: &[u8]) {
         call!(RedisModule_SaveStringBuffer(
             self.io,
@@ -127,7 +127,7 @@ impl values::Sink for Writing {
     }
 }
 
-impl values::Numbers for Writing {
+impl io::Numbers for Writing {
     fn unsigned(&mut self, number: u64) {
         call!(RedisModule_SaveUnsigned(self.io, number));
     }
@@ -140,7 +140,7 @@ impl values::Numbers for Writing {
 /// The same, to read from.
 struct Stream(*mut raw::RedisModuleIO);
 
-impl values::Source for Stream {
+impl io::Source for Stream {
     type Piece = Piece;
 
     fn next(&mut self) -> Option<Piece> {
@@ -151,7 +151,7 @@ impl values::Source for Stream {
     }
 }
 
-impl values::Values for Stream {
+impl io::Values for Stream {
     fn unsigned(&mut self) -> Option<u64> {
         let value: u64 = call!(RedisModule_LoadUnsigned(self.0));
         (!self.failed()).then_some(value)

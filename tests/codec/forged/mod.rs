@@ -8,8 +8,8 @@ mod sizes;
 use redis_bloom::{
     codec::{
         Error,
-        chunk::{self, Load},
-        v100,
+        native::dump::{self, Load},
+        native::rdb,
     },
     filter::{Broken, Filter},
 };
@@ -34,7 +34,7 @@ fn refused(header: &[u8], ceiling: u64, case: &str) -> Error {
     let error = outcome.expect_err(case);
     assert!(most < OVERHEAD, "{case}: {most} bytes");
     let strings = Strings(vec![header.to_vec(), vec![0; 1 << 16]]);
-    let (outcome, most) = peak(|| v100::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
+    let (outcome, most) = peak(|| rdb::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
     let other = outcome.expect_err(case);
     assert!(most < OVERHEAD, "{case}: {most} bytes");
     // As text: a NaN does not equal itself.
@@ -45,7 +45,7 @@ fn refused(header: &[u8], ceiling: u64, case: &str) -> Error {
 /// Refuses each row: what is wrong, where, the bytes there, and the error.
 #[track_caller]
 fn check(base: &Filter, rows: &[(&str, usize, &[u8], Error)]) {
-    let (_, header) = chunk::header(base);
+    let (_, header) = dump::header(base);
     for (case, at, bytes, expected) in rows {
         let error = refused(&forge::patched(&header, *at, bytes), 1 << 20, case);
         assert_eq!(format!("{error:?}"), format!("{expected:?}"), "{case}");
@@ -54,7 +54,7 @@ fn check(base: &Filter, rows: &[(&str, usize, &[u8], Error)]) {
 
 #[test]
 fn a_header_of_no_layers_is_refused() {
-    let (_, header) = chunk::header(&sample::small());
+    let (_, header) = dump::header(&sample::small());
     let mut none = header[..FIRST].to_vec();
     none[LAYERS..PRESENT].copy_from_slice(&[0; 4]);
     none.extend([0; forge::SEAL]);
@@ -68,7 +68,7 @@ fn a_header_of_no_layers_is_refused() {
 #[test]
 fn a_filter_of_another_seed_is_a_filter() {
     // Nothing in a seed can be wrong; the items are just not found.
-    let (_, header) = chunk::header(&sample::small());
+    let (_, header) = dump::header(&sample::small());
     let load = Load::begin(&forge::patched(&header, SEED, &[255; 8]), 1 << 20).expect("any seed is good");
     assert_eq!(load.filter().seed(), u64::MAX);
 }
@@ -79,12 +79,12 @@ fn no_bytes_at_all_are_refused() {
         assert!(Load::begin(bytes, 1 << 20).is_err(), "{bytes:?}");
         let strings = Strings(vec![bytes.to_vec()]);
         assert!(
-            v100::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(),
+            rdb::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(),
             "{bytes:?}"
         );
     }
     assert!(matches!(
-        v100::load(&mut Reading([].iter()), 1 << 20),
+        rdb::load(&mut Reading([].iter()), 1 << 20),
         Err(Error::Truncated)
     ));
 }

@@ -3,8 +3,8 @@
 use redis_bloom::{
     codec::{
         Error,
-        chunk::{self, Load},
-        v100,
+        native::dump::{self, Load},
+        native::rdb,
     },
     filter::{Broken, Cells, Error as FilterError, MAX_LAYERS, Params},
 };
@@ -24,7 +24,7 @@ use crate::{
 fn bits_that_are_not_there_are_refused() {
     let filter = sample::small();
     let total = filter.bit_bytes();
-    let (_, header) = chunk::header(&filter);
+    let (_, header) = dump::header(&filter);
     for present in [
         total + 1,
         total + 8,
@@ -56,14 +56,14 @@ fn bits_that_are_not_there_are_refused() {
             "a dump has no bits in its header"
         );
         let strings = Strings(vec![header, vec![0; present as usize]]);
-        let read = v100::load(&mut Reading(strings.0.iter()), 1 << 20);
+        let read = rdb::load(&mut Reading(strings.0.iter()), 1 << 20);
         assert_eq!(read.is_ok(), present.is_multiple_of(8), "{present} bytes present");
     }
 }
 
 #[test]
 fn enormous_shapes_are_refused_before_anything_is_allocated() {
-    let (_, header) = chunk::header(&sample::small());
+    let (_, header) = dump::header(&sample::small());
     let shape = |header: &[u8], index, words: u16, blocks: u32| {
         let header = forge::patched(header, FIRST + index * LAYER + BLOCK_WORDS, &words.to_le_bytes());
         forge::patched(&header, FIRST + index * LAYER + BLOCKS, &blocks.to_le_bytes())
@@ -106,7 +106,7 @@ fn bits_that_do_not_come_are_not_allocated() {
             cells,
             ..params(0.01, 20, 2, 1)
         });
-        let (_, header) = chunk::header(&one);
+        let (_, header) = dump::header(&one);
         for blocks in [1 << 16, 1 << 20, 1 << 24, 1 << 28, u32::MAX] {
             let forged = forge::patched(&header, layer + BLOCK_WORDS, &64_u16.to_le_bytes());
             let forged = forge::patched(&forged, layer + BLOCKS, &blocks.to_le_bytes());
@@ -115,7 +115,7 @@ fn bits_that_do_not_come_are_not_allocated() {
                 let forged = forge::patched(&forged, PRESENT, &present.to_le_bytes());
                 for pieces in [0, 1, 3] {
                     let strings = Strings([vec![forged.clone()], vec![vec![0; CAME]; pieces]].concat());
-                    let read = || v100::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
+                    let read = || rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
                     let (outcome, most) = peak(read);
                     assert_eq!(outcome, Err(Error::Truncated), "{blocks} blocks, {present} bytes");
                     // While it grows, the old array is there beside the new one.
@@ -135,7 +135,7 @@ fn layers_that_only_together_are_too_large_are_refused() {
     // 2^48 words each: 200 of them are more than can be addressed, and 2^18 more than a u64 of bytes.
     let mut one = filter(&params(0.5, 1, 1, 1));
     fill(&mut one, 1, 1);
-    let (_, header) = chunk::header(&one);
+    let (_, header) = dump::header(&one);
     let mut layer = header[FIRST..FIRST + LAYER].to_vec();
     layer[BLOCK_WORDS..BLOCKS].fill(255);
     layer[BLOCKS..CAPACITY].fill(255);
@@ -157,7 +157,7 @@ fn layers_that_only_together_are_too_large_are_refused() {
 fn the_ceiling_is_the_last_byte_that_is_taken() {
     let filter = sample::small();
     let total = filter.bit_bytes();
-    let (_, header) = chunk::header(&filter);
+    let (_, header) = dump::header(&filter);
     assert!(Load::begin(&header, total).is_ok());
     let expected = Error::Filter(FilterError::Ceiling {
         wanted: total,

@@ -1,7 +1,7 @@
 //! Inputs that crashed, hung or fooled RedisBloom, and their neighbours: each is refused before it costs anything.
 
 use redis_bloom::{
-    codec::{Error, chunk::Load, redisbloom},
+    codec::{Error, native::dump::Load, redisbloom},
     filter::{Broken, Error as FilterError},
 };
 

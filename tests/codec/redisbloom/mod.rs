@@ -7,7 +7,7 @@ mod stored;
 use redis_bloom::{
     codec::{
         Error,
-        chunk::{self, Load, Taken},
+        native::dump::{self, Load, Taken},
         redisbloom,
     },
     filter::{Error as FilterError, Filter, Plan},
@@ -96,8 +96,8 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
         let mut loaded = load.into_filter();
         assert_eq!(Strings::of(&loaded), Strings::of(&filter(name)), "{name}");
 
-        let mut given = vec![chunk::header(&loaded)];
-        while let Some(next) = chunk::at(&loaded, given[given.len() - 1].0) {
+        let mut given = vec![dump::header(&loaded)];
+        while let Some(next) = dump::at(&loaded, given[given.len() - 1].0) {
             given.push(next);
         }
         // But for the last bit of the bits per item, which each computes by its own logarithm.
@@ -114,7 +114,7 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
         assert_eq!(given[0].1[..20], pieces[0].1[..20], "{name}");
         assert_eq!(given[1..], pieces[1..], "{name}");
         for (iterator, data) in &pieces[1..] {
-            assert_eq!(chunk::repeat(&loaded, *iterator, data), Ok(()), "{name}");
+            assert_eq!(dump::repeat(&loaded, *iterator, data), Ok(()), "{name}");
         }
         let answers = Answers::read(name);
         goes_on(&mut loaded, &answers, name);
@@ -290,8 +290,8 @@ fn a_large_layer_comes_in_several_chunks() {
     assert_eq!(load.take(rest, chunks[1]), Ok(Taken::Last));
     let filter = load.into_filter();
     for (from, (end, chunk)) in [(1, (first, chunks[0])), (first, (rest, chunks[1]))] {
-        let (iterator, data) = chunk::at(&filter, from).expect("a chunk");
+        let (iterator, data) = dump::at(&filter, from).expect("a chunk");
         assert!((iterator, data.as_slice()) == (end, chunk), "from {from}");
     }
-    assert!(chunk::at(&filter, rest).is_none());
+    assert!(dump::at(&filter, rest).is_none());
 }

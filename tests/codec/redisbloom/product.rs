@@ -1,7 +1,7 @@
 //! Files of other products as sources for the decoders, and the answers of RedisBloom beside those of a filter.
 
 use redis_bloom::{
-    codec::values::{Source, Values},
+    codec::io::{Source, Values},
     filter::Filter,
 };
 

@@ -1,14 +1,14 @@
 //! Header version 2, in which filters of other families are stored: golden files, and forged ones.
 //!
-//! The offsets stand here a second time, from the essay of `src/codec/header.rs`.
+//! The offsets stand here a second time, from the essay of `src/codec/native/header.rs`.
 
 use std::{fs, path::PathBuf};
 
 use redis_bloom::{
     codec::{
         Error,
-        chunk::Load,
-        v100::{self, Stored},
+        native::dump::Load,
+        native::rdb::{self, Stored},
     },
     filter::Broken,
 };
@@ -102,7 +102,7 @@ fn forged_numbers_are_refused() {
     ];
     for (what, at, new, expected) in cases {
         let strings = with(*at, new);
-        let read = v100::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
+        let read = rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
         assert!(read.as_ref().is_err_and(expected), "{what}: {read:?}");
     }
     for (what, at, new) in [
@@ -119,7 +119,7 @@ fn forged_numbers_are_refused() {
         ("twice the rate", RATE, &0.01_f64.to_le_bytes()),
     ] {
         let strings = with(at, new);
-        let read = v100::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
+        let read = rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
         assert!(read.as_ref().is_err_and(shape), "{what}: {read:?}");
     }
 }
@@ -135,7 +135,7 @@ fn damaged_headers_are_refused_or_harmless() {
                 let mut damaged = strings.clone();
                 let byte = strings.0[0][at] ^ change;
                 damaged.0[0] = patched(&strings.0[0], at, &[byte]);
-                if let Ok(stored) = v100::load(&mut Reading(damaged.0.iter()), 1 << 16) {
+                if let Ok(stored) = rdb::load(&mut Reading(damaged.0.iter()), 1 << 16) {
                     match stored {
                         Stored::Complete(mut filter) => sane::check_filter(&mut filter, 1 << 16),
                         Stored::Partial(load) => sane::check_load(&load, 1 << 16),

@@ -1,7 +1,7 @@
 //! Files and blobs that would hurt a reader who believes them.
 
 use redis_bloom::{
-    codec::{Error, valkey},
+    codec::{Error, valkey_bloom},
     filter::Error as FilterError,
 };
 
@@ -90,12 +90,13 @@ fn forged_numbers_are_refused_before_they_cost_anything() {
     };
     for case in &cases {
         let blob = patched(case);
-        let (refused, memory) = peak(|| valkey::read_blob(&blob, u64::MAX).map(|filter| filter.items()));
+        let (refused, memory) =
+            peak(|| valkey_bloom::read_blob(&blob, u64::MAX).map(|filter| filter.items()));
         assert!(refused.is_err(), "{case:?}: {refused:?}");
         assert!(memory < MOST, "{case:?}: {memory} bytes");
     }
-    assert!(valkey::read_blob(&patched(&nonscaling), u64::MAX).is_ok());
-    assert!(valkey::read_blob(&blob, u64::MAX).is_ok());
+    assert!(valkey_bloom::read_blob(&patched(&nonscaling), u64::MAX).is_ok());
+    assert!(valkey_bloom::read_blob(&blob, u64::MAX).is_ok());
 }
 
 #[test]
@@ -103,18 +104,18 @@ fn every_truncation_and_anything_behind_is_refused() {
     for case in [CASES[1], CASES[2]] {
         let blob = model(case, &SEED).blob();
         for length in 0..blob.len() {
-            let refused = valkey::read_blob(&blob[..length], u64::MAX).map(|filter| filter.items());
+            let refused = valkey_bloom::read_blob(&blob[..length], u64::MAX).map(|filter| filter.items());
             assert!(refused.is_err(), "{length} of {} bytes: {refused:?}", blob.len());
         }
         let more = [blob.as_slice(), &[0]].concat();
         assert_eq!(
-            valkey::read_blob(&more, u64::MAX).map(|f| f.items()),
+            valkey_bloom::read_blob(&more, u64::MAX).map(|f| f.items()),
             Err(Error::Excess(1))
         );
         let fields = fields(&model(case, &SEED));
         for length in 0..fields.0.len() {
             let fields = crate::redisbloom::product::Fields(fields.0[..length].to_vec());
-            let refused = valkey::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
+            let refused = valkey_bloom::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
             assert_eq!(refused, Err(Error::Truncated), "{length} values");
         }
     }
@@ -127,7 +128,7 @@ fn every_changed_byte_is_refused_or_makes_a_sound_filter() {
         for change in [1, 0x80, 0xff] {
             let mut blob = blob.clone();
             blob[at] ^= change;
-            if let Ok(mut filter) = valkey::read_blob(&blob, 1 << 20) {
+            if let Ok(mut filter) = valkey_bloom::read_blob(&blob, 1 << 20) {
                 sane::check_filter(&mut filter, 1 << 20);
             }
         }
@@ -141,7 +142,7 @@ fn layers_with_different_seeds_are_refused() {
         panic!("the second bitmap");
     };
     bitmap[13] ^= 1;
-    let refused = valkey::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
+    let refused = valkey_bloom::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
     let field = "its seed is not that of the filter";
     assert_eq!(refused, Err(Error::Valkey { index: 1, field }));
 }
@@ -157,7 +158,7 @@ fn the_order_of_development_builds_is_refused() {
             layer.swap(0, 1);
         }
         fields.0.push(items);
-        let refused = valkey::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
+        let refused = valkey_bloom::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
         assert_eq!(refused, Err(Error::Truncated));
     }
 }
@@ -165,9 +166,11 @@ fn the_order_of_development_builds_is_refused() {
 #[test]
 fn a_ceiling_is_kept_and_named() {
     let blob = model(CASES[2], &SEED).blob();
-    let bytes = valkey::read_blob(&blob, u64::MAX).expect("a filter").bit_bytes();
-    assert!(valkey::read_blob(&blob, bytes).is_ok());
-    let refused = valkey::read_blob(&blob, bytes - 1).map(|filter| filter.items());
+    let bytes = valkey_bloom::read_blob(&blob, u64::MAX)
+        .expect("a filter")
+        .bit_bytes();
+    assert!(valkey_bloom::read_blob(&blob, bytes).is_ok());
+    let refused = valkey_bloom::read_blob(&blob, bytes - 1).map(|filter| filter.items());
     let (wanted, ceiling) = (bytes, bytes - 1);
     assert_eq!(
         refused,

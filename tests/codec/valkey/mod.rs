@@ -7,9 +7,9 @@ mod released;
 
 use redis_bloom::{
     codec::{
-        chunk::{self, Load, Taken},
-        valkey,
-        values::{Numbers, Sink},
+        io::{Numbers, Sink},
+        native::dump::{self, Load, Taken},
+        valkey_bloom,
     },
     filter::{Cells, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey},
 };
@@ -126,10 +126,10 @@ fn a_file_answers_as_there_grows_as_there_and_goes_back() {
         let mut model = model(case, &SEED);
         let fields = fields(&model);
         let mut filter =
-            valkey::load(&mut fields.read(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+            valkey_bloom::load(&mut fields.read(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
         same(&filter, &model);
         let mut written = Written(Vec::new());
-        valkey::save(&filter, &mut written);
+        valkey_bloom::save(&filter, &mut written);
         assert_eq!(Fields(written.0), fields, "{case:?}");
         done::check_valkey(&filter);
         goes_on(&mut filter, &mut model);
@@ -142,13 +142,21 @@ fn a_blob_answers_as_there_grows_as_there_and_goes_back() {
         let mut model = model(case, &FIXED_SEED);
         model.random = false;
         let mut filter =
-            valkey::read_blob(&model.blob(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+            valkey_bloom::read_blob(&model.blob(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
         same(&filter, &model);
-        assert_eq!(valkey::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
+        assert_eq!(
+            valkey_bloom::blob(&filter).expect("a blob"),
+            model.blob(),
+            "{case:?}"
+        );
         goes_on(&mut filter, &mut model);
-        assert_eq!(valkey::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
+        assert_eq!(
+            valkey_bloom::blob(&filter).expect("a blob"),
+            model.blob(),
+            "{case:?}"
+        );
         let copy = filter.duplicate().expect("memory");
-        assert_eq!(valkey::blob(&copy), valkey::blob(&filter), "{case:?}");
+        assert_eq!(valkey_bloom::blob(&copy), valkey_bloom::blob(&filter), "{case:?}");
         sane::check_filter(&mut filter, u64::MAX);
     }
 }
@@ -186,7 +194,7 @@ fn what_is_written_is_in_memory_once() {
     }
     // Beside the copy: nothing that grows with the filter.
     let most = |bytes: usize| bytes + 100;
-    let (blob, bytes) = peak(|| valkey::blob(&filter));
+    let (blob, bytes) = peak(|| valkey_bloom::blob(&filter));
     let blob = blob.expect("a blob");
     assert_eq!(blob.capacity(), blob.len());
     assert!(
@@ -196,7 +204,7 @@ fn what_is_written_is_in_memory_once() {
     );
     let (longest, bytes) = peak(|| {
         let mut longest = Longest(0);
-        valkey::save(&filter, &mut longest);
+        valkey_bloom::save(&filter, &mut longest);
         longest.0
     });
     assert!(longest > 1 << 20, "{longest}");
@@ -223,7 +231,7 @@ fn a_filter_made_from_its_parameters_is_the_one_that_is_made_there() {
             (filter.family(), filter.params()),
             (Family::Valkey(family), params)
         );
-        assert_eq!(valkey::blob(&filter).expect("a blob"), model.blob());
+        assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob());
         goes_on(&mut filter, &mut model);
     }
 }
@@ -262,15 +270,19 @@ fn the_size_of_a_layer_is_that_of_the_crate_over_many_capacities_and_rates() {
 fn our_own_stores_keep_it_whole() {
     for case in CASES {
         let mut model = model(case, &SEED);
-        let filter = valkey::read_blob(&model.blob(), u64::MAX).expect("a filter");
+        let filter = valkey_bloom::read_blob(&model.blob(), u64::MAX).expect("a filter");
         // RDB of the first type, where the second is taken.
         let mut stored = Strings::of(&filter).filter();
-        assert_eq!(valkey::blob(&stored).expect("a blob"), model.blob(), "{case:?}");
+        assert_eq!(
+            valkey_bloom::blob(&stored).expect("a blob"),
+            model.blob(),
+            "{case:?}"
+        );
         // BF.SCANDUMP and BF.LOADCHUNK.
-        let (mut iterator, header) = chunk::header(&filter);
+        let (mut iterator, header) = dump::header(&filter);
         let mut load = Load::begin(&header, u64::MAX).expect("a header");
         let mut taken = Taken::Next;
-        while let Some((next, data)) = chunk::at(&filter, iterator) {
+        while let Some((next, data)) = dump::at(&filter, iterator) {
             taken = load
                 .take(next, &data)
                 .unwrap_or_else(|error| panic!("{case:?}: {error}"));
@@ -278,7 +290,7 @@ fn our_own_stores_keep_it_whole() {
         }
         assert_eq!(taken, Taken::Last, "{case:?}");
         assert_eq!(
-            valkey::blob(&load.into_filter()).expect("a blob"),
+            valkey_bloom::blob(&load.into_filter()).expect("a blob"),
             model.blob(),
             "{case:?}"
         );

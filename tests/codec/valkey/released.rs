@@ -2,7 +2,7 @@
 //! own, growth included, and what is written here is what it wrote.
 
 use redis_bloom::{
-    codec::valkey,
+    codec::valkey_bloom,
     filter::{Error as FilterError, Family, Filter, Layer},
 };
 
@@ -16,8 +16,8 @@ use crate::{
 /// The filter of a fixture.
 #[track_caller]
 fn filter(name: &str) -> Filter {
-    valkey::load(
-        &mut dumped(name, valkey::ENCODING_VERSION as u64).read(),
+    valkey_bloom::load(
+        &mut dumped(name, valkey_bloom::ENCODING_VERSION as u64).read(),
         u64::MAX,
     )
     .unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -85,7 +85,7 @@ fn a_dump_answers_as_there_grows_as_there_and_goes_back() {
         let (mut filter, answers) = (filter(name), Answers::read(name));
         check_first(&filter, &answers, name);
         let mut written = Written(Vec::new());
-        valkey::save(&filter, &mut written);
+        valkey_bloom::save(&filter, &mut written);
         assert_eq!(Fields(written.0), dumped(name, 1), "{name}");
         go_on(&mut filter, &answers, name);
     }
@@ -95,10 +95,10 @@ fn a_dump_answers_as_there_grows_as_there_and_goes_back() {
 fn our_own_stores_keep_it_whole() {
     for name in VALKEY_BLOOM {
         let answers = Answers::read(name);
-        let blob = valkey::blob(&filter(name)).expect("a blob");
+        let blob = valkey_bloom::blob(&filter(name)).expect("a blob");
         let stores = [
             Strings::of(&filter(name)).filter(),
-            valkey::read_blob(&blob, u64::MAX).expect("its own blob"),
+            valkey_bloom::read_blob(&blob, u64::MAX).expect("its own blob"),
             filter(name).duplicate().expect("memory"),
         ];
         for mut stored in stores {
@@ -141,8 +141,8 @@ fn the_blobs_of_its_aof_are_the_filters_of_its_dumps() {
         let load = [b"BF.LOAD".to_vec(), key.into()];
         let blob = commands.iter().find(|command| command.starts_with(&load));
         let blob = &blob.expect("a BF.LOAD")[2];
-        assert_eq!(valkey::blob(&filter(name)).as_ref(), Some(blob), "{name}");
-        let mut filter = valkey::read_blob(blob, u64::MAX).expect("a filter");
+        assert_eq!(valkey_bloom::blob(&filter(name)).as_ref(), Some(blob), "{name}");
+        let mut filter = valkey_bloom::read_blob(blob, u64::MAX).expect("a filter");
         let answers = Answers::read(name);
         check_first(&filter, &answers, name);
         go_on(&mut filter, &answers, name);
@@ -157,7 +157,10 @@ fn a_bitmap_of_another_length_is_refused() {
             let mut fields = whole.clone();
             if let Value::String(bitmap) = &mut fields.0[at] {
                 bitmap.pop();
-                assert!(valkey::load(&mut fields.read(), u64::MAX).is_err(), "{name}");
+                assert!(
+                    valkey_bloom::load(&mut fields.read(), u64::MAX).is_err(),
+                    "{name}"
+                );
             }
         }
     }

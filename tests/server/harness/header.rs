@@ -1,6 +1,6 @@
 //! The header of a stored filter as numbers, to be forged: any value can be put in, and the checksum is right again.
 //!
-//! The layout is drawn in `src/codec/header.rs`; it is written down a second time here because a test that used the
+//! The layout is drawn in `src/codec/native/header.rs`; it is written down a second time here because a test that used the
 //! module's own encoder could not store what that encoder refuses.
 
 use xxhash_rust::xxh3::xxh3_64;

@@ -1,4 +1,4 @@
-//! One look at a line: whether four bits of it are set. All that depends on the processor; `wide.rs` has the other one.
+//! One look at a line: whether four bits of it are set. All that depends on the processor; `simd.rs` has the other one.
 
 use crate::filter::{geometry::LINE_WORDS, hash::probe::Four};
 

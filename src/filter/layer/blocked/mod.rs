@@ -11,7 +11,7 @@
 //! Putze, Sanders and Singler (2007). One item touches one block: one page, or two that meet, at rates down to
 //! 1e-6, one cache line where the block is 512 bits. A classic filter touches k lines and k pages, which is what a query
 //! costs once the array outgrows the caches, and copies k pages an insert while the server forks for a snapshot. What is
-//! done inside a block: `block.rs`.
+//! done inside a block: `probing.rs`.
 //!
 //! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are under way is what limits
 //! a batch. So a chunk goes through older layers in two stages, each of which fetches its lines for all items that are

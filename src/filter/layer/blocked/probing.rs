@@ -28,7 +28,7 @@
 //! Single misses in 12 layers take 959 instructions with four probes from one step, and 1,310 with a copy for blocks of one line.
 //!
 //! That is plain code, which every processor runs, and valgrind's. In batches a look at four probes is one of nine
-//! instructions where the processor has them (`wide.rs`).
+//! instructions where the processor has them (`simd.rs`).
 
 use super::{
     look::{Line, Look, Plain},

@@ -24,7 +24,7 @@
 //!
 //! Each change goes into a running hash, (h ^ item) * odd, of what was raised or lowered and in which order. Halves of a layer from
 //! before and after a change do not fit together, nor do halves of two copies that changed since: chunks of a dump carry
-//! the hash (`codec/chunk.rs`).
+//! the hash (`codec/native/dump.rs`).
 //!
 //! Positions, blocks and probes are those of a blocked layer of the same geometry: the counters that are not 0 stand where its
 //! bits would be set, and the rate is the same to the item. The price is four times its memory.
@@ -32,7 +32,7 @@
 //! Beyond the caches time goes by lines that nobody asked for in time: a block of 2,048 bits lies in five of them (a large array
 //! starts 16 bytes into a line), of which an item at 1 % needs three or four. So each word of the item is prefetched, by its walk.
 //! Nanoseconds an item in process, in batches of 100 at 1 %, 30 % in, median of 31 rounds by turns (deletions are set beside
-//! plain additions); in brackets what it is to the plain filter, whose additions were not yet one walk (`block.rs`):
+//! plain additions); in brackets what it is to the plain filter, whose additions were not yet one walk (`probing.rs`):
 //!
 //! | work               | plain | all lines of the block | the item's words |
 //! |--------------------|-------|------------------------|------------------|

@@ -15,10 +15,10 @@ use std::iter;
 use crate::filter::{Filter, Layer};
 
 /// Bytes of a word.
-pub(super) const WORD: u64 = 8;
+pub(in crate::codec) const WORD: u64 = 8;
 
 /// Appends the bytes from `from` on, as many as there are up to `count`, to `out`.
-pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
+pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
     let (index, mut skip) = seek(filter, from);
     let mut left = count;
     for layer in filter.layers_from(index) {
@@ -44,7 +44,7 @@ pub(super) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) 
 }
 
 /// Appends the first `count` bytes of `words` to `out`.
-pub(super) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
+pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
     let (start, whole) = (out.len(), count / WORD as usize);
     // One step a word, which compiles to a copy.
     out.resize(start + whole * WORD as usize, 0);
@@ -64,7 +64,7 @@ fn seek(filter: &Filter, from: u64) -> (usize, u64) {
 }
 
 /// The words that lie whole in the bytes from `from` up to `to`, layer by layer.
-pub(super) fn spans(filter: &Filter, from: u64, to: u64) -> impl Iterator<Item = &[u64]> {
+pub(in crate::codec) fn spans(filter: &Filter, from: u64, to: u64) -> impl Iterator<Item = &[u64]> {
     let (index, mut skip) = seek(filter, from);
     let mut left = to.saturating_sub(from);
     let mut layers = filter.layers_from(index);
@@ -83,7 +83,12 @@ pub(super) fn spans(filter: &Filter, from: u64, to: u64) -> impl Iterator<Item =
 /// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` is a multiple of [`WORD`], the
 /// length too or it ends inside the last word of a layer, and the range lies in the stream. `changed` is told the items of
 /// each layer of the range, before and after.
-pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8], mut changed: impl FnMut(u64, u64)) {
+pub(in crate::codec) fn merge(
+    filter: &mut Filter,
+    from: u64,
+    bytes: &[u8],
+    mut changed: impl FnMut(u64, u64),
+) {
     let mut new = words(bytes);
     let (index, skip) = seek(filter, from);
     let mut skip = skip / WORD;
@@ -99,12 +104,12 @@ pub(super) fn merge(filter: &mut Filter, from: u64, bytes: &[u8], mut changed: i
 }
 
 /// Sets the bits of `bytes` in a layer, from its byte `from` on, a multiple of [`WORD`]. There is room for them.
-pub(super) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
+pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
     layer.merge((from / WORD) as usize, &mut words(bytes));
 }
 
 /// Whether every bit of `bytes` at `from` of the stream is set. The arguments are as for [`merge`].
-pub(super) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
+pub(in crate::codec) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
     let mut stored = Vec::new();
     read(filter, from, bytes.len(), &mut stored);
     words(bytes)

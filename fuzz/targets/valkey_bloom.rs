@@ -19,7 +19,7 @@ mod strings;
 mod values;
 
 use libfuzzer_sys::fuzz_target;
-use redis_bloom::{codec::valkey, filter::Filter};
+use redis_bloom::{codec::valkey_bloom, filter::Filter};
 use saved::{Reading, Saved};
 
 fuzz_target!(|data: &[u8]| {
@@ -27,8 +27,8 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let read = match form {
-        0 => valkey::load(&mut values::Bytes(bytes), sane::CEILING),
-        _ => valkey::read_blob(bytes, sane::CEILING),
+        0 => valkey_bloom::load(&mut values::Bytes(bytes), sane::CEILING),
+        _ => valkey_bloom::read_blob(bytes, sane::CEILING),
     };
     if let Ok(mut filter) = read {
         goes_around(&filter);
@@ -39,20 +39,23 @@ fuzz_target!(|data: &[u8]| {
 
 /// A blob has all of a filter, its bits too.
 fn goes_around(filter: &Filter) {
-    let blob = valkey::blob(filter).expect("a filter of valkey-bloom's");
-    let again = valkey::read_blob(&blob, sane::CEILING).expect("its own blob");
-    assert!(valkey::blob(&again).as_ref() == Some(&blob), "another blob");
+    let blob = valkey_bloom::blob(filter).expect("a filter of valkey-bloom's");
+    let again = valkey_bloom::read_blob(&blob, sane::CEILING).expect("its own blob");
+    assert!(valkey_bloom::blob(&again).as_ref() == Some(&blob), "another blob");
 
     let saved = save(filter);
     let mut values = Reading(saved.0.iter());
-    let again = valkey::load(&mut values, sane::CEILING).expect("its own values");
+    let again = valkey_bloom::load(&mut values, sane::CEILING).expect("its own values");
     assert_eq!(values.0.len(), 0, "values that are not read");
-    assert!(valkey::blob(&again).as_ref() == Some(&blob), "another filter");
+    assert!(
+        valkey_bloom::blob(&again).as_ref() == Some(&blob),
+        "another filter"
+    );
     assert!(save(&again) == saved, "other values");
 }
 
 fn save(filter: &Filter) -> Saved {
     let mut saved = Saved::default();
-    valkey::save(filter, &mut saved);
+    valkey_bloom::save(filter, &mut saved);
     saved
 }

@@ -28,9 +28,9 @@
 
 use super::{
     Error,
+    io::{Numbers, Values},
+    native::stream,
     reader::Reader,
-    stream,
-    values::{Numbers, Values},
 };
 use crate::filter::{
     Classic, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan, MAX_LAYERS, Plan,

@@ -1,5 +1,5 @@
 //! What an RDB is made of, for those who write and read it: strings, and numbers where another product's layout has them.
-//! The server's stream is one such place (`module/rdb.rs`), a digest another; tests have their own.
+//! The server's stream is one such place (`module/value/rdb.rs`), a digest another; tests have their own.
 
 /// Where an encoder puts its strings.
 pub trait Sink {

@@ -29,30 +29,32 @@
 //!   (44 bytes)        │kind 1│ rule   │ probes u16  │ bits     │ bytes    │ capacity │ items    │ error rate │
 //!                     │ u8   │ u8     │             │ u64      │ u64      │ u64      │ u64      │ f64        │
 //!                     └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴──────────┴────────────┘
-//!                             rule 0: remainder, 1: low bits, 2: prime, 3: mitz32, 4: mitz64 (filter/layer/walks.rs)
+//!                             rule 0: remainder, 1: low bits, 2: prime, 3: mitz32, 4: mitz64 (filter/layer/classic/positions.rs)
 //!   kind 2, counting:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬────────────┬─────────┬───────────┐
 //!   (48 bytes)         │kind 2│probes  │block_words  │ blocks   │ capacity │ items    │ error rate │ changes │ deletions │
 //!                      │ u8   │ u8     │ u16         │ u32      │ u64      │ u64      │ f64        │ u64     │ u64       │
 //!                      └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴────────────┴─────────┴───────────┘
-//!                      blocks of counters, so four times the bits of kind 0; changes: a hash of them (filter/layer/counting.rs)
+//!                      blocks of counters, so four times the bits of kind 0; changes: a hash of them (filter/layer/counting/mod.rs)
 //! ```
 //!
 //! Before the first release the meaning of bits changed once under the same numbers: files of builds before four probes shared a
-//! cache line (`filter/probe.rs`) are not told apart. From then on a new meaning takes a new number.
+//! cache line (`filter/hash/probe.rs`) are not told apart. From then on a new meaning takes a new number.
 //!
 //! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that BF.LOADCHUNK is still
 //! filling.
 
-use super::{
-    Error,
-    reader::{Reader, open, seal},
-};
-use crate::filter::{
-    Cells, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
-    RedisBloom, Rule, Shape, Valkey, checksum,
+use crate::{
+    codec::{
+        Error,
+        reader::{Reader, open, seal},
+    },
+    filter::{
+        Cells, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS,
+        Plan, RedisBloom, Rule, Shape, Valkey, checksum,
+    },
 };
 
-pub(super) const MAGIC: &str = "rbloom";
+pub(in crate::codec) const MAGIC: &str = "rbloom";
 /// Native filters of blocked layers.
 const NATIVE: u16 = 1;
 /// All others.
@@ -79,7 +81,7 @@ const MITZ32: u8 = 3;
 const MITZ64: u8 = 4;
 
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
-pub(super) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
+pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     let counting = |layer: &LayerPlan| matches!(layer.shape, Shape::Counting(_));
     let version = match plan.family {
         Family::Native if !plan.layers.iter().any(counting) => NATIVE,
@@ -142,7 +144,7 @@ fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
 }
 
 /// Reads and checks a header: the plan, and the bytes of bits that follow.
-pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
+pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let (version, mut reader) = Reader::sealed(bytes, MAGIC, NATIVE..=ANY)?;
     let seed = reader.u64()?;
     let error_rate = reader.f64()?;
@@ -261,7 +263,7 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
 /// Tells filters apart by everything but their items: two with the same identity have the same bits for the same
 /// items. It changes when the filter grows; that of a filter of counters, whose halves from before and after a change fit
 /// together no more, with every change.
-pub(super) fn identity(plan: &Plan) -> u64 {
+pub(in crate::codec) fn identity(plan: &Plan) -> u64 {
     let mut shape = plan.clone();
     for layer in &mut shape.layers {
         if layer.shape.cells() == Cells::Bits {

@@ -10,13 +10,14 @@
 //! In pieces, because the server compresses each string into a second buffer of its size: a filter of 4 GiB is saved
 //! with 2 MiB of extra memory. The RDB's own checksum covers the bits.
 
-use super::{
-    Error,
-    chunk::Load,
-    header, stream,
-    values::{Sink, Source},
+use super::{dump::Load, header, stream};
+use crate::{
+    codec::{
+        Error,
+        io::{Sink, Source},
+    },
+    filter::{Filter, Layer, LayerPlan, Plan},
 };
-use crate::filter::{Filter, Layer, LayerPlan, Plan};
 
 /// The encoding version that the server stores beside the type name.
 pub const ENCODING_VERSION: i32 = 100;

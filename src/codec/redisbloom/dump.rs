@@ -1,10 +1,14 @@
 //! BF.SCANDUMP and the AOF: the header, then bare bits in chunks.
 
-use super::{
-    super::{Error, header, reader::Reader, stream},
-    Chain, EXACT, GROWTH, HASH64, Link, NONSCALING,
+use super::{Chain, EXACT, GROWTH, HASH64, Link, NONSCALING};
+use crate::{
+    codec::{
+        Error,
+        native::{header, stream},
+        reader::Reader,
+    },
+    filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, foreign},
 };
-use crate::filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, foreign};
 
 /// The most bytes in a chunk.
 const BITS: u64 = 16 << 20;

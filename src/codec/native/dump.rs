@@ -23,12 +23,15 @@
 //! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`), which has the same iterators,
 //! bare chunks and a header without a magic: its first 8 bytes are a count of items, and ours would be 10^14 of them.
 
-use super::{
-    Error, header,
-    reader::{Reader, open, seal},
-    redisbloom, stream,
+use super::{header, stream};
+use crate::{
+    codec::{
+        Error,
+        reader::{Reader, open, seal},
+        redisbloom,
+    },
+    filter::{Error as FilterError, Family, Filter, Layer, Plan},
 };
-use crate::filter::{Error as FilterError, Family, Filter, Layer, Plan};
 
 const MAGIC: &str = "rbchnk";
 const VERSION: u16 = 1;
@@ -256,7 +259,7 @@ impl Load {
     }
 
     /// Goes on with a filter of which the first `received` bytes are in, and no others need have room.
-    pub(super) fn resume(filter: Filter, received: u64) -> Self {
+    pub(in crate::codec) fn resume(filter: Filter, received: u64) -> Self {
         let whole = filter.layers().all(Layer::is_whole);
         Self {
             received,

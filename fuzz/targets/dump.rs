@@ -8,7 +8,7 @@ mod sane;
 mod strings;
 
 use libfuzzer_sys::fuzz_target;
-use redis_bloom::codec::chunk::{self, Load, Taken};
+use redis_bloom::codec::native::dump::{self, Load, Taken};
 
 fuzz_target!(|data: &[u8]| {
     let pieces = strings::split(data);
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
         match load.take(iterator, piece) {
             Ok(Taken::Last) => {
                 let mut filter = load.into_filter();
-                assert!(chunk::repeat(&filter, iterator, piece).is_ok());
+                assert!(dump::repeat(&filter, iterator, piece).is_ok());
                 return sane::check(&mut filter);
             }
             Ok(Taken::Next) => assert!(load.received() >= before),
