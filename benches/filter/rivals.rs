@@ -3,7 +3,7 @@
 //!
 //! Theirs are single layers that do not grow and count nothing; they are asked to do what they do.
 
-use redis_bloom::filter::{Cells, Expansion, Filter, Params};
+use redis_bloom::filter::{CellKind, Expansion, Filter, Params};
 
 /// A filter that can be filled and asked.
 pub(crate) trait Rival {
@@ -35,7 +35,7 @@ impl Rival for Filter {
             capacity,
             expansion: Expansion::new(2).expect("a factor in range"),
             seed: 42,
-            cells: Cells::Bits,
+            cells: CellKind::Bits,
         };
         Filter::new(&params, u64::MAX).expect("memory for the filter")
     }

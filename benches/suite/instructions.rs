@@ -9,7 +9,7 @@ mod rivals;
 
 use std::{hint::black_box, process::Command};
 
-use redis_bloom::filter::{Cells, Filter, Params};
+use redis_bloom::filter::{CellKind, Filter, Params};
 
 use crate::report::Section;
 use rivals::{BATCH, Batched, Rival, STRANGERS, items};
@@ -152,7 +152,7 @@ impl Rival for Counting {
 
     fn new(capacity: u64, rate: f64) -> Self {
         let params = Params {
-            cells: Cells::Counters,
+            cells: CellKind::Counters,
             ..<Filter as Rival>::new(capacity, rate).params()
         };
         Self(Batched(

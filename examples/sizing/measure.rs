@@ -3,18 +3,18 @@
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{Cells, Expansion, Filter, Layer, Params, Shape, geometry, layer_rate};
+use redis_bloom::filter::{CellKind, Expansion, Filter, Layer, Params, Shape, geometry, layer_rate};
 
 /// Items in one call of the batch functions.
 const BATCH: u64 = 1024;
 
 /// An empty filter of bits; an expansion of 0 is NONSCALING.
 pub(crate) fn filter(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
-    filter_of(Cells::Bits, rate, capacity, expansion, seed)
+    filter_of(CellKind::Bits, rate, capacity, expansion, seed)
 }
 
 /// An empty filter of bits or counters.
-pub(crate) fn filter_of(cells: Cells, rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
+pub(crate) fn filter_of(cells: CellKind, rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
     let params = Params {
         error_rate: rate,
         capacity,

@@ -1,6 +1,6 @@
 //! The tables of docs/sizing.md, as Markdown.
 
-use redis_bloom::filter::{Cells, Filter, Layer, geometry, layer_rate};
+use redis_bloom::filter::{CellKind, Filter, Layer, geometry, layer_rate};
 
 use crate::measure::{
     both_wrong, capacities, capacity_of, filter_of, full, layer_bits, optimum, rate_by_bits, redisbloom,
@@ -100,7 +100,8 @@ fn bytes() -> String {
 fn counting() -> String {
     let head = ["items", "rate", "bits", "counters", "times"];
     let row = |(items, rate)| {
-        let bytes = [Cells::Bits, Cells::Counters].map(|cells| filter_of(cells, rate, items, 2, 0).bytes());
+        let bytes =
+            [CellKind::Bits, CellKind::Counters].map(|cells| filter_of(cells, rate, items, 2, 0).bytes());
         vec![
             item_text(items),
             rate_text(rate),

@@ -16,7 +16,7 @@ use redis_bloom::{
         native::dump::{self, Load, Taken},
         native::rdb::{self, Stored},
     },
-    filter::{Cells, Expansion, Filter, Params},
+    filter::{CellKind, Expansion, Filter, Params},
 };
 
 const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
@@ -30,9 +30,9 @@ fn params(head: [u8; 12]) -> Params {
         expansion: Expansion::new(u64::from(expansion % 4)).unwrap_or(Expansion::NONSCALING),
         seed: u64::from_le_bytes(seed),
         cells: if expansion < 128 {
-            Cells::Bits
+            CellKind::Bits
         } else {
-            Cells::Counters
+            CellKind::Counters
         },
     }
 }

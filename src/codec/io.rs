@@ -11,7 +11,7 @@ pub trait Sink {
 }
 
 /// A sink of numbers too.
-pub trait Numbers: Sink {
+pub trait NumberSink: Sink {
     /// Takes the next unsigned integer.
     fn unsigned(&mut self, number: u64);
     /// Takes the next double.
@@ -28,7 +28,7 @@ pub trait Source {
 }
 
 /// A source of numbers too.
-pub trait Values: Source {
+pub trait NumberSource: Source {
     /// The next unsigned integer, or `None` when the input has ended or failed.
     fn unsigned(&mut self) -> Option<u64>;
     /// The next double, or `None` when the input has ended or failed.

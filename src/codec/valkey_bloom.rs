@@ -28,7 +28,7 @@
 
 use super::{
     Error,
-    io::{Numbers, Values},
+    io::{NumberSink, NumberSource},
     native::stream,
     reader::Reader,
 };
@@ -189,7 +189,7 @@ fn count(layers: u64) -> Result<usize, Error> {
 ///
 /// # Errors
 /// Any of [`Error`]; nothing stays allocated.
-pub fn load(source: &mut impl Values, ceiling: u64) -> Result<Filter, Error> {
+pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Error> {
     let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
     let (layers, expansion) = (count(unsigned()?)?, unsigned()?);
     let mut double = || source.double().ok_or(Error::Truncated);
@@ -235,7 +235,7 @@ pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
 }
 
 /// Writes a filter of valkey-bloom's as its RDB has it; nothing for another.
-pub fn save(filter: &Filter, sink: &mut impl Numbers) {
+pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
     let Family::Valkey(family) = filter.family() else {
         return;
     };

@@ -20,7 +20,7 @@
 
 use crate::{
     codec::guava::{Purpose, Strategy},
-    filter::{Cells, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
+    filter::{CellKind, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
 };
 
 use super::{number, refusal::Refusal};
@@ -37,7 +37,7 @@ pub struct Options {
     /// The key of the hash.
     pub seed: Option<u64>,
     /// Bits, or counters.
-    pub cells: Cells,
+    pub cells: CellKind,
     /// Keys and growth of a filter as valkey-bloom makes one; a native one otherwise.
     pub valkey: Option<Valkey>,
 }
@@ -84,7 +84,7 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
         } else if is(word, "NONSCALING") {
             nonscaling = true;
         } else if is(word, "COUNTING") {
-            options.cells = Cells::Counters;
+            options.cells = CellKind::Counters;
         } else if is(word, "SEED") {
             options.seed =
                 Some(number::unsigned(words.next().ok_or(Refusal::NoSeed)?).ok_or(Refusal::BadSeed)?);
@@ -120,7 +120,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
         } else if is(word, "NONSCALING") {
             (nonscaling, expands_last) = (true, false);
         } else if is(word, "COUNTING") {
-            options.cells = Cells::Counters;
+            options.cells = CellKind::Counters;
         } else if is(word, "ERROR") {
             options.error_rate = Some(rate(words.next())?.ok_or(Refusal::InsertErrorRate)?);
         } else if is(word, "CAPACITY") {
@@ -151,7 +151,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
         return Err(Refusal::ScalesNot);
     }
     // valkey-bloom says neither; who does means another filter.
-    if keys.is_some() && (options.seed.is_some() || options.cells == Cells::Counters) {
+    if keys.is_some() && (options.seed.is_some() || options.cells == CellKind::Counters) {
         return Err(Refusal::InsertSeed);
     }
     options.valkey = keys.map(|seed| Valkey {

@@ -20,7 +20,7 @@ use super::{
     args::{Insert, Options, is, is_rate},
     number,
 };
-use crate::filter::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION};
+use crate::filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
 /// Reads what follows `key` in a BF.RESERVE of RedisBloom's; `None` for what RedisBloom refuses.
 pub fn reserve<'a>(key: &'a [u8], mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Options> {
@@ -46,7 +46,7 @@ pub fn reserve<'a>(key: &'a [u8], mut words: impl Iterator<Item = &'a [u8]> + Cl
 
 /// Whether only this module writes a BF.RESERVE with these options.
 pub fn is_own(options: &Options) -> bool {
-    options.seed.is_some() || options.cells == Cells::Counters
+    options.seed.is_some() || options.cells == CellKind::Counters
 }
 
 /// Reads what follows the key of a BF.INSERT of either product, up to and with the word for ITEMS; what is left of

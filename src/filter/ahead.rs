@@ -5,68 +5,71 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed},
 };
 
-use super::{foreign::Family, geometry::Geometry, hash::Hash, layer::Site, stack::Filter};
+use super::{foreign::Family, geometry::Geometry, hash::Hash, layer::BlockAddress, stack::Filter};
 
 /// What it takes to ask for the cache lines of an item: the seed of a filter, and where the blocks of its newest layer are. It
 /// may be kept for longer than the filter lives: nothing is read there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ahead {
+pub struct PrefetchHint {
     seed: u64,
-    site: Site,
+    address_of_blocks: BlockAddress,
 }
 
-impl Ahead {
+impl PrefetchHint {
     /// That of a filter; `None` of one that gains nothing by it: its newest layer is cached anyway, or not of blocks, or the
     /// hash is another family's.
     #[inline]
     #[must_use]
     pub fn of(filter: &Filter) -> Option<Self> {
-        let site = filter.newest().site()?;
+        let address_of_blocks = filter.newest().address_of_blocks()?;
         (filter.family() == Family::Native).then(|| Self {
             seed: filter.seed(),
-            site,
+            address_of_blocks,
         })
     }
 
     /// Hashes an item, and asks for its cache lines.
     #[inline]
     #[must_use]
-    pub fn hash(self, item: &[u8]) -> Hashed {
+    pub fn hash(self, item: &[u8]) -> PrehashedItem {
         let hash = Hash::of(item, self.seed);
-        self.site.prefetch(hash);
-        Hashed { ahead: self, hash }
+        self.address_of_blocks.prefetch(hash);
+        PrehashedItem { ahead: self, hash }
     }
 }
 
 /// An item that was hashed ahead.
 #[derive(Clone, Copy, Debug)]
-pub struct Hashed {
-    ahead: Ahead,
+pub struct PrehashedItem {
+    ahead: PrefetchHint,
     hash: Hash,
 }
 
-impl Hashed {
+impl PrehashedItem {
     /// The item's hash; `None` if this is another filter than was expected, or its newest layer lies elsewhere by now.
     #[inline]
     #[must_use]
     pub fn of(self, filter: &Filter) -> Option<Hash> {
-        let Ahead { seed, site } = self.ahead;
+        let PrefetchHint {
+            seed,
+            address_of_blocks,
+        } = self.ahead;
         // Blocks are those of a native filter.
-        (filter.seed() == seed && filter.newest().is_at(site)).then_some(self.hash)
+        (filter.seed() == seed && filter.newest().is_at(address_of_blocks)).then_some(self.hash)
     }
 }
 
-/// Room for an [`Ahead`]. Threads may use it at once: the worst that one finds is a mixture of two, which is as good as that of
+/// Room for an [`PrefetchHint`]. Threads may use it at once: the worst that one finds is a mixture of two, which is as good as that of
 /// a filter that went.
 #[derive(Debug)]
-pub struct AheadCell {
+pub struct PrefetchHintCell {
     seed: AtomicU64,
     words: AtomicPtr<u64>,
     /// Packed: blocks, words of a block, probes. 0, which no filter has: none is in it.
     geometry: AtomicU64,
 }
 
-impl AheadCell {
+impl PrefetchHintCell {
     /// With none in it.
     #[must_use]
     pub const fn empty() -> Self {
@@ -80,11 +83,11 @@ impl AheadCell {
     /// What is in it.
     #[inline]
     #[must_use]
-    pub fn get(&self) -> Option<Ahead> {
+    pub fn get(&self) -> Option<PrefetchHint> {
         let geometry = self.geometry.load(Relaxed);
-        (geometry != 0).then(|| Ahead {
+        (geometry != 0).then(|| PrefetchHint {
             seed: self.seed.load(Relaxed),
-            site: Site::new(
+            address_of_blocks: BlockAddress::new(
                 self.words.load(Relaxed),
                 Geometry {
                     blocks: (geometry >> 32) as u32,
@@ -96,19 +99,23 @@ impl AheadCell {
     }
 
     /// Puts that in.
-    pub fn set(&self, ahead: Option<Ahead>) {
-        let Some(Ahead { seed, site }) = ahead else {
+    pub fn set(&self, ahead: Option<PrefetchHint>) {
+        let Some(PrefetchHint {
+            seed,
+            address_of_blocks,
+        }) = ahead
+        else {
             return self.geometry.store(0, Relaxed);
         };
         let Geometry {
             blocks,
             block_words,
             probes,
-        } = site.geometry();
+        } = address_of_blocks.geometry();
         self.seed.store(seed, Relaxed);
         let packed = u64::from(blocks) << 32 | u64::from(block_words) << 16 | u64::from(probes);
         self.geometry.store(packed, Relaxed);
-        self.words.store(site.words().cast_mut(), Relaxed);
+        self.words.store(address_of_blocks.words().cast_mut(), Relaxed);
     }
 }
 
@@ -119,7 +126,7 @@ mod tests {
     /// As another thread may find it in the middle of `set`.
     #[test]
     fn of_any_mixture_an_item_can_be_hashed() {
-        let cell = AheadCell::empty();
+        let cell = PrefetchHintCell::empty();
         cell.words.store(&raw mut *Box::new(0), Relaxed);
         assert_eq!(cell.get(), None, "without a geometry");
         cell.words.store(null_mut(), Relaxed);

@@ -15,7 +15,7 @@
 use super::{
     error::Error,
     hash::Hash,
-    layer::item_set::{Answers, CHUNK, NOWHERE, Set},
+    layer::item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
     stack::Filter,
 };
 
@@ -34,11 +34,11 @@ impl Filter {
             if hashes.is_empty() {
                 return;
             }
-            let items = Set::first(hashes.len());
+            let items = ItemSet::first(hashes.len());
             let found = if far {
                 self.found_below(0, hashes, items)
             } else {
-                let found = self.newest().among(hashes, items);
+                let found = self.newest().filter_present(hashes, items);
                 found.with(self.found_below(1, hashes, items.without(found)))
             };
             answer(Answers::new(found, hashes.len()));
@@ -65,14 +65,14 @@ impl Filter {
             if hashes.is_empty() {
                 return Ok(());
             }
-            let items = Set::first(hashes.len());
+            let items = ItemSet::first(hashes.len());
             let in_older = self.found_below(1, hashes, items);
             let missing = items.without(in_older);
-            self.newest().prefetch_rest(hashes, missing);
+            self.newest().prefetch_remaining(hashes, missing);
             if self.newest().room() < missing.len() {
                 self.add_growing(hashes, in_older, &ceiling, &mut answer)?;
             } else {
-                let new = self.newest_mut().add_among(hashes, missing);
+                let new = self.newest_mut().add_chunk(hashes, missing);
                 answer(Answers::new(new, hashes.len()));
             }
         }
@@ -83,7 +83,7 @@ impl Filter {
     fn add_growing(
         &mut self,
         hashes: &[Hash],
-        in_older: Set,
+        in_older: ItemSet,
         ceiling: &impl Fn(u64) -> u64,
         answer: &mut impl FnMut(Answers),
     ) -> Result<(), Error> {
@@ -107,11 +107,15 @@ impl Filter {
     /// [`Self::add_each`] of items that must not be refused: what there is no room for goes in uncounted. Such items are never
     /// forgotten, but the rate is promised for the capacity only.
     #[cold]
-    pub fn add_each_over<'a>(&mut self, items: impl Iterator<Item = &'a [u8]>, answer: impl FnMut(Answers)) {
+    pub fn add_each_uncounted<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        answer: impl FnMut(Answers),
+    ) {
         let over = |filter: &mut Self, hashes: &[Hash], answers: &mut Answers| {
             hashes
                 .iter()
-                .for_each(|&hash| answers.push(filter.add_over(hash)));
+                .for_each(|&hash| answers.push(filter.add_uncounted(hash)));
         };
         self.change_each(items, over, answer);
     }
@@ -159,18 +163,19 @@ impl Filter {
     /// Which of these items of a chunk some layer holds, the `above` newest left out. A layer is asked for those alone that
     /// no newer one holds. Not inlined: most filters have one layer.
     #[inline(never)]
-    pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: Set) -> Set {
+    pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let mut layers = self.layers().rev().skip(above).peekable();
         let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
-            return Set::default();
+            return ItemSet::default();
         };
-        let mut aims = [NOWHERE; CHUNK];
-        first.aim(hashes, items, &mut aims);
+        let mut first_groups = [NO_GROUP; CHUNK];
+        first.prefetch_first(hashes, items, &mut first_groups);
         let mut missing = items;
         while let Some(layer) = layers.next()
             && !missing.is_empty()
         {
-            let found = layer.among_aimed(hashes, missing, &mut aims, layers.peek().copied());
+            let found =
+                layer.filter_present_staged(hashes, missing, &mut first_groups, layers.peek().copied());
             missing = missing.without(found);
         }
         items.without(missing)

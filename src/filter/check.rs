@@ -12,7 +12,7 @@ use super::{
     foreign::{Family, Valkey, redisbloom},
     geometry::{Geometry, MAX_WORDS},
     layer::{Counting, Layer, Rule, Shape},
-    params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
+    params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
     plan::LayerPlan,
     sizing::MAX_PROBES,
     stack::Filter,
@@ -133,7 +133,7 @@ impl Plan {
             };
             ranges.check()?;
             // Deletions take items from older layers too, and the count of a layer of counters may pass its capacity.
-            let counters = shape.cells() == Cells::Counters;
+            let counters = shape.cells() == CellKind::Counters;
             let may_lack = index + 1 == count || counters;
             if (items > capacity && !counters) || (items < capacity && !may_lack) {
                 return Err(Broken::Items {
@@ -170,7 +170,7 @@ impl Plan {
             capacity: MAX_CAPACITY,
             expansion: self.expansion,
             seed: 0,
-            cells: Cells::Bits,
+            cells: CellKind::Bits,
         };
         whole.check()?;
         if self.bit_bytes() / 8 > MAX_WORDS {

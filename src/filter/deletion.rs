@@ -30,7 +30,7 @@ use super::{
     hash::Hash,
     layer::{
         Layer,
-        item_set::{Answers, CHUNK, NOWHERE, Set},
+        item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
     },
     stack::Filter,
 };
@@ -81,7 +81,7 @@ impl Filter {
                 return Ok(());
             }
             let layers = self.older().len();
-            let found = self.found_below(1, hashes, Set::first(hashes.len()));
+            let found = self.found_below(1, hashes, ItemSet::first(hashes.len()));
             let mut answers = Answers::default();
             let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
                 // A layer that became full within this chunk holds items that were not there when it was asked.
@@ -109,7 +109,7 @@ impl Filter {
         match (first, second) {
             (None, _) => self.lower(0, hash),
             (Some(layer), None) if !self.newest().contains(hash) => self.lower(layer, hash),
-            _ => self.refuse(),
+            _ => self.note_refused_deletion(),
         }
     }
 
@@ -123,13 +123,13 @@ impl Filter {
         match lowered {
             None => false,
             Some(true) => true,
-            Some(false) => self.refuse(),
+            Some(false) => self.note_refused_deletion(),
         }
     }
 
     /// Notes a refusal: not deleted.
-    fn refuse(&mut self) -> bool {
-        self.newest_mut().refuse();
+    fn note_refused_deletion(&mut self) -> bool {
+        self.newest_mut().note_refused_deletion();
         false
     }
 
@@ -156,16 +156,16 @@ impl Filter {
     /// another tests positive by: one layer may have become none, and several are to be asked again. None have become more.
     fn held(&self, hashes: &[Hash]) -> [Held; CHUNK] {
         let mut held = [Held::Nowhere; CHUNK];
-        let items = Set::first(hashes.len());
+        let items = ItemSet::first(hashes.len());
         let layers = std::iter::once(self.newest()).chain(self.older());
         let mut layers = layers.enumerate().peekable();
         // Layers of counters are not aimed at, only asked for.
-        let mut aims = [NOWHERE; CHUNK];
+        let mut first_groups = [NO_GROUP; CHUNK];
         while let Some((index, layer)) = layers.next() {
             if let Some((_, next)) = layers.peek() {
-                next.aim(hashes, items, &mut aims);
+                next.prefetch_first(hashes, items, &mut first_groups);
             }
-            for i in layer.among(hashes, items).members() {
+            for i in layer.filter_present(hashes, items).members() {
                 held[i] = match held[i] {
                     Held::Nowhere => Held::In(index),
                     Held::In(_) | Held::InSeveral => Held::InSeveral,
@@ -184,8 +184,10 @@ impl Filter {
 
     /// Deletions of items that tested present and were refused, since this filter was made, loaded or copied here.
     #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.layers().map(Layer::refused).fold(0, u64::saturating_add)
+    pub fn refused_deletions(&self) -> u64 {
+        self.layers()
+            .map(Layer::refused_deletions)
+            .fold(0, u64::saturating_add)
     }
 }
 

@@ -26,7 +26,7 @@
 )]
 
 use super::{
-    geometry::{FOUR, LINE_WORDS},
+    geometry::{LINE_WORDS, PROBE_GROUP},
     layer::{Classic, Layer, Shape},
     stack::Filter,
 };
@@ -53,8 +53,8 @@ pub struct Estimate {
 impl Filter {
     /// Counters that reached 15 and stay there; `None` without counters.
     #[must_use]
-    pub fn stuck(&self) -> Option<u64> {
-        self.layers().map(Layer::stuck).sum()
+    pub fn saturated(&self) -> Option<u64> {
+        self.layers().map(Layer::saturated).sum()
     }
 
     /// Estimates the whole filter: the share of all its bits that is set, the rate of its layers together.
@@ -152,7 +152,7 @@ impl Layer {
         // Words of counters for one of bits.
         let width = length / usize::from(geometry.block_words);
         let (part, group) = if geometry.lines().is_some() {
-            (LINE_WORDS * width, i32::from(FOUR).min(probes))
+            (LINE_WORDS * width, i32::from(PROBE_GROUP).min(probes))
         } else {
             (length, probes)
         };
@@ -165,7 +165,7 @@ impl Layer {
         let (mut read, mut fill, mut rate) = (0, 0.0, 0.0);
         let mut runs = 0.0;
         for block in blocks.step_by(stride) {
-            let (mut parts, mut shares, mut whole, mut rest) = (0.0, 0.0, 0.0, 0.0);
+            let (mut parts, mut shares, mut whole, mut extra) = (0.0, 0.0, 0.0, 0.0);
             for words in block[..run].chunks(part) {
                 read += words.len();
                 let words = words.iter().map(|&word| self.taken(word));
@@ -174,11 +174,11 @@ impl Layer {
                 parts += 1.0;
                 shares += share;
                 whole += share.powi(group);
-                rest += share.powi(probes % group);
+                extra += share.powi(probes % group);
             }
             runs += 1.0;
             fill += shares / parts;
-            rate += (whole / parts).powi(probes / group) * (rest / parts);
+            rate += (whole / parts).powi(probes / group) * (extra / parts);
         }
         let estimate = Estimate {
             fill: self.fill().unwrap_or(fill / runs),
@@ -210,7 +210,7 @@ impl Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{Cells, Expansion, Hash, Params};
+    use crate::filter::{CellKind, Expansion, Hash, Params};
 
     /// A stack of `layers` full layers, filled one by one with items of their own: what older layers hold is not asked.
     fn stack(layers: usize, params: &Params) -> Filter {
@@ -229,7 +229,7 @@ mod tests {
         filter
     }
 
-    fn params(cells: Cells, error_rate: f64, capacity: u64) -> Params {
+    fn params(cells: CellKind, error_rate: f64, capacity: u64) -> Params {
         Params {
             error_rate,
             capacity,
@@ -242,7 +242,7 @@ mod tests {
     /// All words that are read, of shapes of one block, of lines, of longer blocks, of counters.
     #[test]
     fn at_most_65_536_words_are_read_of_any_stack() {
-        for cells in [Cells::Bits, Cells::Counters] {
+        for cells in [CellKind::Bits, CellKind::Counters] {
             for (layers, rate, capacity) in [
                 (1, 0.01, 1_000_000),
                 (2, 0.01, 400_000),

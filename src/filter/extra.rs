@@ -7,14 +7,14 @@ use super::{
 
 /// The part of a filter that most do without.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(super) struct Extra {
     /// The layers below the newest, oldest first; all full, but for those of counters.
     pub(super) older: Vec<Layer>,
     /// Keys and growth of a filter of valkey-bloom's.
     pub(super) valkey: Option<Box<Valkey>>,
 }
 
-impl Rest {
+impl Extra {
     /// `None` where there is nothing to keep.
     pub(super) fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
         let valkey = match family {

@@ -4,7 +4,7 @@
 pub(super) const LINE_WORDS: usize = 8;
 
 /// Probes that lie in one line.
-pub(super) const FOUR: u8 = 4;
+pub(super) const PROBE_GROUP: u8 = 4;
 
 /// The most words one bit array can have: `bitvec` spends three bits of a length on the position in a word.
 pub(super) const MAX_WORDS: u64 = (usize::MAX >> 3) as u64 / 64;

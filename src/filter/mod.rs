@@ -30,7 +30,7 @@ mod plan;
 mod sizing;
 mod stack;
 
-pub use ahead::{Ahead, AheadCell, Hashed};
+pub use ahead::{PrefetchHint, PrefetchHintCell, PrehashedItem};
 pub use check::{Broken, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
@@ -44,7 +44,7 @@ pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule,
     Shape, Start, bits::Bits, item_set::Answers,
 };
-pub use params::{Cells, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
+pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use plan::LayerPlan;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;

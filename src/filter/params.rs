@@ -44,7 +44,7 @@ impl Expansion {
 
 /// What a filter has at each position of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cells {
+pub enum CellKind {
     /// A bit: items are added.
     #[default]
     Bits,
@@ -64,7 +64,7 @@ pub struct Params {
     /// Secret key of the hash.
     pub seed: u64,
     /// Whether it counts.
-    pub cells: Cells,
+    pub cells: CellKind,
 }
 
 impl Params {

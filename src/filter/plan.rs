@@ -3,7 +3,7 @@
 use super::{
     error::Error,
     layer::{Counting, Layer, Shape},
-    params::{Cells, MAX_CAPACITY},
+    params::{CellKind, MAX_CAPACITY},
     sizing,
 };
 
@@ -22,11 +22,11 @@ pub struct LayerPlan {
 
 impl LayerPlan {
     /// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
-    pub(super) fn native(cells: Cells, capacity: u64, rate: f64) -> Option<Self> {
+    pub(super) fn native(cells: CellKind, capacity: u64, rate: f64) -> Option<Self> {
         let geometry = sizing::geometry(capacity, rate)?;
         let shape = match cells {
-            Cells::Bits => geometry.into(),
-            Cells::Counters => Counting::of(geometry).into(),
+            CellKind::Bits => geometry.into(),
+            CellKind::Counters => Counting::of(geometry).into(),
         };
         Some(Self {
             capacity,

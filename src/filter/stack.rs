@@ -25,7 +25,7 @@
 
 use super::{
     error::Error,
-    extra::Rest,
+    extra::Extra,
     foreign::{Family, Tag, Valkey, guava},
     hash::Hash,
     layer::{Layer, Start},
@@ -41,7 +41,7 @@ pub struct Filter {
     error_rate: f64,
     newest: Layer,
     /// Absent in a filter that needs none of it, so that such a filter stays small.
-    rest: Option<Box<Rest>>,
+    extra: Option<Box<Extra>>,
     expansion: Expansion,
     family: Tag,
 }
@@ -67,7 +67,7 @@ impl Filter {
             seed,
             error_rate,
             newest,
-            rest: None,
+            extra: None,
             expansion,
             family: Tag::Native,
         })
@@ -93,7 +93,7 @@ impl Filter {
             seed: 0,
             error_rate,
             newest,
-            rest: Rest::boxed(Vec::new(), Family::Valkey(valkey)),
+            extra: Extra::boxed(Vec::new(), Family::Valkey(valkey)),
             expansion,
             family: Tag::Valkey,
         })
@@ -122,7 +122,7 @@ impl Filter {
             seed,
             error_rate,
             newest,
-            rest: Rest::boxed(older, family),
+            extra: Extra::boxed(older, family),
             expansion,
             family: family.tag(),
         })
@@ -141,8 +141,9 @@ impl Filter {
 
     /// What a filter of valkey-bloom's has beside its layers. One that is tagged so always has it.
     fn valkey(&self) -> Valkey {
-        let rest = self.rest.as_deref();
-        rest.and_then(|rest| rest.valkey.as_deref().copied())
+        let extra = self.extra.as_deref();
+        extra
+            .and_then(|extra| extra.valkey.as_deref().copied())
             .unwrap_or_default()
     }
 
@@ -199,9 +200,9 @@ impl Filter {
     /// Its layers from the `index`th on, oldest first, to fill from stored ones; at least the newest.
     pub fn layers_from_mut(&mut self, index: usize) -> impl Iterator<Item = &mut Layer> {
         let older = self
-            .rest
+            .extra
             .as_deref_mut()
-            .map_or(&mut [][..], |rest| &mut rest.older);
+            .map_or(&mut [][..], |extra| &mut extra.older);
         older
             .get_mut(index..)
             .unwrap_or_default()
@@ -275,19 +276,21 @@ impl Filter {
     /// The same, to change them.
     #[inline]
     pub(super) fn older_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.rest.iter_mut().flat_map(|rest| rest.older.iter_mut().rev())
+        self.extra
+            .iter_mut()
+            .flat_map(|extra| extra.older.iter_mut().rev())
     }
 
     #[inline]
     fn older_list(&self) -> &[Layer] {
-        self.rest.as_deref().map_or(&[], |rest| rest.older.as_slice())
+        self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
     /// Addresses of the allocations beside the bits, null for one that is not there, for accounting; `None` in a filter
     /// that has none of them.
     #[must_use]
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
-        self.rest.as_deref().map(Rest::memory)
+        self.extra.as_deref().map(Extra::memory)
     }
 
     /// Items in it, as far as it can know ([`Layer::items`]): of a filter of bits those that tested absent when they were added.
@@ -360,7 +363,7 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
-        self.newest.contains(hash) || (self.rest.is_some() && self.in_older(hash))
+        self.newest.contains(hash) || (self.extra.is_some() && self.in_older(hash))
     }
 
     /// Whether a full layer may hold the item. Not inlined: most filters have none.
@@ -402,9 +405,9 @@ impl Filter {
     /// [`Self::add`] of an item that must not be refused: where there is no room, the newest layer takes it uncounted. Such items
     /// are never forgotten, but the rate is promised for the capacity only.
     #[cold]
-    pub(super) fn add_over(&mut self, hash: Hash) -> bool {
+    pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         self.add(hash, |_| u64::MAX)
-            .unwrap_or_else(|_| self.newest.add_over(hash))
+            .unwrap_or_else(|_| self.newest.add_uncounted(hash))
     }
 
     /// A copy with the same seed, bits and counts.
@@ -419,7 +422,7 @@ impl Filter {
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             newest: self.newest.duplicate()?,
-            rest: Rest::boxed(older, self.family()),
+            extra: Extra::boxed(older, self.family()),
             ..*self
         })
     }
@@ -448,7 +451,7 @@ impl Filter {
         };
         let mut layer = LayerPlan::make(plan, self.bit_bytes(), ceiling)?;
         layer.put_on(&self.newest);
-        self.rest
+        self.extra
             .get_or_insert_default()
             .older
             .push(std::mem::replace(&mut self.newest, layer));

@@ -33,7 +33,7 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
     };
     made.map_err(|error| {
         stats::REFUSED.add(1);
-        ctx.warn_seldom(|| format!("a new filter refused: {error}"));
+        ctx.warn_rate_limited(|| format!("a new filter refused: {error}"));
         Refusal::of_creation(error)
     })
 }

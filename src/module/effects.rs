@@ -19,25 +19,25 @@ use super::{
 };
 use crate::{
     command::number,
-    filter::{Cells, Family, Filter, Params},
+    filter::{CellKind, Family, Filter, Params},
 };
 
 /// What a command changed.
 pub(crate) struct Change<'a> {
     /// What the filter is, where the command made it.
-    pub(crate) created: Option<Creation>,
+    pub(crate) created: Option<CreatedWith>,
     pub(crate) items: Items<'a>,
     pub(crate) shape: Shape,
 }
 
 /// Everything that decides the bits of a filter that a command made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Creation {
+pub(crate) struct CreatedWith {
     params: Params,
     family: Family,
 }
 
-impl Creation {
+impl CreatedWith {
     pub(crate) fn of(filter: &Filter) -> Self {
         Self {
             params: filter.params(),
@@ -49,9 +49,9 @@ impl Creation {
 /// The items that changed the filter.
 pub(crate) enum Items<'a> {
     /// All of a command that may be repeated word for word.
-    Every,
+    All,
     /// These, perhaps none.
-    These(Vec<Str<'a>>),
+    Listed(Vec<Str<'a>>),
 }
 
 /// What became of the filter's shape.
@@ -66,20 +66,20 @@ pub(crate) struct Shape {
 /// Tells of it.
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     match (&change.created, &change.items) {
-        (Some(creation), Items::These(items)) => created(ctx, key, creation, items, change.shape),
-        (None, Items::These(items)) if items.is_empty() => {}
-        (None, Items::These(items)) => {
+        (Some(creation), Items::Listed(items)) => created(ctx, key, creation, items, change.shape),
+        (None, Items::Listed(items)) if items.is_empty() => {}
+        (None, Items::Listed(items)) => {
             ctx.replicate(c"BF.MADD", key, &[], items);
             ctx.signal_modified(key);
             added(ctx, key, change.shape);
         }
-        (_, Items::Every) => added_every(ctx, key, change.shape),
+        (_, Items::All) => added_all(ctx, key, change.shape),
     }
 }
 
 /// Tells of additions by a command that may be repeated word for word: each of its items changed the filter.
 #[inline]
-pub(crate) fn added_every(ctx: Context, key: Str, shape: Shape) {
+pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
     added(ctx, key, shape);
@@ -87,7 +87,7 @@ pub(crate) fn added_every(ctx: Context, key: Str, shape: Shape) {
 
 /// Tells of a filter that was made, and of its first items.
 #[cold]
-fn created(ctx: Context, key: Str, creation: &Creation, items: &[Str], shape: Shape) {
+fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &[Str], shape: Shape) {
     let Params {
         error_rate, capacity, ..
     } = creation.params;
@@ -162,7 +162,7 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
 }
 
 /// What BF.RESERVE and BF.INSERT say alike.
-fn options(creation: &Creation) -> Vec<Vec<u8>> {
+fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
     let mut words = match creation.params.expansion.factor() {
         Some(factor) => vec![b"EXPANSION".to_vec(), factor.to_string().into()],
         None => vec![b"NONSCALING".to_vec()],
@@ -175,7 +175,7 @@ fn options(creation: &Creation) -> Vec<Vec<u8>> {
         Family::Native | Family::RedisBloom(_) | Family::Guava => creation.params.seed.to_string().into(),
     };
     words.extend([b"SEED".to_vec(), seed]);
-    if creation.params.cells == Cells::Counters {
+    if creation.params.cells == CellKind::Counters {
         words.push(b"COUNTING".to_vec());
     }
     words

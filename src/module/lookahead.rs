@@ -32,7 +32,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::filter::{Ahead, AheadCell, Filter, Hash, Hashed};
+use crate::filter::{Filter, Hash, PrefetchHint, PrefetchHintCell, PrehashedItem};
 
 /// Names have a slot by the four highest bits of their digests. Those that share one drive each other out.
 static SLOTS: [Slot; 16] = [const { Slot::empty() }; 16];
@@ -41,14 +41,14 @@ static SLOTS: [Slot; 16] = [const { Slot::empty() }; 16];
 struct Slot {
     /// The digest of the name.
     name: AtomicU64,
-    ahead: AheadCell,
+    ahead: PrefetchHintCell,
 }
 
 impl Slot {
     const fn empty() -> Self {
         Self {
             name: AtomicU64::new(0),
-            ahead: AheadCell::empty(),
+            ahead: PrefetchHintCell::empty(),
         }
     }
 
@@ -64,7 +64,7 @@ pub(crate) struct Lookahead<'a> {
     /// The digest of the name.
     name: u64,
     item: &'a [u8],
-    hashed: Option<Hashed>,
+    hashed: Option<PrehashedItem>,
 }
 
 impl<'a> Lookahead<'a> {
@@ -85,7 +85,7 @@ impl<'a> Lookahead<'a> {
         if let Some(hash) = self.hashed.and_then(|hashed| hashed.of(filter)) {
             return hash;
         }
-        let ahead = Ahead::of(filter);
+        let ahead = PrefetchHint::of(filter);
         if self.hashed.is_some() || ahead.is_some() {
             remember(self.name, ahead);
         }
@@ -95,7 +95,7 @@ impl<'a> Lookahead<'a> {
 
 /// Remembers what a name leads to.
 #[inline(never)]
-fn remember(name: u64, ahead: Option<Ahead>) {
+fn remember(name: u64, ahead: Option<PrefetchHint>) {
     if let Some(slot) = Slot::of(name) {
         slot.name.store(name, Relaxed);
         slot.ahead.set(ahead);
@@ -129,7 +129,7 @@ mod tests {
     use std::{collections::HashSet, iter};
 
     use super::*;
-    use crate::filter::{Cells, Error, Expansion, Params};
+    use crate::filter::{CellKind, Error, Expansion, Params};
 
     fn filter(capacity: u64) -> Result<Filter, Error> {
         let params = Params {
@@ -137,7 +137,7 @@ mod tests {
             capacity,
             expansion: Expansion::NONSCALING,
             seed: 7,
-            cells: Cells::Bits,
+            cells: CellKind::Bits,
         };
         Filter::new(&params, u64::MAX)
     }

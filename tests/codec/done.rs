@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use redis_bloom::{
     codec::{
-        io::{Numbers, Sink},
+        io::{NumberSink, Sink},
         native::dump::{self, Load},
         native::rdb,
         redisbloom, valkey_bloom,
@@ -177,7 +177,7 @@ pub(crate) fn check_valkey(filter: &Filter) {
             self.1.push(words.as_ptr());
         }
     }
-    impl Numbers for Layers {
+    impl NumberSink for Layers {
         fn unsigned(&mut self, _: u64) {}
 
         fn double(&mut self, _: f64) {}

@@ -20,7 +20,7 @@ use redis_bloom::{
         native::dump::{self, Load, Taken},
         native::rdb::{self, Stored},
     },
-    filter::{Cells, Filter, Layer, Params},
+    filter::{CellKind, Filter, Layer, Params},
 };
 
 use crate::{
@@ -80,7 +80,7 @@ fn fixtures() -> [Fixture; 8] {
 
 fn counting(params: Params) -> Params {
     Params {
-        cells: Cells::Counters,
+        cells: CellKind::Counters,
         ..params
     }
 }

@@ -5,7 +5,7 @@ use redis_bloom::{
         Error,
         native::dump::{self, Load, Taken},
     },
-    filter::{Cells, Filter},
+    filter::{CellKind, Filter},
 };
 
 use crate::{
@@ -108,7 +108,7 @@ fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
         }),
     ];
     for (case, change) in changes {
-        let mut original = sample::small_of(Cells::Counters);
+        let mut original = sample::small_of(CellKind::Counters);
         let (header, chunks) = cut(&original, 20);
         let copy = original.duplicate().expect("memory");
         let mut load = Load::begin(&header, u64::MAX).expect("its header");
@@ -150,7 +150,7 @@ fn copies_that_saw_as_many_other_changes_are_told_apart() {
         ),
     ];
     for (case, changes) in rows {
-        let original = sample::small_of(Cells::Counters);
+        let original = sample::small_of(CellKind::Counters);
         let copies = changes.map(|changes| {
             let mut copy = original.duplicate().expect("memory");
             for &(adds, number) in changes {

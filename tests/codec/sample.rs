@@ -2,7 +2,7 @@
 
 use redis_bloom::{
     codec::native::dump,
-    filter::{Cells, Filter, Params},
+    filter::{CellKind, Filter, Params},
 };
 
 use crate::support::{CELLS, add, fill, filter, item, params};
@@ -44,7 +44,7 @@ pub(crate) fn all() -> Vec<Named> {
 /// A filter of counters that was kept full, its oldest item replaced by new ones, until its count was 3 above its capacity.
 fn past_its_capacity() -> Filter {
     let mut filter = filter(&Params {
-        cells: Cells::Counters,
+        cells: CellKind::Counters,
         ..params(0.05, 100, 2, 0x5EED)
     });
     let (mut oldest, mut next) = (0, 0);
@@ -72,11 +72,11 @@ fn delete_some(filter: &mut Filter, items: u64) {
 
 /// Three layers, 300 bytes of bits: small enough to try every damage.
 pub(crate) fn small() -> Filter {
-    small_of(Cells::Bits)
+    small_of(CellKind::Bits)
 }
 
 /// The same of bits or of counters, of which there are 1,200 bytes.
-pub(crate) fn small_of(cells: Cells) -> Filter {
+pub(crate) fn small_of(cells: CellKind) -> Filter {
     let mut filter = filter(&Params {
         cells,
         ..params(0.01, 20, 2, 0x5EED)

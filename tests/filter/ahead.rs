@@ -1,14 +1,14 @@
 //! Items hashed before their filter is at hand: the hash is the filter's, or none.
 
-use redis_bloom::filter::{Ahead, AheadCell, Cells, Family, Filter, Layer, Params};
+use redis_bloom::filter::{CellKind, Family, Filter, Layer, Params, PrefetchHint, PrefetchHintCell};
 
 use crate::support::{filter, item, params};
 
 /// Large enough to be worth it: some 1.2 MB.
 const LARGE: u64 = 1_000_000;
 
-fn ahead(filter: &Filter) -> Ahead {
-    Ahead::of(filter).expect("a large native filter")
+fn ahead(filter: &Filter) -> PrefetchHint {
+    PrefetchHint::of(filter).expect("a large native filter")
 }
 
 #[test]
@@ -50,22 +50,22 @@ fn nor_does_a_filter_that_grew_or_went() {
 #[test]
 fn there_is_none_of_filters_that_gain_nothing() {
     let small = filter(&params(0.01, 10_000, 2, 7));
-    assert_eq!(Ahead::of(&small), None);
+    assert_eq!(PrefetchHint::of(&small), None);
     let counting = filter(&Params {
-        cells: Cells::Counters,
+        cells: CellKind::Counters,
         ..params(0.01, LARGE, 2, 7)
     });
-    assert_eq!(Ahead::of(&counting), None);
+    assert_eq!(PrefetchHint::of(&counting), None);
     let native = filter(&params(0.01, LARGE, 2, 7));
     let layer = Layer::new(native.newest().shape(), LARGE, 0.01).expect("memory");
     let foreign =
         Filter::from_layers(Family::Guava, 7, 0.01, native.expansion(), vec![layer]).expect("a layer");
-    assert_eq!(Ahead::of(&foreign), None);
+    assert_eq!(PrefetchHint::of(&foreign), None);
 }
 
 #[test]
 fn a_cell_gives_back_what_was_put_in() {
-    let cell = AheadCell::empty();
+    let cell = PrefetchHintCell::empty();
     assert_eq!(cell.get(), None);
     // One line a block, and many.
     for error_rate in [0.01, 1e-9] {

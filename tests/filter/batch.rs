@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use redis_bloom::filter::{Cells, Error, Filter, Params, Shape};
+use redis_bloom::filter::{CellKind, Error, Filter, Params, Shape};
 
 use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
@@ -61,9 +61,9 @@ fn a_batch_of_any_size_answers_once_for_each_item() {
             assert_eq!(answers.len() as u64, size, "{case}");
             let new = answers.iter().filter(|&answer| *answer == Ok(true)).count() as u64;
             match cells {
-                Cells::Bits => assert_eq!(filter.items(), new, "{case}"),
+                CellKind::Bits => assert_eq!(filter.items(), new, "{case}"),
                 // What an older layer holds by accident is new to the newest.
-                Cells::Counters => assert!(filter.items() >= new, "{case}"),
+                CellKind::Counters => assert!(filter.items() >= new, "{case}"),
             }
             assert_eq!(
                 answers.iter().filter(|answer| answer.is_err()).count(),
@@ -205,7 +205,7 @@ fn the_first_error_is_the_last_answer() {
         );
         assert_eq!(
             Strings::of(&filter) == stored,
-            cells == Cells::Bits,
+            cells == CellKind::Bits,
             "each addition counts"
         );
     }
@@ -218,7 +218,7 @@ fn a_batch_stops_at_the_ceiling() {
     }
 }
 
-fn stops_at_the_ceiling(cells: Cells) {
+fn stops_at_the_ceiling(cells: CellKind) {
     let mut filter = filter(&Params {
         cells,
         ..params(0.01, 100, 2, 12)
@@ -276,7 +276,7 @@ fn a_batch_finds_items_in_every_layer() {
     }
 }
 
-fn finds_items_in_every_layer(cells: Cells) {
+fn finds_items_in_every_layer(cells: CellKind) {
     let mut filter = filter(&Params {
         cells,
         ..params(0.001, 20, 2, 15)

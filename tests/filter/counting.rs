@@ -2,14 +2,14 @@
 //!
 //! The promise itself is proven in `model.rs`, against an exact multiset; how many items there are is measured in `fullness.rs`.
 
-use redis_bloom::filter::{Cells, Filter, Params};
+use redis_bloom::filter::{CellKind, Filter, Params};
 
 use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
 /// A filter of counters.
 fn counting(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
     filter(&Params {
-        cells: Cells::Counters,
+        cells: CellKind::Counters,
         ..params(error_rate, capacity, expansion, seed)
     })
 }
@@ -112,26 +112,26 @@ fn each_addition_counts_and_each_deletion_takes_one() {
     assert_eq!(filter.items(), 50);
     let stored = Strings::of(&filter);
     assert!(!delete(&mut filter, b"x"), "it is not there");
-    assert_eq!((Strings::of(&filter), filter.refused()), (stored, 0));
+    assert_eq!((Strings::of(&filter), filter.refused_deletions()), (stored, 0));
 }
 
 #[test]
 fn a_counter_that_reached_15_stays_and_loses_nothing() {
     let mut filter = counting(0.001, 100, 2, 5);
-    assert_eq!(filter.stuck(), Some(0));
+    assert_eq!(filter.saturated(), Some(0));
     for _ in 0..40 {
         add(&mut filter, b"often");
     }
     assert_eq!(count(&filter, b"often"), 15);
     let probes = u64::from(filter.newest().shape().probes());
-    let stuck = filter.stuck().expect("a filter that counts");
+    let stuck = filter.saturated().expect("a filter that counts");
     assert!((1..=probes).contains(&stuck), "{stuck} of {probes} probes");
     // No counter can go down: the answer is that of a refusal, however often.
     for refusals in 1..=40 {
         assert!(!delete(&mut filter, b"often"));
-        assert_eq!(filter.refused(), refusals);
+        assert_eq!(filter.refused_deletions(), refusals);
     }
-    assert_eq!((count(&filter, b"often"), filter.stuck()), (15, Some(stuck)));
+    assert_eq!((count(&filter, b"often"), filter.saturated()), (15, Some(stuck)));
     // An item that shares some of them still comes and goes.
     fill(&mut filter, 1, 60);
     for number in 0..50 {
@@ -152,7 +152,7 @@ fn stuck_counters_of_a_large_filter_are_counted_one_by_one() {
     }
     let exact = counters(&filter).iter().filter(|&&counter| counter == 15).count() as u64;
     assert!(exact >= 20, "{exact}");
-    assert_eq!(filter.stuck(), Some(exact));
+    assert_eq!(filter.saturated(), Some(exact));
 }
 
 #[test]
@@ -170,11 +170,14 @@ fn an_item_of_two_layers_is_not_deleted_and_the_filter_says_so() {
     assert_eq!(count(&filter, b"x"), 2);
     let stored = Strings::of(&filter);
     assert!(!delete(&mut filter, b"x"));
-    assert_eq!((Strings::of(&filter), filter.refused()), (stored.clone(), 1));
+    assert_eq!(
+        (Strings::of(&filter), filter.refused_deletions()),
+        (stored.clone(), 1)
+    );
     assert!(has(&filter, b"x"));
     // The count of refusals is of this filter in this memory.
-    assert_eq!(stored.filter().refused(), 0);
-    assert_eq!(filter.duplicate().expect("memory").refused(), 0);
+    assert_eq!(stored.filter().refused_deletions(), 0);
+    assert_eq!(filter.duplicate().expect("memory").refused_deletions(), 0);
 }
 
 #[test]

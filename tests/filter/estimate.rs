@@ -1,12 +1,12 @@
 //! What a filter says of its own rate, from a sample of its words, against what all its words say.
 
-use redis_bloom::filter::{Cells, Counting, Filter, Hash, Layer, Params, Shape};
+use redis_bloom::filter::{CellKind, Counting, Filter, Hash, Layer, Params, Shape};
 
 use crate::support::{CELLS, filter, params};
 
 /// A stack of full layers of `capacity` items each. Every layer is filled with items of its own, without a question to the
 /// older ones, which hold next to none of them.
-fn stack(layers: usize, capacity: u64, cells: Cells) -> Filter {
+fn stack(layers: usize, capacity: u64, cells: CellKind) -> Filter {
     let mut filter = filter(&Params {
         cells,
         ..params(0.01, capacity, 1, 0x5EED)

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use redis_bloom::filter::{Cells, Filter, Params, Plan, Shape};
+use redis_bloom::filter::{CellKind, Filter, Params, Plan, Shape};
 
 use crate::support::{add, fill, filter, has, item, params};
 
@@ -14,7 +14,7 @@ const ABSENT: u64 = 2;
 /// An empty non-scaling filter of counters.
 fn counting(error_rate: f64, capacity: u64, seed: u64) -> Filter {
     filter(&Params {
-        cells: Cells::Counters,
+        cells: CellKind::Counters,
         ..params(error_rate, capacity, 0, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     })
 }
@@ -197,7 +197,7 @@ fn an_emptied_filter_is_as_new_but_for_what_tells_it_apart() {
             (
                 filter.items(),
                 newest.counted(),
-                newest.raised(),
+                newest.nonzero(),
                 counting.deletions
             ),
             (0, 0, Some(0), 0)
@@ -234,7 +234,7 @@ fn a_count_may_pass_the_capacity_and_what_is_shown_does_not() {
 fn an_overfull_filter_has_room_once_the_surplus_is_deleted() {
     let mut filter = counting(1e-6, 100, 1);
     let items: Vec<_> = (0..120).map(|number| item(ADDED, number)).collect();
-    filter.add_each_over(items.iter().map(<[u8; 16]>::as_slice), |_| {});
+    filter.add_each_uncounted(items.iter().map(<[u8; 16]>::as_slice), |_| {});
     assert_eq!((filter.newest().counted(), filter.items()), (120, 100));
     for number in 0..20 {
         assert!(filter.newest().is_full(), "{number} deleted");

@@ -10,7 +10,7 @@
 //! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (by way of Python), not with the
 //! code under test. The rest was recorded from it.
 
-use redis_bloom::filter::{Cells, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale};
+use redis_bloom::filter::{CellKind, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale};
 
 use crate::{
     probe::positions,
@@ -318,7 +318,7 @@ fn the_bytes_of_a_filter_that_counts_never_change_unnoticed() {
     check(FILTERS.map(|golden| {
         let (rate, capacity, expansion, ..) = golden;
         let mut filter = filter(&Params {
-            cells: Cells::Counters,
+            cells: CellKind::Counters,
             ..params(rate, capacity, expansion, 0xB100_3F11_7E25_EED5)
         });
         fill(&mut filter, 1, 1_000);
@@ -353,7 +353,7 @@ fn how_full_a_filter_that_counts_takes_itself_for_never_changes_unnoticed() {
     check(FILTERS.map(|golden| {
         let (rate, capacity, _) = golden;
         let mut filter = filter(&Params {
-            cells: Cells::Counters,
+            cells: CellKind::Counters,
             ..params(rate, capacity, 0, 0xB100_3F11_7E25_EED5)
         });
         let add = |filter: &mut Filter, number| {
@@ -369,7 +369,7 @@ fn how_full_a_filter_that_counts_takes_itself_for_never_changes_unnoticed() {
         }
         let newest = filter.newest();
         let [items, counted] = [newest.items(), newest.counted()];
-        let raised = newest.raised().expect("counters");
+        let raised = newest.nonzero().expect("counters");
         let more = (20_000..)
             .take_while(|&number| add(&mut filter, number).is_ok())
             .count();

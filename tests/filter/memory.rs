@@ -5,7 +5,7 @@
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{Cells, Params, geometry, layer_rate};
+use redis_bloom::filter::{CellKind, Params, geometry, layer_rate};
 
 use crate::support::{fill, filter, params};
 
@@ -177,7 +177,7 @@ fn counters_take_four_times_the_bits() {
     for (rate, capacity, layers) in [(0.25, 1, 1), (0.01, 100, 4), (0.001, 1_000, 3), (1e-6, 250, 2)] {
         let bits = params(rate, capacity, 2, 9);
         let counters = Params {
-            cells: Cells::Counters,
+            cells: CellKind::Counters,
             ..bits
         };
         let bytes = [bits, counters].map(|params| {

@@ -15,7 +15,7 @@ use proptest::{
 };
 use redis_bloom::{
     codec::native::dump::{self, Load, Taken},
-    filter::{Cells, Error, Filter, Hash, Layer, Params, Plan},
+    filter::{CellKind, Error, Filter, Hash, Layer, Params, Plan},
 };
 
 use crate::{
@@ -259,8 +259,8 @@ impl Model {
         for layer in self.filter.layers() {
             assert_eq!(layer.is_full(), layer.items() >= layer.capacity());
             if layer.counts() {
-                assert_eq!(layer.raised(), counters(layer, |counter| counter > 0));
-                assert_eq!(layer.stuck(), counters(layer, |counter| counter == 15));
+                assert_eq!(layer.nonzero(), counters(layer, |counter| counter > 0));
+                assert_eq!(layer.saturated(), counters(layer, |counter| counter == 15));
             }
         }
         assert!(self.filter.items() <= self.filter.capacity());
@@ -287,7 +287,7 @@ impl Model {
 
 /// What is shown of each layer and not stored, but follows from what is: items, counters that are not 0, counters at 15.
 fn numbers_of(filter: &Filter) -> Vec<(u64, Option<u64>, Option<u64>)> {
-    let numbers = |layer: &Layer| (layer.items(), layer.raised(), layer.stuck());
+    let numbers = |layer: &Layer| (layer.items(), layer.nonzero(), layer.saturated());
     filter.layers().map(numbers).collect()
 }
 
@@ -337,7 +337,7 @@ proptest! {
         for step in &steps {
             model.step(step);
             model.check();
-            if cells == Cells::Counters {
+            if cells == CellKind::Counters {
                 model.check_all();
             }
         }

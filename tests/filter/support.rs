@@ -5,7 +5,7 @@ use redis_bloom::{
         io::{Sink, Source},
         native::rdb::{self, Stored},
     },
-    filter::{Cells, Expansion, Filter, Params},
+    filter::{CellKind, Expansion, Filter, Params},
 };
 
 /// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
@@ -14,7 +14,7 @@ pub(crate) fn item(set: u64, number: u64) -> [u8; 16] {
 }
 
 /// Both sorts of native filters.
-pub(crate) const CELLS: [Cells; 2] = [Cells::Bits, Cells::Counters];
+pub(crate) const CELLS: [CellKind; 2] = [CellKind::Bits, CellKind::Counters];
 
 /// Parameters of a filter of bits; an expansion of 0 is a non-scaling filter.
 pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
@@ -24,7 +24,7 @@ pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) 
         capacity,
         expansion,
         seed,
-        cells: Cells::Bits,
+        cells: CellKind::Bits,
     }
 }
 

@@ -19,7 +19,7 @@
 //! then the commits differ in more than speed.
 //!
 //! What it uses of the crate must be there in both commits: `Filter` with `new`, `contains`, `hash` and `layers`,
-//! `add_each` and `contains_each` that answer chunk by chunk; `Answers::ones`; `Params` with its five fields, `Cells` and
+//! `add_each` and `contains_each` that answer chunk by chunk; `Answers::ones`; `Params` with its five fields, `CellKind` and
 //! `Expansion`. Crates that both depend on are those of this tree's `Cargo.lock` for both.
 //!
 //! ```text

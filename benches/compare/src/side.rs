@@ -42,13 +42,14 @@ macro_rules! side {
     ($commit:ident) => {
         impl Side for $commit::filter::Filter {
             fn empty(case: &Case) -> Self {
-                use $commit::filter::{Cells, Expansion, Params};
+                use $commit::filter::{Expansion, Params};
                 let params = Params {
                     error_rate: case.rate,
                     capacity: case.capacity,
                     expansion: Expansion::new(2).expect("a factor in range"),
                     seed: 7,
-                    cells: Cells::Bits,
+                    // Bits, whatever the commit calls them.
+                    cells: Default::default(),
                 };
                 Self::new(&params, u64::MAX).expect("memory for the filter")
             }

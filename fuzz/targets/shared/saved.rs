@@ -1,7 +1,7 @@
 //! The numbers and strings that an encoder wrote, to be read again; unlike `values.rs`, of any length, and each as what it
 //! was written.
 
-use redis_bloom::codec::io::{Numbers, Sink, Source, Values};
+use redis_bloom::codec::io::{NumberSink, Sink, Source, NumberSource};
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {
@@ -21,7 +21,7 @@ impl Sink for Saved {
     }
 }
 
-impl Numbers for Saved {
+impl NumberSink for Saved {
     fn unsigned(&mut self, number: u64) {
         self.0.push(Value::Unsigned(number));
     }
@@ -45,7 +45,7 @@ impl<'a> Source for Reading<'a> {
     }
 }
 
-impl Values for Reading<'_> {
+impl NumberSource for Reading<'_> {
     fn unsigned(&mut self) -> Option<u64> {
         match self.0.next() {
             Some(Value::Unsigned(number)) => Some(*number),

@@ -2,7 +2,7 @@
 //!
 //! A number is 8 bytes, little-endian; a string is its length, u16, and its bytes: the decoder says which it wants next.
 
-use redis_bloom::codec::io::{Source, Values};
+use redis_bloom::codec::io::{Source, NumberSource};
 
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
@@ -17,7 +17,7 @@ impl<'a> Source for Bytes<'a> {
     }
 }
 
-impl Values for Bytes<'_> {
+impl NumberSource for Bytes<'_> {
     fn unsigned(&mut self) -> Option<u64> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

@@ -49,8 +49,8 @@ use crate::{
         reader::{Reader, open, seal},
     },
     filter::{
-        Cells, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS,
-        Plan, RedisBloom, Rule, Shape, Valkey, checksum,
+        CellKind, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan,
+        MAX_LAYERS, Plan, RedisBloom, Rule, Shape, Valkey, checksum,
     },
 };
 
@@ -266,7 +266,7 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
 pub(in crate::codec) fn identity(plan: &Plan) -> u64 {
     let mut shape = plan.clone();
     for layer in &mut shape.layers {
-        if layer.shape.cells() == Cells::Bits {
+        if layer.shape.cells() == CellKind::Bits {
             layer.items = 0;
         }
     }

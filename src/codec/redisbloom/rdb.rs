@@ -2,7 +2,7 @@
 
 use super::{Chain, Link};
 use crate::{
-    codec::{Error, io::Values, native::stream},
+    codec::{Error, io::NumberSource, native::stream},
     filter::{Error as FilterError, Filter, Layer, MAX_LAYERS, Plan},
 };
 
@@ -19,7 +19,7 @@ const GROWTH_SINCE: i32 = 4;
 ///
 /// # Errors
 /// Any of [`Error`]; nothing stays allocated.
-pub fn load(source: &mut impl Values, version: i32, ceiling: u64) -> Result<Filter, Error> {
+pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Result<Filter, Error> {
     let size = unsigned(source)?;
     let count = unsigned(source)?;
     let options = if version >= OPTIONS_SINCE {
@@ -84,10 +84,10 @@ pub fn load(source: &mut impl Values, version: i32, ceiling: u64) -> Result<Filt
     Filter::from_layers(family, seed, error_rate, expansion, layers).ok_or(Error::Truncated)
 }
 
-fn unsigned(source: &mut impl Values) -> Result<u64, Error> {
+fn unsigned(source: &mut impl NumberSource) -> Result<u64, Error> {
     source.unsigned().ok_or(Error::Truncated)
 }
 
-fn double(source: &mut impl Values) -> Result<f64, Error> {
+fn double(source: &mut impl NumberSource) -> Result<f64, Error> {
     source.double().ok_or(Error::Truncated)
 }

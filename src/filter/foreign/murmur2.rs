@@ -17,15 +17,15 @@ const M32: u32 = 0x5BD1_E995;
 
 /// MurmurHash64A.
 pub(super) fn hash64(item: &[u8], seed: u64) -> u64 {
-    let (words, rest) = item.as_chunks::<8>();
+    let (words, extra) = item.as_chunks::<8>();
     let mut hash = seed ^ (item.len() as u64).wrapping_mul(M64);
     for word in words {
         let mut word = u64::from_le_bytes(*word).wrapping_mul(M64);
         word ^= word >> 47;
         hash = (hash ^ word.wrapping_mul(M64)).wrapping_mul(M64);
     }
-    if !rest.is_empty() {
-        let word = rest
+    if !extra.is_empty() {
+        let word = extra
             .iter()
             .rev()
             .fold(0, |word, &byte| word << 8 | u64::from(byte));
@@ -38,15 +38,15 @@ pub(super) fn hash64(item: &[u8], seed: u64) -> u64 {
 
 /// MurmurHash2, 32 bits.
 pub(super) fn hash32(item: &[u8], seed: u32) -> u32 {
-    let (words, rest) = item.as_chunks::<4>();
+    let (words, extra) = item.as_chunks::<4>();
     let mut hash = seed ^ item.len() as u32;
     for word in words {
         let mut word = u32::from_le_bytes(*word).wrapping_mul(M32);
         word ^= word >> 24;
         hash = hash.wrapping_mul(M32) ^ word.wrapping_mul(M32);
     }
-    if !rest.is_empty() {
-        let word = rest
+    if !extra.is_empty() {
+        let word = extra
             .iter()
             .rev()
             .fold(0, |word, &byte| word << 8 | u32::from(byte));

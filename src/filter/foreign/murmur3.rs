@@ -17,7 +17,7 @@ const C2: u64 = 0x4CF5_AD43_2745_937F;
 
 /// The two words of the hash; the first is what Guava calls `asLong`.
 pub(super) fn hash128(item: &[u8], seed: u32) -> [u64; 2] {
-    let (blocks, rest) = item.as_chunks::<16>();
+    let (blocks, extra) = item.as_chunks::<16>();
     let (mut h1, mut h2) = (u64::from(seed), u64::from(seed));
     for block in blocks {
         let [k1, k2] = words(block);
@@ -27,7 +27,7 @@ pub(super) fn hash128(item: &[u8], seed: u32) -> [u64; 2] {
         h2 = h2.wrapping_mul(5).wrapping_add(0x3849_5AB5);
     }
     let mut last = [0; 16];
-    last[..rest.len()].copy_from_slice(rest);
+    last[..extra.len()].copy_from_slice(extra);
     let [k1, k2] = words(&last);
     // Zero words change nothing, so an empty rest needs no case of its own.
     h1 ^= first(k1) ^ item.len() as u64;

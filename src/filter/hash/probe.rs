@@ -40,7 +40,7 @@
 //! Plain double hashing reaches 1.5 at 0.1 % and 2.8 at 0.01 %.
 
 use super::Hash;
-use crate::filter::geometry::{FOUR, Geometry, LINE_WORDS};
+use crate::filter::geometry::{Geometry, LINE_WORDS, PROBE_GROUP};
 
 /// Multiplier of the walk: from Steele and Vigna, "Computationally easy, spectrally good multipliers for congruential
 /// pseudorandom number generators" (2022), table for m = 2^64.
@@ -65,12 +65,12 @@ const PLACE_BITS: u32 = LINE_BITS.ilog2();
 
 /// The walk of one item through a block; endless, the caller takes its k.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::filter) struct Walk {
+pub(in crate::filter) struct ProbeSequence {
     x: u64,
     y: u64,
 }
 
-impl Walk {
+impl ProbeSequence {
     /// Starts at the first probe of the item. The same start serves every layer and block length.
     #[inline]
     #[must_use]
@@ -83,10 +83,10 @@ impl Walk {
 
     /// The next four probes, in a block of `lines` lines.
     #[inline]
-    pub(in crate::filter) fn four(&mut self, lines: u64) -> Four {
+    pub(in crate::filter) fn group(&mut self, lines: u64) -> ProbeGroup {
         let product = u128::from(self.x) * u128::from(lines);
         self.step();
-        Four {
+        ProbeGroup {
             line: (product >> 64) as usize,
             places: product as u64,
         }
@@ -109,14 +109,14 @@ impl Walk {
 
 /// Four probes, in one line of a block.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::filter) struct Four {
+pub(in crate::filter) struct ProbeGroup {
     /// The line, counted from the start of the block.
     pub(in crate::filter) line: usize,
     /// Nine bits each, from the top.
     pub(in crate::filter) places: u64,
 }
 
-impl Four {
+impl ProbeGroup {
     /// The place in the line of probe `i` in `[0, 4)`.
     #[inline]
     fn place(self, i: u8) -> u64 {
@@ -133,7 +133,7 @@ impl Four {
 
     /// Their positions in the block.
     #[inline]
-    fn positions(self) -> [u64; FOUR as usize] {
+    fn positions(self) -> [u64; PROBE_GROUP as usize] {
         let first = self.line as u64 * LINE_BITS;
         [0, 1, 2, 3].map(|i| first + self.place(i))
     }
@@ -143,18 +143,18 @@ impl Four {
 /// the last of them fewer, until it says no; whether it never did.
 #[inline(always)]
 pub fn all_positions(hash: Hash, geometry: Geometry, mut test: impl FnMut(&[u64]) -> bool) -> bool {
-    let (mut walk, bits) = (Walk::new(hash), u64::from(geometry.block_words) * 64);
+    let (mut sequence, bits) = (ProbeSequence::new(hash), u64::from(geometry.block_words) * 64);
     let lines = geometry.lines();
     let mut next = || match lines {
-        Some(lines) => walk.four(lines).positions(),
-        None => std::array::from_fn(|_| walk.one(bits)),
+        Some(lines) => sequence.group(lines).positions(),
+        None => std::array::from_fn(|_| sequence.one(bits)),
     };
     let mut left = geometry.probes;
-    while left >= FOUR {
+    while left >= PROBE_GROUP {
         if !test(&next()) {
             return false;
         }
-        left -= FOUR;
+        left -= PROBE_GROUP;
     }
     // A copy of `test` for each length, in which nothing is left of a loop.
     match left {

@@ -1,29 +1,29 @@
 //! A few items on their way through the layers together: up to 64 hashes, and sets of them.
 
-/// Items in a chunk: as many as there are bits in a [`Set`].
+/// Items in a chunk: as many as there are bits in a [`ItemSet`].
 pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 
 /// Where a first look at an item goes in a layer of blocks: a line, and four bits in it (`probe.rs`).
 #[derive(Clone, Copy)]
-pub(in crate::filter) struct Aim {
+pub(in crate::filter) struct FirstGroup {
     /// The first word of the line in the array.
     pub(in crate::filter) start: usize,
     /// The places of the bits.
     pub(in crate::filter) places: u64,
 }
 /// Those of the items of a chunk.
-pub(in crate::filter) type Aims = [Aim; CHUNK];
+pub(in crate::filter) type FirstGroups = [FirstGroup; CHUNK];
 /// Before any aim. Whoever looks there is out of bounds.
-pub(in crate::filter) const NOWHERE: Aim = Aim {
+pub(in crate::filter) const NO_GROUP: FirstGroup = FirstGroup {
     start: usize::MAX,
     places: 0,
 };
 
 /// A set of items of a chunk, by their indices: bit i is item i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::filter) struct Set(u64);
+pub(in crate::filter) struct ItemSet(u64);
 
-impl Set {
+impl ItemSet {
     /// The first `count` items, at most a chunk.
     #[inline]
     pub(in crate::filter) fn first(count: usize) -> Self {
@@ -87,14 +87,14 @@ impl Set {
 /// The answers for items in a row, at most a chunk of them: whether each was new, say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    ones: Set,
+    ones: ItemSet,
     count: usize,
 }
 
 impl Answers {
     /// Those of `count` items in a row.
     #[inline]
-    pub(in crate::filter) fn new(ones: Set, count: usize) -> Self {
+    pub(in crate::filter) fn new(ones: ItemSet, count: usize) -> Self {
         Self { ones, count }
     }
 

@@ -11,15 +11,15 @@ mod counting;
 pub(super) mod item_set;
 mod shape;
 
+pub(super) use blocked::BlockAddress;
 pub use blocked::Blocked;
-pub(super) use blocked::Site;
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 pub use counting::CountingLayer;
 pub use shape::{Counting, Shape};
 
 use bits::Bits;
 use counting::{Lowered, counters};
-use item_set::{Aims, Set};
+use item_set::{FirstGroups, ItemSet};
 
 use super::{error::Error, hash::Hash};
 
@@ -53,7 +53,7 @@ const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 /// more.
 const AHEAD: u64 = 8;
 
-/// Fewer items than this are few ([`Layer::among_aimed`]).
+/// Fewer items than this are few ([`Layer::filter_present_staged`]).
 const FEW: usize = 32;
 
 /// How many words get room when the first `words` of a layer have arrived.
@@ -283,17 +283,17 @@ impl Layer {
 
     /// Where its blocks are, of a layer that has some; `None` where they are cached anyway.
     #[inline]
-    pub(super) fn site(&self) -> Option<Site> {
+    pub(super) fn address_of_blocks(&self) -> Option<BlockAddress> {
         match &self.kind {
-            Kind::Blocked(layer) => layer.site(),
+            Kind::Blocked(layer) => layer.address_of_blocks(),
             Kind::Classic(_) | Kind::Counting(_) => None,
         }
     }
 
     /// Whether that is where its blocks are.
     #[inline]
-    pub(super) fn is_at(&self, site: Site) -> bool {
-        matches!(&self.kind, Kind::Blocked(layer) if layer.is_at(site))
+    pub(super) fn is_at(&self, address_of_blocks: BlockAddress) -> bool {
+        matches!(&self.kind, Kind::Blocked(layer) if layer.is_at(address_of_blocks))
     }
 
     /// [`Self::prefetch`] of the first position of a walk that starts there, in a layer of positions; no other has one.
@@ -315,40 +315,40 @@ impl Layer {
 
     /// Asks for the memory that a first look at each of these items needs, and aims there where a kind can.
     #[inline]
-    pub(super) fn aim(&self, hashes: &[Hash], items: Set, aims: &mut Aims) {
+    pub(super) fn prefetch_first(&self, hashes: &[Hash], items: ItemSet, first_groups: &mut FirstGroups) {
         match &self.kind {
-            Kind::Blocked(layer) => layer.aim(hashes, items, aims),
+            Kind::Blocked(layer) => layer.prefetch_first(hashes, items, first_groups),
             boxed => boxed.prefetch_each(hashes, items),
         }
     }
 
     /// After [`Self::prefetch`], asks for what else is needed to add these items.
     #[inline]
-    pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
+    pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if let Kind::Blocked(layer) = &self.kind {
-            layer.prefetch_rest(hashes, items);
+            layer.prefetch_remaining(hashes, items);
         }
     }
 
     /// Which of these items of a chunk may be in this layer. They have been prefetched.
     #[inline]
-    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
+    pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {
-            Kind::Blocked(layer) => layer.among(hashes, items),
-            boxed => boxed.among(hashes, items),
+            Kind::Blocked(layer) => layer.filter_present(hashes, items),
+            boxed => boxed.filter_present(hashes, items),
         }
     }
 
-    /// The same, quickest where most of them are not: of items aimed at this layer ([`Self::aim`]). Those that may be in an
+    /// The same, quickest where most of them are not: of items aimed at this layer ([`Self::prefetch_first`]). Those that may be in an
     /// older one are aimed at the `next` on the way.
     #[inline]
-    pub(super) fn among_aimed(
+    pub(super) fn filter_present_staged(
         &self,
         hashes: &[Hash],
-        items: Set,
-        aims: &mut Aims,
+        items: ItemSet,
+        first_groups: &mut FirstGroups,
         next: Option<&Self>,
-    ) -> Set {
+    ) -> ItemSet {
         match &self.kind {
             Kind::Blocked(layer) => {
                 // Never of another kind (`check.rs`), and then it would do without.
@@ -356,18 +356,18 @@ impl Layer {
                     Kind::Blocked(next) => Some(next),
                     Kind::Classic(_) | Kind::Counting(_) => None,
                 });
-                layer.among_aimed(hashes, items, aims, next)
+                layer.filter_present_staged(hashes, items, first_groups, next)
             }
             Kind::Classic(_) | Kind::Counting(_) => {
                 // Few items are looked at in the next layer sooner than memory answers. Of many, those are left out that are
                 // here. In 8 layers of 250,000 items batches of 10 take a fifth longer the other way round.
                 let few = hashes.len() < FEW;
                 if let (Some(next), true) = (next, few) {
-                    next.aim(hashes, items, aims);
+                    next.prefetch_first(hashes, items, first_groups);
                 }
-                let found = self.among(hashes, items);
+                let found = self.filter_present(hashes, items);
                 if let (Some(next), false) = (next, few) {
-                    next.aim(hashes, items.without(found), aims);
+                    next.prefetch_first(hashes, items.without(found), first_groups);
                 }
                 found
             }
@@ -396,10 +396,10 @@ impl Layer {
     /// [`Self::add`] of these items of a chunk; which of them tested absent. There must be room for all. They have been
     /// prefetched.
     #[inline]
-    pub(super) fn add_among(&mut self, hashes: &[Hash], items: Set) -> Set {
+    pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         debug_assert!(self.room() >= items.len());
         let absent = match &mut self.kind {
-            Kind::Blocked(layer) => layer.add_among(hashes, items),
+            Kind::Blocked(layer) => layer.add_chunk(hashes, items),
             boxed => items.keep(|i| u64::from(boxed.add(hashes[i]))),
         };
         self.counted = self.counted.saturating_add(absent.len());
@@ -408,7 +408,7 @@ impl Layer {
 
     /// Adds an item to a layer that may be full; whether it tested absent. A full layer of bits does not count the item; one
     /// of counters does, because a deletion of the item takes it off the count again.
-    pub(super) fn add_over(&mut self, hash: Hash) -> bool {
+    pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
             Kind::Classic(layer) => layer.add(hash),
@@ -469,12 +469,12 @@ impl Layer {
 
     /// Deletions that were refused while this was the newest layer, on this server.
     #[must_use]
-    pub fn refused(&self) -> u64 {
+    pub fn refused_deletions(&self) -> u64 {
         self.counting().map_or(0, |layer| layer.refused)
     }
 
     /// Counts a refused deletion.
-    pub(super) fn refuse(&mut self) {
+    pub(super) fn note_refused_deletion(&mut self) {
         if let Some(layer) = self.counting_mut() {
             layer.refused = layer.refused.saturating_add(1);
         }
@@ -482,14 +482,14 @@ impl Layer {
 
     /// Counters that reached 15 and stay there; `None` without counters.
     #[must_use]
-    pub fn stuck(&self) -> Option<u64> {
-        self.counting().map(CountingLayer::stuck)
+    pub fn saturated(&self) -> Option<u64> {
+        self.counting().map(CountingLayer::saturated)
     }
 
     /// Counters that are not 0; `None` without counters.
     #[must_use]
-    pub fn raised(&self) -> Option<u64> {
-        self.counting().map(CountingLayer::raised)
+    pub fn nonzero(&self) -> Option<u64> {
+        self.counting().map(CountingLayer::nonzero)
     }
 
     /// Share of counters that are not 0, in [0, 1]; `None` without counters.
@@ -500,7 +500,7 @@ impl Layer {
     /// How many positions of a word of `bits` are taken, and how many there are.
     pub(super) fn taken(&self, word: u64) -> (u32, u32) {
         if self.counts() {
-            (counters::raised(word), counters::PER_WORD as u32)
+            (counters::nonzero(word), counters::PER_WORD as u32)
         } else {
             (word.count_ones(), u64::BITS)
         }
@@ -520,7 +520,7 @@ impl Kind {
     }
 
     #[inline(never)]
-    fn prefetch_each(&self, hashes: &[Hash], items: Set) {
+    fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
         match self {
             Self::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
             Self::Classic(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
@@ -538,11 +538,11 @@ impl Kind {
     }
 
     #[inline(never)]
-    fn among(&self, hashes: &[Hash], items: Set) -> Set {
+    fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match self {
-            Self::Blocked(layer) => layer.among(hashes, items),
+            Self::Blocked(layer) => layer.filter_present(hashes, items),
             Self::Classic(layer) => items.keep(|i| u64::from(layer.contains(hashes[i]))),
-            Self::Counting(layer) => layer.among(hashes, items),
+            Self::Counting(layer) => layer.filter_present(hashes, items),
         }
     }
 

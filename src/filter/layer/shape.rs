@@ -4,7 +4,7 @@ use super::{
     classic::Classic,
     counting::counters::{PER_WORD, WIDTH},
 };
-use crate::filter::{geometry::Geometry, hash::Hash, params::Cells};
+use crate::filter::{geometry::Geometry, hash::Hash, params::CellKind};
 
 /// What a layer looks like, without its bits: the kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ impl Shape {
 
     /// What there is at each position.
     #[must_use]
-    pub fn cells(&self) -> Cells {
+    pub fn cells(&self) -> CellKind {
         match self {
-            Self::Blocked(_) | Self::Classic(_) => Cells::Bits,
-            Self::Counting(_) => Cells::Counters,
+            Self::Blocked(_) | Self::Classic(_) => CellKind::Bits,
+            Self::Counting(_) => CellKind::Counters,
         }
     }
 

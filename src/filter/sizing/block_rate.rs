@@ -41,10 +41,10 @@
 //! more in 32 and above at 1e-6 and below. Blocks of one line, those that are not of whole lines, and the block of a
 //! layer that has no other are as above.
 
-use crate::filter::geometry::FOUR;
+use crate::filter::geometry::PROBE_GROUP;
 
 /// Probes in a line before the next is chosen.
-const GROUP: u32 = FOUR as u32;
+const GROUP: u32 = PROBE_GROUP as u32;
 /// Bits in a line.
 const LINE_BITS: f64 = 512.0;
 
@@ -156,14 +156,14 @@ impl Block {
 
 impl Groups {
     fn new(lines: f64, probes: u32) -> Self {
-        let (full, rest) = (probes / GROUP, probes % GROUP);
+        let (full, extra) = (probes / GROUP, probes % GROUP);
         // The logarithm of what all groups of an item spare, `bits` of each of `share` lines.
         let spared = |bits: f64, share: f64| {
             let group = |probes| libm::log1p(-(1.0 - power(1.0 - bits / LINE_BITS, probes)) * share);
-            f64::from(full) * group(GROUP) + group(rest)
+            f64::from(full) * group(GROUP) + group(extra)
         };
         let pairs = |probes: u32| f64::from(probes) * (f64::from(probes) - 1.0) / 2.0;
-        let same = f64::from(full) * pairs(GROUP) + pairs(rest);
+        let same = f64::from(full) * pairs(GROUP) + pairs(extra);
         Self {
             lines,
             one: spared(1.0, 1.0 / lines),

@@ -107,7 +107,7 @@ impl Context {
 
     /// The same for what clients may bring about all day: ten lines at once, but no more than one a second in the long run.
     #[cold]
-    pub(crate) fn warn_seldom(self, text: impl FnOnce() -> String) {
+    pub(crate) fn warn_rate_limited(self, text: impl FnOnce() -> String) {
         /// When the last line would have been written if there were one a second.
         static PACE: AtomicI64 = AtomicI64::new(0);
         let now = milliseconds();

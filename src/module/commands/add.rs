@@ -4,14 +4,14 @@
 //! length of the reply depends on it: an error is an element of the array, and always the last (clients stop reading at
 //! the first).
 
-use super::{Argument, Call, Command, Row, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::{args::Options, refusal::Refusal},
     filter::{Answers, Error, Filter, Layer},
     module::{
         api::{Access, Context, Key, Str},
         create,
-        effects::{self, Change, Creation, Items, Shape},
+        effects::{self, Change, CreatedWith, Items, Shape},
         limit,
         lookahead::Lookahead,
         stats,
@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct Add;
 
 impl Command for Add {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.add",
         flags: c"write deny-oom",
         arity: 3,
@@ -52,7 +52,7 @@ impl Command for Add {
         if new || before.counts() {
             let shape = before.reshaped(filter, usize::from(new));
             drop(key);
-            effects::added_every(ctx, name, shape);
+            effects::added_all(ctx, name, shape);
         }
         ctx.reply_bool(new);
         Ok(())
@@ -75,7 +75,7 @@ fn add_one(ctx: Context, name: Str, mut key: Key, item: Str) -> Result<(), Refus
 pub(super) struct MultiAdd;
 
 impl Command for MultiAdd {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.madd",
         flags: c"write deny-oom",
         arity: -3,
@@ -108,7 +108,7 @@ fn add_or_create<'a>(ctx: Context, key: &mut Key, items: &[Str<'a>]) -> Result<(
         return create_with(ctx, key, Options::default(), items);
     };
     let answers = add(ctx, filter, items);
-    let change = answers.change_or_every(items);
+    let change = answers.change_or_all(items);
     Ok((answers, change))
 }
 
@@ -124,7 +124,7 @@ pub(super) fn create_with<'a>(
     items: &[Str<'a>],
 ) -> Result<(Added, Change<'a>), Refusal> {
     let filter = create::filter(ctx, options)?;
-    let created = Some(Creation::of(&filter));
+    let created = Some(CreatedWith::of(&filter));
     Value::Ready(filter).put(key)?;
     let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
     let answers = add(ctx, filter, items);
@@ -148,9 +148,9 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let count = total(&answers, Answers::count);
     let counted = total(&answers, Answers::ones);
     if error == Some(Error::Full) && limit::must_obey(ctx) {
-        ctx.warn_seldom(|| "a full filter took items uncounted, from a primary or an AOF".into());
+        ctx.warn_rate_limited(|| "a full filter took items uncounted, from a primary or an AOF".into());
         let left = items.get(count..).unwrap_or_default();
-        filter.add_each_over(bytes(left), |chunk| answers.push(chunk));
+        filter.add_each_uncounted(bytes(left), |chunk| answers.push(chunk));
         error = None;
     }
     let added = Added {
@@ -178,7 +178,7 @@ fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
 fn refused(ctx: Context, error: Error) -> Refusal {
     stats::REFUSED.add(1);
     if error != Error::Full {
-        ctx.warn_seldom(|| format!("a full filter could not grow: {error}"));
+        ctx.warn_rate_limited(|| format!("a full filter could not grow: {error}"));
     }
     Refusal::of_addition(error)
 }
@@ -269,18 +269,18 @@ impl Added {
             .collect();
         Change {
             created: None,
-            items: Items::These(changed),
+            items: Items::Listed(changed),
             shape: self.shape,
         }
     }
 
     /// The same for a command that may be repeated word for word, if every item changed the filter.
-    fn change_or_every<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
+    fn change_or_all<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
         let changed = if self.counts { self.count() } else { self.ones() };
         if changed == items.len() {
             Change {
                 created: None,
-                items: Items::Every,
+                items: Items::All,
                 shape: self.shape,
             }
         } else {

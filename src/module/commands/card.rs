@@ -1,6 +1,6 @@
 //! `BF.CARD key`: how many items were added, as far as a filter can know (those that changed it).
 
-use super::{Call, Command, Row, Uses};
+use super::{Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
     filter::Filter,
@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct Card;
 
 impl Command for Card {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.card",
         flags: c"readonly fast",
         arity: 2,

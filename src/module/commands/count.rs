@@ -1,6 +1,6 @@
 //! `BF.COUNT key item`: at most how often an item is in a filter that counts.
 
-use super::{Argument, Call, Command, Row, Uses, exists::queried};
+use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried};
 use crate::{
     command::refusal::Refusal,
     module::api::{Access, Key},
@@ -9,7 +9,7 @@ use crate::{
 pub(super) struct Count;
 
 impl Command for Count {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.count",
         flags: c"readonly fast",
         arity: 3,

@@ -1,6 +1,6 @@
 //! `BF.DEBUG key`: a line for the filter and a line for each layer, oldest first.
 
-use super::{Call, Command, Row, Uses};
+use super::{Call, Command, CommandSpec, Uses};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{Family, Layer, RedisBloom, Shape},
@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct Debug;
 
 impl Command for Debug {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.debug",
         flags: c"readonly fast",
         arity: 2,

@@ -3,7 +3,7 @@
 //! The answer tells whether the item went: no for one that tests absent, and for one that the filter cannot take out without
 //! the risk of losing another (`filter/deletion.rs`). No memory is asked for, so a full server deletes too.
 
-use super::{Argument, Call, Command, Row, Uses, exists::queried};
+use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried};
 use crate::{
     command::refusal::Refusal,
     module::{
@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Del;
 
 impl Command for Del {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.del",
         flags: c"write",
         arity: -3,
@@ -37,11 +37,11 @@ impl Command for Del {
         match queried(&mut key)? {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
-                let (before, refused) = (stats::items_of(filter), filter.refused());
+                let (before, refused) = (stats::items_of(filter), filter.refused_deletions());
                 let bytes = items.iter().map(|item| item.bytes());
                 filter.delete_each(bytes, |gone| deleted.extend(gone.each()));
                 stats::changed(before, stats::items_of(filter));
-                stats::UNDELETED.add(filter.refused().saturating_sub(refused));
+                stats::UNDELETED.add(filter.refused_deletions().saturating_sub(refused));
             }
             None => deleted.resize(items.len(), false),
         }

@@ -3,7 +3,7 @@
 //!
 //! A server finds the keys of a call in two ways, and both follow from the row. ACL permissions and COMMAND GETKEYS use the
 //! key specs. Cluster routing knows the first key alone, unless the command has the flag `getkeys-api`: then the server
-//! calls the command to ask where its keys are ([`Row::report_keys`]).
+//! calls the command to ask where its keys are ([`CommandSpec::report_keys`]).
 
 use std::{
     ffi::{CStr, CString, c_int},
@@ -13,7 +13,7 @@ use std::{
 use super::super::api::{Context, Str, call, raw};
 
 /// A command's registration.
-pub(super) struct Row {
+pub(super) struct CommandSpec {
     pub(super) name: &'static CStr,
     /// Flags of the server's CreateCommand.
     pub(super) flags: &'static CStr,
@@ -78,7 +78,7 @@ pub(super) fn add_category(ctx: Context) {
     call!(RedisModule_AddACLCategory(ctx.as_ptr(), CATEGORY.as_ptr()));
 }
 
-impl Row {
+impl CommandSpec {
     /// Registers the command.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! A missing key answers "no" for every item, as clients expect. To a guard in front of a database that is the unsafe
 //! answer (a lost filter would turn all traffic away), so the setting `missing-key-error` makes it an error.
 
-use super::{Argument, Call, Command, Row, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
     filter::{Answers, Filter},
@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Exists;
 
 impl Command for Exists {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.exists",
         flags: c"readonly fast",
         arity: 3,
@@ -47,7 +47,7 @@ impl Command for Exists {
 pub(super) struct MultiExists;
 
 impl Command for MultiExists {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.mexists",
         flags: c"readonly fast",
         arity: -3,

@@ -3,7 +3,7 @@
 //! The key must be free, and is made whole or not at all. What is taken is decided by the words of the command and, for a
 //! bitmap, the other key, so replicas and the AOF are told the command as it came: they hold the same bitmap at that point.
 
-use super::{Argument, Call, Command, Row, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     codec::guava,
     command::{args, refusal::Refusal},
@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Import;
 
 impl Command for Import {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.import",
         flags: c"write deny-oom",
         arity: -4,

@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use super::{Argument, Call, Command, Row, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
     filter::{Estimate, Filter, Layer},
@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Info;
 
 impl Command for Info {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.info",
         flags: c"readonly fast",
         arity: -2,
@@ -150,13 +150,13 @@ const FIELDS: [Field; 11] = [
     Field {
         word: "SATURATED",
         label: c"Saturated counters",
-        value: |filter| count(filter.stuck()),
+        value: |filter| count(filter.saturated()),
     },
     // Deletions of items that tested present and stay, since the filter came to this server.
     Field {
         word: "UNDELETED",
         label: c"Refused deletions",
-        value: |filter| count(filter.counts().then(|| filter.refused())),
+        value: |filter| count(filter.counts().then(|| filter.refused_deletions())),
     },
 ];
 

@@ -4,7 +4,7 @@
 //! bytes (`args.rs`). Those forms are for servers, and not in the documentation that clients show.
 
 use super::{
-    Argument, Call, Command, Row, Uses,
+    Argument, Call, Command, CommandSpec, Uses,
     add::{add, create_with},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Insert;
 
 impl Command for Insert {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.insert",
         flags: c"write deny-oom",
         arity: -4,

@@ -1,12 +1,12 @@
 //! `BF.LOAD key blob`: a filter of valkey-bloom's, as its rewritten AOF has it.
 
-use super::{Argument, Call, Command, Row, Uses, import};
+use super::{Argument, Call, Command, CommandSpec, Uses, import};
 use crate::{codec::valkey_bloom, command::refusal::Refusal};
 
 pub(super) struct Load;
 
 impl Command for Load {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.load",
         flags: c"write deny-oom",
         arity: 3,

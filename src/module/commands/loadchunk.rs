@@ -4,7 +4,7 @@
 //! Until the last chunk is in, the key answers no query and takes no item: it would say "absent" of what it is about to
 //! hold. It can be deleted, saved, copied and replicated meanwhile.
 
-use super::{Argument, Call, Command, Row, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     codec::{
         self,
@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct LoadChunk;
 
 impl Command for LoadChunk {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.loadchunk",
         flags: c"write deny-oom",
         arity: 4,

@@ -1,6 +1,6 @@
 //! The commands: one file and one row each.
 //!
-//! A command is a type with a `Row` (all that the server wants to know of it before it runs) and a `run`. `entry` is the
+//! A command is a type with a `CommandSpec` (all that the server wants to know of it before it runs) and a `run`. `entry` is the
 //! only code between the server and `run`: it wraps what the server passed, catches a panic, and sends a refusal. It also
 //! answers the server that calls a command with a second key only to ask where the keys are.
 
@@ -23,7 +23,7 @@ mod scandump;
 
 use std::ffi::{CStr, c_int};
 
-use docs::{Argument, Row, Uses};
+use docs::{Argument, CommandSpec, Uses};
 
 use super::{
     api::{Context, Str, raw},
@@ -35,28 +35,28 @@ use crate::{codec, command::refusal::Refusal};
 /// Every command.
 pub(super) fn register(ctx: Context) -> Result<(), String> {
     docs::add_category(ctx);
-    row::<reserve::Reserve>(ctx)?;
-    row::<add::Add>(ctx)?;
-    row::<add::MultiAdd>(ctx)?;
-    row::<insert::Insert>(ctx)?;
-    row::<del::Del>(ctx)?;
-    row::<exists::Exists>(ctx)?;
-    row::<exists::MultiExists>(ctx)?;
-    row::<count::Count>(ctx)?;
-    row::<card::Card>(ctx)?;
-    row::<info::Info>(ctx)?;
-    row::<debug::Debug>(ctx)?;
-    row::<scandump::ScanDump>(ctx)?;
-    row::<loadchunk::LoadChunk>(ctx)?;
-    row::<load::Load>(ctx)?;
-    row::<import::Import>(ctx)?;
+    command::<reserve::Reserve>(ctx)?;
+    command::<add::Add>(ctx)?;
+    command::<add::MultiAdd>(ctx)?;
+    command::<insert::Insert>(ctx)?;
+    command::<del::Del>(ctx)?;
+    command::<exists::Exists>(ctx)?;
+    command::<exists::MultiExists>(ctx)?;
+    command::<count::Count>(ctx)?;
+    command::<card::Card>(ctx)?;
+    command::<info::Info>(ctx)?;
+    command::<debug::Debug>(ctx)?;
+    command::<scandump::ScanDump>(ctx)?;
+    command::<loadchunk::LoadChunk>(ctx)?;
+    command::<load::Load>(ctx)?;
+    command::<import::Import>(ctx)?;
     Ok(())
 }
 
 /// A command.
 trait Command {
     /// What the server knows of it.
-    const ROW: Row;
+    const SPEC: CommandSpec;
 
     /// Whether it is one of RedisBloom's. The others are not in its ACL category, which its tests want to hold exactly its
     /// own.
@@ -66,8 +66,8 @@ trait Command {
     fn run(call: &Call) -> Result<(), Refusal>;
 }
 
-fn row<C: Command>(ctx: Context) -> Result<(), String> {
-    C::ROW.register(ctx, Some(entry::<C>), C::REDISBLOOMS)
+fn command<C: Command>(ctx: Context) -> Result<(), String> {
+    C::SPEC.register(ctx, Some(entry::<C>), C::REDISBLOOMS)
 }
 
 unsafe extern "C" fn entry<C: Command>(
@@ -83,19 +83,19 @@ unsafe extern "C" fn entry<C: Command>(
     let call = Call { ctx, words };
     // Read as UTF-8 by the compiler, not with every command.
     let name = const {
-        match C::ROW.name.to_str() {
+        match C::SPEC.name.to_str() {
             Ok(name) => name,
             Err(_) => "a command",
         }
     };
     // Decided by the compiler: a command with one key is never asked, and does not look.
-    if const { C::ROW.second_key().is_some() } && ctx.asks_for_keys() {
-        guarded(name, (), || C::ROW.report_keys(ctx, words));
+    if const { C::SPEC.second_key().is_some() } && ctx.asks_for_keys() {
+        guarded(name, (), || C::SPEC.report_keys(ctx, words));
         return raw::REDISMODULE_OK as c_int;
     }
     match guarded(name, Err(Refusal::Internal), || C::run(&call)) {
         Ok(()) => {}
-        Err(refusal) => call.refuse(refusal, C::ROW.uses),
+        Err(refusal) => call.refuse(refusal, C::SPEC.uses),
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -152,7 +152,7 @@ impl Call<'_> {
             let word = self.words.get(index).map_or(&[][..], |word| word.bytes());
             word.get(..LOGGED).unwrap_or(word).escape_ascii()
         };
-        self.ctx.warn_seldom(|| {
+        self.ctx.warn_rate_limited(|| {
             format!(
                 "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: {}",
                 word(0),
@@ -168,7 +168,7 @@ const LOGGED: usize = 128;
 
 /// Tells the log what the client's error text cannot say.
 fn refused(ctx: Context, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {
-    ctx.warn_seldom(|| format!("{command} refused: {error}"));
+    ctx.warn_rate_limited(|| format!("{command} refused: {error}"));
     if refusal == Refusal::NoMemory {
         stats::REFUSED.add(1);
     }

@@ -11,7 +11,7 @@ use std::{
 
 use super::{Command, exists::MultiExists, info::Info, scandump::ScanDump};
 use crate::{
-    filter::{Cells, Error, Expansion, Filter, Params, steps},
+    filter::{CellKind, Error, Expansion, Filter, Params, steps},
     module::{api::raw, value::Value},
 };
 
@@ -105,7 +105,7 @@ fn no_command_works_on_behind_the_head_of_its_reply() -> Result<(), Error> {
         capacity: 10,
         expansion: Expansion::new(2)?,
         seed: 7,
-        cells: Cells::Bits,
+        cells: CellKind::Bits,
     };
     let mut filter = Filter::new(&params, u64::MAX)?;
     filter.grow(u64::MAX)?;

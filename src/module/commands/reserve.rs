@@ -1,12 +1,12 @@
 //! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: makes an empty filter.
 
-use super::{Argument, Call, Command, Row, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::{args, refusal::Refusal, replayed},
     module::{
         api::{Access, Key},
         create,
-        effects::{self, Change, Creation, Items, Shape},
+        effects::{self, Change, CreatedWith, Items, Shape},
         value::Value,
     },
 };
@@ -17,7 +17,7 @@ pub(super) struct Reserve;
 const MOST_WORDS: usize = 8;
 
 impl Command for Reserve {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.reserve",
         flags: c"write deny-oom",
         arity: -4,
@@ -53,12 +53,12 @@ impl Command for Reserve {
             return Err(Refusal::Exists);
         }
         let filter = create::filter(call.ctx, options)?;
-        let created = Some(Creation::of(&filter));
+        let created = Some(CreatedWith::of(&filter));
         Value::Ready(filter).put(&mut key)?;
         drop(key);
         let change = Change {
             created,
-            items: Items::These(Vec::new()),
+            items: Items::Listed(Vec::new()),
             shape: Shape::default(),
         };
         effects::announce(call.ctx, name, &change);

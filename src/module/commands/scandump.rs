@@ -1,6 +1,6 @@
 //! `BF.SCANDUMP key iterator`: a filter in chunks of at most 16 MiB, to be restored by BF.LOADCHUNK.
 
-use super::{Argument, Call, Command, Row, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     codec::native::dump,
     command::{number, refusal::Refusal},
@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct ScanDump;
 
 impl Command for ScanDump {
-    const ROW: Row = Row {
+    const SPEC: CommandSpec = CommandSpec {
         name: c"bf.scandump",
         flags: c"readonly",
         arity: 3,

@@ -127,7 +127,7 @@ impl io::Sink for Writing {
     }
 }
 
-impl io::Numbers for Writing {
+impl io::NumberSink for Writing {
     fn unsigned(&mut self, number: u64) {
         call!(RedisModule_SaveUnsigned(self.io, number));
     }
@@ -151,7 +151,7 @@ impl io::Source for Stream {
     }
 }
 
-impl io::Values for Stream {
+impl io::NumberSource for Stream {
     fn unsigned(&mut self) -> Option<u64> {
         let value: u64 = call!(RedisModule_LoadUnsigned(self.0));
         (!self.failed()).then_some(value)

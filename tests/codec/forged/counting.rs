@@ -2,7 +2,7 @@
 
 use redis_bloom::{
     codec::Error,
-    filter::{Broken, Cells, Counting, Geometry, Layer, Plan, Shape},
+    filter::{Broken, CellKind, Counting, Geometry, Layer, Plan, Shape},
 };
 
 use super::check;
@@ -18,7 +18,7 @@ fn counting_layers_are_refused_by_the_same_rules() {
     const FAMILY: usize = FIRST;
     const LAYERS_AT: usize = FIRST + 1;
     const LONG: usize = LAYER + 16;
-    let filter = sample::small_of(Cells::Counters);
+    let filter = sample::small_of(CellKind::Counters);
     let oldest = filter.layers().next().expect("a layer");
     assert!(oldest.items() < oldest.capacity(), "deletions took some");
     let broken = |index, layer: &Layer| {
@@ -86,7 +86,7 @@ fn forged_counts_of_items_and_deletions_make_a_sane_filter() {
         // A count above the capacity is not forged by itself, in a layer of counters.
         for (items, deletions) in [0, 1, 1 << 61, 1 << 62, u64::MAX]
             .into_iter()
-            .filter(|&items| items <= 1 << 62 || cells == Cells::Counters)
+            .filter(|&items| items <= 1 << 62 || cells == CellKind::Counters)
             .flat_map(|items| [0, 1, 1 << 32, u64::MAX].map(|deletions| (items, deletions)))
         {
             let case = format!("{cells:?}, {items} items, {deletions} deletions");
@@ -96,7 +96,7 @@ fn forged_counts_of_items_and_deletions_make_a_sane_filter() {
             for (index, layer) in plan.layers.iter_mut().enumerate() {
                 layer.capacity = 1 << 62;
                 // Only layers that count may have room below the newest.
-                let full = cells == Cells::Bits && index < 7;
+                let full = cells == CellKind::Bits && index < 7;
                 layer.items = if full { layer.capacity } else { items };
                 if let Shape::Counting(counting) = &mut layer.shape {
                     counting.deletions = deletions;

@@ -6,7 +6,7 @@ use redis_bloom::{
         native::dump::{self, Load},
         native::rdb,
     },
-    filter::{Broken, Cells, Error as FilterError, MAX_LAYERS, Params},
+    filter::{Broken, CellKind, Error as FilterError, MAX_LAYERS, Params},
 };
 
 use super::{OVERHEAD, refused};
@@ -101,7 +101,7 @@ fn enormous_shapes_are_refused_before_anything_is_allocated() {
 fn bits_that_do_not_come_are_not_allocated() {
     const CAME: usize = 1 << 16;
     // Of one layer: a counting one is behind the family, and has four words for each of a layer of bits.
-    for (cells, layer, width) in [(Cells::Bits, FIRST, 1), (Cells::Counters, FIRST + 1, 4)] {
+    for (cells, layer, width) in [(CellKind::Bits, FIRST, 1), (CellKind::Counters, FIRST + 1, 4)] {
         let one = filter(&Params {
             cells,
             ..params(0.01, 20, 2, 1)

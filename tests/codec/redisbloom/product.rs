@@ -1,7 +1,7 @@
 //! Files of other products as sources for the decoders, and the answers of RedisBloom beside those of a filter.
 
 use redis_bloom::{
-    codec::io::{Source, Values},
+    codec::io::{NumberSource, Source},
     filter::Filter,
 };
 
@@ -39,7 +39,7 @@ impl<'a> Source for FieldReader<'a> {
     }
 }
 
-impl Values for FieldReader<'_> {
+impl NumberSource for FieldReader<'_> {
     fn unsigned(&mut self) -> Option<u64> {
         match self.0.next() {
             Some(Value::Unsigned(value)) => Some(*value),

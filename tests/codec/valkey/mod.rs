@@ -7,11 +7,11 @@ mod released;
 
 use redis_bloom::{
     codec::{
-        io::{Numbers, Sink},
+        io::{NumberSink, Sink},
         native::dump::{self, Load, Taken},
         valkey_bloom,
     },
-    filter::{Cells, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey},
+    filter::{CellKind, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey},
 };
 
 use crate::{
@@ -110,7 +110,7 @@ impl Sink for Written {
     }
 }
 
-impl Numbers for Written {
+impl NumberSink for Written {
     fn unsigned(&mut self, number: u64) {
         self.0.push(Value::Unsigned(number));
     }
@@ -170,7 +170,7 @@ impl Sink for Longest {
     }
 }
 
-impl Numbers for Longest {
+impl NumberSink for Longest {
     fn unsigned(&mut self, _: u64) {}
 
     fn double(&mut self, _: f64) {}
@@ -182,7 +182,7 @@ impl Numbers for Longest {
 fn what_is_written_is_in_memory_once() {
     // Layers of 60 kB to 2 MB, whose bytes are no whole words.
     let params = Params {
-        cells: Cells::Bits,
+        cells: CellKind::Bits,
         error_rate: 0.01,
         capacity: 50_001,
         expansion: Expansion::stored(2),
@@ -216,7 +216,7 @@ fn a_filter_made_from_its_parameters_is_the_one_that_is_made_there() {
     for (capacity, error_rate, tightening, expansion, _) in CASES {
         let mut model = Model::new(capacity, error_rate, tightening, expansion, &SEED);
         let params = Params {
-            cells: Cells::Bits,
+            cells: CellKind::Bits,
             error_rate,
             capacity: capacity as u64,
             expansion: Expansion::stored(expansion),
@@ -245,7 +245,7 @@ fn the_size_of_a_layer_is_that_of_the_crate_over_many_capacities_and_rates() {
             let bloom = bloomfilter::Bloom::<[u8]>::new_for_fp_rate_with_seed(capacity, rate, &SEED);
             let bloom = bloom.expect("a filter");
             let params = Params {
-                cells: Cells::Bits,
+                cells: CellKind::Bits,
                 error_rate: rate,
                 capacity: capacity as u64,
                 expansion: Expansion::NONSCALING,

@@ -38,26 +38,26 @@
 //! costs a hit more than it gains a miss while a processor hides the waits by running ahead; so there it is taken beyond
 //! 4 MiB. In older layers, most of what is asked for is absent.
 
-mod look;
+mod line_probe;
 mod prefetch;
 mod probing;
 mod simd;
 
-pub(in crate::filter) use prefetch::Site;
+pub(in crate::filter) use prefetch::BlockAddress;
 
-use look::{Look, Plain};
-use prefetch::{WHOLE_BLOCK, block_start, prefetch_line, prefetch_walk};
+use line_probe::{LineProbe, Scalar};
+use prefetch::{WHOLE_BLOCK, block_start, prefetch_line, prefetch_sequence};
 use probing::Probing;
 
 use super::{
     bits::Bits,
-    item_set::{Aim, Aims, Set},
+    item_set::{FirstGroup, FirstGroups, ItemSet},
 };
 use crate::filter::{
-    geometry::{FOUR, Geometry, LINE_WORDS},
+    geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
     hash::{
         Hash,
-        probe::{Four, Walk},
+        probe::{ProbeGroup, ProbeSequence},
     },
 };
 
@@ -131,7 +131,7 @@ impl Blocked {
     fn lines(&self) -> Option<u64> {
         match self.probing {
             Probing::Anywhere => None,
-            Probing::Lines(_) | Probing::Wide(_) => Some((self.block_words() / LINE_WORDS) as u64),
+            Probing::Lines(_) | Probing::Avx512(_) => Some((self.block_words() / LINE_WORDS) as u64),
         }
     }
 
@@ -144,23 +144,23 @@ impl Blocked {
     /// Asks for the cache lines that the item needs first, without waiting for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
-        if let Some(site) = self.site() {
-            site.prefetch(hash);
+        if let Some(address_of_blocks) = self.address_of_blocks() {
+            address_of_blocks.prefetch(hash);
         }
     }
 
     /// Where the blocks are; `None` of an array that is cached anyway.
     #[inline]
-    pub(super) fn site(&self) -> Option<Site> {
+    pub(super) fn address_of_blocks(&self) -> Option<BlockAddress> {
         self.bits
             .is_uncached()
-            .then(|| Site::new(self.address(0), self.geometry()))
+            .then(|| BlockAddress::new(self.address(0), self.geometry()))
     }
 
     /// Whether that is where the blocks are.
     #[inline]
-    pub(super) fn is_at(&self, site: Site) -> bool {
-        site.begins_at(self.address(0))
+    pub(super) fn is_at(&self, address_of_blocks: BlockAddress) -> bool {
+        address_of_blocks.begins_at(self.address(0))
     }
 
     /// Where that word is, for a prefetch.
@@ -187,41 +187,46 @@ impl Blocked {
     #[inline(always)]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
-        let (block, walk) = (self.block(hash), Walk::new(hash));
+        let (block, sequence) = (self.block(hash), ProbeSequence::new(hash));
         match self.probing {
-            Probing::Anywhere => probing::all_set_anywhere(block, walk, self.probes),
-            Probing::Lines(_) | Probing::Wide(_) => probing::all_set(Plain, block, walk, self.probes),
+            Probing::Anywhere => probing::all_set_anywhere(block, sequence, self.probes),
+            Probing::Lines(_) | Probing::Avx512(_) => probing::all_set(Scalar, block, sequence, self.probes),
         }
     }
 
     /// Which of these items have every bit set. They have been prefetched.
     #[inline]
-    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
+    pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match self.probing {
             Probing::Anywhere => items.keep(|i| u64::from(self.contains(hashes[i]))),
-            Probing::Lines(look) => self.among_with(look, hashes, items),
-            Probing::Wide(look) => self.among_with(look, hashes, items),
+            Probing::Lines(line_probe) => self.filter_present_with(line_probe, hashes, items),
+            Probing::Avx512(line_probe) => self.filter_present_with(line_probe, hashes, items),
         }
     }
 
     /// The same in lines.
     #[inline(always)]
-    fn among_with(&self, look: impl Look, hashes: &[Hash], items: Set) -> Set {
-        look.run(|| {
+    fn filter_present_with(&self, line_probe: impl LineProbe, hashes: &[Hash], items: ItemSet) -> ItemSet {
+        line_probe.run(|| {
             items.keep(|i| {
-                let walk = Walk::new(hashes[i]);
-                u64::from(probing::all_set(look, self.block(hashes[i]), walk, self.probes))
+                let sequence = ProbeSequence::new(hashes[i]);
+                u64::from(probing::all_set(
+                    line_probe,
+                    self.block(hashes[i]),
+                    sequence,
+                    self.probes,
+                ))
             })
         })
     }
 
     /// Asks for the line that a first look at each of these items needs, and aims there.
     #[inline(never)]
-    pub(super) fn aim(&self, hashes: &[Hash], items: Set, aims: &mut Aims) {
+    pub(super) fn prefetch_first(&self, hashes: &[Hash], items: ItemSet, first_groups: &mut FirstGroups) {
         match self.lines() {
             Some(lines) => items
                 .members()
-                .for_each(|i| aims[i] = self.aim_at(lines, hashes[i])),
+                .for_each(|i| first_groups[i] = self.prefetch_first_of(lines, hashes[i])),
             None => items.members().for_each(|i| self.prefetch(hashes[i])),
         }
     }
@@ -229,87 +234,105 @@ impl Blocked {
     /// The same for one item, in blocks of `lines` lines. Those of small arrays are asked for too: to tell them apart, item by
     /// item, costs the large ones more than that costs the small.
     #[inline(always)]
-    fn aim_at(&self, lines: u64, hash: Hash) -> Aim {
-        let four = Walk::new(hash).four(lines);
-        let start = self.block_start(hash) + four.line * LINE_WORDS;
+    fn prefetch_first_of(&self, lines: u64, hash: Hash) -> FirstGroup {
+        let group = ProbeSequence::new(hash).group(lines);
+        let start = self.block_start(hash) + group.line * LINE_WORDS;
         prefetch_line(self.address(start));
-        Aim {
+        FirstGroup {
             start,
-            places: four.places,
+            places: group.places,
         }
     }
 
-    /// Which of these items, at which `aims` aims, have every bit set, in two stages (see the essay). Those that may be in
+    /// Which of these items, at which `first_groups` aims, have every bit set, in two stages (see the essay). Those that may be in
     /// the `next` layer are aimed there on the way.
     #[inline]
-    pub(super) fn among_aimed(
+    pub(super) fn filter_present_staged(
         &self,
         hashes: &[Hash],
-        items: Set,
-        aims: &mut Aims,
+        items: ItemSet,
+        first_groups: &mut FirstGroups,
         next: Option<&Self>,
-    ) -> Set {
+    ) -> ItemSet {
         match self.probing {
             Probing::Anywhere => {
-                let found = self.among(hashes, items);
+                let found = self.filter_present(hashes, items);
                 if let Some(next) = next {
-                    next.aim(hashes, items.without(found), aims);
+                    next.prefetch_first(hashes, items.without(found), first_groups);
                 }
                 found
             }
-            Probing::Lines(look) => self.among_aimed_with(look, hashes, items, aims, next),
-            Probing::Wide(look) => self.among_aimed_with(look, hashes, items, aims, next),
+            Probing::Lines(line_probe) => {
+                self.filter_present_staged_with(line_probe, hashes, items, first_groups, next)
+            }
+            Probing::Avx512(line_probe) => {
+                self.filter_present_staged_with(line_probe, hashes, items, first_groups, next)
+            }
         }
     }
 
     /// The same in lines.
     #[inline]
-    fn among_aimed_with(
+    fn filter_present_staged_with(
         &self,
-        look: impl Look,
+        line_probe: impl LineProbe,
         hashes: &[Hash],
-        items: Set,
-        aims: &mut Aims,
+        items: ItemSet,
+        first_groups: &mut FirstGroups,
         next: Option<&Self>,
-    ) -> Set {
+    ) -> ItemSet {
         if let Some(next) = next
             && let Some(lines) = next.lines()
-            && self.probes >= FOUR
+            && self.probes >= PROBE_GROUP
         {
-            let stood = look.run(|| {
+            let stood = line_probe.run(|| {
                 items.keep(|i| {
-                    let aim = std::mem::replace(&mut aims[i], next.aim_at(lines, hashes[i]));
-                    self.set_at(look, aim, FOUR)
+                    let prefetch_first =
+                        std::mem::replace(&mut first_groups[i], next.prefetch_first_of(lines, hashes[i]));
+                    self.set_at(line_probe, prefetch_first, PROBE_GROUP)
                 })
             });
-            return self.rest_of(look, hashes, stood);
+            return self.filter_present_remaining(line_probe, hashes, stood);
         }
-        let found = self.among_last(look, hashes, items, aims);
+        let found = self.filter_present_last(line_probe, hashes, items, first_groups);
         if let Some(next) = next {
-            next.aim(hashes, items.without(found), aims);
+            next.prefetch_first(hashes, items.without(found), first_groups);
         }
         found
     }
 
     /// The same in the last layer, or in one before blocks that are not of whole lines.
     #[inline(never)]
-    fn among_last(&self, look: impl Look, hashes: &[Hash], items: Set, aims: &Aims) -> Set {
-        let count = self.probes.min(FOUR);
-        let stood = look.run(|| items.keep(|i| self.set_at(look, aims[i], count)));
-        self.rest_of(look, hashes, stood)
+    fn filter_present_last(
+        &self,
+        line_probe: impl LineProbe,
+        hashes: &[Hash],
+        items: ItemSet,
+        first_groups: &FirstGroups,
+    ) -> ItemSet {
+        let count = self.probes.min(PROBE_GROUP);
+        let stood = line_probe.run(|| items.keep(|i| self.set_at(line_probe, first_groups[i], count)));
+        self.filter_present_remaining(line_probe, hashes, stood)
     }
 
     /// Whether the first `count` bits of an item are set, at most four, where it is aimed: 1 if they are, else 0.
     #[inline(always)]
-    fn set_at(&self, look: impl Look, Aim { start, places }: Aim, count: u8) -> u64 {
+    fn set_at(&self, line_probe: impl LineProbe, FirstGroup { start, places }: FirstGroup, count: u8) -> u64 {
         let line = self.bits.words()[start..].first_chunk();
-        line.map_or(0, |line| look.set_in_line(line, Four { line: 0, places }, count))
+        line.map_or(0, |line| {
+            line_probe.set_in_line(line, ProbeGroup { line: 0, places }, count)
+        })
     }
 
     /// Which of these items have their bits from the fifth on set.
     #[inline(never)]
-    fn rest_of(&self, look: impl Look, hashes: &[Hash], items: Set) -> Set {
-        let left = self.probes.saturating_sub(FOUR);
+    fn filter_present_remaining(
+        &self,
+        line_probe: impl LineProbe,
+        hashes: &[Hash],
+        items: ItemSet,
+    ) -> ItemSet {
+        let left = self.probes.saturating_sub(PROBE_GROUP);
         if left == 0 {
             return items;
         }
@@ -317,10 +340,15 @@ impl Blocked {
         if self.bits.is_uncached() {
             self.prefetch_after_four(hashes, items);
         }
-        look.run(|| {
+        line_probe.run(|| {
             items.keep(|i| {
-                let walk = self.after_four(hashes[i]);
-                u64::from(probing::all_set(look, self.block(hashes[i]), walk, left))
+                let sequence = self.after_four(hashes[i]);
+                u64::from(probing::all_set(
+                    line_probe,
+                    self.block(hashes[i]),
+                    sequence,
+                    left,
+                ))
             })
         })
     }
@@ -339,7 +367,7 @@ impl Blocked {
 
     /// After [`Self::prefetch`], asks for the other cache lines of these items.
     #[inline]
-    pub(super) fn prefetch_rest(&self, hashes: &[Hash], items: Set) {
+    pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if self.is_staged() {
             self.prefetch_after_four(hashes, items);
         }
@@ -347,21 +375,21 @@ impl Blocked {
 
     /// Asks for the cache lines of these items after the first.
     #[inline]
-    fn prefetch_after_four(&self, hashes: &[Hash], items: Set) {
-        let left = self.probes.saturating_sub(FOUR);
+    fn prefetch_after_four(&self, hashes: &[Hash], items: ItemSet) {
+        let left = self.probes.saturating_sub(PROBE_GROUP);
         for i in items.members() {
             let start = self.address(self.block_start(hashes[i]));
-            prefetch_walk(start, self.geometry(), self.after_four(hashes[i]), left);
+            prefetch_sequence(start, self.geometry(), self.after_four(hashes[i]), left);
         }
     }
 
     /// The walk of an item without its first four probes.
     #[inline]
-    fn after_four(&self, hash: Hash) -> Walk {
-        let mut walk = Walk::new(hash);
-        let steps = if self.lines().is_some() { 1 } else { FOUR };
-        (0..steps).for_each(|_| walk.step());
-        walk
+    fn after_four(&self, hash: Hash) -> ProbeSequence {
+        let mut sequence = ProbeSequence::new(hash);
+        let steps = if self.lines().is_some() { 1 } else { PROBE_GROUP };
+        (0..steps).for_each(|_| sequence.step());
+        sequence
     }
 
     /// Sets every bit of the item; whether one was not set.
@@ -370,32 +398,37 @@ impl Blocked {
     /// snapshot.
     #[inline(always)]
     pub fn add(&mut self, hash: Hash) -> bool {
-        let (probing, walk, probes) = (self.probing, Walk::new(hash), self.probes);
+        let (probing, sequence, probes) = (self.probing, ProbeSequence::new(hash), self.probes);
         let block = self.block_mut(hash);
         match probing {
-            Probing::Anywhere => probing::add_anywhere(block, walk, probes),
-            Probing::Lines(_) | Probing::Wide(_) => probing::add(Plain, block, walk, probes),
+            Probing::Anywhere => probing::add_anywhere(block, sequence, probes),
+            Probing::Lines(_) | Probing::Avx512(_) => probing::add(Scalar, block, sequence, probes),
         }
     }
 
     /// [`Self::add`] of these items; for which of them it is so. They have been prefetched.
     #[inline]
-    pub(super) fn add_among(&mut self, hashes: &[Hash], items: Set) -> Set {
+    pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match self.probing {
             Probing::Anywhere => items.keep(|i| u64::from(self.add(hashes[i]))),
-            Probing::Lines(look) => self.add_among_with(look, hashes, items),
-            Probing::Wide(look) => self.add_among_with(look, hashes, items),
+            Probing::Lines(line_probe) => self.add_chunk_with(line_probe, hashes, items),
+            Probing::Avx512(line_probe) => self.add_chunk_with(line_probe, hashes, items),
         }
     }
 
     /// The same in lines.
     #[inline(always)]
-    fn add_among_with(&mut self, look: impl Look, hashes: &[Hash], items: Set) -> Set {
+    fn add_chunk_with(&mut self, line_probe: impl LineProbe, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let probes = self.probes;
-        look.run(|| {
+        line_probe.run(|| {
             items.keep(|i| {
-                let walk = Walk::new(hashes[i]);
-                u64::from(probing::add(look, self.block_mut(hashes[i]), walk, probes))
+                let sequence = ProbeSequence::new(hashes[i]);
+                u64::from(probing::add(
+                    line_probe,
+                    self.block_mut(hashes[i]),
+                    sequence,
+                    probes,
+                ))
             })
         })
     }

@@ -1,10 +1,10 @@
 //! Where the blocks of a layer are: enough to ask for the cache lines of an item, and not to read them.
 
 use crate::filter::{
-    geometry::{FOUR, Geometry, LINE_WORDS},
+    geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
     hash::{
         Hash,
-        probe::{Walk, scale},
+        probe::{ProbeSequence, scale},
     },
     layer::bits::prefetch,
 };
@@ -14,12 +14,12 @@ pub(super) const WHOLE_BLOCK: usize = 16;
 
 /// The place of a layer of blocks. The layer need not be there any more: an address to prefetch is never read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::filter) struct Site {
+pub(in crate::filter) struct BlockAddress {
     words: *const u64,
     geometry: Geometry,
 }
 
-impl Site {
+impl BlockAddress {
     /// The blocks that begin at `words`.
     #[inline]
     pub(in crate::filter) fn new(words: *const u64, geometry: Geometry) -> Self {
@@ -48,7 +48,12 @@ impl Site {
         let geometry = self.geometry;
         let start = self.words.wrapping_add(block_start(hash, geometry));
         if usize::from(geometry.block_words) > WHOLE_BLOCK {
-            prefetch_walk(start, geometry, Walk::new(hash), geometry.probes.min(FOUR));
+            prefetch_sequence(
+                start,
+                geometry,
+                ProbeSequence::new(hash),
+                geometry.probes.min(PROBE_GROUP),
+            );
         } else {
             prefetch_block(start, geometry);
         }
@@ -81,13 +86,18 @@ fn prefetch_block(start: *const u64, geometry: Geometry) {
 
 /// Asks for the cache lines of the next `probes` bits on a walk over a block.
 #[inline]
-pub(super) fn prefetch_walk(start: *const u64, geometry: Geometry, mut walk: Walk, probes: u8) {
+pub(super) fn prefetch_sequence(
+    start: *const u64,
+    geometry: Geometry,
+    mut sequence: ProbeSequence,
+    probes: u8,
+) {
     match geometry.lines() {
-        Some(lines) => (0..probes.div_ceil(FOUR)).for_each(|_| {
-            prefetch_line(start.wrapping_add(walk.four(lines).line * LINE_WORDS));
+        Some(lines) => (0..probes.div_ceil(PROBE_GROUP)).for_each(|_| {
+            prefetch_line(start.wrapping_add(sequence.group(lines).line * LINE_WORDS));
         }),
         None => (0..probes).for_each(|_| {
-            let at = walk.one(u64::from(geometry.block_words) * 64);
+            let at = sequence.one(u64::from(geometry.block_words) * 64);
             prefetch(start.wrapping_add((at / 64) as usize));
         }),
     }

@@ -31,12 +31,12 @@
 //! instructions where the processor has them (`simd.rs`).
 
 use super::{
-    look::{Line, Look, Plain},
-    simd::Wide,
+    line_probe::{Line, LineProbe, Scalar},
+    simd::Avx512,
 };
 use crate::filter::{
-    geometry::{FOUR, Geometry},
-    hash::probe::{Four, Walk},
+    geometry::{Geometry, PROBE_GROUP},
+    hash::probe::{ProbeGroup, ProbeSequence},
 };
 
 /// How the blocks of a layer are probed.
@@ -45,46 +45,46 @@ pub(super) enum Probing {
     /// Each probe lies anywhere in its block.
     Anywhere,
     /// Four probes share a line of a block, which is of whole ones.
-    Lines(Plain),
+    Lines(Scalar),
     /// The same, on a processor that looks at four at once.
-    Wide(Wide),
+    Avx512(Avx512),
 }
 
 impl Probing {
     /// That of blocks of this shape, on this processor.
     pub(super) fn of(geometry: Geometry) -> Self {
-        match (geometry.lines(), Wide::detected()) {
+        match (geometry.lines(), Avx512::detected()) {
             (None, _) => Self::Anywhere,
-            (Some(_), None) => Self::Lines(Plain),
-            (Some(_), Some(wide)) => Self::Wide(wide),
+            (Some(_), None) => Self::Lines(Scalar),
+            (Some(_), Some(wide)) => Self::Avx512(wide),
         }
     }
 }
 
 /// Whether the next `left` bits on a walk over a block of lines are set.
 #[inline(always)]
-pub(super) fn all_set(look: impl Look, block: &[u64], walk: Walk, left: u8) -> bool {
+pub(super) fn all_set(line_probe: impl LineProbe, block: &[u64], sequence: ProbeSequence, left: u8) -> bool {
     match block.as_chunks().0 {
-        [line] => all_set_in(look, std::array::from_ref(line), walk, left),
-        lines => all_set_in(look, lines, walk, left),
+        [line] => all_set_in(line_probe, std::array::from_ref(line), sequence, left),
+        lines => all_set_in(line_probe, lines, sequence, left),
     }
 }
 
 /// Sets the next `left` bits on a walk over a block of lines; whether one was not set. Where all were, nothing is written.
 #[inline(always)]
-pub(super) fn add(look: impl Look, block: &mut [u64], walk: Walk, left: u8) -> bool {
+pub(super) fn add(line_probe: impl LineProbe, block: &mut [u64], sequence: ProbeSequence, left: u8) -> bool {
     match block.as_chunks_mut().0 {
-        [line] => add_to(look, std::array::from_mut(line), walk, left),
-        lines => add_to(look, lines, walk, left),
+        [line] => add_to(line_probe, std::array::from_mut(line), sequence, left),
+        lines => add_to(line_probe, lines, sequence, left),
     }
 }
 
 /// Sets the first `count` of four bits of a line.
 #[inline(always)]
-fn set(line: &mut Line, four: Four, count: u8) {
-    for i in 0..FOUR {
+fn set(line: &mut Line, group: ProbeGroup, count: u8) {
+    for i in 0..PROBE_GROUP {
         if i < count {
-            let (word, bit) = four.at(i);
+            let (word, bit) = group.at(i);
             line[word] |= 1 << bit;
         }
     }
@@ -92,40 +92,40 @@ fn set(line: &mut Line, four: Four, count: u8) {
 
 /// [`all_set`] in these lines.
 #[inline(always)]
-fn all_set_in(look: impl Look, lines: &[Line], mut walk: Walk, mut left: u8) -> bool {
+fn all_set_in(line_probe: impl LineProbe, lines: &[Line], mut sequence: ProbeSequence, mut left: u8) -> bool {
     let mut are_set = |count| {
-        let four = walk.four(lines.len() as u64);
-        look.set_in_line(&lines[four.line], four, count) == 1
+        let group = sequence.group(lines.len() as u64);
+        line_probe.set_in_line(&lines[group.line], group, count) == 1
     };
-    while left >= FOUR {
-        if !are_set(FOUR) {
+    while left >= PROBE_GROUP {
+        if !are_set(PROBE_GROUP) {
             return false;
         }
-        left -= FOUR;
+        left -= PROBE_GROUP;
     }
     left == 0 || are_set(left)
 }
 
 /// [`add`] to these lines. Once a bit was not set the item is new, and the rest is set without a look.
 #[inline(always)]
-fn add_to(look: impl Look, lines: &mut [Line], mut walk: Walk, mut left: u8) -> bool {
+fn add_to(line_probe: impl LineProbe, lines: &mut [Line], mut sequence: ProbeSequence, mut left: u8) -> bool {
     let count = lines.len() as u64;
     let mut absent = false;
-    while left >= FOUR {
-        let four = walk.four(count);
-        let line = &mut lines[four.line];
-        if absent || look.set_in_line(line, four, FOUR) == 0 {
+    while left >= PROBE_GROUP {
+        let group = sequence.group(count);
+        let line = &mut lines[group.line];
+        if absent || line_probe.set_in_line(line, group, PROBE_GROUP) == 0 {
             absent = true;
-            set(line, four, FOUR);
+            set(line, group, PROBE_GROUP);
         }
-        left -= FOUR;
+        left -= PROBE_GROUP;
     }
     if left > 0 {
-        let four = walk.four(count);
-        let line = &mut lines[four.line];
-        if absent || look.set_in_line(line, four, left) == 0 {
+        let group = sequence.group(count);
+        let line = &mut lines[group.line];
+        if absent || line_probe.set_in_line(line, group, left) == 0 {
             absent = true;
-            set(line, four, left);
+            set(line, group, left);
         }
     }
     absent
@@ -133,35 +133,35 @@ fn add_to(look: impl Look, lines: &mut [Line], mut walk: Walk, mut left: u8) -> 
 
 /// [`all_set`] where each bit lies anywhere.
 #[inline(always)]
-pub(super) fn all_set_anywhere(block: &[u64], mut walk: Walk, mut left: u8) -> bool {
+pub(super) fn all_set_anywhere(block: &[u64], mut sequence: ProbeSequence, mut left: u8) -> bool {
     let bits = block.len() as u64 * 64;
     let mut bit = || {
-        let at = walk.one(bits);
+        let at = sequence.one(bits);
         block[(at / 64) as usize] >> (at % 64)
     };
-    while left >= FOUR {
+    while left >= PROBE_GROUP {
         if bit() & bit() & bit() & bit() & 1 == 0 {
             return false;
         }
-        left -= FOUR;
+        left -= PROBE_GROUP;
     }
     (0..left).fold(1, |all, _| all & bit()) & 1 == 1
 }
 
 /// [`add`] where each bit lies anywhere.
 #[inline(never)]
-pub(super) fn add_anywhere(block: &mut [u64], mut walk: Walk, mut left: u8) -> bool {
+pub(super) fn add_anywhere(block: &mut [u64], mut sequence: ProbeSequence, mut left: u8) -> bool {
     let bits = block.len() as u64 * 64;
     let mut absent = false;
     while left > 0 {
-        let here = left.min(FOUR);
+        let here = left.min(PROBE_GROUP);
         left -= here;
-        let four: [u64; FOUR as usize] = std::array::from_fn(|_| walk.one(bits));
-        let four = &four[..usize::from(here)];
+        let group: [u64; PROBE_GROUP as usize] = std::array::from_fn(|_| sequence.one(bits));
+        let group = &group[..usize::from(here)];
         let set = |all, at: &u64| all & block[(at / 64) as usize] >> (at % 64);
-        if absent || four.iter().fold(1, set) == 0 {
+        if absent || group.iter().fold(1, set) == 0 {
             absent = true;
-            for at in four {
+            for at in group {
                 block[(at / 64) as usize] |= 1 << (at % 64);
             }
         }

@@ -28,7 +28,7 @@
 //! 0.83); the same look with AVX2, which has no test into a mask (0.89, 0.90 and 0.9; 0.87); plain code compiled for BMI2
 //! (0.91, 0.98 and 0.86; 1.07).
 
-pub(super) use code::Wide;
+pub(super) use code::Avx512;
 
 #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
 mod code {
@@ -39,16 +39,16 @@ mod code {
     };
 
     use crate::filter::{
-        geometry::FOUR,
-        hash::probe::Four,
-        layer::blocked::look::{Line, Look},
+        geometry::PROBE_GROUP,
+        hash::probe::ProbeGroup,
+        layer::blocked::line_probe::{Line, LineProbe},
     };
 
     /// That the processor has the instructions: there is none where it has not.
     #[derive(Clone, Copy, Debug)]
-    pub(in crate::filter::layer::blocked) struct Wide(());
+    pub(in crate::filter::layer::blocked) struct Avx512(());
 
-    impl Wide {
+    impl Avx512 {
         /// `None` where the processor has not.
         pub(in crate::filter::layer::blocked) fn detected() -> Option<Self> {
             let has = is_x86_feature_detected!("avx2")
@@ -60,7 +60,7 @@ mod code {
         }
     }
 
-    impl Look for Wide {
+    impl LineProbe for Avx512 {
         #[inline(always)]
         fn run<R>(self, work: impl FnOnce() -> R) -> R {
             // SAFETY: the processor has the instructions, or there would be no `self`.
@@ -68,10 +68,10 @@ mod code {
         }
 
         #[inline(always)]
-        fn set_in_line(self, line: &Line, four: Four, count: u8) -> u64 {
-            debug_assert!(count <= FOUR);
+        fn set_in_line(self, line: &Line, group: ProbeGroup, count: u8) -> u64 {
+            debug_assert!(count <= PROBE_GROUP);
             // SAFETY: as above.
-            let missing = unsafe { missing(line, four) };
+            let missing = unsafe { missing(line, group) };
             u64::from(missing & ((1 << count) - 1) == 0)
         }
     }
@@ -86,8 +86,8 @@ mod code {
     /// Which of four bits of a line are not set: probe i in bit i.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
-    fn missing(&[a, b, c, d, e, f, g, h]: &Line, four: Four) -> u8 {
-        let places = _mm256_set1_epi64x(four.places.cast_signed());
+    fn missing(&[a, b, c, d, e, f, g, h]: &Line, group: ProbeGroup) -> u8 {
+        let places = _mm256_set1_epi64x(group.places.cast_signed());
         let at = _mm256_srlv_epi64(places, _mm256_setr_epi64x(61, 52, 43, 34));
         // Of the first half by the two lowest bits of `at`, of the second where the third is set. One choice from both halves
         // the compiler makes a choice from one register of 512 bits.
@@ -112,25 +112,25 @@ mod code {
 #[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
 mod code {
     use crate::filter::{
-        hash::probe::Four,
-        layer::blocked::look::{Line, Look},
+        hash::probe::ProbeGroup,
+        layer::blocked::line_probe::{Line, LineProbe},
     };
 
     #[derive(Clone, Copy, Debug)]
-    pub(in crate::filter::layer::blocked) enum Wide {}
+    pub(in crate::filter::layer::blocked) enum Avx512 {}
 
-    impl Wide {
+    impl Avx512 {
         pub(in crate::filter::layer::blocked) fn detected() -> Option<Self> {
             None
         }
     }
 
-    impl Look for Wide {
+    impl LineProbe for Avx512 {
         fn run<R>(self, _: impl FnOnce() -> R) -> R {
             match self {}
         }
 
-        fn set_in_line(self, _: &Line, _: Four, _: u8) -> u64 {
+        fn set_in_line(self, _: &Line, _: ProbeGroup, _: u8) -> u64 {
             match self {}
         }
     }
@@ -140,13 +140,13 @@ mod code {
 mod tests {
     use super::*;
     use crate::filter::{
-        hash::{Hash, probe::Four},
-        layer::blocked::look::{Line, Look, Plain},
+        hash::{Hash, probe::ProbeGroup},
+        layer::blocked::line_probe::{Line, LineProbe, Scalar},
     };
 
     #[test]
     fn a_wide_look_sees_what_a_plain_one_sees() {
-        let Some(wide) = Wide::detected() else {
+        let Some(wide) = Avx512::detected() else {
             // None to be had. A processor's own word for it: what is never detected is never tested.
             let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
             let has = processor.split_whitespace().any(|flag| flag == "avx512vl");
@@ -163,19 +163,19 @@ mod tests {
         for _ in 0..20_000 {
             // Three of four bits are set, so that every answer of every count is frequent.
             let line: Line = std::array::from_fn(|_| random() | random());
-            let four = Four {
+            let group = ProbeGroup {
                 line: 0,
                 places: random(),
             };
             for count in 0..=4 {
-                let plain = Plain.set_in_line(&line, four, count);
+                let plain = Scalar.set_in_line(&line, group, count);
                 assert_eq!(
-                    wide.set_in_line(&line, four, count),
+                    wide.set_in_line(&line, group, count),
                     plain,
-                    "{line:x?} {four:x?} {count}"
+                    "{line:x?} {group:x?} {count}"
                 );
-                let within = wide.run(|| wide.set_in_line(&line, four, count));
-                assert_eq!(within, plain, "{line:x?} {four:x?} {count}");
+                let within = wide.run(|| wide.set_in_line(&line, group, count));
+                assert_eq!(within, plain, "{line:x?} {group:x?} {count}");
                 seen[usize::from(count)][plain as usize] += 1;
             }
         }

@@ -5,7 +5,7 @@ pub(in crate::filter::layer) const WIDTH: usize = 4;
 /// Counters in a word.
 pub(in crate::filter::layer) const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
 /// Where a counter stays for ever.
-pub(in crate::filter::layer) const STUCK: u64 = (1 << WIDTH) - 1;
+pub(in crate::filter::layer) const SATURATED: u64 = (1 << WIDTH) - 1;
 /// The lowest bit of each counter of a word.
 const LOWEST: u64 = 0x1111_1111_1111_1111;
 
@@ -16,13 +16,13 @@ pub(in crate::filter::layer) fn place(at: u64) -> (usize, u32) {
 }
 
 /// How many counters of a word are not 0.
-pub(in crate::filter::layer) fn raised(word: u64) -> u32 {
+pub(in crate::filter::layer) fn nonzero(word: u64) -> u32 {
     let pairs = word | word >> 1;
     ((pairs | pairs >> 2) & LOWEST).count_ones()
 }
 
 /// How many counters of a word are stuck.
-pub(in crate::filter::layer) fn stuck(word: u64) -> u32 {
+pub(in crate::filter::layer) fn saturated(word: u64) -> u32 {
     let pairs = word & word >> 1;
     (pairs & pairs >> 2 & LOWEST).count_ones()
 }
@@ -38,10 +38,14 @@ mod tests {
             word = word.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
             // Sparse and dense ones too.
             for word in [word, word & word >> 7 & word << 9, word | word >> 7 | word << 9] {
-                let counters = || (0..16).map(|i| word >> (4 * i) & STUCK);
+                let counters = || (0..16).map(|i| word >> (4 * i) & SATURATED);
                 let count = |is: fn(&u64) -> bool| counters().filter(is).count() as u32;
-                assert_eq!(raised(word), count(|&counter| counter != 0), "{word:#018x}");
-                assert_eq!(stuck(word), count(|&counter| counter == STUCK), "{word:#018x}");
+                assert_eq!(nonzero(word), count(|&counter| counter != 0), "{word:#018x}");
+                assert_eq!(
+                    saturated(word),
+                    count(|&counter| counter == SATURATED),
+                    "{word:#018x}"
+                );
             }
         }
     }

@@ -82,7 +82,7 @@
 //! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *, / and `libm`.
 
 use crate::filter::{
-    geometry::{FOUR, Geometry},
+    geometry::{Geometry, PROBE_GROUP},
     layer::shape::Counting,
 };
 
@@ -145,31 +145,31 @@ impl Fullness {
             }
         }
         // To the counter, whatever was rounded above.
-        let is_full = |raised| self.by_counters(shape, raised) >= goal;
-        let mut raised = ((fill * counters as f64) as u64).clamp(1, counters);
-        while raised > 1 && is_full(raised - 1) {
-            raised -= 1;
+        let is_full = |nonzero| self.by_counters(shape, nonzero) >= goal;
+        let mut nonzero = ((fill * counters as f64) as u64).clamp(1, counters);
+        while nonzero > 1 && is_full(nonzero - 1) {
+            nonzero -= 1;
         }
-        while raised < counters && !is_full(raised) {
-            raised += 1;
+        while nonzero < counters && !is_full(nonzero) {
+            nonzero += 1;
         }
-        raised
+        nonzero
     }
 
     /// n(r).
-    fn by_counters(&self, shape: &Counting, raised: u64) -> f64 {
-        let fill = raised as f64 / shape.counters() as f64;
+    fn by_counters(&self, shape: &Counting, nonzero: u64) -> f64 {
+        let fill = nonzero as f64 / shape.counters() as f64;
         self.scale * series(fill, shape.geometry.probes).0
     }
 
-    /// The items of a layer that counts `counted` and has `raised` counters raised, at most its capacity.
-    pub(super) fn items(&self, shape: &Counting, counted: u64, raised: u64) -> u64 {
+    /// The items of a layer that counts `counted` and has `nonzero` counters raised, at most its capacity.
+    pub(super) fn items(&self, shape: &Counting, counted: u64, nonzero: u64) -> u64 {
         if shape.deletions == 0 {
             return counted.min(self.capacity);
         }
         let drift = self.drift * shape.deletions as f64;
         let weight = drift / (drift + self.spread);
-        let items = counted as f64 + weight * (self.by_counters(shape, raised) - counted as f64);
+        let items = counted as f64 + weight * (self.by_counters(shape, nonzero) - counted as f64);
         // Half a unit up, as `full_at` is found.
         ((items + 0.5) as u64).min(self.capacity)
     }
@@ -177,12 +177,12 @@ impl Fullness {
     /// Whether [`Self::items`] is the capacity. Asked at each addition, so where both numbers agree nothing is computed: what
     /// is weighed lies between them.
     #[inline]
-    pub(super) fn is_full(&self, shape: &Counting, counted: u64, raised: u64) -> bool {
+    pub(super) fn is_full(&self, shape: &Counting, counted: u64, nonzero: u64) -> bool {
         let by_count = counted >= self.capacity;
-        if shape.deletions == 0 || by_count == (raised >= self.full_at) {
+        if shape.deletions == 0 || by_count == (nonzero >= self.full_at) {
             by_count
         } else {
-            self.items(shape, counted, raised) >= self.capacity
+            self.items(shape, counted, nonzero) >= self.capacity
         }
     }
 }
@@ -190,14 +190,14 @@ impl Fullness {
 /// Different counters that an item raises: k' in the essay.
 fn distinct(geometry: Geometry) -> f64 {
     let counters = f64::from(geometry.block_words) * 64.0;
-    let (fours, left) = (geometry.probes / FOUR, geometry.probes % FOUR);
+    let (fours, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
     let hit = |line: f64, probes: u8| -line * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / line));
     match geometry.lines() {
         // A counter is missed by a four in another line, and by one in its own whose places are others.
         Some(lines) if lines > 1 => {
             let line = counters / lines as f64;
             let by = |probes| libm::log1p(-hit(line, probes) / counters);
-            -counters * libm::expm1(f64::from(fours) * by(FOUR) + by(left))
+            -counters * libm::expm1(f64::from(fours) * by(PROBE_GROUP) + by(left))
         }
         _ => hit(counters, geometry.probes),
     }

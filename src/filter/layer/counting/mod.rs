@@ -57,15 +57,15 @@ mod fullness;
 
 use crate::filter::{
     error::Error,
-    geometry::{FOUR, Geometry},
+    geometry::{Geometry, PROBE_GROUP},
     hash::{
         Hash,
         probe::{all_positions, scale},
     },
-    layer::{bits::Bits, item_set::Set, shape::Counting},
+    layer::{bits::Bits, item_set::ItemSet, shape::Counting},
 };
 
-use counters::{STUCK, WIDTH, place, raised, stuck};
+use counters::{SATURATED, WIDTH, nonzero, place, saturated};
 use fullness::Fullness;
 
 /// Directions of a change.
@@ -79,9 +79,9 @@ pub struct CountingLayer {
     shape: Counting,
     fullness: Fullness,
     /// Counters that are not 0.
-    raised: u64,
+    nonzero: u64,
     /// Counters at 15.
-    stuck: u64,
+    saturated: u64,
     /// Deletions that were refused while this was the newest layer. Of this server alone: neither stored nor copied.
     pub(super) refused: u64,
 }
@@ -106,8 +106,8 @@ impl CountingLayer {
             bits,
             shape,
             fullness: Fullness::new(&shape, capacity, error_rate),
-            raised: 0,
-            stuck: 0,
+            nonzero: 0,
+            saturated: 0,
             refused: 0,
         }
     }
@@ -143,44 +143,44 @@ impl CountingLayer {
 
     /// Sets the bits of `words` from word `from` on; false when there are no more of them.
     pub(super) fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
-        let (mut more_raised, mut more_stuck) = (0, 0);
+        let (mut more_nonzero, mut more_saturated) = (0, 0);
         let more = self.bits.merge(from, words, |old, new| {
-            more_raised += u64::from(raised(new) - raised(old));
-            more_stuck += u64::from(stuck(new) - stuck(old));
+            more_nonzero += u64::from(nonzero(new) - nonzero(old));
+            more_saturated += u64::from(saturated(new) - saturated(old));
         });
-        self.raised += more_raised;
-        self.stuck += more_stuck;
+        self.nonzero += more_nonzero;
+        self.saturated += more_saturated;
         more
     }
 
     /// Counters that are not 0.
     #[must_use]
-    pub fn raised(&self) -> u64 {
-        self.raised
+    pub fn nonzero(&self) -> u64 {
+        self.nonzero
     }
 
     /// Share of counters that are not 0, in [0, 1].
     pub(super) fn fill(&self) -> f64 {
-        self.raised as f64 / self.shape.counters() as f64
+        self.nonzero as f64 / self.shape.counters() as f64
     }
 
     /// Counters at 15.
     #[must_use]
-    pub fn stuck(&self) -> u64 {
-        self.stuck
+    pub fn saturated(&self) -> u64 {
+        self.saturated
     }
 
     /// Items in it, if it counted `counted` (`fullness.rs`).
     // Not inlined, as what follows: both are asked of layers of bits too, and their path stays short.
     #[inline(never)]
     pub(super) fn items(&self, counted: u64) -> u64 {
-        self.fullness.items(&self.shape, counted, self.raised)
+        self.fullness.items(&self.shape, counted, self.nonzero)
     }
 
     /// Whether these are as many as it was made for.
     #[inline(never)]
     pub(super) fn is_full(&self, counted: u64) -> bool {
-        self.fullness.is_full(&self.shape, counted, self.raised)
+        self.fullness.is_full(&self.shape, counted, self.nonzero)
     }
 
     /// The words of the item's block: the first, and how many.
@@ -222,13 +222,15 @@ impl CountingLayer {
 
     /// Asks for the lines that tell of most of these items that they are not there, as it is in all layers but one.
     #[inline(never)]
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: Set) {
-        items.members().for_each(|i| self.prefetch_first(hashes[i], FOUR));
+    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
+        items
+            .members()
+            .for_each(|i| self.prefetch_first(hashes[i], PROBE_GROUP));
     }
 
     /// Which of these items are there.
     #[inline(never)]
-    pub(super) fn among(&self, hashes: &[Hash], items: Set) -> Set {
+    pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         items.keep(|i| u64::from(self.contains(hashes[i])))
     }
 
@@ -240,7 +242,7 @@ impl CountingLayer {
         let block = &self.bits.words()[start..start + words];
         self.all_positions(hash, |positions| {
             // Of a counter of 0 the highest bit is set then.
-            let less_one = |(word, shift): (usize, u32)| (block[word] >> shift & STUCK).wrapping_sub(1);
+            let less_one = |(word, shift): (usize, u32)| (block[word] >> shift & SATURATED).wrapping_sub(1);
             let any = positions.iter().fold(0, |any, &at| any | less_one(place(at)));
             any >> 63 == 0
         })
@@ -252,10 +254,10 @@ impl CountingLayer {
     pub fn least(&self, hash: Hash) -> u64 {
         let (start, words) = self.block(hash);
         let block = &self.bits.words()[start..start + words];
-        let mut least = STUCK;
+        let mut least = SATURATED;
         self.all_positions(hash, |positions| {
             for (word, shift) in positions.iter().map(|&at| place(at)) {
-                least = least.min(block[word] >> shift & STUCK);
+                least = least.min(block[word] >> shift & SATURATED);
             }
             least > 0
         });
@@ -266,28 +268,28 @@ impl CountingLayer {
     #[inline(never)]
     pub fn raise(&mut self, hash: Hash) -> bool {
         let (start, words) = self.block(hash);
-        let (mut raised, mut stuck) = (0, 0);
+        let (mut nonzero, mut saturated) = (0, 0);
         let geometry = self.shape.geometry;
         let block = &mut self.bits.words_mut()[start..start + words];
         all_positions(hash, geometry, |positions| {
             for (word, shift) in positions.iter().map(|&at| place(at)) {
-                let count = block[word] >> shift & STUCK;
+                let count = block[word] >> shift & SATURATED;
                 // One branch for both ends, hardly ever taken.
-                if count >= STUCK - 1 {
-                    if count == STUCK {
+                if count >= SATURATED - 1 {
+                    if count == SATURATED {
                         continue;
                     }
-                    stuck += 1;
+                    saturated += 1;
                 }
                 block[word] += 1 << shift;
-                raised += u64::from(count == 0);
+                nonzero += u64::from(count == 0);
             }
             true
         });
-        self.stuck += stuck;
-        self.raised += raised;
+        self.saturated += saturated;
+        self.nonzero += nonzero;
         self.shape.change(hash, RAISED);
-        raised > 0
+        nonzero > 0
     }
 
     /// Lowers those of the item's counters that are neither 0 nor stuck; `None`, and nothing happens, if it tests absent.
@@ -303,9 +305,9 @@ impl CountingLayer {
         let block = &mut self.bits.words_mut()[start..start + words];
         all_positions(hash, geometry, |positions| {
             for (word, shift) in positions.iter().map(|&at| place(at)) {
-                let count = block[word] >> shift & STUCK;
+                let count = block[word] >> shift & SATURATED;
                 // Of an item that was never added a counter at 1 may be met twice.
-                if count == 0 || count == STUCK {
+                if count == 0 || count == SATURATED {
                     continue;
                 }
                 block[word] -= 1 << shift;
@@ -315,9 +317,9 @@ impl CountingLayer {
             true
         });
         if any {
-            self.raised -= cleared;
+            self.nonzero -= cleared;
             self.shape.change(hash, LOWERED);
-            self.shape.deletions = match self.raised {
+            self.shape.deletions = match self.nonzero {
                 0 => 0,
                 _ => self.shape.deletions.saturating_add(1),
             };
@@ -325,7 +327,7 @@ impl CountingLayer {
         Some(Lowered {
             any,
             absent: cleared > 0,
-            last: self.raised == 0,
+            last: self.nonzero == 0,
         })
     }
 }
