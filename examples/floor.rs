@@ -1,8 +1,10 @@
-//! The floor: a module that answers `BF.*` and has no filter. What a command costs in it, it costs in any module.
+//! The floor: a module that answers `BF.*` and has no filter. What a command costs in it, it costs
+//! in any module.
 //!
-//! It does what no module can leave out, through the bare API: opens the key and checks its type, takes the bytes of each
-//! item and looks at them, replies, and replicates what it claims to have added. Everything that a real filter costs above
-//! that is hashing, probing and telling the world of changes. `make bench` measures both side by side.
+//! It does what no module can leave out, through the bare API: opens the key and checks its type,
+//! takes the bytes of each item and looks at them, replies, and replicates what it claims to have
+//! added. Everything that a real filter costs above that is hashing, probing and telling the world
+//! of changes. `make bench` measures both side by side.
 //!
 //! ```text
 //!   BF.RESERVE key ...                          puts a value of the type there        OK
@@ -28,7 +30,8 @@ macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         // SAFETY: the table is filled before the first command, and only then.
         match unsafe { raw::$name } {
-            // SAFETY: the server's function with the server's own pointers, all of them alive during a command.
+            // SAFETY: the server's function with the server's own pointers, all of them alive
+            // during a command.
             Some(function) => unsafe { function($($argument),*) },
             None => std::process::abort(),
         }
@@ -65,11 +68,13 @@ fn open(ctx: Ctx, key: *mut raw::RedisModuleString, mode: u32) -> Option<*mut ra
     None
 }
 
-/// Looks at the ends of an item, so that its memory is touched as a hash would: whether its last byte is odd.
+/// Looks at the ends of an item, so that its memory is touched as a hash would: whether its last
+/// byte is odd.
 fn look(item: *mut raw::RedisModuleString) -> bool {
     let mut len = 0;
     let start = call!(RedisModule_StringPtrLen(item, &raw mut len)).cast::<u8>();
-    // SAFETY: the start and length of a live string of the server's, which nobody writes to while the command runs.
+    // SAFETY: the start and length of a live string of the server's, which nobody writes to while
+    // the command runs.
     let bytes = unsafe { std::slice::from_raw_parts(start, len) };
     std::hint::black_box(bytes.first());
     bytes.last().is_some_and(|last| last & 1 == 1)
@@ -81,16 +86,13 @@ fn items(ctx: Ctx, words: Words, count: c_int, adds: bool) -> c_int {
     }
     // SAFETY: there are three words or more.
     let name = unsafe { word(words, 1) };
-    let mode = if adds {
-        raw::REDISMODULE_READ | raw::REDISMODULE_WRITE
-    } else {
-        raw::REDISMODULE_READ
-    };
+    let mode =
+        if adds { raw::REDISMODULE_READ | raw::REDISMODULE_WRITE } else { raw::REDISMODULE_READ };
     let Some(key) = open(ctx, name, mode) else {
         return OK;
     };
-    // The commands of one item answer it alone, those of many an array. They are told apart by their names' length:
-    // BF.ADD is shorter than BF.MADD, and BF.EXISTS than BF.MEXISTS.
+    // The commands of one item answer it alone, those of many an array. They are told apart by
+    // their names' length: BF.ADD is shorter than BF.MADD, and BF.EXISTS than BF.MEXISTS.
     let mut len = 0;
     // SAFETY: there are three words or more.
     let command = unsafe { word(words, 0) };
@@ -152,12 +154,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _: Words, _: c_int) -> c_i
         ..empty
     };
     TYPE.store(
-        call!(RedisModule_CreateDataType(
-            ctx,
-            c"floorflor".as_ptr(),
-            0,
-            &raw mut methods
-        )),
+        call!(RedisModule_CreateDataType(ctx, c"floorflor".as_ptr(), 0, &raw mut methods)),
         Relaxed,
     );
     type Command = unsafe extern "C" fn(Ctx, Words, c_int) -> c_int;

@@ -66,9 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let mut users = Users {
         redis: redis::Client::open(url)?.get_connection()?,
-        database: (0..100_000)
-            .map(|i| (format!("user:{i}"), format!("name {i}")))
-            .collect(),
+        database: (0..100_000).map(|i| (format!("user:{i}"), format!("name {i}"))).collect(),
         queries: 0,
     };
 
@@ -91,11 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(users.lookup("user:1")?.as_deref(), Some("name 1"));
     users.insert("user:newer", "somebody else")?;
     let found = users.lookup("user:2")?;
-    assert_eq!(
-        found.as_deref(),
-        Some("name 2"),
-        "a key added alone must not turn the others away"
-    );
+    assert_eq!(found.as_deref(), Some("name 2"), "a key added alone must not turn the others away");
     assert!(!users.redis.exists(FILTER)? && !users.redis.exists(NEW)?);
     println!("rust: {passed} of 10000 lookups in vain reached the database");
     Ok(())

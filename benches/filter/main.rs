@@ -1,14 +1,18 @@
-//! Nanoseconds per item in one process, without a server: add, hit and miss, for sizes, rates, layers and item lengths.
+//! Nanoseconds per item in one process, without a server: add, hit and miss, for sizes, rates,
+//! layers and item lengths.
 //!
-//! `cargo bench --bench filter` prints criterion's own account; `make bench` also tabulates it in `docs/benchmarks.md`.
+//! `cargo bench --bench filter` prints criterion's own account; `make bench` also tabulates it in
+//! `docs/benchmarks.md`.
 //!
-//! A filter lives through its three measurements once, because filling 100 million items takes longer than asking:
+//! A filter lives through its three measurements once, because filling 100 million items takes
+//! longer than asking:
 //!
 //! ```text
 //!   fill to half ─▶ add (new items; emptied and filled again when it would be full) ─▶ fill to capacity ─▶ hit, miss
 //! ```
 //!
-//! Items are made between the timed turns of 8,192, so that neither their making nor the memory of a billion of them counts.
+//! Items are made between the timed turns of 8,192, so that neither their making nor the memory of
+//! a billion of them counts.
 
 mod rivals;
 
@@ -53,13 +57,7 @@ const CASES: [Case; 13] = [
 ];
 
 const fn case(title: &'static str, capacity: u64, rate: f64, layers: u32, len: usize) -> Case {
-    Case {
-        title,
-        capacity,
-        rate,
-        layers,
-        len,
-    }
+    Case { title, capacity, rate, layers, len }
 }
 
 impl Case {
@@ -112,9 +110,10 @@ fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
         group.bench_function(format!("{name}/{}", R::NAME), |bencher| {
             bencher.iter_custom(|count| {
                 timed(count, case.turn(), |take, buffer| {
-                    // Scattered over all: in the order they were added in, the prefetcher would know the way.
-                    let numbers =
-                        (next..next + take).map(|i| first + i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % below);
+                    // Scattered over all: in the order they were added in, the prefetcher would
+                    // know the way.
+                    let numbers = (next..next + take)
+                        .map(|i| first + i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % below);
                     items(numbers, len, buffer);
                     next += take;
                     let begin = Instant::now();
@@ -133,7 +132,8 @@ fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
     group.finish();
 }
 
-/// Times `count` items in turns of at most so many; `turn` makes the items and answers the time that what it measures took.
+/// Times `count` items in turns of at most so many; `turn` makes the items and answers the time
+/// that what it measures took.
 fn timed(count: u64, most: u64, mut turn: impl FnMut(u64, &mut Vec<u8>) -> Duration) -> Duration {
     let mut buffer = Vec::new();
     let (mut left, mut time) = (count, Duration::ZERO);

@@ -1,5 +1,5 @@
-//! Bloom filters of one process, behind one face: this crate's, one item at a time and in batches, and those of the crates
-//! `fastbloom` and `bloomfilter`.
+//! Bloom filters of one process, behind one face: this crate's, one item at a time and in batches,
+//! and those of the crates `fastbloom` and `bloomfilter`.
 //!
 //! Theirs are single layers that do not grow and count nothing; they are asked to do what they do.
 
@@ -74,11 +74,7 @@ impl Rival for Batched {
         let mut new = 0;
         for batch in items.chunks(BATCH * len) {
             self.0
-                .add_each(
-                    batch.chunks_exact(len),
-                    |_| u64::MAX,
-                    |answers| new += answers.ones(),
-                )
+                .add_each(batch.chunks_exact(len), |_| u64::MAX, |answers| new += answers.ones())
                 .expect("memory for another layer");
         }
         new
@@ -87,8 +83,7 @@ impl Rival for Batched {
     fn count(&self, items: &[u8], len: usize) -> usize {
         let mut found = 0;
         for batch in items.chunks(BATCH * len) {
-            self.0
-                .contains_each(batch.chunks_exact(len), |there| found += there.ones());
+            self.0.contains_each(batch.chunks_exact(len), |there| found += there.ones());
         }
         found
     }
@@ -98,9 +93,7 @@ impl Rival for fastbloom::BloomFilter {
     const NAME: &'static str = "fastbloom";
 
     fn new(capacity: u64, rate: f64) -> Self {
-        fastbloom::BloomFilter::with_false_pos(rate)
-            .seed(&42)
-            .expected_items(capacity as usize)
+        fastbloom::BloomFilter::with_false_pos(rate).seed(&42).expected_items(capacity as usize)
     }
 
     fn add(&mut self, item: &[u8]) -> bool {
@@ -116,7 +109,8 @@ impl Rival for bloomfilter::Bloom<[u8]> {
     const NAME: &'static str = "bloomfilter";
 
     fn new(capacity: u64, rate: f64) -> Self {
-        Self::new_for_fp_rate_with_seed(capacity as usize, rate, &[42; 32]).expect("memory for the filter")
+        Self::new_for_fp_rate_with_seed(capacity as usize, rate, &[42; 32])
+            .expect("memory for the filter")
     }
 
     fn add(&mut self, item: &[u8]) -> bool {
@@ -128,14 +122,16 @@ impl Rival for bloomfilter::Bloom<[u8]> {
     }
 }
 
-/// Appends items `numbers` of `len` bytes (8 at least) each. Numbers are scattered, so that neighbours differ everywhere.
+/// Appends items `numbers` of `len` bytes (8 at least) each. Numbers are scattered, so that
+/// neighbours differ everywhere.
 pub(crate) fn items(numbers: impl Iterator<Item = u64>, len: usize, out: &mut Vec<u8>) {
     out.clear();
     for number in numbers {
         let start = out.len();
         out.resize(start + len, b'.');
         // A bijection: distinct numbers stay distinct.
-        out[start..start + 8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        out[start..start + 8]
+            .copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
     }
 }
 

@@ -1,18 +1,21 @@
-//! What an item costs the server, in single commands and in batches, in small, large and deep filters.
+//! What an item costs the server, in single commands and in batches, in small, large and deep
+//! filters.
 //!
-//! A workload is a kind of item and a batch size, in one filter. For each, the contenders take turns with 20,000 items at a
-//! time, and two figures are taken: the time of the server's main thread on a processor, which is what an operator runs out
-//! of, and the throughput seen by the client, which on few processors measures the client too.
+//! A workload is a kind of item and a batch size, in one filter. For each, the contenders take
+//! turns with 20,000 items at a time, and two figures are taken: the time of the server's main
+//! thread on a processor, which is what an operator runs out of, and the throughput seen by the
+//! client, which on few processors measures the client too.
 //!
-//! A turn begins with caches that the others have filled. Shorter ones would waver less and measure that: with 5,000 items a turn,
-//! batches of 100 in 100 million items are at 1.68, 1.61 and 1.78 times the floor (misses, hits, additions), with 20,000 at
-//! 1.58, 1.41 and 1.67.
+//! A turn begins with caches that the others have filled. Shorter ones would waver less and measure
+//! that: with 5,000 items a turn, batches of 100 in 100 million items are at 1.68, 1.61 and 1.78
+//! times the floor (misses, hits, additions), with 20,000 at 1.58, 1.41 and 1.67.
 //!
-//! A server has luck or not for as long as it runs: in where its memory lies, and in its table of commands, which it looks up by a
-//! hash that it seeds anew at each start; where names collide, a lookup takes some 70 instructions more of a single command's
-//! 4,500. So where targets are, servers are started several times, most often in the small filter, where single commands have
-//! some; a ratio is the median of those of the starts, and how far they lie apart is told. What the others' tables say of single
-//! commands has the luck of a start or three.
+//! A server has luck or not for as long as it runs: in where its memory lies, and in its table of
+//! commands, which it looks up by a hash that it seeds anew at each start; where names collide, a
+//! lookup takes some 70 instructions more of a single command's 4,500. So where targets are,
+//! servers are started several times, most often in the small filter, where single commands have
+//! some; a ratio is the median of those of the starts, and how far they lie apart is told. What the
+//! others' tables say of single commands has the luck of a start or three.
 
 use crate::{
     contender::{self, BY_HAND, Contender, FLOOR, OURS, Rival},
@@ -166,23 +169,21 @@ fn entrants<'a>(contenders: &'a [Contender], stage: &Stage) -> Vec<&'a Contender
 /// Every workload, before anything is measured.
 fn workloads(rivals: usize) -> Vec<Measured> {
     let of = |batch| {
-        WORKS.map(|(work, _)| Measured {
-            work,
-            batch,
-            samples: vec![Samples::default(); rivals],
-        })
+        WORKS.map(|(work, _)| Measured { work, batch, samples: vec![Samples::default(); rivals] })
     };
     BATCHES.into_iter().flat_map(of).collect()
 }
 
-/// Measures them after one more start, the contenders taking turns. `members` goes up by what was added.
-fn measure(rivals: &mut [Rival], stage: &Stage, start: u64, members: &mut u64, all: &mut [Measured]) {
-    for &mut Measured {
-        work,
-        batch,
-        ref mut samples,
-    } in all
-    {
+/// Measures them after one more start, the contenders taking turns. `members` goes up by what was
+/// added.
+fn measure(
+    rivals: &mut [Rival],
+    stage: &Stage,
+    start: u64,
+    members: &mut u64,
+    all: &mut [Measured],
+) {
+    for &mut Measured { work, batch, ref mut samples } in all {
         for Samples { cpu, wall } in samples.iter_mut() {
             cpu.begin();
             wall.begin();
@@ -193,13 +194,7 @@ fn measure(rivals: &mut [Rival], stage: &Stage, start: u64, members: &mut u64, a
             let (op, items) = match work {
                 Work::AddNew if round > 0 => {
                     *members += TURN;
-                    (
-                        Op::Add,
-                        Items::InTurn {
-                            set: MEMBERS,
-                            numbers: *members - TURN..*members,
-                        },
-                    )
+                    (Op::Add, Items::InTurn { set: MEMBERS, numbers: *members - TURN..*members })
                 }
                 Work::AddNew | Work::AddKnown => {
                     (Op::Add, Items::scattered(MEMBERS, stage.filled, TURN, seed))
@@ -236,10 +231,7 @@ fn check(name: &str, work: Work, round: u64, ones: u64) {
 }
 
 fn position(rivals: &[Rival], name: &str) -> usize {
-    rivals
-        .iter()
-        .position(|rival| rival.name == name)
-        .expect("it is always measured")
+    rivals.iter().position(|rival| rival.name == name).expect("it is always measured")
 }
 
 fn tabulate(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[Measured]) {
@@ -255,10 +247,7 @@ fn tabulate(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[
             for one in measured.iter().filter(|one| one.work == work) {
                 let cells = (0..rivals.len()).map(|at| cell(one, at));
                 rows.push(
-                    [name.to_owned(), one.batch.to_string()]
-                        .into_iter()
-                        .chain(cells)
-                        .collect(),
+                    [name.to_owned(), one.batch.to_string()].into_iter().chain(cells).collect(),
                 );
             }
         }
@@ -269,7 +258,9 @@ fn tabulate(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[
         let base = &one.samples[floor].cpu;
         let (least, ratio) = (cpu.least(), cpu.over(base));
         match cpu.spread(base) {
-            Some((from, to)) if at != floor => format!("{least:.0} ({ratio:.2}, {from:.2} to {to:.2})"),
+            Some((from, to)) if at != floor => {
+                format!("{least:.0} ({ratio:.2}, {from:.2} to {to:.2})")
+            }
             _ => format!("{least:.0} ({ratio:.2})"),
         }
     });
@@ -277,9 +268,7 @@ fn tabulate(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[
     if stage.capacity == 100_000_000 && stage.filled < stage.capacity / 2 {
         let line = |at: usize| {
             let misses = measured.iter().filter(|one| one.work == Work::Miss);
-            misses
-                .map(|one| (one.batch as f64, one.samples[at].cpu.least()))
-                .collect()
+            misses.map(|one| (one.batch as f64, one.samples[at].cpu.least())).collect()
         };
         section.plot(Plot {
             file: "batches",
@@ -309,25 +298,16 @@ fn targets(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[M
     ];
     let (floor, ours) = (position(rivals, FLOOR), position(rivals, OURS));
     for (at, batch, works, floors, faster) in GOALS {
-        for one in measured
-            .iter()
-            .filter(|one| one.batch == batch && works.contains(&one.work))
-        {
+        for one in measured.iter().filter(|one| one.batch == batch && works.contains(&one.work)) {
             if STAGES[at].title != stage.title {
                 continue;
             }
-            let name = WORKS
-                .iter()
-                .find(|(work, _)| *work == one.work)
-                .map_or("", |(_, name)| name);
+            let name =
+                WORKS.iter().find(|(work, _)| *work == one.work).map_or("", |(_, name)| name);
             let work = format!("{name}, batch of {batch}, {}", stage.title);
             if let Some(floors) = floors {
                 let ratio = one.samples[ours].cpu.over(&one.samples[floor].cpu);
-                section.target(
-                    &format!("{work}: against the floor"),
-                    Bound::AtMost(floors),
-                    ratio,
-                );
+                section.target(&format!("{work}: against the floor"), Bound::AtMost(floors), ratio);
             }
             for (peer, rival) in rivals.iter().enumerate() {
                 if ![FLOOR, OURS, BY_HAND].contains(&rival.name.as_str()) {

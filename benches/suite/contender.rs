@@ -1,5 +1,5 @@
-//! Who is measured: the floor, this module, the filter that clients build by hand of SETBIT and GETBIT, and the peers that
-//! the environment names.
+//! Who is measured: the floor, this module, the filter that clients build by hand of SETBIT and
+//! GETBIT, and the peers that the environment names.
 
 use std::path::PathBuf;
 
@@ -26,9 +26,7 @@ impl Contender {
     /// A server with it.
     pub(crate) fn start(&self, extra: &[&str]) -> Server {
         Server::start(
-            self.module
-                .as_ref()
-                .map(|(path, arguments)| (path, arguments.as_slice())),
+            self.module.as_ref().map(|(path, arguments)| (path, arguments.as_slice())),
             extra,
         )
     }
@@ -41,10 +39,7 @@ impl Contender {
 
 /// All of them, the floor first and this module second.
 pub(crate) fn all() -> Vec<Contender> {
-    let by_hand = Contender {
-        name: BY_HAND.into(),
-        module: None,
-    };
+    let by_hand = Contender { name: BY_HAND.into(), module: None };
     [given(FLOOR, "FLOOR_SO"), given(OURS, "REDIS_BLOOM_SO"), by_hand]
         .into_iter()
         .chain(peers())
@@ -57,7 +52,8 @@ pub(crate) fn filters() -> Vec<Contender> {
 }
 
 fn given(name: &str, variable: &str) -> Contender {
-    let path = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `make bench`"));
+    let path = std::env::var(variable)
+        .unwrap_or_else(|_| panic!("{variable} is not set: run `make bench`"));
     with_module(name, &path)
 }
 
@@ -73,15 +69,14 @@ fn peers() -> Vec<Contender> {
         .collect()
 }
 
-/// A contender with the module `path[,argument...]`. The server runs elsewhere, so the path is made absolute.
+/// A contender with the module `path[,argument...]`. The server runs elsewhere, so the path is made
+/// absolute.
 fn with_module(name: &str, module: &str) -> Contender {
     let mut parts = module.split(',').map(String::from);
     let path = parts.next().unwrap_or_default();
-    let absolute = std::fs::canonicalize(&path).unwrap_or_else(|error| panic!("{name}: {path}: {error}"));
-    Contender {
-        name: name.into(),
-        module: Some((absolute, parts.collect())),
-    }
+    let absolute =
+        std::fs::canonicalize(&path).unwrap_or_else(|error| panic!("{name}: {path}: {error}"));
+    Contender { name: name.into(), module: Some((absolute, parts.collect())) }
 }
 
 /// A contender with a filter in it, under the key `k`.
@@ -92,7 +87,8 @@ pub(crate) struct Rival {
 }
 
 impl Rival {
-    /// A server of the contender, with an empty filter for `capacity` items at 1 % that doubles when it is full.
+    /// A server of the contender, with an empty filter for `capacity` items at 1 % that doubles
+    /// when it is full.
     pub(crate) fn with_filter(contender: &Contender, capacity: u64, extra: &[&str]) -> Self {
         let mut server = contender.start(extra);
         let speech = if contender.module.is_some() {
@@ -101,11 +97,7 @@ impl Rival {
         } else {
             Speech::by_hand(capacity, 0.01)
         };
-        Self {
-            name: contender.name.clone(),
-            speech,
-            server,
-        }
+        Self { name: contender.name.clone(), speech, server }
     }
 
     /// Prepares commands, sends them, and answers what they cost.
@@ -127,19 +119,15 @@ pub(crate) fn fill(rivals: &mut [Rival], from: u64, to: u64) {
             let string = payload::string_of_members(to, bits, probes);
             for (i, piece) in string.chunks(PIECE).enumerate() {
                 let start = (i * PIECE).to_string();
-                let outcome = rival
-                    .server
-                    .call::<u64>("SETRANGE", &[b"k", start.as_bytes(), piece]);
+                let outcome =
+                    rival.server.call::<u64>("SETRANGE", &[b"k", start.as_bytes(), piece]);
                 outcome.expect("a string this long");
             }
         }
     }
     for start in (from..to).step_by(STREAM as usize) {
         let numbers = start..to.min(start + STREAM);
-        let items = Items::InTurn {
-            set: MEMBERS,
-            numbers,
-        };
+        let items = Items::InTurn { set: MEMBERS, numbers };
         let commands = payload::commands(Speech::Commands, Op::Add, "k", &items, 1000);
         for rival in rivals
             .iter_mut()

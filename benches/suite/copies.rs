@@ -1,10 +1,12 @@
 //! Pages that are copied because a server and its child share them, counted one by one.
 //!
-//! `rdb_last_cow_size` is what the child holds alone at its end. A child that gives pages back on its way (`src/module/child.rs`)
-//! holds few then, also of those that had to be copied before. But the kernel tells of each page of a process whether
-//! another shares it (bit 56 of its entry in `/proc/PID/pagemap`). One that the server had when it forked, and that the child
-//! now has alone, was copied. So the child is looked at again and again, and each page is counted once, wherever it is at
-//! the end. What is copied and given back between two looks is missed: of the file there are some hundred looks.
+//! `rdb_last_cow_size` is what the child holds alone at its end. A child that gives pages back on
+//! its way (`src/module/child.rs`) holds few then, also of those that had to be copied before. But
+//! the kernel tells of each page of a process whether another shares it (bit 56 of its entry in
+//! `/proc/PID/pagemap`). One that the server had when it forked, and that the child now has alone,
+//! was copied. So the child is looked at again and again, and each page is counted once, wherever
+//! it is at the end. What is copied and given back between two looks is missed: of the file there
+//! are some hundred looks.
 
 use std::{fs::File, io::Read, os::unix::fs::FileExt};
 
@@ -50,16 +52,9 @@ impl Copies {
         let area = |(first, past): (u64, u64)| {
             let entries = entries(&pid.to_string(), first, (past - first) as usize);
             let page = |entry| {
-                if entry & HERE == 0 {
-                    Page::Absent
-                } else {
-                    Page::Shared
-                }
+                if entry & HERE == 0 { Page::Absent } else { Page::Shared }
             };
-            Area {
-                first,
-                pages: entries.into_iter().map(page).collect(),
-            }
+            Area { first, pages: entries.into_iter().map(page).collect() }
         };
         let areas: Vec<_> = maps.lines().filter_map(ours).map(area).collect();
         if areas.iter().all(|area| area.pages.is_empty()) {

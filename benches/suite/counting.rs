@@ -1,6 +1,7 @@
 //! What an item costs in a filter that counts, beside one of bits: the same items, turn by turn.
 //!
-//! What is deleted is what was added in the same round, in the same order; a deletion is compared with that addition to bits.
+//! What is deleted is what was added in the same round, in the same order; a deletion is compared
+//! with that addition to bits.
 
 use crate::{
     contender::{self, Contender, OURS, Rival},
@@ -34,10 +35,7 @@ pub(crate) fn measure(section: &mut Section) {
         .expect("it is always measured");
     let mut measured: [[[Starts; 2]; 4]; 2] = Default::default();
     for start in 0..STARTS {
-        let mut rivals = [
-            reserved(&ours, "plain", ""),
-            reserved(&ours, "COUNTING", "COUNTING"),
-        ];
+        let mut rivals = [reserved(&ours, "plain", ""), reserved(&ours, "COUNTING", "COUNTING")];
         contender::fill(&mut rivals, 0, FILLED);
         for (batch, samples) in BATCHES.into_iter().zip(&mut measured) {
             turns(&mut rivals, batch, start, samples);
@@ -51,11 +49,7 @@ pub(crate) fn measure(section: &mut Section) {
     let mut rows = Vec::new();
     for (batch, samples) in BATCHES.into_iter().zip(&measured) {
         for (work, [plain, counting]) in WORKS.iter().zip(samples) {
-            let plain = if *work == "delete" {
-                &samples[0][PLAIN]
-            } else {
-                plain
-            };
+            let plain = if *work == "delete" { &samples[0][PLAIN] } else { plain };
             let ratio = counting.over(plain);
             rows.push(vec![
                 (*work).to_owned(),
@@ -67,7 +61,8 @@ pub(crate) fn measure(section: &mut Section) {
                 format!("{:.0} ({ratio:.2})", counting.least()),
             ]);
             if batch > 1 && (*work == "delete" || *work == "add, new") {
-                let title = format!("{work}, batch of {batch}, COUNTING: against additions to bits");
+                let title =
+                    format!("{work}, batch of {batch}, COUNTING: against additions to bits");
                 section.target(&title, Bound::AtMost(1.5), ratio);
             }
         }
@@ -79,13 +74,12 @@ fn reserved(contender: &Contender, name: &str, option: &str) -> Rival {
     let mut rival = Rival::with_filter(contender, 1, &[]);
     rival.name = name.into();
     rival.server.run::<()>("DEL k");
-    rival
-        .server
-        .run::<()>(&format!("BF.RESERVE k 0.01 {CAPACITY} {option}"));
+    rival.server.run::<()>(&format!("BF.RESERVE k 0.01 {CAPACITY} {option}"));
     rival
 }
 
-/// Adds the CPU time per item of one more start: of each work, in the plain filter and in the one that counts.
+/// Adds the CPU time per item of one more start: of each work, in the plain filter and in the one
+/// that counts.
 fn turns(rivals: &mut [Rival; 2], batch: u64, start: u64, samples: &mut [[Starts; 2]; 4]) {
     samples.as_flattened_mut().iter_mut().for_each(Starts::begin);
     // The first round warms up.
@@ -94,11 +88,9 @@ fn turns(rivals: &mut [Rival; 2], batch: u64, start: u64, samples: &mut [[Starts
         for (name, samples) in WORKS.iter().zip(&mut *samples) {
             let (op, items, ones) = match *name {
                 "add, new" => (Op::Add, later(batch, round), TURN * 9 / 10..=TURN),
-                "exists, hit" => (
-                    Op::Exists,
-                    Items::scattered(MEMBERS, FILLED, TURN, seed),
-                    TURN..=TURN,
-                ),
+                "exists, hit" => {
+                    (Op::Exists, Items::scattered(MEMBERS, FILLED, TURN, seed), TURN..=TURN)
+                }
                 "delete" => (Op::Delete, later(batch, round), TURN..=TURN),
                 _ => (
                     Op::Exists,
@@ -128,8 +120,5 @@ fn turns(rivals: &mut [Rival; 2], batch: u64, start: u64, samples: &mut [[Starts
 /// Members that are not in yet, others for each batch.
 fn later(batch: u64, round: u64) -> Items {
     let start = FILLED + batch * (ROUNDS + 1) * TURN + round * TURN;
-    Items::InTurn {
-        set: MEMBERS,
-        numbers: start..start + TURN,
-    }
+    Items::InTurn { set: MEMBERS, numbers: start..start + TURN }
 }

@@ -1,4 +1,5 @@
-//! Adding what is known already, with the AOF on: what a filter that de-duplicates a stream does all day.
+//! Adding what is known already, with the AOF on: what a filter that de-duplicates a stream does
+//! all day.
 
 use crate::{
     contender::{self, OURS, Rival},
@@ -17,11 +18,7 @@ pub(crate) fn run() -> Option<Section> {
     let mut rivals: Vec<Rival> = contender::filters()
         .iter()
         .map(|contender| {
-            Rival::with_filter(
-                contender,
-                CAPACITY,
-                &["--appendonly", "yes", "--appendfsync", "no"],
-            )
+            Rival::with_filter(contender, CAPACITY, &["--appendonly", "yes", "--appendfsync", "no"])
         })
         .collect();
     contender::fill(&mut rivals, 0, FILLED);

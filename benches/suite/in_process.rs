@@ -44,9 +44,7 @@ pub(crate) fn run() -> Option<Section> {
 fn version(name: &str) -> &'static str {
     let lock = include_str!("../../Cargo.lock");
     let package = lock.split_once(&format!("name = \"{name}\"\nversion = \""));
-    package
-        .and_then(|(_, rest)| rest.split('"').next())
-        .unwrap_or("?")
+    package.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("?")
 }
 
 /// Reads every `new/benchmark.json` with its `estimates.json` below a directory.
@@ -54,11 +52,7 @@ fn collect(directory: &Path, figures: &mut Figures) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
-    for path in entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir())
-    {
+    for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         if path.ends_with("new") {
             figures.extend(read(&path, figures));
         } else {
@@ -69,8 +63,9 @@ fn collect(directory: &Path, figures: &mut Figures) {
 
 /// The row of one benchmark, with what its row has already.
 fn read(directory: &Path, figures: &Figures) -> Option<((String, String), BTreeMap<String, f64>)> {
-    let json =
-        |name: &str| -> Option<Value> { serde_json::from_slice(&fs::read(directory.join(name)).ok()?).ok() };
+    let json = |name: &str| -> Option<Value> {
+        serde_json::from_slice(&fs::read(directory.join(name)).ok()?).ok()
+    };
     let (benchmark, estimates) = (json("benchmark.json")?, json("estimates.json")?);
     let (op, rival) = benchmark["function_id"].as_str()?.split_once('/')?;
     let row = (benchmark["group_id"].as_str()?.to_owned(), op.to_owned());

@@ -1,8 +1,10 @@
-//! Instructions per operation, in process, counted by valgrind's callgrind: the same on a busy machine as on an idle one.
+//! Instructions per operation, in process, counted by valgrind's callgrind: the same on a busy
+//! machine as on an idle one.
 //!
-//! The program runs itself under valgrind, as a worker that makes a filter and all its items and then does n operations.
-//! Two runs with different n differ by the operations alone, so the difference of their totals over the difference of n is
-//! the count, without a mark in the code. Loops and call overhead of the bench are in it, some 5 instructions an item.
+//! The program runs itself under valgrind, as a worker that makes a filter and all its items and
+//! then does n operations. Two runs with different n differ by the operations alone, so the
+//! difference of their totals over the difference of n is the count, without a mark in the code.
+//! Loops and call overhead of the bench are in it, some 5 instructions an item.
 
 #[path = "../filter/rivals.rs"]
 mod rivals;
@@ -44,14 +46,8 @@ const RIVALS: [(&str, Worker); 5] = [
     (Filter::NAME, work_with::<Filter>),
     (Batched::NAME, work_with::<Batched>),
     (Counting::NAME, work_counting),
-    (
-        <fastbloom::BloomFilter as Rival>::NAME,
-        work_with::<fastbloom::BloomFilter>,
-    ),
-    (
-        <bloomfilter::Bloom<[u8]> as Rival>::NAME,
-        work_with::<bloomfilter::Bloom<[u8]>>,
-    ),
+    (<fastbloom::BloomFilter as Rival>::NAME, work_with::<fastbloom::BloomFilter>),
+    (<bloomfilter::Bloom<[u8]> as Rival>::NAME, work_with::<bloomfilter::Bloom<[u8]>>),
 ];
 
 pub(crate) fn run() -> Option<Section> {
@@ -76,18 +72,11 @@ pub(crate) fn run() -> Option<Section> {
                 }
                 format!("{:.0}", per_operation(case, op, rival))
             });
-            rows.push(
-                [(*title).to_owned(), op.to_owned()]
-                    .into_iter()
-                    .chain(cells)
-                    .collect(),
-            );
+            rows.push([(*title).to_owned(), op.to_owned()].into_iter().chain(cells).collect());
         }
     }
-    let head: Vec<&str> = ["filter", "operation"]
-        .into_iter()
-        .chain(RIVALS.map(|(name, _)| name))
-        .collect();
+    let head: Vec<&str> =
+        ["filter", "operation"].into_iter().chain(RIVALS.map(|(name, _)| name)).collect();
     section.table(&head, &rows);
     Some(section)
 }
@@ -103,13 +92,7 @@ fn total(case: usize, op: &str, rival: usize, count: u64) -> f64 {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
-        .args([
-            WORKER,
-            &case.to_string(),
-            op,
-            &rival.to_string(),
-            &count.to_string(),
-        ])
+        .args([WORKER, &case.to_string(), op, &rival.to_string(), &count.to_string()])
         .output()
         .expect("valgrind runs");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -151,13 +134,9 @@ impl Rival for Counting {
     const NAME: &'static str = "redis-bloom COUNTING, batches";
 
     fn new(capacity: u64, rate: f64) -> Self {
-        let params = Params {
-            cells: CellKind::Counters,
-            ..<Filter as Rival>::new(capacity, rate).params()
-        };
-        Self(Batched(
-            Filter::new(&params, u64::MAX).expect("memory for the filter"),
-        ))
+        let params =
+            Params { cells: CellKind::Counters, ..<Filter as Rival>::new(capacity, rate).params() };
+        Self(Batched(Filter::new(&params, u64::MAX).expect("memory for the filter")))
     }
 
     fn add(&mut self, item: &[u8]) -> bool {

@@ -1,7 +1,8 @@
 //! How long a client waits for one item, when it does not pipeline.
 //!
-//! Commands are sent at a fixed rate, far below what the server can do, and a wait counts from the moment the command was
-//! due: a stall of the server makes all commands late that were due meanwhile, and that is what users see.
+//! Commands are sent at a fixed rate, far below what the server can do, and a wait counts from the
+//! moment the command was due: a stall of the server makes all commands late that were due
+//! meanwhile, and that is what users see.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,8 @@ pub(crate) fn measure(section: &mut Section, rivals: &mut [Rival], filled: u64) 
             }
         }
         let cells = waits.iter().map(|waits| {
-            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| percentile(waits, share) / 1000.0);
+            let [p50, p99, p999] =
+                [0.5, 0.99, 0.999].map(|share| percentile(waits, share) / 1000.0);
             format!("{p50:.0} / {p99:.0} / {p999:.0}")
         });
         rows.push([title.to_owned()].into_iter().chain(cells).collect());
@@ -41,10 +43,8 @@ pub(crate) fn measure(section: &mut Section, rivals: &mut [Rival], filled: u64) 
     section.say(&format!(
         "Microseconds until the answer, p50 / p99 / p99.9: one item at a time at {PER_SECOND} a second, no pipelining."
     ));
-    let head: Vec<&str> = ["work"]
-        .into_iter()
-        .chain(rivals.iter().map(|rival| rival.name.as_str()))
-        .collect();
+    let head: Vec<&str> =
+        ["work"].into_iter().chain(rivals.iter().map(|rival| rival.name.as_str())).collect();
     section.table(&head, &rows);
 }
 
@@ -53,10 +53,8 @@ fn turn(rival: &mut Rival, op: Op, items: &Items, waits: &mut Vec<f64>) {
         Speech::Commands => 1,
         Speech::Bits { probes, .. } => probes as usize,
     };
-    let commands: Vec<Vec<u8>> = items
-        .each_alone()
-        .map(|item| payload::commands(rival.speech, op, "k", &item, 1))
-        .collect();
+    let commands: Vec<Vec<u8>> =
+        items.each_alone().map(|item| payload::commands(rival.speech, op, "k", &item, 1)).collect();
     let begin = Instant::now();
     for (i, command) in (0..).zip(&commands) {
         let due = begin + Duration::from_nanos(i * 1_000_000_000 / PER_SECOND);

@@ -1,4 +1,5 @@
-//! `make bench`: side-by-side tables and plots, measured in one run on one machine, written to `docs/benchmarks.md`.
+//! `make bench`: side-by-side tables and plots, measured in one run on one machine, written to
+//! `docs/benchmarks.md`.
 //!
 //! ```text
 //!   main ─▶ part ─▶ contender ─▶ server ─▶ payload         a part measures, and answers a Section
@@ -16,10 +17,12 @@
 //! | `instructions` | instructions per operation in process, under valgrind                       |
 //! | `in-process`   | nothing itself: tabulates what `cargo bench --bench filter` left            |
 //!
-//! The environment says what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and `examples/floor.rs`),
-//! `REDIS_SERVER`, and `PEERS="name=path.so[,argument...] ..."` for other modules, none by default.
+//! The environment says what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and
+//! `examples/floor.rs`), `REDIS_SERVER`, and `PEERS="name=path.so[,argument...] ..."` for other
+//! modules, none by default.
 //!
-//! Nothing here asserts a time. A wrong answer does end the run: a fast filter that lies is not measured.
+//! Nothing here asserts a time. A wrong answer does end the run: a fast filter that lies is not
+//! measured.
 
 mod commands;
 mod contender;
@@ -39,7 +42,8 @@ mod server;
 
 use report::{Report, Section};
 
-/// A part: its name, and what runs it. `None` when it has nothing to say here, for a reason that it printed.
+/// A part: its name, and what runs it. `None` when it has nothing to say here, for a reason that it
+/// printed.
 type Part = (&'static str, fn() -> Option<Section>);
 
 const PARTS: [Part; 6] = [
@@ -53,10 +57,8 @@ const PARTS: [Part; 6] = [
 
 fn main() {
     // Cargo adds `--bench` to what it was given.
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| word != "--bench")
-        .collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|word| word != "--bench").collect();
     if arguments.first().is_some_and(|word| word == instructions::WORKER) {
         return instructions::work(&arguments[1..]);
     }

@@ -1,8 +1,8 @@
 //! Samples of contenders that take turns, and what is said of them.
 //!
-//! A machine's speed drifts within a run by more than the contenders differ. So they are measured in short turns, one after
-//! the other, round by round, and compared within the round: a ratio here is the median over rounds of the ratio in one
-//! round, not a ratio of two medians.
+//! A machine's speed drifts within a run by more than the contenders differ. So they are measured
+//! in short turns, one after the other, round by round, and compared within the round: a ratio here
+//! is the median over rounds of the ratio in one round, not a ratio of two medians.
 
 /// One figure per round.
 #[derive(Clone, Debug, Default)]
@@ -72,8 +72,5 @@ pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = (sorted.len() as f64 * share) as usize;
-    sorted
-        .get(at.min(sorted.len().saturating_sub(1)))
-        .copied()
-        .unwrap_or(f64::NAN)
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }

@@ -1,7 +1,7 @@
 //! Bits per item of filters that are exactly full, as `BF.INFO` tells them, by number of layers.
 //!
-//! Each filter starts at 1,000 items (100 for 17 layers, which would be 131 million items) and doubles. So most items lie in
-//! the last layers, and the figures show what a late layer costs.
+//! Each filter starts at 1,000 items (100 for 17 layers, which would be 131 million items) and
+//! doubles. So most items lie in the last layers, and the figures show what a late layer costs.
 
 use crate::{
     contender::{self, Contender, OURS, Rival},
@@ -24,10 +24,8 @@ pub(crate) fn run() -> Option<Section> {
     let mut lines = Vec::new();
     for contender in &contender::filters() {
         for (rate, title) in RATES {
-            let bits: Vec<f64> = LAYERS
-                .iter()
-                .map(|&layers| bits_per_item(contender, rate, layers, ""))
-                .collect();
+            let bits: Vec<f64> =
+                LAYERS.iter().map(|&layers| bits_per_item(contender, rate, layers, "")).collect();
             rows.push(row(&format!("{}, {title}", contender.name), &bits));
             let points = LAYERS.iter().map(|&layers| f64::from(layers)).zip(bits);
             lines.push((format!("{}, {title}", contender.name), points.collect()));
@@ -39,10 +37,8 @@ pub(crate) fn run() -> Option<Section> {
             rows.push(row(&format!("{OURS} COUNTING, {title}"), &bits));
         }
     }
-    let head: Vec<String> = ["layers".to_owned()]
-        .into_iter()
-        .chain(LAYERS.map(|layers| layers.to_string()))
-        .collect();
+    let head: Vec<String> =
+        ["layers".to_owned()].into_iter().chain(LAYERS.map(|layers| layers.to_string())).collect();
     section.table(&head, &rows);
     section.plot(Plot {
         file: "memory",
@@ -63,28 +59,18 @@ fn bits_per_item(contender: &Contender, rate: &str, layers: u32, option: &str) -
     let first = if layers > 12 { 100 } else { 1000 };
     let mut rival = Rival::with_filter(contender, 1, &[]);
     rival.server.run::<()>("DEL k");
-    rival
-        .server
-        .run::<()>(&format!("BF.RESERVE k {rate} {first} EXPANSION 2 {option}"));
-    // What the layers before the last hold, and 3 % for those that test positive and are not counted.
+    rival.server.run::<()>(&format!("BF.RESERVE k {rate} {first} EXPANSION 2 {option}"));
+    // What the layers before the last hold, and 3 % for those that test positive and are not
+    // counted.
     let before = first * ((1_u64 << (layers - 1)) - 1);
     let wanted = before + before * 3 / 100;
     for start in (0..wanted).step_by(500_000) {
         let numbers = start..wanted.min(start + 500_000);
-        rival.work(
-            Op::Add,
-            &Items::InTurn {
-                set: MEMBERS,
-                numbers,
-            },
-            1000,
-        );
+        rival.work(Op::Add, &Items::InTurn { set: MEMBERS, numbers }, 1000);
     }
     let fields: Vec<redis::Value> = rival.server.run("BF.INFO k");
     let field = |name: &str| {
-        let at = fields
-            .iter()
-            .position(|field| matches!(text(field), Some(text) if text == name));
+        let at = fields.iter().position(|field| matches!(text(field), Some(text) if text == name));
         match at.and_then(|at| fields.get(at + 1)) {
             Some(redis::Value::Int(number)) => *number as f64,
             _ => panic!("{}: BF.INFO has no {name}", contender.name),

@@ -1,11 +1,12 @@
 //! Commands as bytes, built before the clock starts.
 //!
-//! An item is 17 bytes, `user:` and twelve digits: two for the set it belongs to, ten for its number in the set. Members
-//! of one set are in a filter or they are not, so the right answers are known.
+//! An item is 17 bytes, `user:` and twelve digits: two for the set it belongs to, ten for its
+//! number in the set. Members of one set are in a filter or they are not, so the right answers are
+//! known.
 //!
-//! There are two ways to say the same thing. A module is told an item in one command, or many in one command. The filter
-//! that clients build by hand of a string is told k bits of an item in k commands; so its "batch" is a pipeline, which is
-//! what everything is sent in here.
+//! There are two ways to say the same thing. A module is told an item in one command, or many in
+//! one command. The filter that clients build by hand of a string is told k bits of an item in k
+//! commands; so its "batch" is a pipeline, which is what everything is sent in here.
 
 use std::ops::Range;
 
@@ -44,12 +45,7 @@ pub(crate) enum Items {
     /// One after the other.
     InTurn { set: u64, numbers: Range<u64> },
     /// `count` numbers below `below`, scattered; `round` makes others.
-    Scattered {
-        set: u64,
-        below: u64,
-        count: u64,
-        round: u64,
-    },
+    Scattered { set: u64, below: u64, count: u64, round: u64 },
 }
 
 /// The set of what is in.
@@ -60,12 +56,7 @@ pub(crate) const STRANGERS: u64 = 2;
 impl Items {
     /// `count` items of a set, of numbers below `below`; others in each round.
     pub(crate) fn scattered(set: u64, below: u64, count: u64, round: u64) -> Self {
-        Self::Scattered {
-            set,
-            below,
-            count,
-            round,
-        }
+        Self::Scattered { set, below, count, round }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -77,22 +68,14 @@ impl Items {
 
     /// Each in a list of its own.
     pub(crate) fn each_alone(&self) -> impl Iterator<Item = Self> + '_ {
-        self.each().map(|(set, number)| Self::InTurn {
-            set,
-            numbers: number..number + 1,
-        })
+        self.each().map(|(set, number)| Self::InTurn { set, numbers: number..number + 1 })
     }
 
     /// Set and number of each.
     fn each(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..self.len()).map(move |i| match self {
             Self::InTurn { set, numbers } => (*set, numbers.start + i),
-            Self::Scattered {
-                set,
-                below,
-                count,
-                round,
-            } => (*set, mix(round * count + i) % below),
+            Self::Scattered { set, below, count, round } => (*set, mix(round * count + i) % below),
         })
     }
 }
@@ -120,7 +103,11 @@ fn put_word(out: &mut Vec<u8>, word: &str) {
 }
 
 /// The bits of an item in a string of `bits` bits.
-pub(crate) fn positions((set, number): (u64, u64), bits: u64, probes: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn positions(
+    (set, number): (u64, u64),
+    bits: u64,
+    probes: u64,
+) -> impl Iterator<Item = u64> {
     let hash = mix(set << 40 | number);
     (0..probes).map(move |i| {
         let x = mix(hash.wrapping_add((i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
@@ -170,7 +157,8 @@ pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: 
     out
 }
 
-/// The string of `bits` bits in which the first `count` members are set, as `SETBIT` would: bit 0 is the highest of byte 0.
+/// The string of `bits` bits in which the first `count` members are set, as `SETBIT` would: bit 0
+/// is the highest of byte 0.
 pub(crate) fn string_of_members(count: u64, bits: u64, probes: u64) -> Vec<u8> {
     let mut string = vec![0_u8; bits.div_ceil(8) as usize];
     for number in 0..count {

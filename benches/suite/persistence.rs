@@ -1,12 +1,14 @@
-//! Saving, loading and rewriting a filter of a gibibyte: time, memory of the child, and pages copied while it saves.
+//! Saving, loading and rewriting a filter of a gibibyte: time, memory of the child, and pages
+//! copied while it saves.
 //!
-//! Nobody waits for 800 million additions. The filter is dumped empty, chunk by chunk, and loaded with every bit array
-//! replaced by noise in which half of the bits are set: as dense as a full filter, no page of it empty, and nothing for the
-//! server's compression to find. Additions go on as in any filter, since none has been counted.
+//! Nobody waits for 800 million additions. The filter is dumped empty, chunk by chunk, and loaded
+//! with every bit array replaced by noise in which half of the bits are set: as dense as a full
+//! filter, no page of it empty, and nothing for the server's compression to find. Additions go on
+//! as in any filter, since none has been counted.
 //!
-//! What additions cost during a snapshot is measured twice: with additions all along it, which is what happens where a server
-//! is written to, and with all of them at once when it begins, where nothing that the child gives back (`src/module/child.rs`)
-//! can help.
+//! What additions cost during a snapshot is measured twice: with additions all along it, which is
+//! what happens where a server is written to, and with all of them at once when it begins, where
+//! nothing that the child gives back (`src/module/child.rs`) can help.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -61,7 +63,8 @@ pub(crate) fn run() -> Option<Section> {
     let mut names: Vec<String> = Vec::new();
     let mut all: Vec<Figures> = Vec::new();
     let filters = contender::filters();
-    // Round by round, one server at a time: two filters of this size would share what memory there is.
+    // Round by round, one server at a time: two filters of this size would share what memory there
+    // is.
     for round in 0..ROUNDS {
         for contender in &filters {
             eprintln!("bench: persistence of {}, round {}", contender.name, round + 1);
@@ -72,10 +75,7 @@ pub(crate) fn run() -> Option<Section> {
                 names.push(contender.name.clone());
                 all.push(Figures::default());
             }
-            let at = names
-                .iter()
-                .position(|name| *name == contender.name)
-                .unwrap_or_default();
+            let at = names.iter().position(|name| *name == contender.name).unwrap_or_default();
             measure(&mut rival, gib, &mut all[at]);
         }
     }
@@ -94,42 +94,20 @@ pub(crate) fn run() -> Option<Section> {
         ("SAVE, s of CPU", |figures| &figures.save_cpu, 1.0),
         ("load, s", |figures| &figures.load, 1.0),
         ("load, s of CPU", |figures| &figures.load_cpu, 1.0),
-        (
-            "BGREWRITEAOF without RDB preamble, s",
-            |figures| &figures.rewrite,
-            1.0,
-        ),
+        ("BGREWRITEAOF without RDB preamble, s", |figures| &figures.rewrite, 1.0),
         ("RDB file, GiB", |figures| &figures.file, 1.0),
         ("child of BGSAVE, MiB", |figures| &figures.save_child, MIB),
-        (
-            "child of BGREWRITEAOF, MiB",
-            |figures| &figures.rewrite_child,
-            MIB,
-        ),
-        (
-            "child of BGSAVE with additions, MiB",
-            |figures| &figures.busy_child,
-            MIB,
-        ),
+        ("child of BGREWRITEAOF, MiB", |figures| &figures.rewrite_child, MIB),
+        ("child of BGSAVE with additions, MiB", |figures| &figures.busy_child, MIB),
         ("pages copied, idle, MiB", |figures| &figures.idle_copies, MIB),
-        (
-            "pages copied, additions all along, MiB",
-            |figures| &figures.copies,
-            MIB,
-        ),
-        (
-            "pages copied, additions at the start, MiB",
-            |figures| &figures.burst_copies,
-            MIB,
-        ),
+        ("pages copied, additions all along, MiB", |figures| &figures.copies, MIB),
+        ("pages copied, additions at the start, MiB", |figures| &figures.burst_copies, MIB),
     ];
     let head: Vec<&str> = [""].into_iter().chain(names.iter().map(String::as_str)).collect();
     let table: Vec<Vec<String>> = rows
         .iter()
         .map(|(name, of, unit)| {
-            let cells = all
-                .iter()
-                .map(|figures| format!("{:.2}", of(figures).median() / unit));
+            let cells = all.iter().map(|figures| format!("{:.2}", of(figures).median() / unit));
             [(*name).to_owned()].into_iter().chain(cells).collect()
         })
         .collect();
@@ -172,7 +150,8 @@ fn targets(section: &mut Section, names: &[String], all: &[Figures]) {
     }
 }
 
-/// A server with the noisy filter `k`, and its GiB; `None` for a contender that cannot be loaded in chunks.
+/// A server with the noisy filter `k`, and its GiB; `None` for a contender that cannot be loaded in
+/// chunks.
 fn filled(contender: &Contender) -> Option<(Rival, f64)> {
     let mut rival = Rival::with_filter(contender, CAPACITY, &["--appendonly", "no"]);
     let server = &mut rival.server;
@@ -207,8 +186,9 @@ fn filled(contender: &Contender) -> Option<(Rival, f64)> {
 struct Noise(u64);
 
 impl Noise {
-    /// Overwrites the bits in a chunk. A chunk of this module has a frame (`src/codec/native/dump.rs`): 32 bytes before the bits
-    /// and a checksum after them; those of others are bits alone.
+    /// Overwrites the bits in a chunk. A chunk of this module has a frame
+    /// (`src/codec/native/dump.rs`): 32 bytes before the bits and a checksum after them; those of
+    /// others are bits alone.
     fn replace_bits(&mut self, chunk: &mut [u8]) {
         let framed = chunk.starts_with(b"rbchnk");
         let end = chunk.len() - if framed { 8 } else { 0 };
@@ -239,17 +219,13 @@ fn measure(rival: &mut Rival, gib: f64, figures: &mut Figures) {
     figures.save_child.push(idle.peak / gib);
     figures.idle_copies.push(idle.copied);
 
-    let rewrite = in_child(
-        &mut rival.server,
-        "BGREWRITEAOF",
-        "aof_rewrite_in_progress",
-        None,
-        |_| {},
-    );
+    let rewrite =
+        in_child(&mut rival.server, "BGREWRITEAOF", "aof_rewrite_in_progress", None, |_| {});
     figures.rewrite.push(rewrite.took / gib);
     figures.rewrite_child.push(rewrite.peak / gib);
 
-    // Before the additions, so that what is loaded is what was saved; freeing the old value is no part of it.
+    // Before the additions, so that what is loaded is what was saved; freeing the old value is no
+    // part of it.
     rival.server.run::<()>("FLUSHALL SYNC");
     let (wall, cpu) = rival.server.timed("DEBUG RELOAD NOSAVE");
     figures.load.push(wall / gib);
@@ -271,7 +247,8 @@ fn measure(rival: &mut Rival, gib: f64, figures: &mut Figures) {
     figures.burst_copies.push(burst.copied);
 }
 
-/// Additions all along a BGSAVE that should take `took` seconds; once more, and quicker, where it took less.
+/// Additions all along a BGSAVE that should take `took` seconds; once more, and quicker, where it
+/// took less.
 fn all_along(rival: &mut Rival, mut took: f64, batch: &impl Fn(u64, u64) -> Vec<u8>) -> Seen {
     let turns = ADDED / BATCH;
     for attempt in 0.. {
@@ -321,7 +298,8 @@ fn bgsave(rival: &mut Rival, meanwhile: impl FnOnce(&mut Server)) -> Seen {
     seen
 }
 
-/// Starts work in a child, does `meanwhile`, and waits for the end; counts copies where it is asked to.
+/// Starts work in a child, does `meanwhile`, and waits for the end; counts copies where it is asked
+/// to.
 fn in_child(
     server: &mut Server,
     command: &str,
@@ -352,26 +330,20 @@ fn in_child(
         over.store(true, Relaxed);
         let took = begin.elapsed().as_secs_f64();
         let (peak, copied) = looks.join().unwrap_or((f64::NAN, f64::NAN));
-        Seen {
-            took,
-            peak,
-            copied,
-            whole,
-        }
+        Seen { took, peak, copied, whole }
     })
 }
 
 /// The children of a process. There is one at a time.
 fn children(pid: u32) -> Vec<String> {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children =
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Bytes that a process holds alone.
 fn private_memory(pid: &str) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Private_Dirty:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:"))?;
     Some(line.trim().trim_end_matches(" kB").parse::<f64>().ok()? * 1024.0)
 }

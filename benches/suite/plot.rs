@@ -53,9 +53,13 @@ impl Plot {
         for (i, (name, points)) in self.lines.iter().enumerate() {
             let colour = COLOURS[i % COLOURS.len()];
             chart
-                .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3))?
+                .draw_series(
+                    LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3),
+                )?
                 .label(name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()));
+                .legend(move |(x, y)| {
+                    Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled())
+                });
         }
         chart
             .configure_series_labels()

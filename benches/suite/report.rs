@@ -1,7 +1,7 @@
 //! The page: sections kept from this run or an earlier one, the targets and the machine.
 //!
-//! Each part leaves its section in `target/bench/`; the page is written from all that are there. So a part can be run
-//! again alone, and its section says when it was.
+//! Each part leaves its section in `target/bench/`; the page is written from all that are there. So
+//! a part can be run again alone, and its section says when it was.
 
 use std::{
     fmt::{self, Display},
@@ -32,10 +32,7 @@ pub(crate) enum Bound {
 
 impl Section {
     pub(crate) fn new(title: &str) -> Self {
-        Self {
-            title: title.into(),
-            ..Self::default()
-        }
+        Self { title: title.into(), ..Self::default() }
     }
 
     /// A paragraph.
@@ -75,8 +72,7 @@ impl Section {
             _ if measured < 0.1 => format!("{measured:.4}x"),
             _ => format!("{measured:.2}x"),
         };
-        self.targets
-            .push(format!("| {work} | {wanted} | {measured} | {met} |\n"));
+        self.targets.push(format!("| {work} | {wanted} | {measured} | {met} |\n"));
     }
 }
 
@@ -97,10 +93,7 @@ impl Report {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let kept = target_dir().join("bench");
         fs::create_dir_all(&kept).expect("the build directory can be written to");
-        Self {
-            kept,
-            docs: root.join("docs"),
-        }
+        Self { kept, docs: root.join("docs") }
     }
 
     /// Keeps a section under its part's name, and draws its plots.
@@ -140,7 +133,9 @@ impl Report {
             page += "## Targets\n\nRatios of server CPU per item within one run, unless the line says otherwise. Two runs \
                 of one module differed by up to 0.13 in\nratios to the floor, and by more in those to a peer: what is nearer to its \
                 target than that is neither safely met nor missed.\n\n";
-            page += &format!("| work | target | measured | |\n| --- | ---: | ---: | --- |\n{targets}\n");
+            page += &format!(
+                "| work | target | measured | |\n| --- | ---: | ---: | --- |\n{targets}\n"
+            );
         }
         page += &all("md").join("\n");
         let path = self.docs.join("benchmarks.md");
@@ -166,11 +161,7 @@ machines.
 /// Where cargo builds: this program lies in `release/deps` under it.
 pub(crate) fn target_dir() -> PathBuf {
     let program = std::env::current_exe().expect("a running program has a path");
-    program
-        .ancestors()
-        .nth(3)
-        .expect("it lies in TARGET/release/deps")
-        .into()
+    program.ancestors().nth(3).expect("it lies in TARGET/release/deps").into()
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
@@ -219,15 +210,10 @@ fn facts() -> String {
     let server = output(&server, &["--version"]);
     let server = server.split(" sha").next().unwrap_or_default().to_owned();
     let peers = std::env::var("PEERS").unwrap_or_default();
-    let names: Vec<&str> = peers
-        .split_whitespace()
-        .filter_map(|peer| peer.split('=').next())
-        .collect();
-    let parts = std::env::args()
-        .skip(1)
-        .filter(|word| word != "--bench")
-        .collect::<Vec<_>>()
-        .join(" ");
+    let names: Vec<&str> =
+        peers.split_whitespace().filter_map(|peer| peer.split('=').next()).collect();
+    let parts =
+        std::env::args().skip(1).filter(|word| word != "--bench").collect::<Vec<_>>().join(" ");
     let mut line = String::from("make bench");
     if !parts.is_empty() {
         line += &format!(" BENCH=\"{parts}\"");
@@ -235,11 +221,7 @@ fn facts() -> String {
     if !names.is_empty() {
         line += &format!(
             " PEERS=\"{}\"",
-            names
-                .iter()
-                .map(|name| format!("{name}=..."))
-                .collect::<Vec<_>>()
-                .join(" ")
+            names.iter().map(|name| format!("{name}=...")).collect::<Vec<_>>().join(" ")
         );
     }
     let rows = [
@@ -251,7 +233,5 @@ fn facts() -> String {
         ("commit", commit()),
         ("command", format!("`{line}`")),
     ];
-    rows.iter()
-        .map(|(name, value)| format!("| {name} | {value} |\n"))
-        .collect()
+    rows.iter().map(|(name, value)| format!("| {name} | {value} |\n")).collect()
 }

@@ -1,4 +1,5 @@
-//! A server of the bench's own: a process on a free port of 127.0.0.1 in a temporary directory. It ends with the value.
+//! A server of the bench's own: a process on a free port of 127.0.0.1 in a temporary directory. It
+//! ends with the value.
 
 use std::{
     fs::File,
@@ -68,12 +69,7 @@ impl Server {
         let commands = redis::Client::open(format!("redis://127.0.0.1:{port}"))
             .and_then(|client| client.get_connection())
             .expect("the server answers");
-        Self {
-            child,
-            dir,
-            commands,
-            bytes,
-        }
+        Self { child, dir, commands, bytes }
     }
 
     /// Its process.
@@ -93,9 +89,7 @@ impl Server {
         words.for_each(|word| {
             command.arg(word);
         });
-        command
-            .query(&mut self.commands)
-            .unwrap_or_else(|error| panic!("{line}: {error}"))
+        command.query(&mut self.commands).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     /// Runs a command with arguments of any bytes.
@@ -110,23 +104,17 @@ impl Server {
     /// A field of INFO.
     pub(crate) fn info(&mut self, field: &str) -> String {
         let text: String = self.run("INFO everything");
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        line.unwrap_or_else(|| panic!("INFO has no {field}"))
-            .trim()
-            .to_owned()
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("INFO has no {field}")).trim().to_owned()
     }
 
     /// The same as a number.
     pub(crate) fn info_number(&mut self, field: &str) -> u64 {
-        self.info(field)
-            .parse()
-            .unwrap_or_else(|_| panic!("INFO {field} is no number"))
+        self.info(field).parse().unwrap_or_else(|_| panic!("INFO {field} is no number"))
     }
 
-    /// Nanoseconds that the main thread has run for. Waits until it sleeps: the kernel books the time of a running thread
-    /// with the next tick only, which is longer than a turn.
+    /// Nanoseconds that the main thread has run for. Waits until it sleeps: the kernel books the
+    /// time of a running thread with the next tick only, which is longer than a turn.
     fn cpu(&self) -> f64 {
         let thread = format!("/proc/{0}/task/{0}", self.pid());
         let read = |name: &str| {
@@ -134,11 +122,7 @@ impl Server {
                 .expect("Linux, with schedstat; the server is alive")
         };
         // The state follows the name, which is in brackets.
-        while !read("stat")
-            .rsplit(')')
-            .next()
-            .is_some_and(|rest| rest.starts_with(" S"))
-        {
+        while !read("stat").rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")) {
             sleep(Duration::from_micros(100));
         }
         let schedstat = read("schedstat");
@@ -165,14 +149,11 @@ impl Server {
             read_ones(&mut self.bytes)
         });
         let wall = begin.elapsed().as_nanos() as f64;
-        Cost {
-            cpu: self.cpu() - cpu,
-            wall,
-            ones,
-        }
+        Cost { cpu: self.cpu() - cpu, wall, ones }
     }
 
-    /// Sends prepared commands in one write and reads their `replies`, each a line; nothing else is under way.
+    /// Sends prepared commands in one write and reads their `replies`, each a line; nothing else is
+    /// under way.
     pub(crate) fn round_trip(&mut self, command: &[u8], replies: usize) {
         self.bytes.write_all(command).expect("the server reads");
         let mut buffer = [0; 4096];

@@ -9,7 +9,9 @@ use plotters::{
 };
 
 use crate::{
-    draw::{Align, Area, BLUE, GREEN, GRID, INK, Outcome, PINK, RED, SOFT, YELLOW, font, picture, write},
+    draw::{
+        Align, Area, BLUE, GREEN, GRID, INK, Outcome, PINK, RED, SOFT, YELLOW, font, picture, write,
+    },
     measure::{redisbloom, size},
     tables::rate_text,
 };
@@ -19,13 +21,8 @@ const TO: f64 = 1e9;
 /// Points of a curve to a factor of ten.
 const POINTS: u32 = 100;
 
-const RATES: [(f64, RGBColor); 5] = [
-    (1e-6, PINK),
-    (1e-4, YELLOW),
-    (0.001, GREEN),
-    (0.01, BLUE),
-    (0.1, RED),
-];
+const RATES: [(f64, RGBColor); 5] =
+    [(1e-6, PINK), (1e-4, YELLOW), (0.001, GREEN), (0.01, BLUE), (0.1, RED)];
 
 /// Items and bytes.
 fn curve(rate: f64) -> impl Iterator<Item = (f64, f64)> {
@@ -116,29 +113,20 @@ where
 fn bytes(area: &Area<'_>) -> Outcome {
     const LEAST: f64 = 10.0;
     let label = |bytes| power_text(bytes, [" B", " kB", " MB", " GB"]);
-    let mut chart = axes(
-        area,
-        (LEAST..1e10).log_scale().with_key_points(powers()),
-        label,
-        "",
-    )?;
+    let mut chart = axes(area, (LEAST..1e10).log_scale().with_key_points(powers()), label, "")?;
     for (i, (rate, color)) in RATES.into_iter().enumerate() {
         chart.draw_series(LineSeries::new(curve(rate), color.stroke_width(4)))?;
         let formula = redisbloom(rate, 0, true) / 8.0;
         let line = [FROM.max(LEAST / formula), TO].map(|items| (items, items * formula));
         chart.draw_series(DashedLineSeries::new(line, 8, 16, INK.stroke_width(2)))?;
-        // The ends of the lines lie closer together than names can: a short line leads to each name.
+        // The ends of the lines lie closer together than names can: a short line leads to each
+        // name.
         let end = |rate| pixel(area, &chart, size(rate, TO as u64, true) as f64);
         let (right, from) = end(rate);
         let to = end(RATES[RATES.len() / 2].0).1 + 32 * (i as i32 - RATES.len() as i32 / 2);
         let lead = [(right + 2, from), (right + 24, to)];
         area.draw(&PathElement::new(lead, color.stroke_width(2)))?;
-        write(
-            area,
-            &rate_text(rate),
-            (right + 30, to),
-            font(26, color, Align::Left),
-        )?;
+        write(area, &rate_text(rate), (right + 30, to), font(26, color, Align::Left))?;
     }
     Ok(())
 }
@@ -153,20 +141,13 @@ fn bits(area: &Area<'_>) -> Outcome {
     )?;
     for (rate, color) in RATES {
         let bits = curve(rate).map(|(items, bytes)| (items, bytes * 8.0 / items));
-        chart.draw_series(LineSeries::new(
-            bits.filter(|at| at.1 <= MOST),
-            color.stroke_width(4),
-        ))?;
+        chart
+            .draw_series(LineSeries::new(bits.filter(|at| at.1 <= MOST), color.stroke_width(4)))?;
         let formula = redisbloom(rate, 0, true);
         let line = [(FROM, formula), (TO, formula)];
         chart.draw_series(DashedLineSeries::new(line, 8, 16, INK.stroke_width(2)))?;
         let (right, level) = pixel(area, &chart, size(rate, TO as u64, true) as f64 * 8.0 / TO);
-        write(
-            area,
-            &rate_text(rate),
-            (right + 10, level),
-            font(26, color, Align::Left),
-        )?;
+        write(area, &rate_text(rate), (right + 10, level), font(26, color, Align::Left))?;
     }
     Ok(())
 }

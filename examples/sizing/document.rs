@@ -1,4 +1,5 @@
-//! docs/sizing.md: what lies between `<!-- sizing:NAME -->` and `<!-- end -->` is the table of that name.
+//! docs/sizing.md: what lies between `<!-- sizing:NAME -->` and `<!-- end -->` is the table of that
+//! name.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The plots, as SVG. Dark lines on a white card: legible on any page. Drawn at twice the size that they are shown at,
-//! because the coordinates are whole numbers.
+//! The plots, as SVG. Dark lines on a white card: legible on any page. Drawn at twice the size that
+//! they are shown at, because the coordinates are whole numbers.
 
 use std::error::Error;
 
@@ -33,13 +33,15 @@ pub(crate) fn font(size: u32, color: RGBColor, align: Align) -> TextStyle<'stati
         Align::Left => HPos::Left,
         Align::Middle => HPos::Center,
     };
-    ("sans-serif", size)
-        .into_font()
-        .color(&color)
-        .pos(Pos::new(side, VPos::Center))
+    ("sans-serif", size).into_font().color(&color).pos(Pos::new(side, VPos::Center))
 }
 
-pub(crate) fn write(area: &Area<'_>, text: &str, at: (i32, i32), style: TextStyle<'static>) -> Outcome {
+pub(crate) fn write(
+    area: &Area<'_>,
+    text: &str,
+    at: (i32, i32),
+    style: TextStyle<'static>,
+) -> Outcome {
     area.draw(&Text::new(text.to_owned(), at, style))?;
     Ok(())
 }

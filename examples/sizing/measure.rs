@@ -1,9 +1,11 @@
-//! What is measured: filters of this crate, filled, read and asked. Seeds and items are fixed, so every number is the same
-//! on each run, until the filter changes.
+//! What is measured: filters of this crate, filled, read and asked. Seeds and items are fixed, so
+//! every number is the same on each run, until the filter changes.
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{CellKind, Expansion, Filter, Layer, Params, Shape, geometry, layer_rate};
+use redis_bloom::filter::{
+    CellKind, Expansion, Filter, Layer, Params, Shape, geometry, layer_rate,
+};
 
 /// Items in one call of the batch functions.
 const BATCH: u64 = 1024;
@@ -14,7 +16,13 @@ pub(crate) fn filter(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Fil
 }
 
 /// An empty filter of bits or counters.
-pub(crate) fn filter_of(cells: CellKind, rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
+pub(crate) fn filter_of(
+    cells: CellKind,
+    rate: f64,
+    capacity: u64,
+    expansion: u64,
+    seed: u64,
+) -> Filter {
     let params = Params {
         error_rate: rate,
         capacity,
@@ -41,9 +49,7 @@ impl Set {
     fn batches(self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = Vec<[u8; 16]>> {
         let end = numbers.end;
         numbers.step_by(BATCH as usize).map(move |first| {
-            (first..end.min(first + BATCH))
-                .map(|number| self.item(number))
-                .collect()
+            (first..end.min(first + BATCH)).map(|number| self.item(number)).collect()
         })
     }
 }
@@ -101,7 +107,8 @@ pub(crate) struct Together {
     pub(crate) product: f64,
 }
 
-/// Two full NONSCALING filters with `common` items in both, under these seeds, asked for ten million absent items.
+/// Two full NONSCALING filters with `common` items in both, under these seeds, asked for ten
+/// million absent items.
 pub(crate) fn both_wrong(rate: f64, capacity: u64, common: u64, seeds: [u64; 2]) -> Together {
     const QUERIES: u64 = 10_000_000;
     // Beyond the common items each has numbers of its own.
@@ -123,33 +130,23 @@ pub(crate) fn both_wrong(rate: f64, capacity: u64, common: u64, seeds: [u64; 2])
         for (of_one, answers) in wrong.iter_mut().zip(&answers) {
             *of_one += answers.iter().filter(|&&found| found).count();
         }
-        both += answers[0]
-            .iter()
-            .zip(&answers[1])
-            .filter(|&(&first, &second)| first && second)
-            .count();
+        both +=
+            answers[0].iter().zip(&answers[1]).filter(|&(&first, &second)| first && second).count();
     }
     let share = |count: usize| count as f64 / QUERIES as f64;
-    Together {
-        both: share(both),
-        product: share(wrong[0]) * share(wrong[1]),
-    }
+    Together { both: share(both), product: share(wrong[0]) * share(wrong[1]) }
 }
 
-/// The rate that the bits give, all of them (`Filter::estimate` reads a sample): the chance of meeting a layer in which a
-/// random block takes a random item for its own. In blocks of cache lines four bits of an item lie in one line.
+/// The rate that the bits give, all of them (`Filter::estimate` reads a sample): the chance of
+/// meeting a layer in which a random block takes a random item for its own. In blocks of cache
+/// lines four bits of an item lie in one line.
 pub(crate) fn rate_by_bits(filter: &Filter) -> f64 {
-    let absent: f64 = filter
-        .layers()
-        .map(|layer| 1.0 - layer_rate_by_bits(layer))
-        .product();
+    let absent: f64 = filter.layers().map(|layer| 1.0 - layer_rate_by_bits(layer)).product();
     1.0 - absent
 }
 
 fn layer_rate_by_bits(layer: &Layer) -> f64 {
-    let Shape::Blocked(shape) = layer.shape() else {
-        unreachable!("every new filter is blocked")
-    };
+    let Shape::Blocked(shape) = layer.shape() else { unreachable!("every new filter is blocked") };
     let (length, probes) = (usize::from(shape.block_words), i32::from(shape.probes));
     let (part, group) = match shape.lines() {
         Some(lines) => (length / lines as usize, probes.min(4)),
@@ -178,7 +175,8 @@ pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (count - 1.0)).sqrt())
 }
 
-/// Items that `layers` layers hold together: the first `capacity`, each of the others `expansion` times the last.
+/// Items that `layers` layers hold together: the first `capacity`, each of the others `expansion`
+/// times the last.
 pub(crate) fn capacity_of(layers: usize, capacity: u64, expansion: u64) -> u64 {
     capacities(capacity, expansion).take(layers).sum()
 }
@@ -204,8 +202,8 @@ pub(crate) fn optimum(rate: f64) -> f64 {
     -rate.ln() / (LN_2 * LN_2)
 }
 
-/// RedisBloom's formula for layer `index`, in bits per item: half the rate for the first layer, half of that for the
-/// second, and so on; the whole rate for a filter that does not scale.
+/// RedisBloom's formula for layer `index`, in bits per item: half the rate for the first layer,
+/// half of that for the second, and so on; the whole rate for a filter that does not scale.
 pub(crate) fn redisbloom(rate: f64, index: usize, scales: bool) -> f64 {
     let halvings = if scales { index as i32 + 1 } else { 0 };
     optimum(rate * 0.5_f64.powi(halvings))

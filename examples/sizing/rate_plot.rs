@@ -44,7 +44,8 @@ fn follow(rate: f64) -> Vec<Point> {
             Point {
                 load: filling.filter.items() as f64 / CAPACITY as f64,
                 estimate: filling.filter.estimate(),
-                measured: (i % ASKED_EVERY == ASKED_EVERY / 2).then(|| wrong(&filling.filter, asked(i))),
+                measured: (i % ASKED_EVERY == ASKED_EVERY / 2)
+                    .then(|| wrong(&filling.filter, asked(i))),
             }
         })
         .collect()
@@ -92,11 +93,9 @@ fn axes<'a, 'b>(
             (FROM..full(LAYERS)).log_scale().with_key_points(ticks.collect()),
             0.0..top,
         )?;
-    chart.draw_series(
-        (1..LAYERS)
-            .step_by(2)
-            .map(|index| Rectangle::new([(full(index), 0.0), (full(index + 1), top)], BAND.filled())),
-    )?;
+    chart.draw_series((1..LAYERS).step_by(2).map(|index| {
+        Rectangle::new([(full(index), 0.0), (full(index + 1), top)], BAND.filled())
+    }))?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -117,11 +116,7 @@ fn axes<'a, 'b>(
 /// The rate: promised, estimated, measured. In shares of the rate asked for.
 fn rates(area: &Area<'_>, asked: f64, points: &[Point]) -> Outcome {
     let label = |share: f64| {
-        if share == 0.0 {
-            "0".to_owned()
-        } else {
-            rate_text(share * asked)
-        }
+        if share == 0.0 { "0".to_owned() } else { rate_text(share * asked) }
     };
     let mut chart = axes(area, 1.19, label, 7, "")?;
     for index in 0..LAYERS {
@@ -138,35 +133,19 @@ fn rates(area: &Area<'_>, asked: f64, points: &[Point]) -> Outcome {
     }
     let line = [(FROM, 1.0), (full(LAYERS), 1.0)];
     chart.draw_series(DashedLineSeries::new(line, 16, 10, RED.stroke_width(4)))?;
-    let estimates = points
-        .iter()
-        .map(|point| (point.load, point.estimate.error_rate / asked));
+    let estimates = points.iter().map(|point| (point.load, point.estimate.error_rate / asked));
     chart.draw_series(LineSeries::new(estimates, BLUE.stroke_width(4)))?;
-    let dots = points
-        .iter()
-        .filter_map(|point| Some((point.load, point.measured? / asked)));
+    let dots = points.iter().filter_map(|point| Some((point.load, point.measured? / asked)));
     chart.draw_series(dots.map(|at| Circle::new(at, 8, BLUE.filled())))?;
     for (text, at, color) in [
-        (
-            format!("asked for: {}", rate_text(asked)),
-            (FROM * 1.04, 1.06),
-            RED,
-        ),
-        (
-            "the shares of the layers so far".to_owned(),
-            (FROM * 1.04, 0.81),
-            SOFT,
-        ),
+        (format!("asked for: {}", rate_text(asked)), (FROM * 1.04, 1.06), RED),
+        ("the shares of the layers so far".to_owned(), (FROM * 1.04, 0.81), SOFT),
         (
             "line: estimated from the bits that are set, BF.INFO key FPR".to_owned(),
             (1.25, 0.50),
             BLUE,
         ),
-        (
-            "dots: measured, by asking for items that were not added".to_owned(),
-            (1.25, 0.41),
-            BLUE,
-        ),
+        ("dots: measured, by asking for items that were not added".to_owned(), (1.25, 0.41), BLUE),
     ] {
         chart.draw_series([Text::new(text, at, font(26, color, Align::Left))])?;
     }

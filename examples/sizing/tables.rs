@@ -3,8 +3,8 @@
 use redis_bloom::filter::{CellKind, Filter, Layer, geometry, layer_rate};
 
 use crate::measure::{
-    both_wrong, capacities, capacity_of, filter_of, full, layer_bits, optimum, rate_by_bits, redisbloom,
-    size, spread,
+    both_wrong, capacities, capacity_of, filter_of, full, layer_bits, optimum, rate_by_bits,
+    redisbloom, size, spread,
 };
 
 /// A table's name, behind `<!-- sizing:` in the document, and the function that makes it.
@@ -53,11 +53,7 @@ fn byte_text(bytes: u64) -> String {
         _ => ("GB", 1e9),
     };
     let value = bytes as f64 / size;
-    let decimals = if value < 9.995 {
-        2
-    } else {
-        usize::from(value < 99.95)
-    };
+    let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
     format!("{value:.decimals$} {unit}")
 }
 
@@ -85,9 +81,7 @@ fn item_text(items: u64) -> String {
 /// Bytes for items and rate.
 fn bytes() -> String {
     let rates = [0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6, 1e-9];
-    let head: Vec<_> = std::iter::once("items".to_owned())
-        .chain(rates.map(rate_text))
-        .collect();
+    let head: Vec<_> = std::iter::once("items".to_owned()).chain(rates.map(rate_text)).collect();
     let head: Vec<_> = head.iter().map(String::as_str).collect();
     let row = |items: u64| {
         let sizes = rates.map(|rate| byte_text(size(rate, items, true)));
@@ -100,8 +94,8 @@ fn bytes() -> String {
 fn counting() -> String {
     let head = ["items", "rate", "bits", "counters", "times"];
     let row = |(items, rate)| {
-        let bytes =
-            [CellKind::Bits, CellKind::Counters].map(|cells| filter_of(cells, rate, items, 2, 0).bytes());
+        let bytes = [CellKind::Bits, CellKind::Counters]
+            .map(|cells| filter_of(cells, rate, items, 2, 0).bytes());
         vec![
             item_text(items),
             rate_text(rate),
@@ -111,9 +105,7 @@ fn counting() -> String {
         ]
     };
     let sizes = [100, 1_000, 1_000_000, 100_000_000];
-    let shapes = sizes
-        .into_iter()
-        .flat_map(|items| [0.01, 0.001, 1e-6].map(|rate| (items, rate)));
+    let shapes = sizes.into_iter().flat_map(|items| [0.01, 0.001, 1e-6].map(|rate| (items, rate)));
     table(&head, shapes.map(row))
 }
 
@@ -181,8 +173,8 @@ fn layers() -> String {
     )
 }
 
-/// A filter that was reserved far too small, by its expansion: between the two moments at which its last layer is made,
-/// and is full.
+/// A filter that was reserved far too small, by its expansion: between the two moments at which its
+/// last layer is made, and is full.
 fn expansions() -> String {
     const FIRST: u64 = 1_000;
     const ITEMS: u64 = 1_000_000;
@@ -225,8 +217,8 @@ fn expansions() -> String {
 
 /// How the rate of one full filter varies with its seed.
 ///
-/// By the bits that are set: asking for items would add the noise of the asking, several times what is looked for. That
-/// both agree shows in the first plot.
+/// By the bits that are set: asking for items would add the noise of the asking, several times what
+/// is looked for. That both agree shows in the first plot.
 fn seeds() -> String {
     const RATE: f64 = 0.01;
     /// Items, for what grown filters may take of the time.
@@ -289,20 +281,10 @@ fn card() -> String {
         format!("{:.2} %", (distinct - counted) as f64 / distinct as f64 * 100.0)
     };
     let row = |rate: f64| {
-        vec![
-            rate_text(rate),
-            missing(rate, 0, 1),
-            missing(rate, 2, 1),
-            missing(rate, 2, 5),
-        ]
+        vec![rate_text(rate), missing(rate, 0, 1), missing(rate, 2, 1), missing(rate, 2, 5)]
     };
     table(
-        &[
-            "rate",
-            "NONSCALING, full",
-            "scaling, first layer full",
-            "scaling, 5 layers full",
-        ],
+        &["rate", "NONSCALING, full", "scaling, first layer full", "scaling, 5 layers full"],
         [0.5, 0.25, 0.1, 0.05, 0.01, 0.001].map(row),
     )
 }
@@ -332,11 +314,7 @@ fn chain() -> String {
             item_text(common),
             part(different.product),
             part(different.both),
-            format!(
-                "{}, {:.1} times as often",
-                part(same.both),
-                same.both / same.product
-            ),
+            format!("{}, {:.1} times as often", part(same.both), same.both / same.product),
         ]
     };
     let rows = [

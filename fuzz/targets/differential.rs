@@ -1,5 +1,6 @@
-//! A filter beside an exact multiset: random operations, and the filter never forgets, never counts too much, never differs
-//! from its copies. Of a filter that counts, only what was added is deleted.
+//! A filter beside an exact multiset: random operations, and the filter never forgets, never counts
+//! too much, never differs from its copies. Of a filter that counts, only what was added is
+//! deleted.
 //!
 //! The first 12 bytes choose the filter; then a byte an operation, followed by what it needs.
 
@@ -19,7 +20,16 @@ use redis_bloom::{
     filter::{CellKind, Expansion, Filter, Params},
 };
 
-const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
+const RATES: [f64; 8] = [
+    0.999,
+    0.5,
+    0.25,
+    0.01,
+    0.001,
+    1e-6,
+    1e-15,
+    f64::MIN_POSITIVE,
+];
 
 fn params(head: [u8; 12]) -> Params {
     let [rate, capacity, expansion, rest @ ..] = head;
@@ -105,14 +115,17 @@ fuzz_target!(|data: &[u8]| {
                 let mut answers = Vec::new();
                 // One by one on a copy must say the same.
                 let mut twin = filter.duplicate().expect("memory");
-                let outcome = filter.add_each(borrowed, |_| u64::MAX, |chunk| answers.extend(chunk.each()));
+                let outcome =
+                    filter.add_each(borrowed, |_| u64::MAX, |chunk| answers.extend(chunk.each()));
                 for (item, &new) in items.iter().zip(&answers) {
                     assert_eq!(twin.add(twin.hash(item), |_| u64::MAX), Ok(new));
                     added += u64::from(new);
                     *exact.entry(item.clone()).or_default() += 1;
                 }
                 match items.get(answers.len()) {
-                    Some(item) => assert_eq!(twin.add(twin.hash(item), |_| u64::MAX).err(), outcome.err()),
+                    Some(item) => {
+                        assert_eq!(twin.add(twin.hash(item), |_| u64::MAX).err(), outcome.err())
+                    }
                     None => assert_eq!(outcome, Ok(())),
                 }
             }
@@ -142,7 +155,10 @@ fuzz_target!(|data: &[u8]| {
             }
             _ => {
                 let estimate = filter.estimate();
-                assert!((0.0..=1.0).contains(&estimate.fill) && (0.0..=1.0).contains(&estimate.error_rate));
+                assert!(
+                    (0.0..=1.0).contains(&estimate.fill)
+                        && (0.0..=1.0).contains(&estimate.error_rate)
+                );
                 filter = filter.duplicate().expect("memory");
             }
         }

@@ -28,7 +28,8 @@ fuzz_target!(|data: &[u8]| {
         error_rate: f64::from_bits(rate),
     };
     // The grammar of BF.IMPORT lets no other through.
-    let in_range = (1..=1 << 62).contains(&capacity) && purpose.error_rate > 0.0 && purpose.error_rate < 1.0;
+    let in_range =
+        (1..=1 << 62).contains(&capacity) && purpose.error_rate > 0.0 && purpose.error_rate < 1.0;
     let read = match form {
         0 => guava::read(bytes, None, sane::CEILING),
         1 if in_range => guava::read(bytes, Some(purpose), sane::CEILING),

@@ -18,7 +18,9 @@ fuzz_target!(|data: &[u8]| {
             let mut stored = strings::Strings::default();
             rdb::save_partial(&load, &mut stored);
             let again = rdb::load(&mut strings::Reading(stored.0.iter()), sane::CEILING);
-            assert!(matches!(again, Ok(Stored::Partial(again)) if again.received() == load.received()));
+            assert!(
+                matches!(again, Ok(Stored::Partial(again)) if again.received() == load.received())
+            );
         }
         Err(_) => {}
     }

@@ -1,4 +1,5 @@
-//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT, and the numbers in them: words at random, parted by zero bytes.
+//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT, and the numbers in them: words at
+//! random, parted by zero bytes.
 
 #![no_main]
 
@@ -21,7 +22,11 @@ fn check(options: args::Options) {
             seed: options.seed.unwrap_or(0),
             cells: options.cells,
         };
-        assert_eq!(params.check(), Ok(()), "what the grammar accepts is in range");
+        assert_eq!(
+            params.check(),
+            Ok(()),
+            "what the grammar accepts is in range"
+        );
         // Whatever is asked: made, or refused.
         let _ = filter::Filter::new(&params, 1 << 20);
     }
@@ -44,7 +49,8 @@ fuzz_target!(|data: &[u8]| {
     // As a primary or an AOF may have them: the first word is the key.
     let mut rest = words();
     let key = rest.next().unwrap_or_default();
-    if let Some(options) = replayed::reserve(key, rest).filter(|options| !replayed::is_own(options)) {
+    if let Some(options) = replayed::reserve(key, rest).filter(|options| !replayed::is_own(options))
+    {
         check(options);
     }
     if let Some(insert) = replayed::insert(&mut words()) {

@@ -1,4 +1,5 @@
-//! RDB and DUMP of RedisBloom, encoding versions 0 to 4: any values are refused, or make a filter that works.
+//! RDB and DUMP of RedisBloom, encoding versions 0 to 4: any values are refused, or make a filter
+//! that works.
 //!
 //! ```text
 //!   ┌─────────┬─ ─ ─
@@ -23,7 +24,8 @@ fuzz_target!(|data: &[u8]| {
     let Some((version, values)) = data.split_first() else {
         return;
     };
-    if let Ok(mut filter) = redisbloom::load(&mut Bytes(values), i32::from(*version), sane::CEILING) {
+    if let Ok(mut filter) = redisbloom::load(&mut Bytes(values), i32::from(*version), sane::CEILING)
+    {
         sane::check(&mut filter);
     }
 });

@@ -1,5 +1,5 @@
-//! Filters of valkey-bloom, from its RDB or from BF.LOAD: any bytes are refused, or make a filter that works, and that goes
-//! back into either form and comes out of it the same.
+//! Filters of valkey-bloom, from its RDB or from BF.LOAD: any bytes are refused, or make a filter
+//! that works, and that goes back into either form and comes out of it the same.
 //!
 //! ```text
 //!   ┌─────────┬─ ─ ─
@@ -41,7 +41,10 @@ fuzz_target!(|data: &[u8]| {
 fn goes_around(filter: &Filter) {
     let blob = valkey_bloom::blob(filter).expect("a filter of valkey-bloom's");
     let again = valkey_bloom::read_blob(&blob, sane::CEILING).expect("its own blob");
-    assert!(valkey_bloom::blob(&again).as_ref() == Some(&blob), "another blob");
+    assert!(
+        valkey_bloom::blob(&again).as_ref() == Some(&blob),
+        "another blob"
+    );
 
     let saved = save(filter);
     let mut values = Reading(saved.0.iter());

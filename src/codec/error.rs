@@ -64,7 +64,8 @@ pub enum Error {
     /// A strategy that Guava does not have.
     #[error("Guava strategy {0} is not known")]
     Strategy(u8),
-    /// The length that a filter of Guava's says is not the length it has, or it has no bits or no probes.
+    /// The length that a filter of Guava's says is not the length it has, or it has no bits or no
+    /// probes.
     #[error("a filter of Guava's of {longs} longs and {probes} probes, in {bytes} bytes")]
     Guava {
         /// As it says.
@@ -121,7 +122,8 @@ pub enum Error {
         /// Bytes there are.
         received: u64,
     },
-    /// The chunk is empty, or its ends are not multiples of 8: it was cut at an iterator of the client's own making.
+    /// The chunk is empty, or its ends are not multiples of 8: it was cut at an iterator of the
+    /// client's own making.
     #[error("a chunk of bytes {from}..{to} is not whole words")]
     Unaligned {
         /// First byte of the chunk in the stream.

@@ -1,4 +1,5 @@
-//! Guava's `BloomFilter.writeTo`, and bitmaps that clients fill with SETBIT by its recipe. Read, never written.
+//! Guava's `BloomFilter.writeTo`, and bitmaps that clients fill with SETBIT by its recipe. Read,
+//! never written.
 //!
 //! ```text
 //!   writeTo  ┌──────────┬────────┬─────────┬──────────┬─ ─ ─ ┐
@@ -9,10 +10,11 @@
 //!   bitmap   bit i is bit 7 - i % 8 of byte i / 8; the string ends at the last byte that a client wrote to
 //! ```
 //!
-//! Neither says for how many items and which rate it was made. Of Guava's bytes that is computed: the design point of so
-//! many bits and probes (`filter::design`), or taken from the caller if it gives just these. For a bitmap the caller must
-//! say, since bits and probes follow from it alone; what does not look like a bitmap of that many bits is refused: it
-//! would answer "absent" of what is in it.
+//! Neither says for how many items and which rate it was made. Of Guava's bytes that is computed:
+//! the design point of so many bits and probes (`filter::design`), or taken from the caller if it
+//! gives just these. For a bitmap the caller must say, since bits and probes follow from it alone;
+//! what does not look like a bitmap of that many bits is refused: it would answer "absent" of what
+//! is in it.
 //!
 //! How many items are in, neither says either; what the bits say is taken (`filter::items_of`).
 
@@ -24,7 +26,8 @@ const MOST_BITS_32: u64 = i32::MAX as u64;
 /// SETBIT takes no higher bit.
 const MOST_BITS_64: u64 = 1 << 32;
 
-/// How improbable a bitmap must be, as the logarithm of its probability, to be taken for one of another size: 10^-9.
+/// How improbable a bitmap must be, as the logarithm of its probability, to be taken for one of
+/// another size: 10^-9.
 const IMPROBABLE: f64 = -20.7;
 
 /// What a filter is for.
@@ -54,10 +57,12 @@ impl Strategy {
     }
 }
 
-/// Reads what `writeTo` wrote, of at most `ceiling` bytes of bits. What the filter is for is computed if it is not given.
+/// Reads what `writeTo` wrote, of at most `ceiling` bytes of bits. What the filter is for is
+/// computed if it is not given.
 ///
 /// # Errors
-/// `Error::Design` if `purpose` gives another filter, and any other of [`Error`] for bad bytes; nothing stays allocated.
+/// `Error::Design` if `purpose` gives another filter, and any other of [`Error`] for bad bytes;
+/// nothing stays allocated.
 pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(bytes);
     let strategy = match reader.u8()? {
@@ -89,25 +94,15 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
             (wanted, probes) => return Err(Error::Design { wanted, probes }),
         },
     };
-    let shape = Classic {
-        bits,
-        bytes: bits / 8,
-        probes: probes.into(),
-        rule: strategy.rule(),
-    };
-    filter(
-        shape,
-        purpose,
-        ceiling,
-        whole.iter().map(|long| u64::from_be_bytes(*long)),
-    )
+    let shape = Classic { bits, bytes: bits / 8, probes: probes.into(), rule: strategy.rule() };
+    filter(shape, purpose, ceiling, whole.iter().map(|long| u64::from_be_bytes(*long)))
 }
 
 /// Adopts the bits of a bitmap, into a filter of at most `ceiling` bytes of bits.
 ///
 /// # Errors
-/// `Error::Beyond` or `Error::Short` if it is not of a filter for that purpose, and any other of [`Error`]; nothing stays
-/// allocated.
+/// `Error::Beyond` or `Error::Short` if it is not of a filter for that purpose, and any other of
+/// [`Error`]; nothing stays allocated.
 pub fn read_bitmap(
     bitmap: &[u8],
     strategy: Strategy,
@@ -139,17 +134,13 @@ pub fn read_bitmap(
             return Err(Error::Beyond { highest, bits });
         }
         let share = share_below(highest.saturating_add(1), bits, strategy);
-        // This decides what is accepted, so it is `libm`'s: a replica on another machine is told the same command.
+        // This decides what is accepted, so it is `libm`'s: a replica on another machine is told
+        // the same command.
         if libm::log(share) * (set as f64) < IMPROBABLE {
             return Err(Error::Short { set, highest, bits });
         }
     }
-    let shape = Classic {
-        bits,
-        bytes: bits.div_ceil(8),
-        probes,
-        rule: strategy.rule(),
-    };
+    let shape = Classic { bits, bytes: bits.div_ceil(8), probes, rule: strategy.rule() };
     let words = bitmap.chunks(8).map(|bytes| {
         let mut word = [0; 8];
         for (to, from) in word.iter_mut().zip(bytes) {
@@ -187,12 +178,7 @@ fn filter(
         seed: 0,
         error_rate,
         expansion: Expansion::NONSCALING,
-        layers: vec![LayerPlan {
-            capacity,
-            items: 0,
-            error_rate,
-            shape: shape.into(),
-        }],
+        layers: vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }],
     };
     plan.check()?;
     let mut filter = plan.allocate(ceiling)?;

@@ -1,12 +1,14 @@
-//! What an RDB is made of, for those who write and read it: strings, and numbers where another product's layout has them.
-//! The server's stream is one such place (`module/value/rdb.rs`), a digest another; tests have their own.
+//! What an RDB is made of, for those who write and read it: strings, and numbers where another
+//! product's layout has them. The server's stream is one such place (`module/value/rdb.rs`), a
+//! digest another; tests have their own.
 
 /// Where an encoder puts its strings.
 pub trait Sink {
     /// Takes the next string.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Is told of words of a filter that all have been put: this encoder will not read them again. They come in order.
+    /// Is told of words of a filter that all have been put: this encoder will not read them again.
+    /// They come in order.
     fn done_with(&mut self, _words: &[u64]) {}
 }
 

@@ -11,9 +11,9 @@
 //!   guava        what Guava's BloomFilter.writeTo wrote, and bitmaps that were filled by its recipe; read only
 //! ```
 //!
-//! All our numbers are little-endian on every machine. A decoder believes no count before it checked it, allocates nothing
-//! before `filter::Plan::check` passed, and takes its ceiling from the caller. A shipped layout is never edited; a new
-//! one is added beside it.
+//! All our numbers are little-endian on every machine. A decoder believes no count before it
+//! checked it, allocates nothing before `filter::Plan::check` passed, and takes its ceiling from
+//! the caller. A shipped layout is never edited; a new one is added beside it.
 
 #![deny(
     clippy::unwrap_used,

@@ -9,7 +9,8 @@ use super::Error;
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Opens bytes that end in the checksum of all before it, and start with `magic` and one of `versions`; which.
+    /// Opens bytes that end in the checksum of all before it, and start with `magic` and one of
+    /// `versions`; which.
     pub(super) fn sealed(
         bytes: &'a [u8],
         magic: &'static str,
@@ -82,11 +83,7 @@ impl<'a> Reader<'a> {
 
     /// Nothing may be left.
     pub(super) fn end(self) -> Result<(), Error> {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::Excess(self.0.len()))
-        }
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Excess(self.0.len())) }
     }
 }
 

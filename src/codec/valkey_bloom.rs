@@ -1,5 +1,5 @@
-//! valkey-bloom's own layouts: RDB and DUMP of the encoding version 1, and the blob of its BF.LOAD, with which it rewrites
-//! the AOF.
+//! valkey-bloom's own layouts: RDB and DUMP of the encoding version 1, and the blob of its BF.LOAD,
+//! with which it rewrites the AOF.
 //!
 //! ```text
 //!   RDB     layers · expansion · rate f64 · tightening f64 · seed is random (0, 1) ·
@@ -16,15 +16,18 @@
 //!           └─────┴───────┴────────┴──────────┴─ ─ ─ ─┘
 //! ```
 //!
-//! An expansion of 0 is a filter that does not scale. All layers have the seed of the first, which is public
-//! (`FIXED_SEED`) where it is not random; valkey-bloom refuses a file in which that is otherwise.
+//! An expansion of 0 is a filter that does not scale. All layers have the seed of the first, which
+//! is public (`FIXED_SEED`) where it is not random; valkey-bloom refuses a file in which that is
+//! otherwise.
 //!
-//! The order of a layer in the RDB is that of a public description of 1.0.1; no published binary was asked
-//! (`tests/fixtures/README.md`). Development builds up to at least January 2025 had another under the same encoding version:
-//! a bitmap, its capacity, the items last. 1.0.0 is of 1 April 2025. We refuse the older order.
+//! The order of a layer in the RDB is that of a public description of 1.0.1; no published binary
+//! was asked (`tests/fixtures/README.md`). Development builds up to at least January 2025 had
+//! another under the same encoding version: a bitmap, its capacity, the items last. 1.0.0 is of 1
+//! April 2025. We refuse the older order.
 //!
-//! Both are written again as they were read, so that a file goes both ways. A layer is allocated when its bitmap is there
-//! and has the length that follows from capacity and rate; what can be computed is not believed.
+//! Both are written again as they were read, so that a file goes both ways. A layer is allocated
+//! when its bitmap is there and has the length that follows from capacity and rate; what can be
+//! computed is not believed.
 
 use super::{
     Error,
@@ -33,8 +36,8 @@ use super::{
     reader::Reader,
 };
 use crate::filter::{
-    Classic, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan, MAX_LAYERS, Plan,
-    Rule, Shape, Valkey,
+    Classic, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan,
+    MAX_LAYERS, Plan, Rule, Shape, Valkey,
 };
 
 /// The encoding version of valkey-bloom's RDB.
@@ -84,10 +87,7 @@ impl Arriving {
             0 => false,
             1 => true,
             _ => {
-                return Err(Error::Valkey {
-                    index: 0,
-                    field: "whether its seed is random",
-                });
+                return Err(Error::Valkey { index: 0, field: "whether its seed is random" });
             }
         };
         Ok(Self {
@@ -136,13 +136,9 @@ impl Arriving {
             shape: shape.into(),
         };
         if !shape.is_sound() || !Valkey::fits(&shape, capacity, plan.error_rate) {
-            return Err(wrong(
-                "its bits or probes do not follow from its capacity and rate",
-            ));
+            return Err(wrong("its bits or probes do not follow from its capacity and rate"));
         }
-        self.present = self
-            .present
-            .saturating_add(shape.words().saturating_mul(stream::WORD));
+        self.present = self.present.saturating_add(shape.words().saturating_mul(stream::WORD));
         if self.present > self.ceiling {
             let (wanted, ceiling) = (self.present, self.ceiling);
             return Err(FilterError::Ceiling { wanted, ceiling }.into());
@@ -156,10 +152,7 @@ impl Arriving {
     }
 
     fn family(&self) -> Valkey {
-        Valkey {
-            seed: self.seed.unwrap_or(FIXED_SEED),
-            tightening: self.tightening,
-        }
+        Valkey { seed: self.seed.unwrap_or(FIXED_SEED), tightening: self.tightening }
     }
 
     /// The filter, if its layers make one.
@@ -173,7 +166,8 @@ impl Arriving {
             layers: self.plans,
         };
         plan.check()?;
-        Filter::from_layers(family, 0, self.error_rate, self.expansion, self.layers).ok_or(Error::Truncated)
+        Filter::from_layers(family, 0, self.error_rate, self.expansion, self.layers)
+            .ok_or(Error::Truncated)
     }
 }
 
@@ -256,16 +250,15 @@ pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
     }
 }
 
-/// The blob of a filter of valkey-bloom's; `None` for another. It is written into memory of just its size, and takes no other:
-/// a child that rewrites the AOF makes it beside a filter of any size.
+/// The blob of a filter of valkey-bloom's; `None` for another. It is written into memory of just
+/// its size, and takes no other: a child that rewrites the AOF makes it beside a filter of any
+/// size.
 #[must_use]
 pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     let Family::Valkey(family) = filter.family() else {
         return None;
     };
-    let layers = filter
-        .layers()
-        .map(|layer| bitmap_bytes(layer).saturating_add(FRAME));
+    let layers = filter.layers().map(|layer| bitmap_bytes(layer).saturating_add(FRAME));
     let mut out = Vec::with_capacity(layers.fold(START, usize::saturating_add));
     out.push(BLOB);
     out.extend(filter.expansion().factor().unwrap_or(0).to_le_bytes());

@@ -1,4 +1,5 @@
-//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT: words in, a typed value or a refusal out. No server in here.
+//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT: words in, a typed value or a refusal
+//! out. No server in here.
 //!
 //! ```text
 //!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]
@@ -8,15 +9,17 @@
 //!            key  BITMAP source [GUAVA32 | GUAVA64] CAPACITY n ERROR e
 //! ```
 //!
-//! A seed of INSERT is a number, or 32 bytes: then a primary with valkey-bloom tells of a filter that it made, which is
-//! made here as it was there, with the TIGHTENING that belongs to it, and ITEMS may be missing. Beside a number, or no
-//! seed, TIGHTENING is checked and not used: a native filter has no such ratio, and keeps the rate. VALIDATESCALETO is
-//! checked and not used either: room is asked for when a filter grows.
+//! A seed of INSERT is a number, or 32 bytes: then a primary with valkey-bloom tells of a filter
+//! that it made, which is made here as it was there, with the TIGHTENING that belongs to it, and
+//! ITEMS may be missing. Beside a number, or no seed, TIGHTENING is checked and not used: a native
+//! filter has no such ratio, and keeps the rate. VALIDATESCALETO is checked and not used either:
+//! room is asked for when a filter grows.
 //!
-//! Words are whole and in any case; a word that is no option is refused. NRedisStack sends the expansion of RESERVE as a
-//! bare number behind the capacity, which is taken for what it means.
+//! Words are whole and in any case; a word that is no option is refused. NRedisStack sends the
+//! expansion of RESERVE as a bare number behind the capacity, which is taken for what it means.
 //!
-//! This is what clients may write. Commands of a primary or an AOF are read more widely: `replayed.rs`.
+//! This is what clients may write. Commands of a primary or an AOF are read more widely:
+//! `replayed.rs`.
 
 use crate::{
     codec::guava::{Purpose, Strategy},
@@ -55,60 +58,55 @@ pub struct Insert {
 
 /// Parses what follows the key of BF.RESERVE.
 pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Options, Refusal> {
-    let error_rate = number::float(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadErrorRate)?;
+    let error_rate =
+        number::float(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadErrorRate)?;
     if !is_rate(error_rate) {
         return Err(Refusal::ErrorRateRange);
     }
-    let capacity = number::integer(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadCapacity)?;
-    let capacity = in_range(capacity, MAX_CAPACITY)
-        .filter(|&n| n > 0)
-        .ok_or(Refusal::CapacityRange)?;
-    let mut options = Options {
-        error_rate: Some(error_rate),
-        capacity: Some(capacity),
-        ..Options::default()
-    };
+    let capacity =
+        number::integer(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadCapacity)?;
+    let capacity =
+        in_range(capacity, MAX_CAPACITY).filter(|&n| n > 0).ok_or(Refusal::CapacityRange)?;
+    let mut options =
+        Options { error_rate: Some(error_rate), capacity: Some(capacity), ..Options::default() };
     let (mut expansion, mut nonscaling) = (None, false);
     // NRedisStack sends it beside NONSCALING too, which wins then.
-    let bare = words
-        .clone()
-        .next()
-        .and_then(|word| factor(number::integer(word)?));
+    let bare = words.clone().next().and_then(|word| factor(number::integer(word)?));
     if bare.is_some() {
         words.next();
     }
     while let Some(word) = words.next() {
         if is(word, "EXPANSION") {
             let number = number::integer(words.next().ok_or(Refusal::NoExpansion)?);
-            expansion = Some(factor(number.ok_or(Refusal::BadExpansion)?).ok_or(Refusal::ExpansionRange)?);
+            expansion =
+                Some(factor(number.ok_or(Refusal::BadExpansion)?).ok_or(Refusal::ExpansionRange)?);
         } else if is(word, "NONSCALING") {
             nonscaling = true;
         } else if is(word, "COUNTING") {
             options.cells = CellKind::Counters;
         } else if is(word, "SEED") {
-            options.seed =
-                Some(number::unsigned(words.next().ok_or(Refusal::NoSeed)?).ok_or(Refusal::BadSeed)?);
+            options.seed = Some(
+                number::unsigned(words.next().ok_or(Refusal::NoSeed)?).ok_or(Refusal::BadSeed)?,
+            );
         } else {
             let behind = u8::try_from(words.count()).unwrap_or(u8::MAX);
             return Err(Refusal::UnknownOption { behind });
         }
     }
     options.expansion = match expansion {
-        Some(stated) if nonscaling && stated.factor().is_some() => return Err(Refusal::NonscalingExpands),
+        Some(stated) if nonscaling && stated.factor().is_some() => {
+            return Err(Refusal::NonscalingExpands);
+        }
         _ if nonscaling => Some(Expansion::NONSCALING),
         stated => stated.or(bare),
     };
     Ok(options)
 }
 
-/// Parses what follows the key of BF.INSERT, up to and with ITEMS, or to the end in the form that may end before; what is
-/// left of `words` are the items.
+/// Parses what follows the key of BF.INSERT, up to and with ITEMS, or to the end in the form that
+/// may end before; what is left of `words` are the items.
 pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, Refusal> {
-    let Insert {
-        mut options,
-        mut no_create,
-        mut has_items,
-    } = Insert::default();
+    let Insert { mut options, mut no_create, mut has_items } = Insert::default();
     let (mut factor, mut nonscaling, mut expands_last) = (None, false, false);
     let (mut keys, mut tightening, mut scale_to) = (None, None, false);
     while let Some(word) = words.next() {
@@ -154,10 +152,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
     if keys.is_some() && (options.seed.is_some() || options.cells == CellKind::Counters) {
         return Err(Refusal::InsertSeed);
     }
-    options.valkey = keys.map(|seed| Valkey {
-        seed,
-        tightening: tightening.unwrap_or(TIGHTENING),
-    });
+    options.valkey = keys.map(|seed| Valkey { seed, tightening: tightening.unwrap_or(TIGHTENING) });
     let expansion = match factor {
         None => None,
         // valkey-bloom has no upper limit.
@@ -170,11 +165,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
     } else {
         expansion
     };
-    Ok(Insert {
-        options,
-        no_create,
-        has_items,
-    })
+    Ok(Insert { options, no_create, has_items })
 }
 
 /// What BF.IMPORT takes.
@@ -187,7 +178,10 @@ pub enum Import {
 }
 
 /// Parses what stands before and behind the bytes, or the other key, of BF.IMPORT.
-pub fn import<'a>(form: &[u8], mut words: impl Iterator<Item = &'a [u8]>) -> Result<Import, Refusal> {
+pub fn import<'a>(
+    form: &[u8],
+    mut words: impl Iterator<Item = &'a [u8]>,
+) -> Result<Import, Refusal> {
     let bitmap = is(form, "BITMAP");
     if !bitmap && !is(form, "GUAVA") {
         return Err(Refusal::UnknownArgument);

@@ -1,7 +1,8 @@
 //! Numbers as clients send them, and are sent.
 //!
-//! As strict as the server's own parsers: an integer has no plus sign, no leading zeros, no blanks, so that what is taken
-//! is what was written. A float may have an exponent (`1.0E-4` from Java, `1E-05` from .NET), and is never NaN.
+//! As strict as the server's own parsers: an integer has no plus sign, no leading zeros, no blanks,
+//! so that what is taken is what was written. A float may have an exponent (`1.0E-4` from Java,
+//! `1E-05` from .NET), and is never NaN.
 //!
 //! `any_unsigned` and `any_float` read what some other product accepts and replicates.
 
@@ -33,7 +34,8 @@ pub fn any_unsigned(text: &[u8]) -> Option<u64> {
     str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The shortest text that reads back as the same double, with an exponent where that is the usual way to write it.
+/// The shortest text that reads back as the same double, with an exponent where that is the usual
+/// way to write it.
 pub fn shortest(number: f64) -> String {
     if (1e-5..1e15).contains(&number.abs()) || number == 0.0 {
         number.to_string()
@@ -42,8 +44,8 @@ pub fn shortest(number: f64) -> String {
     }
 }
 
-/// Six significant digits, as C's `%g` writes a finite number: without zeros at the end, with an exponent of at least two
-/// digits below 1e-4 and from 1e6 on.
+/// Six significant digits, as C's `%g` writes a finite number: without zeros at the end, with an
+/// exponent of at least two digits below 1e-4 and from 1e6 on.
 pub fn six_digits(number: f64) -> String {
     let rounded = format!("{number:.5e}");
     let (digits, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
@@ -62,11 +64,7 @@ pub fn six_digits(number: f64) -> String {
 
 /// A double that is not NaN; infinities are taken, for the caller's range to refuse.
 pub fn float(text: &[u8]) -> Option<f64> {
-    str::from_utf8(text)
-        .ok()?
-        .parse()
-        .ok()
-        .filter(|number: &f64| !number.is_nan())
+    str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
 /// A double as [`float`] or C's `strtod` read it: `0x1p-4`, `0X.8`, `0x0.01P+3` too.
@@ -91,7 +89,8 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
         if fits {
             significand = significand << 4 | digit;
         }
-        // A digit behind the point is worth a sixteenth if it was taken, one before it a factor of 16 if it was not.
+        // A digit behind the point is worth a sixteenth if it was taken, one before it a factor of
+        // 16 if it was not.
         match (index < whole.len(), fits) {
             (true, false) => exponent = exponent.checked_add(4)?,
             (false, true) => exponent = exponent.checked_sub(4)?,

@@ -1,7 +1,7 @@
 //! What a client reads when it is refused: the only file with error texts.
 //!
-//! The words after the code are RedisBloom's, because clients and their tests know them; the code (`ERR`, which some of
-//! its texts lack) is always there, because clients split it off.
+//! The words after the code are RedisBloom's, because clients and their tests know them; the code
+//! (`ERR`, which some of its texts lack) is always there, because clients split it off.
 
 use std::{
     borrow::Cow,
@@ -147,8 +147,12 @@ impl Refusal {
             Self::BlobVersion => c"ERR bloom object decoding failed. Unsupported version",
             Self::BadGuava => c"ERR not a Bloom filter written by Guava",
             Self::OtherDesign => c"ERR CAPACITY and ERROR do not give a filter of that size",
-            Self::BitmapBeyond => c"ERR the bitmap has bits beyond the size that CAPACITY and ERROR give",
-            Self::BitmapShort => c"ERR the bitmap ends far below the size that CAPACITY and ERROR give",
+            Self::BitmapBeyond => {
+                c"ERR the bitmap has bits beyond the size that CAPACITY and ERROR give"
+            }
+            Self::BitmapShort => {
+                c"ERR the bitmap ends far below the size that CAPACITY and ERROR give"
+            }
             Self::Loading => c"ERR filter is being loaded by BF.LOADCHUNK",
             Self::Full => c"ERR non scaling filter is full",
             Self::NoMemory => c"ERR Insufficient memory to create filter",
@@ -157,7 +161,8 @@ impl Refusal {
         }
     }
 
-    /// For a filter that could not be made. The arguments' ranges were checked where they were read.
+    /// For a filter that could not be made. The arguments' ranges were checked where they were
+    /// read.
     pub fn of_creation(_: filter::Error) -> Self {
         Self::NoMemory
     }
@@ -212,7 +217,8 @@ impl Refusal {
 /// Bytes of a client's word that an error text repeats.
 const REPEATED: usize = 32;
 
-/// The text that names a word of the client, which may hold any bytes: a line break would end the reply.
+/// The text that names a word of the client, which may hold any bytes: a line break would end the
+/// reply.
 fn unknown_option(word: &[u8]) -> CString {
     let start = word.get(..REPEATED).unwrap_or(word);
     CString::new(format!("ERR unknown argument '{}'", start.escape_ascii())).unwrap_or_default()

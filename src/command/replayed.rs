@@ -1,8 +1,10 @@
-//! The options of BF.RESERVE and BF.INSERT in commands that a primary, an AOF or a slot migration sends.
+//! The options of BF.RESERVE and BF.INSERT in commands that a primary, an AOF or a slot migration
+//! sends.
 //!
-//! The item of such a command is in a filter elsewhere, so the command must not fail here for the way it is written.
-//! RedisBloom and valkey-bloom replicate BF.RESERVE and BF.INSERT as their clients wrote them, and both read more than
-//! `args.rs` does. What `args.rs` refuses is read here as its author reads it:
+//! The item of such a command is in a filter elsewhere, so the command must not fail here for the
+//! way it is written. RedisBloom and valkey-bloom replicate BF.RESERVE and BF.INSERT as their
+//! clients wrote them, and both read more than `args.rs` does. What `args.rs` refuses is read here
+//! as its author reads it:
 //!
 //! ```text
 //!   RESERVE  RedisBloom looks for NONSCALING and for the first EXPANSION anywhere, the key included, and ignores the rest
@@ -12,9 +14,9 @@
 //!   numbers  RedisBloom: as strtod reads them, hexadecimal too; valkey-bloom: with a plus sign or leading zeros
 //! ```
 //!
-//! Both check the ranges. A number beyond a range of ours becomes the nearest that is in it: the filter may grow in other
-//! steps than the original, but it holds the same items. valkey-bloom replicates a creation in the one form that `args.rs`
-//! reads, so its own options are skipped here.
+//! Both check the ranges. A number beyond a range of ours becomes the nearest that is in it: the
+//! filter may grow in other steps than the original, but it holds the same items. valkey-bloom
+//! replicates a creation in the one form that `args.rs` reads, so its own options are skipped here.
 
 use super::{
     args::{Insert, Options, is, is_rate},
@@ -23,7 +25,10 @@ use super::{
 use crate::filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
 /// Reads what follows `key` in a BF.RESERVE of RedisBloom's; `None` for what RedisBloom refuses.
-pub fn reserve<'a>(key: &'a [u8], mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Options> {
+pub fn reserve<'a>(
+    key: &'a [u8],
+    mut words: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Option<Options> {
     let error_rate = rate(words.next()?)?;
     let capacity = capacity(words.next()?)?;
     let mut all = words.clone().chain([key]);
@@ -35,11 +40,7 @@ pub fn reserve<'a>(key: &'a [u8], mut words: impl Iterator<Item = &'a [u8]> + Cl
     Some(Options {
         error_rate: Some(error_rate),
         capacity: Some(capacity),
-        expansion: if nonscaling {
-            Some(Expansion::NONSCALING)
-        } else {
-            expansion
-        },
+        expansion: if nonscaling { Some(Expansion::NONSCALING) } else { expansion },
         ..Options::default()
     })
 }
@@ -49,8 +50,8 @@ pub fn is_own(options: &Options) -> bool {
     options.seed.is_some() || options.cells == CellKind::Counters
 }
 
-/// Reads what follows the key of a BF.INSERT of either product, up to and with the word for ITEMS; what is left of
-/// `words` are the items. `None` for what both refuse.
+/// Reads what follows the key of a BF.INSERT of either product, up to and with the word for ITEMS;
+/// what is left of `words` are the items. `None` for what both refuse.
 pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> {
     let mut insert = Insert::default();
     let (options, mut nonscaling) = (&mut insert.options, false);

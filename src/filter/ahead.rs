@@ -7,8 +7,8 @@ use std::{
 
 use super::{foreign::Family, geometry::Geometry, hash::Hash, layer::BlockAddress, stack::Filter};
 
-/// What it takes to ask for the cache lines of an item: the seed of a filter, and where the blocks of its newest layer are. It
-/// may be kept for longer than the filter lives: nothing is read there.
+/// What it takes to ask for the cache lines of an item: the seed of a filter, and where the blocks
+/// of its newest layer are. It may be kept for longer than the filter lives: nothing is read there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchHint {
     seed: u64,
@@ -16,16 +16,13 @@ pub struct PrefetchHint {
 }
 
 impl PrefetchHint {
-    /// That of a filter; `None` of one that gains nothing by it: its newest layer is cached anyway, or not of blocks, or the
-    /// hash is another family's.
+    /// That of a filter; `None` of one that gains nothing by it: its newest layer is cached anyway,
+    /// or not of blocks, or the hash is another family's.
     #[inline]
     #[must_use]
     pub fn of(filter: &Filter) -> Option<Self> {
         let address_of_blocks = filter.newest().address_of_blocks()?;
-        (filter.family() == Family::Native).then(|| Self {
-            seed: filter.seed(),
-            address_of_blocks,
-        })
+        (filter.family() == Family::Native).then(|| Self { seed: filter.seed(), address_of_blocks })
     }
 
     /// Hashes an item, and asks for its cache lines.
@@ -46,21 +43,19 @@ pub struct PrehashedItem {
 }
 
 impl PrehashedItem {
-    /// The item's hash; `None` if this is another filter than was expected, or its newest layer lies elsewhere by now.
+    /// The item's hash; `None` if this is another filter than was expected, or its newest layer
+    /// lies elsewhere by now.
     #[inline]
     #[must_use]
     pub fn of(self, filter: &Filter) -> Option<Hash> {
-        let PrefetchHint {
-            seed,
-            address_of_blocks,
-        } = self.ahead;
+        let PrefetchHint { seed, address_of_blocks } = self.ahead;
         // Blocks are those of a native filter.
         (filter.seed() == seed && filter.newest().is_at(address_of_blocks)).then_some(self.hash)
     }
 }
 
-/// Room for an [`PrefetchHint`]. Threads may use it at once: the worst that one finds is a mixture of two, which is as good as that of
-/// a filter that went.
+/// Room for an [`PrefetchHint`]. Threads may use it at once: the worst that one finds is a mixture
+/// of two, which is as good as that of a filter that went.
 #[derive(Debug)]
 pub struct PrefetchHintCell {
     seed: AtomicU64,
@@ -100,18 +95,10 @@ impl PrefetchHintCell {
 
     /// Puts that in.
     pub fn set(&self, ahead: Option<PrefetchHint>) {
-        let Some(PrefetchHint {
-            seed,
-            address_of_blocks,
-        }) = ahead
-        else {
+        let Some(PrefetchHint { seed, address_of_blocks }) = ahead else {
             return self.geometry.store(0, Relaxed);
         };
-        let Geometry {
-            blocks,
-            block_words,
-            probes,
-        } = address_of_blocks.geometry();
+        let Geometry { blocks, block_words, probes } = address_of_blocks.geometry();
         self.seed.store(seed, Relaxed);
         let packed = u64::from(blocks) << 32 | u64::from(block_words) << 16 | u64::from(probes);
         self.geometry.store(packed, Relaxed);

@@ -1,7 +1,7 @@
 //! Many items at once: hash a chunk, ask for its memory, then probe.
 //!
-//! A probe into a large filter waits some 100 ns for memory. A chunk of 64 items has 64 such loads under way at once,
-//! so that the wait is paid about once a chunk:
+//! A probe into a large filter waits some 100 ns for memory. A chunk of 64 items has 64 such loads
+//! under way at once, so that the wait is paid about once a chunk:
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
@@ -9,8 +9,8 @@
 //!   layer n-1   probe ...
 //! ```
 //!
-//! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, in older layers where the items are aimed at too (another
-//! KiB), and the items found are a set in a `u64` (`chunk.rs`).
+//! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, in older layers where the
+//! items are aimed at too (another KiB), and the items found are a set in a `u64` (`chunk.rs`).
 
 use super::{
     error::Error,
@@ -45,10 +45,12 @@ impl Filter {
         }
     }
 
-    /// Adds each item in order, as [`Filter::add`], and answers chunk by chunk whether it tested absent before.
+    /// Adds each item in order, as [`Filter::add`], and answers chunk by chunk whether it tested
+    /// absent before.
     ///
     /// # Errors
-    /// As [`Filter::add`], for the first item without an answer; it and those after it are not added.
+    /// As [`Filter::add`], for the first item without an answer; it and those after it are not
+    /// added.
     #[inline]
     pub fn add_each<'a>(
         &mut self,
@@ -78,7 +80,8 @@ impl Filter {
         }
     }
 
-    /// Adds the items of a chunk, of which these are `in_older` layers, where the newest may become full within it.
+    /// Adds the items of a chunk, of which these are `in_older` layers, where the newest may become
+    /// full within it.
     #[inline(never)]
     fn add_growing(
         &mut self,
@@ -104,8 +107,8 @@ impl Filter {
         outcome
     }
 
-    /// [`Self::add_each`] of items that must not be refused: what there is no room for goes in uncounted. Such items are never
-    /// forgotten, but the rate is promised for the capacity only.
+    /// [`Self::add_each`] of items that must not be refused: what there is no room for goes in
+    /// uncounted. Such items are never forgotten, but the rate is promised for the capacity only.
     #[cold]
     pub fn add_each_uncounted<'a>(
         &mut self,
@@ -113,14 +116,13 @@ impl Filter {
         answer: impl FnMut(Answers),
     ) {
         let over = |filter: &mut Self, hashes: &[Hash], answers: &mut Answers| {
-            hashes
-                .iter()
-                .for_each(|&hash| answers.push(filter.add_uncounted(hash)));
+            hashes.iter().for_each(|&hash| answers.push(filter.add_uncounted(hash)));
         };
         self.change_each(items, over, answer);
     }
 
-    /// Changes the filter by each item in order, chunk by chunk: `change` is told the hashes of a chunk and gives an answer for each.
+    /// Changes the filter by each item in order, chunk by chunk: `change` is told the hashes of a
+    /// chunk and gives an answer for each.
     #[inline]
     pub(super) fn change_each<'a>(
         &mut self,
@@ -141,7 +143,8 @@ impl Filter {
         }
     }
 
-    /// Hashes the next items, at most a chunk of them, and if asked to prefetches the newest layer for each.
+    /// Hashes the next items, at most a chunk of them, and if asked to prefetches the newest layer
+    /// for each.
     #[inline]
     pub(super) fn hash_chunk<'c, 'a>(
         &self,
@@ -160,8 +163,8 @@ impl Filter {
         &chunk[..count]
     }
 
-    /// Which of these items of a chunk some layer holds, the `above` newest left out. A layer is asked for those alone that
-    /// no newer one holds. Not inlined: most filters have one layer.
+    /// Which of these items of a chunk some layer holds, the `above` newest left out. A layer is
+    /// asked for those alone that no newer one holds. Not inlined: most filters have one layer.
     #[inline(never)]
     pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let mut layers = self.layers().rev().skip(above).peekable();
@@ -174,8 +177,12 @@ impl Filter {
         while let Some(layer) = layers.next()
             && !missing.is_empty()
         {
-            let found =
-                layer.filter_present_staged(hashes, missing, &mut first_groups, layers.peek().copied());
+            let found = layer.filter_present_staged(
+                hashes,
+                missing,
+                &mut first_groups,
+                layers.peek().copied(),
+            );
             missing = missing.without(found);
         }
         items.without(missing)

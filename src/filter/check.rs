@@ -1,11 +1,12 @@
 //! What must hold of any filter, whoever made it: the one list that every decoder goes through.
 //!
-//! Stored bytes are hostile until they passed here. A decoder first parses numbers into a [`Plan`], then asks
-//! [`Plan::check`], and only then allocates and reads bits; so a forged count costs nothing but the refusal.
+//! Stored bytes are hostile until they passed here. A decoder first parses numbers into a [`Plan`],
+//! then asks [`Plan::check`], and only then allocates and reads bits; so a forged count costs
+//! nothing but the refusal.
 //!
-//! Not asked: that the geometry of a native filter is the one `sizing.rs` would choose today. Each layer stores its own rate and shape, so
-//! that the sizing may improve without a new encoding. Of a foreign one it is asked: its maker computes it from capacity
-//! and rate, always (`redisbloom.rs`).
+//! Not asked: that the geometry of a native filter is the one `sizing.rs` would choose today. Each
+//! layer stores its own rate and shape, so that the sizing may improve without a new encoding. Of a
+//! foreign one it is asked: its maker computes it from capacity and rate, always (`redisbloom.rs`).
 
 use super::{
     error::Error,
@@ -65,8 +66,8 @@ pub enum Broken {
         /// Items it was made for.
         capacity: u64,
     },
-    /// No blocks, no words, no probes, too many probes, more bits than can be addressed; or a shape that filters of this
-    /// family never have.
+    /// No blocks, no words, no probes, too many probes, more bits than can be addressed; or a shape
+    /// that filters of this family never have.
     #[error("layer {index}: shape {shape:?}")]
     Shape {
         /// Position of the layer, oldest first.
@@ -98,9 +99,9 @@ impl Plan {
     /// Bytes of all bit arrays, `u64::MAX` if more.
     #[must_use]
     pub fn bit_bytes(&self) -> u64 {
-        self.layers.iter().fold(0, |sum, layer| {
-            sum.saturating_add(layer.shape.words().saturating_mul(8))
-        })
+        self.layers
+            .iter()
+            .fold(0, |sum, layer| sum.saturating_add(layer.shape.words().saturating_mul(8)))
     }
 
     /// Checks every rule.
@@ -109,21 +110,12 @@ impl Plan {
     /// The first that is broken.
     pub fn check(&self) -> Result<(), Broken> {
         let count = self.layers.len();
-        let most = if self.expansion.factor().is_some() {
-            MAX_LAYERS
-        } else {
-            1
-        };
+        let most = if self.expansion.factor().is_some() { MAX_LAYERS } else { 1 };
         if count == 0 || count > most {
             return Err(Broken::Layers(count));
         }
         for (index, layer) in self.layers.iter().enumerate() {
-            let &LayerPlan {
-                capacity,
-                items,
-                error_rate,
-                shape,
-            } = layer;
+            let &LayerPlan { capacity, items, error_rate, shape } = layer;
             let ranges = Params {
                 error_rate,
                 capacity,
@@ -132,15 +124,12 @@ impl Plan {
                 cells: shape.cells(),
             };
             ranges.check()?;
-            // Deletions take items from older layers too, and the count of a layer of counters may pass its capacity.
+            // Deletions take items from older layers too, and the count of a layer of counters may
+            // pass its capacity.
             let counters = shape.cells() == CellKind::Counters;
             let may_lack = index + 1 == count || counters;
             if (items > capacity && !counters) || (items < capacity && !may_lack) {
-                return Err(Broken::Items {
-                    index,
-                    items,
-                    capacity,
-                });
+                return Err(Broken::Items { index, items, capacity });
             }
             if !self.may_have(layer) {
                 return Err(Broken::Shape { index, shape });
@@ -149,11 +138,7 @@ impl Plan {
                 && family.layer_rate(self.error_rate, index) != Some(error_rate)
             {
                 let tightening = family.tightening;
-                return Err(Broken::Tightening {
-                    index,
-                    error_rate,
-                    tightening,
-                });
+                return Err(Broken::Tightening { index, error_rate, tightening });
             }
         }
         if self.family == Family::Guava && self.expansion.factor().is_some() {
@@ -174,27 +159,26 @@ impl Plan {
         };
         whole.check()?;
         if self.bit_bytes() / 8 > MAX_WORDS {
-            return Err(Error::Ceiling {
-                wanted: self.bit_bytes(),
-                ceiling: MAX_WORDS * 8,
-            }
-            .into());
+            return Err(Error::Ceiling { wanted: self.bit_bytes(), ceiling: MAX_WORDS * 8 }.into());
         }
         Ok(())
     }
 
-    /// Whether filters of this family have layers like that. All layers of a filter have bits, or all have counters.
+    /// Whether filters of this family have layers like that. All layers of a filter have bits, or
+    /// all have counters.
     fn may_have(&self, layer: &LayerPlan) -> bool {
         let newest = self.layers.last().map(|newest| newest.shape.cells());
         let sound = match (self.family, layer.shape) {
-            (Family::Native, Shape::Blocked(geometry) | Shape::Counting(Counting { geometry, .. })) => {
-                let Geometry {
-                    blocks,
-                    block_words,
-                    probes,
-                } = geometry;
+            (
+                Family::Native,
+                Shape::Blocked(geometry) | Shape::Counting(Counting { geometry, .. }),
+            ) => {
+                let Geometry { blocks, block_words, probes } = geometry;
                 let cells = layer.shape.cells();
-                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes) && newest == Some(cells)
+                blocks > 0
+                    && block_words > 0
+                    && (1..=MAX_PROBES).contains(&probes)
+                    && newest == Some(cells)
             }
             (Family::RedisBloom(_), Shape::Classic(classic)) => {
                 classic.is_sound() && redisbloom::fits(&classic, layer.capacity, layer.error_rate)
@@ -222,15 +206,15 @@ impl Plan {
     /// # Errors
     /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
-        self.build(ceiling, |plan| {
-            Layer::new(plan.shape, plan.capacity, plan.error_rate)
-        })
+        self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
     }
 
-    /// A filter of this plan, of layers that `layer` makes one after the other, oldest first. Call [`Self::check`] first.
+    /// A filter of this plan, of layers that `layer` makes one after the other, oldest first. Call
+    /// [`Self::check`] first.
     ///
     /// # Errors
-    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`, and what `layer` answers.
+    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`, and what `layer`
+    /// answers.
     pub fn build<E: From<Error>>(
         &self,
         ceiling: u64,
@@ -241,9 +225,7 @@ impl Plan {
             return Err(Error::Ceiling { wanted, ceiling }.into());
         }
         let mut layers = Vec::new();
-        layers
-            .try_reserve_exact(self.layers.len())
-            .map_err(|_| Error::OutOfMemory(wanted))?;
+        layers.try_reserve_exact(self.layers.len()).map_err(|_| Error::OutOfMemory(wanted))?;
         for plan in &self.layers {
             let mut layer = layer(plan)?;
             layer.set_counted(plan.items);

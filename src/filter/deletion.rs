@@ -1,4 +1,5 @@
-//! Filters that also delete: their layers have counters where others have bits (`layer/counting/mod.rs`).
+//! Filters that also delete: their layers have counters where others have bits
+//! (`layer/counting/mod.rs`).
 //!
 //! ```text
 //!             newest        older
@@ -9,21 +10,24 @@
 //!   contains  ask           ask                 as of any filter
 //! ```
 //!
-//! The promise: as long as only items are deleted that were added, no item tests absent whose additions exceed its
-//! deletions. For each addition of an item raised counters in some layer, and each deletion lowered them in the same one:
-//! a layer that holds the item tests positive, and a deletion lowers only where no other layer does. Two that test positive
-//! leave open which one the item went into (the other may do so by accident, or the item was added to both), so the filter
+//! The promise: as long as only items are deleted that were added, no item tests absent whose
+//! additions exceed its deletions. For each addition of an item raised counters in some layer, and
+//! each deletion lowered them in the same one: a layer that holds the item tests positive, and a
+//! deletion lowers only where no other layer does. Two that test positive leave open which one the
+//! item went into (the other may do so by accident, or the item was added to both), so the filter
 //! stays as it is. The item remains "maybe present", which is what a Bloom filter may always say.
 //!
-//! Who deletes what was never added lowers counters of other items, and may lose those. Nothing in the filter can tell. Who
-//! never deletes what tested present when it was added leaves it in for ever, and such items gather in the fullest blocks: in
-//! the end the rate rises, though the layer is no fuller (`tests/filter/fullness.rs`).
+//! Who deletes what was never added lowers counters of other items, and may lose those. Nothing in
+//! the filter can tell. Who never deletes what tested present when it was added leaves it in for
+//! ever, and such items gather in the fullest blocks: in the end the rate rises, though the layer
+//! is no fuller (`tests/filter/fullness.rs`).
 //!
-//! An answer of "deleted" says that a counter went down. Where none could, because all are stuck, the item stays for
-//! ever, and the answer is that of a refusal.
+//! An answer of "deleted" says that a counter went down. Where none could, because all are stuck,
+//! the item stays for ever, and the answer is that of a refusal.
 //!
-//! How many items there are, and when a layer is full, a layer judges by two numbers (`layer/counting/fullness.rs`): those that tested
-//! absent when they came, less those that test absent once they went; and the counters that are not 0.
+//! How many items there are, and when a layer is full, a layer judges by two numbers
+//! (`layer/counting/fullness.rs`): those that tested absent when they came, less those that test
+//! absent once they went; and the counters that are not 0.
 
 use super::{
     error::Error,
@@ -56,7 +60,12 @@ impl Filter {
     }
 
     /// The same for an item of which the older layers were asked.
-    fn raise(&mut self, hash: Hash, in_older: bool, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
+    fn raise(
+        &mut self,
+        hash: Hash,
+        in_older: bool,
+        ceiling: impl FnOnce(u64) -> u64,
+    ) -> Result<bool, Error> {
         // An item that tests present takes no room.
         if self.newest().is_full() && !self.newest().contains(hash) {
             self.grow(ceiling(self.bit_bytes()))?;
@@ -74,8 +83,8 @@ impl Filter {
     ) -> Result<(), Error> {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
-            // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller the copy of the
-            // filters of bits would not be inlined into their loop.
+            // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller
+            // the copy of the filters of bits would not be inlined into their loop.
             let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
                 return Ok(());
@@ -84,12 +93,10 @@ impl Filter {
             let found = self.found_below(1, hashes, ItemSet::first(hashes.len()));
             let mut answers = Answers::default();
             let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
-                // A layer that became full within this chunk holds items that were not there when it was asked.
-                let in_older = if self.older().len() == layers {
-                    found.has(i)
-                } else {
-                    self.in_older(hash)
-                };
+                // A layer that became full within this chunk holds items that were not there when
+                // it was asked.
+                let in_older =
+                    if self.older().len() == layers { found.has(i) } else { self.in_older(hash) };
                 answers.push(self.raise(hash, in_older, &ceiling)?);
                 Ok(())
             });
@@ -98,8 +105,8 @@ impl Filter {
         }
     }
 
-    /// Deletes the item once, if exactly one layer tests positive; whether a counter went down, that is whether the filter
-    /// changed. A refusal is noted ([`Self::refused`]).
+    /// Deletes the item once, if exactly one layer tests positive; whether a counter went down,
+    /// that is whether the filter changed. A refusal is noted ([`Self::refused`]).
     pub fn delete(&mut self, hash: Hash) -> bool {
         let [first, second] = {
             let holding = (1..).zip(self.older());
@@ -113,8 +120,8 @@ impl Filter {
         }
     }
 
-    /// Lowers the item in a layer, counted from the newest on: the one that tests positive, if any does. The answer of
-    /// [`Self::delete`].
+    /// Lowers the item in a layer, counted from the newest on: the one that tests positive, if any
+    /// does. The answer of [`Self::delete`].
     fn lower(&mut self, layer: usize, hash: Hash) -> bool {
         let lowered = match layer.checked_sub(1) {
             None => self.newest_mut().lower(hash),
@@ -134,7 +141,11 @@ impl Filter {
     }
 
     /// Deletes each item in order, and answers as [`Self::delete`], chunk by chunk.
-    pub fn delete_each<'a>(&mut self, items: impl Iterator<Item = &'a [u8]>, answer: impl FnMut(Answers)) {
+    pub fn delete_each<'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a [u8]>,
+        answer: impl FnMut(Answers),
+    ) {
         self.change_each(items, Self::delete_chunk, answer);
     }
 
@@ -152,8 +163,9 @@ impl Filter {
         }
     }
 
-    /// Where the items of a chunk are held, layer by layer, as `found_below` asks. What is lowered for one of them may end what
-    /// another tests positive by: one layer may have become none, and several are to be asked again. None have become more.
+    /// Where the items of a chunk are held, layer by layer, as `found_below` asks. What is lowered
+    /// for one of them may end what another tests positive by: one layer may have become none, and
+    /// several are to be asked again. None have become more.
     fn held(&self, hashes: &[Hash]) -> [Held; CHUNK] {
         let mut held = [Held::Nowhere; CHUNK];
         let items = ItemSet::first(hashes.len());
@@ -175,19 +187,18 @@ impl Filter {
         held
     }
 
-    /// At most how often the item was added and not deleted since: the least of its counters, summed over layers. A
-    /// counter that is stuck at 15 may stand for more.
+    /// At most how often the item was added and not deleted since: the least of its counters,
+    /// summed over layers. A counter that is stuck at 15 may stand for more.
     #[must_use]
     pub fn count(&self, hash: Hash) -> u64 {
         self.layers().map(|layer| layer.least(hash)).sum()
     }
 
-    /// Deletions of items that tested present and were refused, since this filter was made, loaded or copied here.
+    /// Deletions of items that tested present and were refused, since this filter was made, loaded
+    /// or copied here.
     #[must_use]
     pub fn refused_deletions(&self) -> u64 {
-        self.layers()
-            .map(Layer::refused_deletions)
-            .fold(0, u64::saturating_add)
+        self.layers().map(Layer::refused_deletions).fold(0, u64::saturating_add)
     }
 }
 

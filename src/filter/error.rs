@@ -1,7 +1,7 @@
 //! The one error type of the pure half: what a filter can refuse, and why.
 //!
-//! The words here are for logs and Rust callers. What a Redis client reads is written in `command/refusal.rs`, the only
-//! place that turns these variants into reply texts.
+//! The words here are for logs and Rust callers. What a Redis client reads is written in
+//! `command/refusal.rs`, the only place that turns these variants into reply texts.
 
 /// Why a filter could not be made, grown, filled or read back.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -15,10 +15,12 @@ pub enum Error {
     /// The expansion is above 32768.
     #[error("expansion {0} is above 32768")]
     Expansion(u64),
-    /// The bit array would pass the ceiling that the caller set, or the largest array this code can address.
+    /// The bit array would pass the ceiling that the caller set, or the largest array this code can
+    /// address.
     #[error("a filter of {} passes the ceiling of {ceiling} bytes", bytes(*.wanted))]
     Ceiling {
-        /// Bytes of bit arrays that the filter would take in all; `u64::MAX` when they cannot be addressed.
+        /// Bytes of bit arrays that the filter would take in all; `u64::MAX` when they cannot be
+        /// addressed.
         wanted: u64,
         /// Bytes allowed.
         ceiling: u64,

@@ -1,29 +1,32 @@
-//! How full a filter is, and how wrong it is right now: estimates from the bits that are set, or the counters that are not 0.
+//! How full a filter is, and how wrong it is right now: estimates from the bits that are set, or
+//! the counters that are not 0.
 //!
-//! The rate that a layer was built for holds at its capacity; before that it is lower, and after damage to a plan (a copy
-//! of a filter that items went into meanwhile) it could be higher. What it is now shows in the bits: a block of which a
-//! share f is set takes a random item for its own with probability f^k, and the layer's rate is the mean over its blocks.
-//! A classic layer is one block. In layers of several blocks of cache lines probes come in groups of four, each in a line
-//! of its own choice (`probe.rs`): there f^4 is taken for each line, and its mean over the lines stands for each group.
-//! The filter's rate is that of meeting at least one such layer.
+//! The rate that a layer was built for holds at its capacity; before that it is lower, and after
+//! damage to a plan (a copy of a filter that items went into meanwhile) it could be higher. What it
+//! is now shows in the bits: a block of which a share f is set takes a random item for its own with
+//! probability f^k, and the layer's rate is the mean over its blocks. A classic layer is one block.
+//! In layers of several blocks of cache lines probes come in groups of four, each in a line of its
+//! own choice (`probe.rs`): there f^4 is taken for each line, and its mean over the lines stands
+//! for each group. The filter's rate is that of meeting at least one such layer.
 //!
-//! Counters are counted as they change, so the share of those that are not 0 is exact, as is the number of those at 15.
+//! Counters are counted as they change, so the share of those that are not 0 is exact, as is the
+//! number of those at 15.
 //!
-//! Everything else is told from a sample of at most `SAMPLE` words over all layers, in runs of at most a block that lie evenly
-//! spaced: counting all bits of a filter of 1 GiB would block the server for 100 ms and more. 65,536 words with half of their
-//! bits set give the share of bits set to 1 in 4,000.
+//! Everything else is told from a sample of at most `SAMPLE` words over all layers, in runs of at
+//! most a block that lie evenly spaced: counting all bits of a filter of 1 GiB would block the
+//! server for 100 ms and more. 65,536 words with half of their bits set give the share of bits set
+//! to 1 in 4,000.
 //!
-//! Half of the sample is for the oldest layer, which has 3/4 of a native filter's rate (`budget.rs`), or all of it where there is
-//! no other. The other half, and what the oldest layer leaves over, is shared evenly by the `READ` layers behind the oldest and
-//! the newest, at least 512 words each. A layer between these is read as a whole if as many words are left over, or not at all.
-//! Those between have at most 1/256 of the rate that was asked for, all together. One that is not read is reported with the
-//! rate that it was built for, and with the share of bits set that its items make on average. (A layer of counters that lost
-//! items gets as much less of the rate as a random item then meets fewer raised counters.)
+//! Half of the sample is for the oldest layer, which has 3/4 of a native filter's rate
+//! (`budget.rs`), or all of it where there is no other. The other half, and what the oldest layer
+//! leaves over, is shared evenly by the `READ` layers behind the oldest and the newest, at least
+//! 512 words each. A layer between these is read as a whole if as many words are left over, or not
+//! at all. Those between have at most 1/256 of the rate that was asked for, all together. One that
+//! is not read is reported with the rate that it was built for, and with the share of bits set that
+//! its items make on average. (A layer of counters that lost items gets as much less of the rate as
+//! a random item then meets fewer raised counters.)
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "estimates are shown, and decide nothing"
-)]
+#![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 
 use super::{
     geometry::{LINE_WORDS, PROBE_GROUP},
@@ -37,8 +40,8 @@ const SAMPLE: usize = 65_536;
 /// Layers behind the oldest of which words are read; of the newest, too.
 const READ: usize = 63;
 
-/// Words of bits, or as many counters, read of one block at most: all of blocks down to 1e-9. Of fewer lines than there are
-/// the mean of f^4 raised to k / 4 comes out too high.
+/// Words of bits, or as many counters, read of one block at most: all of blocks down to 1e-9. Of
+/// fewer lines than there are the mean of f^4 raised to k / 4 comes out too high.
 const RUN: usize = 1024;
 
 /// What the bits of a filter or a layer say.
@@ -57,7 +60,8 @@ impl Filter {
         self.layers().map(Layer::saturated).sum()
     }
 
-    /// Estimates the whole filter: the share of all its bits that is set, the rate of its layers together.
+    /// Estimates the whole filter: the share of all its bits that is set, the rate of its layers
+    /// together.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let (mut set, mut all, mut absent) = (0.0, 0.0, 1.0);
@@ -67,10 +71,7 @@ impl Filter {
             all += words;
             absent *= 1.0 - estimate.error_rate;
         }
-        Estimate {
-            fill: set / all,
-            error_rate: 1.0 - absent,
-        }
+        Estimate { fill: set / all, error_rate: 1.0 - absent }
     }
 
     /// Estimates each layer, oldest first.
@@ -78,7 +79,8 @@ impl Filter {
         self.samples().map(|(layer, sample)| (layer, sample.estimate))
     }
 
-    /// What a sample of each layer says, oldest first. All samples together are `SAMPLE` words at most.
+    /// What a sample of each layer says, oldest first. All samples together are `SAMPLE` words at
+    /// most.
     fn samples(&self) -> impl Iterator<Item = (&Layer, Sample)> {
         let newest = self.layers().len() - 1;
         let words = |layer: &Layer| layer.bits().words().len();
@@ -87,12 +89,7 @@ impl Filter {
         let others = newest.clamp(1, READ + 1);
         let each = (SAMPLE - oldest.min(first)) / others;
         // Words that are left over, once the newest layer has its part.
-        let mut left = SAMPLE
-            - if newest == 0 {
-                0
-            } else {
-                words(self.newest()).min(each)
-            };
+        let mut left = SAMPLE - if newest == 0 { 0 } else { words(self.newest()).min(each) };
         self.layers().enumerate().map(move |(index, layer)| {
             if index == newest && index > 0 {
                 return (layer, layer.sample(each));
@@ -117,12 +114,15 @@ struct Sample {
 }
 
 impl Layer {
-    /// What its items make of it on average: a full layer has the rate that it was built for. Nothing is read.
+    /// What its items make of it on average: a full layer has the rate that it was built for.
+    /// Nothing is read.
     fn expected(&self) -> Sample {
         let (cells, probes) = match self.shape() {
             Shape::Blocked(geometry) => (geometry.words() * 64, u16::from(geometry.probes)),
             Shape::Classic(shape) => (shape.bits, shape.probes),
-            Shape::Counting(shape) => (shape.geometry.words() * 64, u16::from(shape.geometry.probes)),
+            Shape::Counting(shape) => {
+                (shape.geometry.words() * 64, u16::from(shape.geometry.probes))
+            }
         };
         let spared = f64::from(probes) * (-1.0 / cells as f64).ln_1p();
         let fill = |items: u64| -(items as f64 * spared).exp_m1();
@@ -156,7 +156,8 @@ impl Layer {
         } else {
             (length, probes)
         };
-        // A layer of one block is that block; of others a run tells the share of bits set of its block. Lines are read whole.
+        // A layer of one block is that block; of others a run tells the share of bits set of its
+        // block. Lines are read whole.
         let most = if blocks == 1 { length } else { RUN * width };
         let run = length.min(most).min(sample);
         let run = if run > part { run - run % part } else { run };
@@ -180,15 +181,13 @@ impl Layer {
             fill += shares / parts;
             rate += (whole / parts).powi(probes / group) * (extra / parts);
         }
-        let estimate = Estimate {
-            fill: self.fill().unwrap_or(fill / runs),
-            error_rate: rate / runs,
-        };
+        let estimate =
+            Estimate { fill: self.fill().unwrap_or(fill / runs), error_rate: rate / runs };
         Sample { estimate, read }
     }
 
-    /// [`Self::sample`] of a layer whose bits are those of all items: the share of bits set is that of the array. The last words
-    /// may hold bits that no position reaches, and are few.
+    /// [`Self::sample`] of a layer whose bits are those of all items: the share of bits set is that
+    /// of the array. The last words may hold bits that no position reaches, and are few.
     fn sample_classic(&self, shape: Classic, sample: usize) -> Sample {
         let run = RUN.min(sample);
         let runs = self.bits().words().chunks(run);
@@ -199,10 +198,7 @@ impl Layer {
             read += run.len();
         }
         let fill = (set as f64 / (read as u64 * 64).min(shape.bits) as f64).min(1.0);
-        let estimate = Estimate {
-            fill,
-            error_rate: fill.powi(i32::from(shape.probes)),
-        };
+        let estimate = Estimate { fill, error_rate: fill.powi(i32::from(shape.probes)) };
         Sample { estimate, read }
     }
 }
@@ -212,7 +208,8 @@ mod tests {
     use super::*;
     use crate::filter::{CellKind, Expansion, Hash, Params};
 
-    /// A stack of `layers` full layers, filled one by one with items of their own: what older layers hold is not asked.
+    /// A stack of `layers` full layers, filled one by one with items of their own: what older
+    /// layers hold is not asked.
     fn stack(layers: usize, params: &Params) -> Filter {
         let mut filter = Filter::new(params, u64::MAX).expect("memory");
         let mut number = 0_u64;
@@ -256,7 +253,9 @@ mod tests {
                 let filter = stack(layers, &params(cells, rate, capacity));
                 let read: usize = filter.samples().map(|(_, sample)| sample.read).sum();
                 let words = filter.bit_bytes() as usize / 8;
-                let case = format!("{cells:?}, {layers} layers of {capacity} at {rate}: {read} of {words}");
+                let case = format!(
+                    "{cells:?}, {layers} layers of {capacity} at {rate}: {read} of {words}"
+                );
                 assert!(read <= SAMPLE, "{case}");
                 // And not much less: of small layers all words, or what is left over.
                 assert!(read >= words.min(SAMPLE) / 2, "{case}");

@@ -30,10 +30,7 @@ impl Extra {
             [] => std::ptr::null(),
             older => older.as_ptr().cast(),
         };
-        let valkey = self
-            .valkey
-            .as_deref()
-            .map_or(std::ptr::null(), std::ptr::from_ref);
+        let valkey = self.valkey.as_deref().map_or(std::ptr::null(), std::ptr::from_ref);
         [std::ptr::from_ref(self).cast(), older, valkey.cast()]
     }
 }

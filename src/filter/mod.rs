@@ -10,9 +10,9 @@
 //!
 //! A filter that also deletes has counters where others have bits: `counting`, `layer::counting`.
 //!
-//! Filters that other products made live here too, with their own hash and their own shapes: `family` is the tag,
-//! `redisbloom`, `valkey` and `guava` are the rules of each, `murmur` and `murmur3` hashes of two, `layer::classic` holds
-//! the bits.
+//! Filters that other products made live here too, with their own hash and their own shapes:
+//! `family` is the tag, `redisbloom`, `valkey` and `guava` are the rules of each, `murmur` and
+//! `murmur3` hashes of two, `layer::classic` holds the bits.
 
 mod ahead;
 mod batch;
@@ -41,8 +41,8 @@ pub use hash::{
     probe::{all_positions, scale},
 };
 pub use layer::{
-    Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule,
-    Shape, Start, bits::Bits, item_set::Answers,
+    Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES,
+    Rule, Shape, Start, bits::Bits, item_set::Answers,
 };
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use plan::LayerPlan;

@@ -7,7 +7,8 @@ pub const MAX_CAPACITY: u64 = 1 << 62;
 /// The largest factor by which a new layer may exceed the one before.
 pub const MAX_EXPANSION: u16 = 32_768;
 
-/// The most layers of a filter. A query visits all of them; with `EXPANSION 1` and a capacity of 1 each item makes one.
+/// The most layers of a filter. A query visits all of them; with `EXPANSION 1` and a capacity of 1
+/// each item makes one.
 pub const MAX_LAYERS: usize = 1 << 18;
 
 /// How a full filter goes on: a new layer this many times as large as the last, or not at all.
@@ -35,7 +36,8 @@ impl Expansion {
         Self(factor)
     }
 
-    /// The factor, at least 1 and in a native filter at most `MAX_EXPANSION`; or `None` for a non-scaling filter.
+    /// The factor, at least 1 and in a native filter at most `MAX_EXPANSION`; or `None` for a
+    /// non-scaling filter.
     #[must_use]
     pub fn factor(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0)
@@ -52,7 +54,8 @@ pub enum CellKind {
     Counters,
 }
 
-/// Everything that decides the bits of an empty filter. Equal parameters give equal filters on every machine.
+/// Everything that decides the bits of an empty filter. Equal parameters give equal filters on
+/// every machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// The rate of false positives that the filter never exceeds, in (0, 1).

@@ -1,4 +1,5 @@
-//! A layer without its bits: what a family makes of a capacity and a rate, and what a decoder has read of one.
+//! A layer without its bits: what a family makes of a capacity and a rate, and what a decoder has
+//! read of one.
 
 use super::{
     error::Error,
@@ -28,15 +29,11 @@ impl LayerPlan {
             CellKind::Bits => geometry.into(),
             CellKind::Counters => Counting::of(geometry).into(),
         };
-        Some(Self {
-            capacity,
-            items: 0,
-            error_rate: rate,
-            shape,
-        })
+        Some(Self { capacity, items: 0, error_rate: rate, shape })
     }
 
-    /// An empty layer by its plan, beside `present` bytes of bits and within `ceiling` bytes in all.
+    /// An empty layer by its plan, beside `present` bytes of bits and within `ceiling` bytes in
+    /// all.
     ///
     /// # Errors
     /// `Error::Ceiling`, also without a plan, `Error::OutOfMemory`.

@@ -10,18 +10,18 @@
 //!            └───────┘
 //! ```
 //!
-//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007), with the budget of `budget.rs` and
-//! blocked layers. An item is added to the newest layer, and counted, only if no layer holds it: then each layer's count
-//! is the number of items that changed its bits.
+//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007), with the budget of
+//! `budget.rs` and blocked layers. An item is added to the newest layer, and counted, only if no
+//! layer holds it: then each layer's count is the number of items that changed its bits.
 //!
-//! A filter that counts (`counting.rs`) adds to the newest layer whatever the others hold, and its older layers change when
-//! items are deleted.
+//! A filter that counts (`counting.rs`) adds to the newest layer whatever the others hold, and its
+//! older layers change when items are deleted.
 //!
-//! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by that family's rules; the stack is
-//! the same.
+//! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by that
+//! family's rules; the stack is the same.
 //!
-//! The newest layer lives inside the struct, not in the list: a filter that never grew, by far the most common, is
-//! one struct of 80 bytes and one bit array, and its hot path follows one pointer.
+//! The newest layer lives inside the struct, not in the list: a filter that never grew, by far the
+//! most common, is one struct of 80 bytes and one bit array, and its hot path follows one pointer.
 
 use super::{
     error::Error,
@@ -47,45 +47,28 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// An empty filter whose bits take at most `ceiling` bytes. Its memory is zeroed lazily: time and resident memory
-    /// do not depend on its size.
+    /// An empty filter whose bits take at most `ceiling` bytes. Its memory is zeroed lazily: time
+    /// and resident memory do not depend on its size.
     ///
     /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`; nothing is allocated then.
+    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`; nothing is
+    /// allocated then.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
-        let &Params {
-            error_rate,
-            capacity,
-            expansion,
-            seed,
-            cells,
-        } = params;
+        let &Params { error_rate, capacity, expansion, seed, cells } = params;
         let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
         let newest = LayerPlan::make(LayerPlan::native(cells, capacity, rate), 0, ceiling)?;
-        Ok(Self {
-            seed,
-            error_rate,
-            newest,
-            extra: None,
-            expansion,
-            family: Tag::Native,
-        })
+        Ok(Self { seed, error_rate, newest, extra: None, expansion, family: Tag::Native })
     }
 
-    /// An empty filter as valkey-bloom makes one, whose bits take at most `ceiling` bytes. The seed of `params` is not
-    /// used.
+    /// An empty filter as valkey-bloom makes one, whose bits take at most `ceiling` bytes. The seed
+    /// of `params` is not used.
     ///
     /// # Errors
     /// As [`Self::new`]; `Error::ErrorRate` for the ratio too.
     pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
-        let &Params {
-            error_rate,
-            capacity,
-            expansion,
-            ..
-        } = params;
+        let &Params { error_rate, capacity, expansion, .. } = params;
         let rate = valkey.layer_rate(error_rate, 0);
         let rate = rate.ok_or(Error::ErrorRate(valkey.tightening))?;
         let newest = LayerPlan::make(Valkey::layer(capacity, rate), 0, ceiling)?;
@@ -99,7 +82,8 @@ impl Filter {
         })
     }
 
-    /// A filter from stored layers, oldest first; `None` without a layer. The caller has checked them (`check.rs`).
+    /// A filter from stored layers, oldest first; `None` without a layer. The caller has checked
+    /// them (`check.rs`).
     #[must_use]
     pub fn from_layers(
         family: Family,
@@ -142,9 +126,7 @@ impl Filter {
     /// What a filter of valkey-bloom's has beside its layers. One that is tagged so always has it.
     fn valkey(&self) -> Valkey {
         let extra = self.extra.as_deref();
-        extra
-            .and_then(|extra| extra.valkey.as_deref().copied())
-            .unwrap_or_default()
+        extra.and_then(|extra| extra.valkey.as_deref().copied()).unwrap_or_default()
     }
 
     /// The key of its hash. A secret: show it to no client.
@@ -165,7 +147,8 @@ impl Filter {
         self.expansion
     }
 
-    /// The parameters that make an equal empty filter, of a native one or, with its family, one of valkey-bloom's.
+    /// The parameters that make an equal empty filter, of a native one or, with its family, one of
+    /// valkey-bloom's.
     #[must_use]
     pub fn params(&self) -> Params {
         let first = self.older_list().first().unwrap_or(&self.newest);
@@ -191,18 +174,13 @@ impl Filter {
     /// Its layers from the `index`th on, oldest first; at least the newest.
     pub fn layers_from(&self, index: usize) -> impl Iterator<Item = &Layer> {
         let older = self.older_list().get(index..).unwrap_or_default();
-        older
-            .iter()
-            .chain(std::iter::once(&self.newest))
-            .inspect(|_| steps::step())
+        older.iter().chain(std::iter::once(&self.newest)).inspect(|_| steps::step())
     }
 
-    /// Its layers from the `index`th on, oldest first, to fill from stored ones; at least the newest.
+    /// Its layers from the `index`th on, oldest first, to fill from stored ones; at least the
+    /// newest.
     pub fn layers_from_mut(&mut self, index: usize) -> impl Iterator<Item = &mut Layer> {
-        let older = self
-            .extra
-            .as_deref_mut()
-            .map_or(&mut [][..], |extra| &mut extra.older);
+        let older = self.extra.as_deref_mut().map_or(&mut [][..], |extra| &mut extra.older);
         older
             .get_mut(index..)
             .unwrap_or_default()
@@ -211,9 +189,10 @@ impl Filter {
             .inspect(|_| steps::step())
     }
 
-    /// The layer that byte `at` of all layers lies in, its index and where it begins, if bytes are counted by `count`; the
-    /// newest for a byte past the end. It is found by halving among layers that know where they begin (the classic ones).
-    /// Of others the two counts are the same, and the layers before it are walked.
+    /// The layer that byte `at` of all layers lies in, its index and where it begins, if bytes are
+    /// counted by `count`; the newest for a byte past the end. It is found by halving among layers
+    /// that know where they begin (the classic ones). Of others the two counts are the same, and
+    /// the layers before it are walked.
     #[must_use]
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older_list();
@@ -242,10 +221,7 @@ impl Filter {
             start = if here { start } else { end };
             here
         });
-        let start = Start {
-            stored: start,
-            memory: start,
-        };
+        let start = Start { stored: start, memory: start };
         (index.unwrap_or(self.older_list().len()), start)
     }
 
@@ -276,9 +252,7 @@ impl Filter {
     /// The same, to change them.
     #[inline]
     pub(super) fn older_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.extra
-            .iter_mut()
-            .flat_map(|extra| extra.older.iter_mut().rev())
+        self.extra.iter_mut().flat_map(|extra| extra.older.iter_mut().rev())
     }
 
     #[inline]
@@ -286,14 +260,15 @@ impl Filter {
         self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
-    /// Addresses of the allocations beside the bits, null for one that is not there, for accounting; `None` in a filter
-    /// that has none of them.
+    /// Addresses of the allocations beside the bits, null for one that is not there, for
+    /// accounting; `None` in a filter that has none of them.
     #[must_use]
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
         self.extra.as_deref().map(Extra::memory)
     }
 
-    /// Items in it, as far as it can know ([`Layer::items`]): of a filter of bits those that tested absent when they were added.
+    /// Items in it, as far as it can know ([`Layer::items`]): of a filter of bits those that tested
+    /// absent when they were added.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.layers().map(Layer::items).fold(0, u64::saturating_add)
@@ -322,8 +297,8 @@ impl Filter {
         self.layers_mut().try_for_each(Layer::make_whole)
     }
 
-    /// Bytes of the filter in all: bit arrays, this struct, the older layers. The same for equal filters, so without the
-    /// room that a list keeps for growing.
+    /// Bytes of the filter in all: bit arrays, this struct, the older layers. The same for equal
+    /// filters, so without the room that a list keeps for growing.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let list = size_of_val(self.older_list());
@@ -345,16 +320,15 @@ impl Filter {
         }
     }
 
-    /// The same in the other families. Not inlined: the native path is a few instructions, and stays so.
+    /// The same in the other families. Not inlined: the native path is a few instructions, and
+    /// stays so.
     #[cold]
     #[inline(never)]
     fn foreign_hash(&self, item: &[u8]) -> Hash {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
             Tag::RedisBloom(family) => family.hash(item),
-            Tag::Valkey => self
-                .valkey()
-                .hash(item, |start| self.newest.prefetch_start(start)),
+            Tag::Valkey => self.valkey().hash(item, |start| self.newest.prefetch_start(start)),
             Tag::Guava => guava::hash(item),
         }
     }
@@ -372,10 +346,11 @@ impl Filter {
         self.older().any(|layer| layer.contains(hash))
     }
 
-    /// Adds the item; whether it tested absent before. A filter of bits changes only if it did, one of counters always
-    /// (`counting.rs`).
+    /// Adds the item; whether it tested absent before. A filter of bits changes only if it did, one
+    /// of counters always (`counting.rs`).
     ///
-    /// A full filter grows first: then `ceiling` is told the bytes its bits take, and answers how many they may take.
+    /// A full filter grows first: then `ceiling` is told the bytes its bits take, and answers how
+    /// many they may take.
     ///
     /// # Errors
     /// As [`Self::grow`]; the filter is unchanged then and goes on answering.
@@ -390,9 +365,14 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] where older layers may hold the item, or the newest is full. Not inlined: most filters are one layer.
+    /// [`Self::add`] where older layers may hold the item, or the newest is full. Not inlined: most
+    /// filters are one layer.
     #[inline(never)]
-    fn add_to_stack(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
+    fn add_to_stack(
+        &mut self,
+        hash: Hash,
+        ceiling: impl FnOnce(u64) -> u64,
+    ) -> Result<bool, Error> {
         if self.contains(hash) {
             return Ok(false);
         }
@@ -402,12 +382,12 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] of an item that must not be refused: where there is no room, the newest layer takes it uncounted. Such items
-    /// are never forgotten, but the rate is promised for the capacity only.
+    /// [`Self::add`] of an item that must not be refused: where there is no room, the newest layer
+    /// takes it uncounted. Such items are never forgotten, but the rate is promised for the
+    /// capacity only.
     #[cold]
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
-        self.add(hash, |_| u64::MAX)
-            .unwrap_or_else(|_| self.newest.add_uncounted(hash))
+        self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add_uncounted(hash))
     }
 
     /// A copy with the same seed, bits and counts.
@@ -415,11 +395,8 @@ impl Filter {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let older = self
-            .older_list()
-            .iter()
-            .map(Layer::duplicate)
-            .collect::<Result<Vec<_>, _>>()?;
+        let older =
+            self.older_list().iter().map(Layer::duplicate).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             newest: self.newest.duplicate()?,
             extra: Extra::boxed(older, self.family()),
@@ -427,10 +404,12 @@ impl Filter {
         })
     }
 
-    /// Puts a new layer on the stack, whose bits and those before it take at most `ceiling` bytes in all.
+    /// Puts a new layer on the stack, whose bits and those before it take at most `ceiling` bytes
+    /// in all.
     ///
     /// # Errors
-    /// `Error::Full` for a non-scaling filter, `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`.
+    /// `Error::Full` for a non-scaling filter, `Error::Layers`, `Error::Ceiling`,
+    /// `Error::OutOfMemory`.
     #[cold]
     pub fn grow(&mut self, ceiling: u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
@@ -451,10 +430,7 @@ impl Filter {
         };
         let mut layer = LayerPlan::make(plan, self.bit_bytes(), ceiling)?;
         layer.put_on(&self.newest);
-        self.extra
-            .get_or_insert_default()
-            .older
-            .push(std::mem::replace(&mut self.newest, layer));
+        self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
         Ok(())
     }
 }

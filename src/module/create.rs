@@ -8,7 +8,8 @@ use crate::{
 
 /// Makes an empty filter.
 ///
-/// The seed, unless given, comes from the operating system: who does not know it cannot prepare items that collide.
+/// The seed, unless given, comes from the operating system: who does not know it cannot prepare
+/// items that collide.
 ///
 /// # Errors
 /// `NoMemory` when the memory is not there or not allowed.

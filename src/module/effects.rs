@@ -1,17 +1,21 @@
-//! What the rest of the world is told of a change: replicas and the AOF, watchers and caches, subscribers. Effects, never
-//! intentions.
+//! What the rest of the world is told of a change: replicas and the AOF, watchers and caches,
+//! subscribers. Effects, never intentions.
 //!
-//! * A creation carries every resolved parameter, the seed included. A replica with other defaults makes the same filter.
-//! * An addition carries the items that changed the filter, and only those: of a filter that counts, all that were added. A
-//!   deletion carries those of which a counter went down. A command that changed nothing is not replicated, does not grow
-//!   the AOF and does not disturb WATCH or client-side caches.
+//! * A creation carries every resolved parameter, the seed included. A replica with other defaults
+//!   makes the same filter.
+//! * An addition carries the items that changed the filter, and only those: of a filter that
+//!   counts, all that were added. A deletion carries those of which a counter went down. A command
+//!   that changed nothing is not replicated, does not grow the AOF and does not disturb WATCH or
+//!   client-side caches.
 //!
-//! In that order: replicated first, then signalled, then published. A subscriber of an event may be another module that
-//! writes at once; what it does must come after what it was told of, on replicas too. And nothing here is called while a
-//! filter or its key is still held, for the subscriber may delete it.
+//! In that order: replicated first, then signalled, then published. A subscriber of an event may be
+//! another module that writes at once; what it does must come after what it was told of, on
+//! replicas too. And nothing here is called while a filter or its key is still held, for the
+//! subscriber may delete it.
 //!
-//! The primary's answer for an item depends on its bits, so a replica must hold the same bits: an item that the primary
-//! found present by accident is never sent. Sizing and hashing are therefore deterministic (`filter::sizing`).
+//! The primary's answer for an item depends on its bits, so a replica must hold the same bits: an
+//! item that the primary found present by accident is never sent. Sizing and hashing are therefore
+//! deterministic (`filter::sizing`).
 
 use super::{
     api::{Context, OwnedStr, Str},
@@ -39,10 +43,7 @@ pub(crate) struct CreatedWith {
 
 impl CreatedWith {
     pub(crate) fn of(filter: &Filter) -> Self {
-        Self {
-            params: filter.params(),
-            family: filter.family(),
-        }
+        Self { params: filter.params(), family: filter.family() }
     }
 }
 
@@ -77,7 +78,8 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     }
 }
 
-/// Tells of additions by a command that may be repeated word for word: each of its items changed the filter.
+/// Tells of additions by a command that may be repeated word for word: each of its items changed
+/// the filter.
 #[inline]
 pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
     ctx.replicate_verbatim();
@@ -88,9 +90,7 @@ pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
 /// Tells of a filter that was made, and of its first items.
 #[cold]
 fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &[Str], shape: Shape) {
-    let Params {
-        error_rate, capacity, ..
-    } = creation.params;
+    let Params { error_rate, capacity, .. } = creation.params;
     let (rate, capacity) = (number::shortest(error_rate).into(), capacity.to_string().into());
     let native = creation.family == Family::Native;
     if native && items.is_empty() {
@@ -134,12 +134,8 @@ fn reshaped(ctx: Context, key: Str, shape: Shape) {
 
 /// After BF.DEL, of whose `items` those at which `deleted` says so changed the filter.
 pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
-    let changed: Vec<Str> = items
-        .iter()
-        .zip(deleted)
-        .filter(|(_, deleted)| **deleted)
-        .map(|(item, _)| *item)
-        .collect();
+    let changed: Vec<Str> =
+        items.iter().zip(deleted).filter(|(_, deleted)| **deleted).map(|(item, _)| *item).collect();
     if changed.is_empty() {
         return;
     }
@@ -152,7 +148,8 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
     ctx.notify(c"bloom.del", key);
 }
 
-/// After a command brought a filter, or BF.LOADCHUNK a part of it: once it is complete there is a filter.
+/// After a command brought a filter, or BF.LOADCHUNK a part of it: once it is complete there is a
+/// filter.
 pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
@@ -172,7 +169,9 @@ fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
             words.extend([b"TIGHTENING".to_vec(), number::shortest(valkey.tightening).into()]);
             valkey.seed.to_vec()
         }
-        Family::Native | Family::RedisBloom(_) | Family::Guava => creation.params.seed.to_string().into(),
+        Family::Native | Family::RedisBloom(_) | Family::Guava => {
+            creation.params.seed.to_string().into()
+        }
     };
     words.extend([b"SEED".to_vec(), seed]);
     if creation.params.cells == CellKind::Counters {

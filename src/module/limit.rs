@@ -1,27 +1,36 @@
 //! How many bytes one filter may take.
 //!
-//! **What one server accepted, every server loads.** These have no ceiling; what the allocator refuses is an error:
+//! **What one server accepted, every server loads.** These have no ceiling; what the allocator
+//! refuses is an error:
 //!
-//! * a file of the server's own (RDB, AOF) and the stream of a primary (full sync, commands), and everything on a replica,
-//!   whose commands repeat what its primary did. An item goes into a full filter that does not grow, too (`commands/add.rs`);
-//! * a slot on its way here. The server does not say which RESTORE belongs to one, so no RESTORE in a cluster has a ceiling;
-//! * RESTORE on a server without `maxmemory`. With `maxmemory`, outside of a cluster, RESTORE has the ceiling below, but not
-//!   that of the room that is left: a larger filter could never stay. The server bounds its own types less.
+//! * a file of the server's own (RDB, AOF) and the stream of a primary (full sync, commands), and
+//!   everything on a replica, whose commands repeat what its primary did. An item goes into a full
+//!   filter that does not grow, too (`commands/add.rs`);
+//! * a slot on its way here. The server does not say which RESTORE belongs to one, so no RESTORE in
+//!   a cluster has a ceiling;
+//! * RESTORE on a server without `maxmemory`. With `maxmemory`, outside of a cluster, RESTORE has
+//!   the ceiling below, but not that of the room that is left: a larger filter could never stay.
+//!   The server bounds its own types less.
 //!
-//! No ceiling is needed against forged sizes: the memory of what is read is allocated as its bytes arrive
-//! (`codec/native/rdb.rs`), and a filter that was half loaded gets the rest when BF.LOADCHUNK goes on with it.
+//! No ceiling is needed against forged sizes: the memory of what is read is allocated as its bytes
+//! arrive (`codec/native/rdb.rs`), and a filter that was half loaded gets the rest when
+//! BF.LOADCHUNK goes on with it.
 //!
-//! **What a client makes** (a filter, a layer, a load by BF.LOADCHUNK, BF.LOAD or BF.IMPORT) has a ceiling:
+//! **What a client makes** (a filter, a layer, a load by BF.LOADCHUNK, BF.LOAD or BF.IMPORT) has a
+//! ceiling:
 //!
-//! * `max-filter-bytes`, where the operator has set it, also above the machine's memory; else `maxmemory`, where that is set;
-//!   else the machine's memory, or what the control group of the server's container may use, where that is less;
-//! * under `maxmemory` also what is left of it, if the server can evict nothing: it judges a command's memory before the
-//!   command runs, so a large filter would overshoot by its whole size, and then every write fails. That is so under
-//!   `noeviction`, and under `volatile-*` while no key expires. If keys can be evicted, the server makes room at the next
-//!   command; under `allkeys-*` it may be the new filter that goes.
+//! * `max-filter-bytes`, where the operator has set it, also above the machine's memory; else
+//!   `maxmemory`, where that is set; else the machine's memory, or what the control group of the
+//!   server's container may use, where that is less;
+//! * under `maxmemory` also what is left of it, if the server can evict nothing: it judges a
+//!   command's memory before the command runs, so a large filter would overshoot by its whole size,
+//!   and then every write fails. That is so under `noeviction`, and under `volatile-*` while no key
+//!   expires. If keys can be evicted, the server makes room at the next command; under `allkeys-*`
+//!   it may be the new filter that goes.
 //!
-//! The server's settings are read once at load and again when it says that its configuration changed. Whether a key expires
-//! is asked only of a filter that does not fit without: the question takes some 3 microseconds, BF.ADD of a new key as many.
+//! The server's settings are read once at load and again when it says that its configuration
+//! changed. Whether a key expires is asked only of a filter that does not fit without: the question
+//! takes some 3 microseconds, BF.ADD of a new key as many.
 
 use std::{
     ffi::{CString, c_int},
@@ -45,26 +54,25 @@ static DATABASES: AtomicU32 = AtomicU32::new(16);
 /// Bytes of memory of the machine.
 static MACHINE: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Bytes that a process can address, on any machine in use. A stored filter that announces more is forged.
+/// Bytes that a process can address, on any machine in use. A stored filter that announces more is
+/// forged.
 const ADDRESSABLE: u64 = 1 << 48;
 
 /// The most bytes of bits that a filter may take, of which it has `present` already.
 pub(crate) fn ceiling(ctx: Context, present: u64) -> u64 {
     let (whole, room) = bounds(ctx, present);
-    if room >= whole || can_evict(ctx) {
-        whole
-    } else {
-        room
-    }
+    if room >= whole || can_evict(ctx) { whole } else { room }
 }
 
-/// The most bytes of bits that a new filter may take even if no key can be evicted: at most [`ceiling`], and sooner known.
+/// The most bytes of bits that a new filter may take even if no key can be evicted: at most
+/// [`ceiling`], and sooner known.
 pub(crate) fn ceiling_without_eviction(ctx: Context) -> u64 {
     let (whole, room) = bounds(ctx, 0);
     whole.min(room)
 }
 
-/// The most bytes of bits that a filter may take by the settings, and by what is left of `maxmemory`.
+/// The most bytes of bits that a filter may take by the settings, and by what is left of
+/// `maxmemory`.
 fn bounds(ctx: Context, present: u64) -> (u64, u64) {
     if must_obey(ctx) {
         return (u64::MAX, u64::MAX);
@@ -98,7 +106,8 @@ fn any_key_expires(ctx: Context) -> bool {
     let Some(info) = ctx.server_info(c"keyspace") else {
         return true;
     };
-    // A line is `db0:keys=1,expires=0,avg_ttl=0`, and more fields in some servers. There is none of an empty database.
+    // A line is `db0:keys=1,expires=0,avg_ttl=0`, and more fields in some servers. There is none of
+    // an empty database.
     (0..DATABASES.load(Relaxed)).any(|database| {
         let name = CString::new(format!("db{database}")).unwrap_or_default();
         let mut fields = info.text(&name).unwrap_or_default().split(',');
@@ -109,10 +118,7 @@ fn any_key_expires(ctx: Context) -> bool {
 /// Reads the server's settings, and asks to be told when they change.
 pub(crate) fn watch(ctx: Context) {
     // It cannot be changed while the server runs.
-    if let Some(databases) = ctx
-        .server_setting(c"databases")
-        .and_then(|text| text.parse().ok())
-    {
+    if let Some(databases) = ctx.server_setting(c"databases").and_then(|text| text.parse().ok()) {
         DATABASES.store(databases, Relaxed);
     }
     read(ctx);
@@ -144,21 +150,20 @@ fn read(ctx: Context) {
 
 /// What the control group of this process may use, `u64::MAX` for no bound.
 fn container() -> u64 {
-    // Inside a container these are its own; version 2 says "max" and version 1 a number near 2^63 for no bound.
-    [
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ]
-    .iter()
-    .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
-    .min()
-    .unwrap_or(u64::MAX)
+    // Inside a container these are its own; version 2 says "max" and version 1 a number near 2^63
+    // for no bound.
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
+        .min()
+        .unwrap_or(u64::MAX)
 }
 
 /// The most bytes of bits of a filter that is read from an RDB file, a full sync or RESTORE.
 pub(crate) fn load_ceiling() -> u64 {
     let maxmemory = MAXMEMORY.load(Relaxed);
-    // SAFETY: the flags take a null context. The one of these callbacks has no client, and is not to be asked about it.
+    // SAFETY: the flags take a null context. The one of these callbacks has no client, and is not
+    // to be asked about it.
     let anybody = unsafe { Context::new(std::ptr::null_mut()) };
     let cluster = anybody.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0;
     if maxmemory == 0 || cluster || must_obey(anybody) {
@@ -168,8 +173,8 @@ pub(crate) fn load_ceiling() -> u64 {
     }
 }
 
-/// Whether the command must not be refused: it comes from a primary, the AOF or a node that hands over a slot, or this
-/// is a replica.
+/// Whether the command must not be refused: it comes from a primary, the AOF or a node that hands
+/// over a slot, or this is a replica.
 pub(crate) fn must_obey(ctx: Context) -> bool {
     if ctx.must_obey_client() == Some(true) {
         return true;

@@ -1,20 +1,23 @@
 //! The cache lines of a single item, asked for before its key is looked up.
 //!
-//! A single command waits for the block of its item, and before it knows the filter it has the server look up the key, some
-//! 300 instructions in which that wait could pass. So what names led to last is remembered, and where a name comes again, the
-//! item is hashed and its block asked for first:
+//! A single command waits for the block of its item, and before it knows the filter it has the
+//! server look up the key, some 300 instructions in which that wait could pass. So what names led
+//! to last is remembered, and where a name comes again, the item is hashed and its block asked for
+//! first:
 //!
 //! ```text
 //!   name ──known?──▶ hash, prefetch ─┐
 //!      └──▶ the server looks up the key ─┴─▶ filter ──the same seed and place?──▶ probe
 //! ```
 //!
-//! By then the name may lead to another filter, or to none. What is remembered is an address to prefetch, which is never
-//! read, and the hash is used only where it was made under the filter's seed. So nothing depends on what is remembered but
-//! time: it needs no lock, and a digest of a name will do for the name.
+//! By then the name may lead to another filter, or to none. What is remembered is an address to
+//! prefetch, which is never read, and the hash is used only where it was made under the filter's
+//! seed. So nothing depends on what is remembered but time: it needs no lock, and a digest of a
+//! name will do for the name.
 //!
-//! Filters that the processor caches anyway are not remembered. Time of a single command above that of the floor
-//! (`examples/floor.rs`), without a memory and with that of the last filter alone, Redis 7.0, server CPU by turns in one run:
+//! Filters that the processor caches anyway are not remembered. Time of a single command above that
+//! of the floor (`examples/floor.rs`), without a memory and with that of the last filter alone,
+//! Redis 7.0, server CPU by turns in one run:
 //!
 //! | filter          | hit           | miss          | new           |
 //! |-----------------|---------------|---------------|---------------|
@@ -22,8 +25,9 @@
 //! | 100 M items     | 0.29 -> 0.25  | 0.28 -> 0.19  | 0.34 -> 0.24  |
 //! | 1,000 items     | 0.04 -> 0.05  | 0.05 -> 0.04  |               |
 //!
-//! That of several, told by digests, without a lock or a thread's own memory, takes 50 instructions less of a command's 4,500. Of
-//! the floor, means of seven starts of the server for the first row and nine for the second:
+//! That of several, told by digests, without a lock or a thread's own memory, takes 50 instructions
+//! less of a command's 4,500. Of the floor, means of seven starts of the server for the first row
+//! and nine for the second:
 //!
 //! | filter          | hit            | miss           | new            | known          |
 //! |-----------------|----------------|----------------|----------------|----------------|
@@ -34,7 +38,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::filter::{Filter, Hash, PrefetchHint, PrefetchHintCell, PrehashedItem};
 
-/// Names have a slot by the four highest bits of their digests. Those that share one drive each other out.
+/// Names have a slot by the four highest bits of their digests. Those that share one drive each
+/// other out.
 static SLOTS: [Slot; 16] = [const { Slot::empty() }; 16];
 
 /// What a name led to last.
@@ -46,10 +51,7 @@ struct Slot {
 
 impl Slot {
     const fn empty() -> Self {
-        Self {
-            name: AtomicU64::new(0),
-            ahead: PrefetchHintCell::empty(),
-        }
+        Self { name: AtomicU64::new(0), ahead: PrefetchHintCell::empty() }
     }
 
     /// There is one for every digest.
@@ -73,9 +75,7 @@ impl<'a> Lookahead<'a> {
     pub(crate) fn new(name: &[u8], item: &'a [u8]) -> Self {
         let name = digest(name);
         let slot = Slot::of(name).filter(|slot| slot.name.load(Relaxed) == name);
-        let hashed = slot
-            .and_then(|slot| slot.ahead.get())
-            .map(|ahead| ahead.hash(item));
+        let hashed = slot.and_then(|slot| slot.ahead.get()).map(|ahead| ahead.hash(item));
         Self { name, item, hashed }
     }
 
@@ -102,8 +102,8 @@ fn remember(name: u64, ahead: Option<PrefetchHint>) {
     }
 }
 
-/// Tells names apart, those by which people tell filters apart: by their length and last 64 bytes. Where it does not, an item is
-/// hashed in vain.
+/// Tells names apart, those by which people tell filters apart: by their length and last 64 bytes.
+/// Where it does not, an item is hashed in vain.
 #[inline]
 fn digest(name: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -170,8 +170,8 @@ mod tests {
         Ok(())
     }
 
-    /// Names of every length, and each with any one of its bytes changed: of 6,505 digests of 64 bits two are equal with a
-    /// chance of 1e-12.
+    /// Names of every length, and each with any one of its bytes changed: of 6,505 digests of 64
+    /// bits two are equal with a chance of 1e-12.
     #[test]
     fn names_that_differ_anywhere_have_digests_that_differ() {
         let mut digests = HashSet::new();

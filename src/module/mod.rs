@@ -10,7 +10,8 @@
 //!   child  pages that a saving child gives back
 //! ```
 //!
-//! This file loads the module: the order of its lines is the order in which the server learns of it.
+//! This file loads the module: the order of its lines is the order in which the server learns of
+//! it.
 
 #![deny(
     clippy::unwrap_used,
@@ -45,7 +46,8 @@ const NAME: &std::ffi::CStr = c"bf";
 /// The version as the ecosystem encodes it: MM * 10000 + mm * 100 + pp.
 const VERSION: c_int = version(env!("CARGO_PKG_VERSION"));
 
-/// An option that the bindings do not know; Valkey 9 moves slots by itself only past modules that have it.
+/// An option that the bindings do not know; Valkey 9 moves slots by itself only past modules that
+/// have it.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// The entry of the module.
@@ -58,10 +60,15 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // First of all, and before anything is allocated: this fills the table of functions, the allocator's among them.
-    // SAFETY: the server's own context.
+    // First of all, and before anything is allocated: this fills the table of functions, the
+    // allocator's among them. SAFETY: the server's own context.
     let filled = unsafe {
-        raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int)
+        raw::Export_RedisModule_Init(
+            ctx,
+            NAME.as_ptr(),
+            VERSION,
+            raw::REDISMODULE_APIVER_1 as c_int,
+        )
     };
     if filled != raw::REDISMODULE_OK as c_int {
         return raw::REDISMODULE_ERR as c_int;
@@ -99,15 +106,18 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    // Nothing here is kept about a key outside of it, but what a prefetch needs (lookahead.rs), so a slot may arrive key by
-    // key before it counts. Said to Valkey alone: the bit may come to mean something else in Redis.
+    // Nothing here is kept about a key outside of it, but what a prefetch needs (lookahead.rs), so
+    // a slot may arrive key by key before it counts. Said to Valkey alone: the bit may come to mean
+    // something else in Redis.
     let server = ctx.server_info(c"server");
     if server.is_some_and(|server| server.is(c"server_name", "valkey")) {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int));
     if !value::data_type::register(ctx) {
-        return Err("the data type cannot be registered: is another Bloom filter module loaded?".into());
+        return Err(
+            "the data type cannot be registered: is another Bloom filter module loaded?".into()
+        );
     }
     commands::register(ctx)?;
     config::register(ctx, arguments)?;

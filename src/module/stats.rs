@@ -1,8 +1,9 @@
 //! What INFO shows of the module: counters since the start, and totals over all filters.
 //!
-//! A total grows where a value is handed to the server or changes, and shrinks where one is freed. Freeing happens in
-//! background threads too, everything else in the server's main thread alone; so what is freed is counted apart, with
-//! atomic additions, and the hot path gets by with a load and a store.
+//! A total grows where a value is handed to the server or changes, and shrinks where one is freed.
+//! Freeing happens in background threads too, everything else in the server's main thread alone; so
+//! what is freed is counted apart, with atomic additions, and the hot path gets by with a load and
+//! a store.
 
 use std::{
     ffi::{CStr, c_int},
@@ -51,10 +52,12 @@ static SCALED: Counter = Counter::new();
 /// Non-scaling filters that became full.
 pub(crate) static FILLED: Counter = Counter::new();
 
-/// A sum that forged numbers cannot wrap: a layer may say that it is for 2^62 items, and four of those pass 64 bits.
+/// A sum that forged numbers cannot wrap: a layer may say that it is for 2^62 items, and four of
+/// those pass 64 bits.
 ///
-/// Each number is cut into two halves of 32 bits, which are summed apart. A number that came in pieces (items, one by one)
-/// may leave in one, so that only both halves together tell the difference of two sums.
+/// Each number is cut into two halves of 32 bits, which are summed apart. A number that came in
+/// pieces (items, one by one) may leave in one, so that only both halves together tell the
+/// difference of two sums.
 struct Wide {
     high: Counter,
     low: Counter,
@@ -62,10 +65,7 @@ struct Wide {
 
 impl Wide {
     const fn new() -> Self {
-        Self {
-            high: Counter::new(),
-            low: Counter::new(),
-        }
+        Self { high: Counter::new(), low: Counter::new() }
     }
 
     /// Adds; from the main thread only.
@@ -124,7 +124,8 @@ pub(crate) fn made(filter: &Filter) {
     MADE.filters.add(1);
     MADE.bytes.add(filter.bytes());
     MADE.layers.add(filter.layers().len() as u64);
-    // Layer by layer, as they are also added one by one: the filter's own sums stay at the end of `u64`.
+    // Layer by layer, as they are also added one by one: the filter's own sums stay at the end of
+    // `u64`.
     for layer in filter.layers() {
         MADE.items.add(layer.items());
         MADE.capacity.add(layer.capacity());
@@ -144,16 +145,14 @@ pub(crate) fn freed(filter: &Filter) {
 
 /// The items of a filter, without the end that the filter's own sum has: forged counts pass it.
 pub(crate) fn items_of(filter: &Filter) -> u128 {
-    filter
-        .layers()
-        .map(|layer| u128::from(layer.items()))
-        .fold(0, u128::saturating_add)
+    filter.layers().map(|layer| u128::from(layer.items())).fold(0, u128::saturating_add)
 }
 
-/// The items of a filter of the server became others ([`items_of`]): fewer by a deletion, and at times one more, when the
-/// counters get more of a say (`filter/layer/counting/fullness.rs`).
+/// The items of a filter of the server became others ([`items_of`]): fewer by a deletion, and at
+/// times one more, when the counters get more of a say (`filter/layer/counting/fullness.rs`).
 pub(crate) fn changed(before: u128, after: u128) {
-    let more = |than: u128, items: u128| u64::try_from(items.saturating_sub(than)).unwrap_or(u64::MAX);
+    let more =
+        |than: u128, items: u128| u64::try_from(items.saturating_sub(than)).unwrap_or(u64::MAX);
     MADE.items.add(more(before, after));
     FREED.items.add_shared(more(after, before));
 }
@@ -172,8 +171,7 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
     for layer in filter.layers().rev().take(layers) {
         MADE.capacity.add(layer.capacity());
         let boxed = layer.boxed().map_or(0, |(_, size)| size);
-        MADE.bytes
-            .add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
+        MADE.bytes.add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
     }
 }
 
@@ -200,7 +198,8 @@ const FIELDS: [Field; 15] = [
 ];
 
 fn total(of: fn(&Totals) -> &Wide) -> u64 {
-    // A filter made between the two reads cannot be freed in between: it is the main thread that reads.
+    // A filter made between the two reads cannot be freed in between: it is the main thread that
+    // reads.
     of(&MADE).less(of(&FREED))
 }
 

@@ -1,4 +1,5 @@
-//! An allocator that counts, so that a test can say how much memory hostile bytes made the decoder ask for.
+//! An allocator that counts, so that a test can say how much memory hostile bytes made the decoder
+//! ask for.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -31,8 +32,8 @@ fn given(bytes: usize) {
     LIVE.set(LIVE.get().wrapping_sub(bytes));
 }
 
-// SAFETY: each method hands its arguments to `System`, which keeps the contract. The counters are constants at first
-// and have no destructor, so touching them never allocates.
+// SAFETY: each method hands its arguments to `System`, which keeps the contract. The counters are
+// constants at first and have no destructor, so touching them never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         taken(layout.size());
@@ -60,7 +61,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `work`; its result, and the most bytes it held beyond those held before. A refused allocation counts as well.
+/// Runs `work`; its result, and the most bytes it held beyond those held before. A refused
+/// allocation counts as well.
 pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     LIVE.set(0);
     PEAK.set(0);

@@ -19,8 +19,8 @@ use crate::{
 /// Bytes of bits that a decoder may allocate in these tests.
 const CEILING: u64 = 1 << 16;
 
-/// Beside the bits a decoder holds the plan (40 bytes a layer of 32 in the header, then 48 and 48 in two lists), which
-/// is bounded by the bytes that are there.
+/// Beside the bits a decoder holds the plan (40 bytes a layer of 32 in the header, then 48 and 48
+/// in two lists), which is bounded by the bytes that are there.
 #[track_caller]
 fn within<T>(input: usize, decode: impl FnOnce() -> T) -> T {
     let (result, most) = peak(decode);
@@ -101,10 +101,7 @@ fn check_a_header_or_a_chunk_of_any_other_length_is_refused(filter: &Filter) {
         assert!(load.take(iterator, &cut).is_err(), "a chunk of {length} bytes");
         if length >= forge::SEAL {
             forge::seal(&mut cut);
-            assert!(
-                load.take(iterator, &cut).is_err(),
-                "a sealed chunk of {length} bytes"
-            );
+            assert!(load.take(iterator, &cut).is_err(), "a sealed chunk of {length} bytes");
         }
         assert_eq!(load.received(), 0);
     }
@@ -141,10 +138,7 @@ fn check_any_byte_of_a_header_is_refused_or_makes_a_sane_filter(filter: &Filter)
     }
     println!("headers with one byte changed: {refused} refused, {taken} read as another filter");
     // Seed, rates, capacity and probes have other good values: both must occur.
-    assert!(
-        refused > 10_000 && taken > 1_000,
-        "{refused} refused, {taken} taken"
-    );
+    assert!(refused > 10_000 && taken > 1_000, "{refused} refused, {taken} taken");
 }
 
 #[test]
@@ -164,24 +158,8 @@ fn check_two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter(filter
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ mixed >> 31
     };
-    let special = [
-        0,
-        1,
-        7,
-        8,
-        63,
-        64,
-        65,
-        127,
-        128,
-        129,
-        255,
-        1 << 16,
-        1 << 31,
-        1 << 32,
-        1 << 62,
-        u64::MAX,
-    ];
+    let special =
+        [0, 1, 7, 8, 63, 64, 65, 127, 128, 129, 255, 1 << 16, 1 << 31, 1 << 32, 1 << 62, u64::MAX];
     for case in 0..40_000 {
         let mut forged = strings.clone();
         for _ in 0..2 {
@@ -225,11 +203,8 @@ fn check_any_change_of_a_piece_is_another_filter_or_refused(filter: &Filter) {
         let Ok(Stored::Complete(mut read)) = read(&damaged) else {
             panic!("bit {bit}");
         };
-        let differ: u32 = sample::stream(&read)
-            .iter()
-            .zip(&stream)
-            .map(|(a, b)| (a ^ b).count_ones())
-            .sum();
+        let differ: u32 =
+            sample::stream(&read).iter().zip(&stream).map(|(a, b)| (a ^ b).count_ones()).sum();
         assert_eq!(differ, 1, "bit {bit}");
         sane::check_filter(&mut read, CEILING);
     }
@@ -241,11 +216,7 @@ fn check_any_change_of_a_piece_is_another_filter_or_refused(filter: &Filter) {
         if length < stream.len() {
             damaged.0.push(stream[length..].to_vec());
             let good = length > 0 && length.is_multiple_of(8);
-            assert_eq!(
-                read(&damaged).is_ok(),
-                good,
-                "pieces of {length} bytes and the rest"
-            );
+            assert_eq!(read(&damaged).is_ok(), good, "pieces of {length} bytes and the rest");
         }
     }
 }
@@ -295,16 +266,13 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
             let forged = forge::patched(&data, at, &[byte]);
             let mut load = begin(&header).expect("its header");
             let outcome = within(forged.len(), || load.take(iterator, &forged));
-            // What the frame says of itself must agree with the iterator and the filter; the count may be any that
-            // fits.
+            // What the frame says of itself must agree with the iterator and the filter; the count
+            // may be any that fits.
             if at < frame::ITEMS {
                 assert!(outcome.is_err(), "byte {at} = {byte}");
             }
             let Ok(taken) = outcome else {
-                assert_eq!(
-                    (load.received(), load.filter().newest().items()),
-                    (0, newest.items())
-                );
+                assert_eq!((load.received(), load.filter().newest().items()), (0, newest.items()));
                 sane::check_load(&load, CEILING);
                 continue;
             };

@@ -1,5 +1,6 @@
-//! The words that an encoder says it is done with: each once, in order, and none whose bits are not written. In a child
-//! that saves they are zeros afterwards (`src/module/child.rs`), so one word too early is lost.
+//! The words that an encoder says it is done with: each once, in order, and none whose bits are not
+//! written. In a child that saves they are zeros afterwards (`src/module/child.rs`), so one word
+//! too early is lost.
 
 use std::collections::HashSet;
 
@@ -43,28 +44,17 @@ impl Sink for Watched {
 
     fn done_with(&mut self, words: &[u64]) {
         assert!(!words.is_empty());
-        let written = self
-            .bits
-            .as_ref()
-            .and_then(|bits| bits.get(8 * self.done.len()..));
+        let written = self.bits.as_ref().and_then(|bits| bits.get(8 * self.done.len()..));
         let written = written.is_some_and(|bits| bits.starts_with(&bytes(words)));
-        assert!(
-            written,
-            "after {} words: the next are not written",
-            self.done.len()
-        );
-        self.done
-            .extend(words.iter().map(|word| (std::ptr::from_ref(word).addr(), *word)));
+        assert!(written, "after {} words: the next are not written", self.done.len());
+        self.done.extend(words.iter().map(|word| (std::ptr::from_ref(word).addr(), *word)));
     }
 }
 
 /// The words of a filter, by their address; the first of the stream up to byte `end`.
 fn all_words(filter: &Filter, end: u64) -> Vec<(usize, u64)> {
     let words = filter.layers().flat_map(|layer| layer.bits().words());
-    words
-        .map(|word| (std::ptr::from_ref(word).addr(), *word))
-        .take(end as usize / 8)
-        .collect()
+    words.map(|word| (std::ptr::from_ref(word).addr(), *word)).take(end as usize / 8).collect()
 }
 
 /// Filters with borders of pieces and layers in all places.
@@ -119,9 +109,7 @@ fn check_chunks(name: &str, filter: &Filter) {
         // A layer of RedisBloom's may end inside a word.
         assert!(bits.len() - 8 * words.len() < 8, "{name}: too few words");
         done.extend(
-            dump::words(filter, from, to)
-                .flatten()
-                .map(|word| std::ptr::from_ref(word).addr()),
+            dump::words(filter, from, to).flatten().map(|word| std::ptr::from_ref(word).addr()),
         );
         from = to;
     }
@@ -137,14 +125,7 @@ fn check_chunks(name: &str, filter: &Filter) {
         words.len()
     );
     // Numbers that no chunk has.
-    for (from, to) in [
-        (i64::MIN, i64::MAX),
-        (0, 100),
-        (-5, 3),
-        (1, 1),
-        (9, 1),
-        (i64::MAX, 9),
-    ] {
+    for (from, to) in [(i64::MIN, i64::MAX), (0, 100), (-5, 3), (1, 1), (9, 1), (i64::MAX, 9)] {
         assert_eq!(dump::words(filter, from, to).count(), 0, "{name}: {from} to {to}");
     }
 }
@@ -184,10 +165,7 @@ pub(crate) fn check_valkey(filter: &Filter) {
     }
     let mut layers = Layers(Vec::new(), Vec::new());
     valkey_bloom::save(filter, &mut layers);
-    let all: Vec<_> = filter
-        .layers()
-        .map(|layer| layer.bits().words().as_ptr())
-        .collect();
+    let all: Vec<_> = filter.layers().map(|layer| layer.bits().words().as_ptr()).collect();
     assert_eq!(layers.1, all);
     check_chunks("valkey-bloom", filter);
 }

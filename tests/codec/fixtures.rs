@@ -1,6 +1,8 @@
-//! Golden files: bytes as they were written once, which every later version must read, and write again.
+//! Golden files: bytes as they were written once, which every later version must read, and write
+//! again.
 //!
-//! `tests/fixtures/v100-rdb-*.bin` are the strings of encoding version 100, `v100-dump-*.bin` the pieces of a dump:
+//! `tests/fixtures/v100-rdb-*.bin` are the strings of encoding version 100, `v100-dump-*.bin` the
+//! pieces of a dump:
 //!
 //! ```text
 //!   rdb    ┌────────────┬───────┬─ ─ ─      dump   ┌──────────────┬────────────┬───────┬─ ─ ─
@@ -8,10 +10,11 @@
 //!          └────────────┴───────┴─ ─ ─             └──────────────┴────────────┴───────┴─ ─ ─
 //! ```
 //!
-//! Files that somebody may have on disk are never rewritten: **if a test here fails, the code is wrong, not the
-//! file.** `REDIS_BLOOM_WRITE_FIXTURES=1 cargo test --no-default-features --test codec fixtures` writes those that are
-//! missing. A change to the sizing or the budget makes `today_writes_the_same_bytes` fail and nothing else: then the
-//! files stay as they are, as files of an old version, and new ones go beside them.
+//! Files that somebody may have on disk are never rewritten: **if a test here fails, the code is
+//! wrong, not the file.** `REDIS_BLOOM_WRITE_FIXTURES=1 cargo test --no-default-features --test
+//! codec fixtures` writes those that are missing. A change to the sizing or the budget makes
+//! `today_writes_the_same_bytes` fail and nothing else: then the files stay as they are, as files
+//! of an old version, and new ones go beside them.
 
 use std::{fs, path::PathBuf};
 
@@ -41,56 +44,27 @@ struct Fixture {
 }
 
 fn fixtures() -> [Fixture; 8] {
-    let row = |name, params, items, shape| Fixture {
-        name,
-        params,
-        items,
-        shape,
-        partial: None,
-    };
+    let row = |name, params, items, shape| Fixture { name, params, items, shape, partial: None };
     [
-        row(
-            "counting",
-            counting(params(0.01, 4_000, 0, 9)),
-            2_500,
-            (1, 19_968),
-        ),
-        row(
-            "counting-grown",
-            counting(params(0.001, 20, 2, 7)),
-            200,
-            (4, 3_232),
-        ),
+        row("counting", counting(params(0.01, 4_000, 0, 9)), 2_500, (1, 19_968)),
+        row("counting-grown", counting(params(0.001, 20, 2, 7)), 200, (4, 3_232)),
         row("empty", params(0.01, 100, 2, 0), 0, (1, 128)),
-        row(
-            "one-block",
-            params(0.01, 100, 2, 0x0123_4567_89AB_CDEF),
-            60,
-            (1, 128),
-        ),
+        row("one-block", params(0.01, 100, 2, 0x0123_4567_89AB_CDEF), 60, (1, 128)),
         row("full", params(0.000_1, 50, 0, u64::MAX), 50, (1, 128)),
         row("grown", params(0.001, 20, 2, 7), 200, (4, 808)),
         row("blocks", params(0.01, 4_000, 4, 8), 2_500, (1, 5_376)),
-        Fixture {
-            partial: Some(256),
-            ..row("partial", params(0.001, 20, 2, 7), 200, (4, 808))
-        },
+        Fixture { partial: Some(256), ..row("partial", params(0.001, 20, 2, 7), 200, (4, 808)) },
     ]
 }
 
 fn counting(params: Params) -> Params {
-    Params {
-        cells: CellKind::Counters,
-        ..params
-    }
+    Params { cells: CellKind::Counters, ..params }
 }
 
 impl Fixture {
     fn path(&self, kind: &str) -> PathBuf {
         let name = format!("v100-{kind}-{}.bin", self.name);
-        [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name]
-            .iter()
-            .collect()
+        [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name].iter().collect()
     }
 
     /// The bytes of the file.

@@ -1,5 +1,6 @@
-//! Headers and frames as bytes, to change and to seal again. The offsets are written down a second time here, from the
-//! essays of `src/codec/native/header.rs` and `chunk.rs`: a test that took them from the code would follow it astray.
+//! Headers and frames as bytes, to change and to seal again. The offsets are written down a second
+//! time here, from the essays of `src/codec/native/header.rs` and `chunk.rs`: a test that took them
+//! from the code would follow it astray.
 
 use redis_bloom::{
     codec::native::dump,
@@ -68,10 +69,7 @@ pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>
     let first = first_byte(chunk);
     let (head, tail) = bits.split_at(count);
     let middle = iterator - tail.len() as i64;
-    [
-        (middle, part(first, head)),
-        (iterator, part(first + count as u64, tail)),
-    ]
+    [(middle, part(first, head)), (iterator, part(first + count as u64, tail))]
 }
 
 /// The header of a filter, and its stream in chunks of some words each.

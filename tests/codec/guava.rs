@@ -1,7 +1,8 @@
-//! What Guava wrote, and a bitmap that was filled by its recipe, answer as in Guava, item by item, and go on so. What is
-//! not one of these is refused.
+//! What Guava wrote, and a bitmap that was filled by its recipe, answer as in Guava, item by item,
+//! and go on so. What is not one of these is refused.
 //!
-//! The files `tests/fixtures/guava-31-*` were made with Guava itself; `.answers` has lines of a word and its value:
+//! The files `tests/fixtures/guava-31-*` were made with Guava itself; `.answers` has lines of a
+//! word and its value:
 //!
 //! ```text
 //!   strategy, capacity, rate    what the filter was made with
@@ -33,33 +34,22 @@ struct Answers {
 impl Answers {
     fn of(name: &str) -> Self {
         let text = file(&format!("guava-31-{name}.answers"));
-        Self {
-            text: String::from_utf8(text).expect("text"),
-        }
+        Self { text: String::from_utf8(text).expect("text") }
     }
 
     #[track_caller]
     fn word(&self, name: &str) -> &str {
-        let line = self
-            .text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = self.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name}"))
     }
 
     #[track_caller]
     fn number<T: std::str::FromStr>(&self, name: &str) -> T {
-        self.word(name)
-            .parse()
-            .ok()
-            .unwrap_or_else(|| panic!("{name} is no number"))
+        self.word(name).parse().ok().unwrap_or_else(|| panic!("{name} is no number"))
     }
 
     fn purpose(&self) -> Purpose {
-        Purpose {
-            capacity: self.number("capacity"),
-            error_rate: self.number("rate"),
-        }
+        Purpose { capacity: self.number("capacity"), error_rate: self.number("rate") }
     }
 }
 
@@ -79,23 +69,11 @@ fn digits(filter: &Filter, prefix: &str, count: usize) -> String {
 /// Answers as there now, and after items were added; as far as there is room.
 #[track_caller]
 fn same(mut filter: Filter, answers: &Answers, name: &str) {
-    assert_eq!(
-        (filter.family(), filter.expansion().factor()),
-        (Family::Guava, None),
-        "{name}"
-    );
+    assert_eq!((filter.family(), filter.expansion().factor()), (Family::Guava, None), "{name}");
     let added = answers.number("added");
     assert_eq!(digits(&filter, "item", added), "1".repeat(added), "{name}");
-    assert_eq!(
-        digits(&filter, "absent", 4_000),
-        answers.word("present"),
-        "{name}"
-    );
-    assert_eq!(
-        digits(&filter, "\u{fc}\u{4e2d}", 200),
-        answers.word("utf8"),
-        "{name}"
-    );
+    assert_eq!(digits(&filter, "absent", 4_000), answers.word("present"), "{name}");
+    assert_eq!(digits(&filter, "\u{fc}\u{4e2d}", 200), answers.word("utf8"), "{name}");
     let again = Strings::of(&filter).filter();
     assert_eq!(Strings::of(&again), Strings::of(&filter), "{name}");
     let room = filter.capacity() - filter.items();
@@ -113,11 +91,7 @@ fn same(mut filter: Filter, answers: &Answers, name: &str) {
             }
         }
     }
-    assert_eq!(
-        digits(&filter, "absent", 4_000),
-        answers.word("present-later"),
-        "{name}"
-    );
+    assert_eq!(digits(&filter, "absent", 4_000), answers.word("present-later"), "{name}");
     sane::check_filter(&mut filter, u64::MAX);
 }
 
@@ -126,8 +100,8 @@ fn what_guava_wrote_answers_as_there() {
     for name in WRITTEN {
         let answers = Answers::of(name);
         for purpose in [None, Some(answers.purpose())] {
-            let filter =
-                guava::read(&bytes(name), purpose, u64::MAX).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let filter = guava::read(&bytes(name), purpose, u64::MAX)
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
             let count: i64 = answers.number("count");
             let most = filter.capacity() as i64;
             assert!(
@@ -154,13 +128,10 @@ fn the_purpose_is_the_one_that_was_given_or_the_design_point() {
 fn a_bitmap_of_the_recipe_answers_as_with_it() {
     for name in BITMAPS {
         let answers = Answers::of(name);
-        let read = |bytes: &[u8]| guava::read_bitmap(bytes, Strategy::Mitz32, answers.purpose(), u64::MAX);
+        let read =
+            |bytes: &[u8]| guava::read_bitmap(bytes, Strategy::Mitz32, answers.purpose(), u64::MAX);
         let bytes = bytes(name);
-        same(
-            read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")),
-            &answers,
-            name,
-        );
+        same(read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")), &answers, name);
         // Zeros behind it change nothing: SETBIT of a 0, or SETRANGE.
         let longer = [bytes.as_slice(), &[0; 1_000]].concat();
         assert_eq!(
@@ -177,9 +148,8 @@ fn a_bitmap_of_the_other_strategy_answers_as_its_filter() {
     let purpose = Purpose { capacity, error_rate };
     let (bits, probes) = optimal(capacity, error_rate);
     // Guava rounds up to whole longs, the recipe does not: take a size where that is the same.
-    let capacity = (1..)
-        .find(|&n| optimal(n, error_rate).0.is_multiple_of(64))
-        .expect("a capacity");
+    let capacity =
+        (1..).find(|&n| optimal(n, error_rate).0.is_multiple_of(64)).expect("a capacity");
     assert_eq!((bits, probes), (7_298, 5));
     let purpose = Purpose { capacity, ..purpose };
     let (bits, probes) = optimal(capacity, error_rate);
@@ -192,10 +162,8 @@ fn a_bitmap_of_the_other_strategy_answers_as_its_filter() {
         let _ = filter.add(filter.hash(item.as_bytes()), |_| u64::MAX);
     }
     let words = filter.newest().bits().words();
-    let bitmap: Vec<u8> = words
-        .iter()
-        .flat_map(|word| word.to_le_bytes().map(u8::reverse_bits))
-        .collect();
+    let bitmap: Vec<u8> =
+        words.iter().flat_map(|word| word.to_le_bytes().map(u8::reverse_bits)).collect();
     let read = guava::read_bitmap(&bitmap, Strategy::Mitz64, purpose, u64::MAX).expect("a filter");
     assert_eq!(read.newest().bits().words(), words);
     assert_eq!(read.newest().shape(), filter.newest().shape());
@@ -209,25 +177,17 @@ fn bytes_that_guava_does_not_write_are_refused_before_they_cost_anything() {
         bytes[at..at + new.len()].copy_from_slice(new);
         bytes
     };
-    let mut cases = vec![
-        with(0, &[2]),
-        with(0, &[0xff]),
-        with(1, &[0]),
-        [good.as_slice(), &[0]].concat(),
-    ];
+    let mut cases =
+        vec![with(0, &[2]), with(0, &[0xff]), with(1, &[0]), [good.as_slice(), &[0]].concat()];
     for longs in [0_i32, 1, 114, 116, 1 << 24, i32::MAX, -1, i32::MIN] {
         cases.push(with(2, &longs.to_be_bytes()));
     }
     cases.extend((0..good.len()).map(|length| good[..length].to_vec()));
     cases.push([good.as_slice(), &[0; 8]].concat());
     for case in &cases {
-        let (refused, memory) = peak(|| guava::read(case, None, u64::MAX).map(|filter| filter.items()));
-        assert!(
-            refused.is_err(),
-            "{:?} and {} bytes",
-            &case[..case.len().min(6)],
-            case.len()
-        );
+        let (refused, memory) =
+            peak(|| guava::read(case, None, u64::MAX).map(|filter| filter.items()));
+        assert!(refused.is_err(), "{:?} and {} bytes", &case[..case.len().min(6)], case.len());
         assert!(memory < 16 << 10, "{memory} bytes");
     }
     // Any number of probes that a byte can say is one.
@@ -238,29 +198,18 @@ fn bytes_that_guava_does_not_write_are_refused_before_they_cost_anything() {
     assert_eq!(shape.probes, 255);
     let refused = guava::read(&good, None, 100).map(|filter| filter.items());
     let (wanted, ceiling) = (920, 100);
-    assert_eq!(
-        refused,
-        Err(Error::Filter(FilterError::Ceiling { wanted, ceiling }))
-    );
+    assert_eq!(refused, Err(Error::Filter(FilterError::Ceiling { wanted, ceiling })));
 }
 
 #[test]
 fn a_purpose_that_gives_another_filter_is_refused() {
-    for (capacity, error_rate) in [
-        (1, 0.03),
-        (900, 0.03),
-        (1_100, 0.03),
-        (1_000, 0.01),
-        (1 << 62, 5e-324),
-    ] {
+    for (capacity, error_rate) in
+        [(1, 0.03), (900, 0.03), (1_100, 0.03), (1_000, 0.01), (1 << 62, 5e-324)]
+    {
         let purpose = Some(Purpose { capacity, error_rate });
         let refused = guava::read(&bytes("mitz64"), purpose, u64::MAX).map(|filter| filter.items());
         let (wanted, probes) = optimal(capacity, error_rate);
-        assert_eq!(
-            refused,
-            Err(Error::Design { wanted, probes }),
-            "{capacity} at {error_rate}"
-        );
+        assert_eq!(refused, Err(Error::Design { wanted, probes }), "{capacity} at {error_rate}");
     }
 }
 
@@ -299,16 +248,14 @@ fn a_bitmap_of_another_size_is_refused() {
     }
 }
 
-/// A bitmap is refused where so many of its bits would lie below its end by chance once in 10^9: on both sides of that.
+/// A bitmap is refused where so many of its bits would lie below its end by chance once in 10^9: on
+/// both sides of that.
 #[test]
 fn a_bitmap_is_refused_from_an_improbability_of_one_in_a_billion_on() {
     const IMPROBABLE: f64 = -20.7;
     let mut tried = 0;
     for capacity in (100..20_000).step_by(97) {
-        let purpose = Purpose {
-            capacity,
-            error_rate: 0.03,
-        };
+        let purpose = Purpose { capacity, error_rate: 0.03 };
         let (bits, _) = optimal(capacity, purpose.error_rate);
         for share in [0.3, 0.5, 0.8, 0.9, 0.97] {
             let below = (bits as f64 * share) as usize;
@@ -336,16 +283,15 @@ fn a_bitmap_is_refused_from_an_improbability_of_one_in_a_billion_on() {
 #[test]
 fn an_empty_bitmap_is_an_empty_filter() {
     for bitmap in [&[][..], &[0; 4]] {
-        let purpose = Purpose {
-            capacity: 1_000,
-            error_rate: 0.03,
-        };
-        let filter = guava::read_bitmap(bitmap, Strategy::Mitz32, purpose, u64::MAX).expect("a filter");
+        let purpose = Purpose { capacity: 1_000, error_rate: 0.03 };
+        let filter =
+            guava::read_bitmap(bitmap, Strategy::Mitz32, purpose, u64::MAX).expect("a filter");
         assert_eq!((filter.items(), filter.capacity()), (0, 1_000));
     }
 }
 
-/// Java's `int` ends at 2^31 - 1 bits, and the recipe finds its probes from those, not from the bits that it wanted.
+/// Java's `int` ends at 2^31 - 1 bits, and the recipe finds its probes from those, not from the
+/// bits that it wanted.
 #[test]
 fn the_probes_of_a_bitmap_follow_from_the_bits_it_has() {
     for (capacity, bits, probes) in [
@@ -353,11 +299,9 @@ fn the_probes_of_a_bitmap_follow_from_the_bits_it_has() {
         (440_000_000, 2_147_483_647, 3),
         (1_000_000_000, 2_147_483_647, 1),
     ] {
-        let purpose = Purpose {
-            capacity,
-            error_rate: 0.01,
-        };
-        let filter = guava::read_bitmap(&[], Strategy::Mitz32, purpose, 1 << 30).expect("an empty bitmap");
+        let purpose = Purpose { capacity, error_rate: 0.01 };
+        let filter =
+            guava::read_bitmap(&[], Strategy::Mitz32, purpose, 1 << 30).expect("an empty bitmap");
         let Shape::Classic(shape) = filter.newest().shape() else {
             panic!("{:?}", filter.newest().shape())
         };

@@ -11,24 +11,12 @@ use crate::{
 };
 
 /// What no filter here has.
-const ODD: [i64; 10] = [
-    i64::MIN,
-    i64::MIN + 1,
-    -(1 << 32),
-    -2,
-    -1,
-    1 << 31,
-    1 << 32,
-    1 << 53,
-    i64::MAX - 1,
-    i64::MAX,
-];
+const ODD: [i64; 10] =
+    [i64::MIN, i64::MIN + 1, -(1 << 32), -2, -1, 1 << 31, 1 << 32, 1 << 53, i64::MAX - 1, i64::MAX];
 
 #[test]
 fn any_iterator_reads_the_stream_from_its_byte_on_or_nothing() {
-    for (name, filter) in sample::all()
-        .into_iter()
-        .filter(|(_, filter)| filter.bit_bytes() < 3_000)
+    for (name, filter) in sample::all().into_iter().filter(|(_, filter)| filter.bit_bytes() < 3_000)
     {
         let stream = sample::stream(&filter);
         let size = stream.len() as i64;
@@ -40,11 +28,7 @@ fn any_iterator_reads_the_stream_from_its_byte_on_or_nothing() {
             }
             let (next, data) = chunk.unwrap_or_else(|| panic!("{name}, {iterator}"));
             assert_eq!(next, size + 1, "{name}, {iterator}");
-            assert_eq!(
-                forge::first_byte(&data),
-                iterator as u64 - 1,
-                "{name}, {iterator}"
-            );
+            assert_eq!(forge::first_byte(&data), iterator as u64 - 1, "{name}, {iterator}");
             let bits = &data[frame::BITS..data.len() - forge::SEAL];
             assert_eq!(bits, &stream[iterator as usize - 1..], "{name}, {iterator}");
         }
@@ -69,11 +53,7 @@ fn any_iterator_reads_a_half_loaded_filter_up_to_what_is_in() {
             let (next, data) = chunk.unwrap_or_else(|| panic!("{iterator} of {received}"));
             assert_eq!(next, received as i64 + 1);
             let bits = &data[frame::BITS..data.len() - forge::SEAL];
-            assert_eq!(
-                bits,
-                &stream[iterator as usize - 1..received],
-                "{iterator} of {received}"
-            );
+            assert_eq!(bits, &stream[iterator as usize - 1..received], "{iterator} of {received}");
         }
     }
 }
@@ -98,10 +78,7 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
             assert_eq!(outcome, Ok(Taken::Last), "{iterator}");
             assert!(dump::repeat(&filter, next, &data).is_ok(), "{iterator}");
         } else {
-            assert!(
-                matches!(outcome, Err(Error::Unaligned { .. })),
-                "{iterator}: {outcome:?}"
-            );
+            assert!(matches!(outcome, Err(Error::Unaligned { .. })), "{iterator}: {outcome:?}");
             assert_eq!(load.received(), before as u64, "{iterator}");
             assert!(dump::repeat(&filter, next, &data).is_err(), "{iterator}");
         }
@@ -125,15 +102,9 @@ fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
     let (_, header) = dump::header(&filter);
     let (end, data) = dump::at(&filter, 1).expect("a chunk");
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
-    for iterator in (-1_024..end + 1_024)
-        .chain(ODD)
-        .filter(|&iterator| iterator != end)
-    {
+    for iterator in (-1_024..end + 1_024).chain(ODD).filter(|&iterator| iterator != end) {
         let outcome = load.take(iterator, &data);
-        assert!(
-            matches!(outcome, Err(Error::Order { .. })),
-            "{iterator}: {outcome:?}"
-        );
+        assert!(matches!(outcome, Err(Error::Order { .. })), "{iterator}: {outcome:?}");
         assert!(dump::repeat(&filter, iterator, &data).is_err(), "{iterator}");
         assert_eq!(load.received(), 0);
     }
@@ -161,10 +132,7 @@ fn a_first_byte_near_the_end_of_numbers_is_refused() {
         let last = first.wrapping_add(bits).wrapping_add(1).cast_signed();
         for iterator in [end, last, 1, 0, -1, i64::MIN, i64::MAX] {
             assert!(load.take(iterator, &forged).is_err(), "{first}, {iterator}");
-            assert!(
-                dump::repeat(&filter, iterator, &forged).is_err(),
-                "{first}, {iterator}"
-            );
+            assert!(dump::repeat(&filter, iterator, &forged).is_err(), "{first}, {iterator}");
         }
     }
     assert_eq!(load.received(), 0);

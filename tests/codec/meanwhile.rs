@@ -29,10 +29,7 @@ fn growing_during_a_dump_is_refused() {
     let received = load.received();
     for (iterator, data) in &later {
         let outcome = load.take(*iterator, data);
-        assert!(
-            matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })), "{outcome:?}");
     }
     assert_eq!(load.received(), received);
 }
@@ -60,7 +57,8 @@ fn additions_during_a_dump_lose_nothing_that_was_in_before() {
     for number in 0..20_000 {
         assert!(has(&copy, &item(1, number)), "item {number}");
     }
-    // The count is that of the last chunk: room that additions during the dump used is not promised again.
+    // The count is that of the last chunk: room that additions during the dump used is not promised
+    // again.
     assert_eq!(copy.items(), 50_000);
     // Every bit of the copy is one of the original.
     let holds = sample::stream(&copy)
@@ -68,15 +66,11 @@ fn additions_during_a_dump_lose_nothing_that_was_in_before() {
         .zip(sample::stream(&original))
         .all(|(copied, bits)| copied & !bits == 0);
     assert!(holds);
-    // And the additions are in where their chunk came after them: all of the last one's share of blocks.
+    // And the additions are in where their chunk came after them: all of the last one's share of
+    // blocks.
     let mut copy = copy;
-    let again = (0..10_000)
-        .filter(|&number| add(&mut copy, &item(2, number)))
-        .count();
-    assert_eq!(
-        again, 0,
-        "what was added before the first chunk is in every chunk"
-    );
+    let again = (0..10_000).filter(|&number| add(&mut copy, &item(2, number))).count();
+    assert_eq!(again, 0, "what was added before the first chunk is in every chunk");
 }
 
 #[test]
@@ -92,8 +86,8 @@ fn the_count_of_a_dump_that_filled_the_filter_leaves_no_room() {
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
 }
 
-/// Halves of counters from before and after a change would not fit together: an item whose counters were raised in one half
-/// alone tests absent, and a deletion of it would lower those of others.
+/// Halves of counters from before and after a change would not fit together: an item whose counters
+/// were raised in one half alone tests absent, and a deletion of it would lower those of others.
 #[test]
 fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
     type Change = fn(&mut Filter);
@@ -127,20 +121,15 @@ fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
     }
 }
 
-/// As many changes, of the same sorts, and the same items: what was changed and in which order is in the identity.
+/// As many changes, of the same sorts, and the same items: what was changed and in which order is
+/// in the identity.
 #[test]
 fn copies_that_saw_as_many_other_changes_are_told_apart() {
     type Changes<'a> = &'a [(bool, u64)];
     let rows: [(&str, [Changes; 2]); 4] = [
         ("another item", [&[(true, 1)], &[(true, 2)]]),
-        (
-            "another order",
-            [&[(true, 1), (true, 2)], &[(true, 2), (true, 1)]],
-        ),
-        (
-            "other items, which are gone",
-            [&[(true, 1), (false, 1)], &[(true, 2), (false, 2)]],
-        ),
+        ("another order", [&[(true, 1), (true, 2)], &[(true, 2), (true, 1)]]),
+        ("other items, which are gone", [&[(true, 1), (false, 1)], &[(true, 2), (false, 2)]]),
         (
             "the same changes in another order",
             [

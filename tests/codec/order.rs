@@ -31,14 +31,7 @@ fn check_a_gap_is_refused_and_changes_nothing(filter: &Filter) {
             let (received, first) = (load.received(), forge::first_byte(data));
             let outcome = load.take(*iterator, data);
             let to = *iterator as u64 - 1;
-            assert_eq!(
-                outcome,
-                Err(Error::Order {
-                    from: first,
-                    to,
-                    received
-                })
-            );
+            assert_eq!(outcome, Err(Error::Order { from: first, to, received }));
             assert_eq!(load.received(), received);
         }
         let last = index + 1 == chunks.len();
@@ -64,11 +57,7 @@ fn check_a_chunk_that_is_in_is_taken_again(filter: &Filter) {
         let received = load.received();
         // A client repeats what it got no answer for: this one, or all from the start.
         for (iterator, data) in &chunks[..=index] {
-            assert_eq!(
-                load.take(*iterator, data),
-                Ok(Taken::Repeated),
-                "after chunk {index}"
-            );
+            assert_eq!(load.take(*iterator, data), Ok(Taken::Repeated), "after chunk {index}");
             assert_eq!(load.received(), received);
         }
     }
@@ -82,7 +71,8 @@ fn check_a_chunk_that_is_in_is_taken_again(filter: &Filter) {
 
 #[test]
 fn a_chunk_with_fewer_items_than_are_in_is_of_another_filter() {
-    // Counts only rise, so a lower one was cut from a filter that took this one's place, or before what is in already.
+    // Counts only rise, so a lower one was cut from a filter that took this one's place, or before
+    // what is in already.
     let mut original = filter(&params(0.01, 1_000, 2, 23));
     fill(&mut original, 1, 300);
     let (header, earlier) = cut(&original, 20);
@@ -188,16 +178,7 @@ fn a_chunk_of_another_filter_is_refused() {
     let (header, _) = cut(&filter, 5);
     let others = [
         ("another seed", make(Params { seed: 1, ..base }, 100)),
-        (
-            "another rate",
-            make(
-                Params {
-                    error_rate: 0.010_000_000_000_000_002,
-                    ..base
-                },
-                100,
-            ),
-        ),
+        ("another rate", make(Params { error_rate: 0.010_000_000_000_000_002, ..base }, 100)),
         ("another expansion", make(params(0.01, 20, 3, 0x5EED), 100)),
         ("another capacity", make(Params { capacity: 21, ..base }, 100)),
         ("fewer layers", make(base, 50)),
@@ -232,10 +213,7 @@ fn headers_and_chunks_are_not_mixed_up() {
 fn check_headers_and_chunks_are_not_mixed_up(filter: &Filter) {
     let (iterator, data) = dump::at(filter, 1).expect("a chunk");
     let (_, header) = dump::header(filter);
-    assert_eq!(
-        Load::begin(&data, u64::MAX).map(|_| ()),
-        Err(Error::Magic("rbloom"))
-    );
+    assert_eq!(Load::begin(&data, u64::MAX).map(|_| ()), Err(Error::Magic("rbloom")));
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for iterator in [1, iterator] {
         assert_eq!(load.take(iterator, &header), Err(Error::Magic("rbchnk")));
@@ -256,8 +234,5 @@ fn check_an_empty_chunk_is_refused(filter: &Filter) {
     let (end, data) = dump::at(filter, 1).expect("a chunk");
     let [(iterator, empty), _] = forge::split(end, &data, 0);
     let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
-    assert!(matches!(
-        load.take(iterator, &empty),
-        Err(Error::Unaligned { .. })
-    ));
+    assert!(matches!(load.take(iterator, &empty), Err(Error::Unaligned { .. })));
 }

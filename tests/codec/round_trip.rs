@@ -140,13 +140,15 @@ fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
             let mut strings = Strings::default();
             rdb::save_partial(&load, &mut strings);
             assert_eq!(strings.0[1..].concat(), sample::stream(&filter)[..at], "{case}");
-            let Ok(Stored::Partial(again)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+            let Ok(Stored::Partial(again)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX)
+            else {
                 panic!("{case}: not partial");
             };
             assert_eq!(again.received(), at as u64, "{case}");
 
             // An AOF that is rewritten now holds the header and what is in.
-            let mut rewritten = Load::begin(&dump::header(again.filter()).1, u64::MAX).expect("its header");
+            let mut rewritten =
+                Load::begin(&dump::header(again.filter()).1, u64::MAX).expect("its header");
             if let Some((next, chunk)) = again.at(1) {
                 assert_eq!(rewritten.take(next, &chunk), Ok(Taken::Next), "{case}");
                 assert_eq!(again.at(next), None, "{case}");
@@ -170,7 +172,8 @@ fn a_filter_is_read_from_pieces_of_any_length() {
         for words in [1, 2, 3, 7, 8, 9, 64, 1_000] {
             let pieces = bits.chunks(8 * words).map(<[u8]>::to_vec);
             let strings = Strings([stored.0[0].clone()].into_iter().chain(pieces).collect());
-            let Ok(Stored::Complete(read)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+            let Ok(Stored::Complete(read)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX)
+            else {
                 panic!("{name} in pieces of {words} words");
             };
             assert_equal(&read, &filter, &format!("{name} in pieces of {words} words"));

@@ -25,10 +25,7 @@ const SHAPES: [(&str, f64, u64, u64, u64); 8] = [
 /// A filter of each shape, of bits and of counters.
 pub(crate) fn all() -> Vec<Named> {
     let make = |(name, rate, capacity, expansion, items), cells| {
-        let mut filter = filter(&Params {
-            cells,
-            ..params(rate, capacity, expansion, 0x5EED)
-        });
+        let mut filter = filter(&Params { cells, ..params(rate, capacity, expansion, 0x5EED) });
         fill(&mut filter, 1, items);
         delete_some(&mut filter, items);
         (format!("{name}, {cells:?}"), filter)
@@ -41,12 +38,10 @@ pub(crate) fn all() -> Vec<Named> {
         .collect()
 }
 
-/// A filter of counters that was kept full, its oldest item replaced by new ones, until its count was 3 above its capacity.
+/// A filter of counters that was kept full, its oldest item replaced by new ones, until its count
+/// was 3 above its capacity.
 fn past_its_capacity() -> Filter {
-    let mut filter = filter(&Params {
-        cells: CellKind::Counters,
-        ..params(0.05, 100, 2, 0x5EED)
-    });
+    let mut filter = filter(&Params { cells: CellKind::Counters, ..params(0.05, 100, 2, 0x5EED) });
     let (mut oldest, mut next) = (0, 0);
     while filter.newest().counted() < 103 {
         if filter.newest().is_full() {
@@ -77,10 +72,7 @@ pub(crate) fn small() -> Filter {
 
 /// The same of bits or of counters, of which there are 1,200 bytes.
 pub(crate) fn small_of(cells: CellKind) -> Filter {
-    let mut filter = filter(&Params {
-        cells,
-        ..params(0.01, 20, 2, 0x5EED)
-    });
+    let mut filter = filter(&Params { cells, ..params(0.01, 20, 2, 0x5EED) });
     fill(&mut filter, 1, 100);
     delete_some(&mut filter, 100);
     assert_eq!(filter.layers().len(), 3);

@@ -10,7 +10,8 @@ use redis_bloom::{
 
 use crate::support::{Reading, Strings, item};
 
-/// A filter may be wrong about its items, for who forges a file decides what is in it; it may not be broken.
+/// A filter may be wrong about its items, for who forges a file decides what is in it; it may not
+/// be broken.
 #[track_caller]
 pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
     check_shape(filter, ceiling);

@@ -1,4 +1,5 @@
-//! An attacker who knows the code, has filters of his own, and does not know the seed of the one he attacks.
+//! An attacker who knows the code, has filters of his own, and does not know the seed of the one he
+//! attacks.
 //!
 //! ```text
 //!   offline, under a seed of his own            at the victim, under another seed
@@ -9,11 +10,13 @@
 //!             as many seeds as possible
 //! ```
 //!
-//! Gerbet, Kumar and Lauradoux, "The Power of Evil Choices in Bloom Filters" (DSN 2015), for the first two. Both work
-//! here when the seed is known, and the tests show that too: an attack that never works tests nothing. The pairs need no
-//! seed; they are what is known against XXH3, and what was found while this was written (see `hash.rs`).
+//! Gerbet, Kumar and Lauradoux, "The Power of Evil Choices in Bloom Filters" (DSN 2015), for the
+//! first two. Both work here when the seed is known, and the tests show that too: an attack that
+//! never works tests nothing. The pairs need no seed; they are what is known against XXH3, and what
+//! was found while this was written (see `hash.rs`).
 //!
-//! Every seed is fixed, so a test that passes once passes always; bounds are the mean and five standard deviations.
+//! Every seed is fixed, so a test that passes once passes always; bounds are the mean and five
+//! standard deviations.
 
 use redis_bloom::filter::{Filter, Hash, Shape, all_positions, scale};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -42,7 +45,8 @@ fn full(seed: u64) -> Filter {
     filter
 }
 
-/// The most hits that `queries` independent ones of the rate `rate` have: five standard deviations above the mean.
+/// The most hits that `queries` independent ones of the rate `rate` have: five standard deviations
+/// above the mean.
 fn most(queries: u64, rate: f64) -> u64 {
     let mean = queries as f64 * rate;
     (mean + 5.0 * mean.sqrt() + 1.0).ceil() as u64
@@ -51,15 +55,9 @@ fn most(queries: u64, rate: f64) -> u64 {
 #[test]
 fn queries_forged_under_a_known_seed_are_positive_there_and_nowhere_else() {
     let his = full(HIS);
-    let forged: Vec<[u8; 16]> = (0..100_000)
-        .map(|number| item(2, number))
-        .filter(|item| has(&his, item))
-        .collect();
-    assert!(
-        forged.len() > 500,
-        "{} forged: there is nothing to test",
-        forged.len()
-    );
+    let forged: Vec<[u8; 16]> =
+        (0..100_000).map(|number| item(2, number)).filter(|item| has(&his, item)).collect();
+    assert!(forged.len() > 500, "{} forged: there is nothing to test", forged.len());
     let positive = |seed| {
         let victim = full(seed);
         forged.iter().filter(|item| has(&victim, &item[..])).count() as u64
@@ -128,9 +126,8 @@ fn items_that_pollute_a_filter_of_a_known_seed_pollute_no_other() {
     };
     let (known, known_ones) = rate(HIS);
     let victims = 20;
-    let (hits, others) = seeds(victims)
-        .map(rate)
-        .fold((0, 0), |sum, (hits, ones)| (sum.0 + hits, sum.1 + ones));
+    let (hits, others) =
+        seeds(victims).map(rate).fold((0, 0), |sum, (hits, ones)| (sum.0 + hits, sum.1 + ones));
     println!(
         "{} polluting items: {:.2} % false positives and {known_ones} bits under the known seed, {:.2} % and {} under others",
         chosen.len(),
@@ -142,13 +139,14 @@ fn items_that_pollute_a_filter_of_a_known_seed_pollute_no_other() {
         known > 3 * (queries as f64 * ASKED) as u64,
         "the attack does not work where it should: {known} of {queries}"
     );
-    // Queries of one filter are not independent of it: between filters of this size the rate varies by 3 % (README), and
-    // of 20 the mean by less than 1 %. The sizing leaves more than that.
+    // Queries of one filter are not independent of it: between filters of this size the rate varies
+    // by 3 % (README), and of 20 the mean by less than 1 %. The sizing leaves more than that.
     assert!(hits as f64 <= (victims * queries) as f64 * ASKED * 1.01, "{hits}");
 }
 
-/// Two items of 1,100 bytes that collide in XXH3-128 whenever the low halves of the words 0 and 12 of its secret, S0 + seed
-/// and S12 + seed, differ in just the bits of `XOR` and both words have the same bit 37.
+/// Two items of 1,100 bytes that collide in XXH3-128 whenever the low halves of the words 0 and 12
+/// of its secret, S0 + seed and S12 + seed, differ in just the bits of `XOR` and both words have
+/// the same bit 37.
 ///
 /// ```text
 ///   lane 0, stripe 0     d      ──▶ d  ^ 2^37     adds  ± 2^5 * low(d  ^ word 0)     to the lane
@@ -161,12 +159,8 @@ fn long_pair(number: u64) -> [Vec<u8>; 2] {
     const BIT: u64 = 1 << 37;
     const STRIPE: usize = 64;
     let mut random = seeds(u64::MAX).skip(1_000 * number as usize);
-    let mut left: Vec<u8> = random
-        .by_ref()
-        .take(138)
-        .flat_map(u64::to_le_bytes)
-        .take(1_100)
-        .collect();
+    let mut left: Vec<u8> =
+        random.by_ref().take(138).flat_map(u64::to_le_bytes).take(1_100).collect();
     let d = random.next().expect("endless") & !BIT;
     let e = random.next().expect("endless") >> 32 << 32 | (d ^ XOR) & 0xFFFF_FFFF | BIT;
     let put = |item: &mut [u8], stripe: usize, word: u64| {
@@ -180,8 +174,9 @@ fn long_pair(number: u64) -> [Vec<u8>; 2] {
     [left, right]
 }
 
-/// Two items of `length` bytes, 17 to 240, whose first two words are (0, -1) and (-1, 0): the complement keeps the sum
-/// that XXH3-128 mixes into its other half, and the folded product under 2^-27 of all seeds.
+/// Two items of `length` bytes, 17 to 240, whose first two words are (0, -1) and (-1, 0): the
+/// complement keeps the sum that XXH3-128 mixes into its other half, and the folded product under
+/// 2^-27 of all seeds.
 fn complement_pair(length: usize) -> [Vec<u8>; 2] {
     [0, 0xFF].map(|byte| {
         let mut item = vec![7; length];
@@ -191,13 +186,12 @@ fn complement_pair(length: usize) -> [Vec<u8>; 2] {
     })
 }
 
-/// Of 9 and of 16 bytes: XXH3 adds the length to the top bits of a product, and the other inputs can be chosen so that the
-/// difference is taken back. The best found collides under 2^-21.7 of all seeds (40 of 2^27).
+/// Of 9 and of 16 bytes: XXH3 adds the length to the top bits of a product, and the other inputs
+/// can be chosen so that the difference is taken back. The best found collides under 2^-21.7 of all
+/// seeds (40 of 2^27).
 fn lengths_pair() -> [Vec<u8>; 2] {
     let nine = [230, 87, 66, 131, 4, 204, 63, 8, 47];
-    let sixteen = [
-        119, 117, 11, 194, 20, 152, 58, 234, 198, 96, 202, 69, 220, 107, 77, 109,
-    ];
+    let sixteen = [119, 117, 11, 194, 20, 152, 58, 234, 198, 96, 202, 69, 220, 107, 77, 109];
     [nine.to_vec(), sixteen.to_vec()]
 }
 
@@ -219,7 +213,8 @@ fn no_known_pair_of_items_collides_under_one_seed_in_a_million() {
     }
 }
 
-/// The pair that made the secret of long items necessary: it works against XXH3-128 as the library seeds it.
+/// The pair that made the secret of long items necessary: it works against XXH3-128 as the library
+/// seeds it.
 #[test]
 fn long_pairs_collide_in_xxh3_with_its_own_seeding_under_one_seed_in_64_and_not_here() {
     let tries = 1 << 16;
@@ -227,20 +222,19 @@ fn long_pairs_collide_in_xxh3_with_its_own_seeding_under_one_seed_in_64_and_not_
     for number in 0..4 {
         let [left, right] = long_pair(number);
         for seed in seeds(tries) {
-            theirs += u64::from(xxh3_128_with_seed(&left, seed) == xxh3_128_with_seed(&right, seed));
+            theirs +=
+                u64::from(xxh3_128_with_seed(&left, seed) == xxh3_128_with_seed(&right, seed));
             ours += u64::from(Hash::of(&left, seed) == Hash::of(&right, seed));
         }
     }
     println!("{theirs} and {ours} of {} seeds", 4 * tries);
     let expected = 4 * tries / 64;
-    assert!(
-        theirs > expected * 3 / 4,
-        "the attack does not work where it should: {theirs}"
-    );
+    assert!(theirs > expected * 3 / 4, "the attack does not work where it should: {theirs}");
     assert_eq!(ours, 0);
 }
 
-/// In filters: the left items of pairs are in, the right ones are asked. One seed in 64 would say yes to all of them.
+/// In filters: the left items of pairs are in, the right ones are asked. One seed in 64 would say
+/// yes to all of them.
 #[test]
 fn crafted_queries_are_positive_no_more_often_than_the_rate() {
     let (asked, pairs, filters) = (0.001, 50, 3_000);

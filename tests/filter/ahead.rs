@@ -1,6 +1,8 @@
 //! Items hashed before their filter is at hand: the hash is the filter's, or none.
 
-use redis_bloom::filter::{CellKind, Family, Filter, Layer, Params, PrefetchHint, PrefetchHintCell};
+use redis_bloom::filter::{
+    CellKind, Family, Filter, Layer, Params, PrefetchHint, PrefetchHintCell,
+};
 
 use crate::support::{filter, item, params};
 
@@ -24,10 +26,7 @@ fn the_hash_is_that_of_the_filter() {
 
 #[test]
 fn another_filter_does_not_take_it() {
-    let (one, other) = (
-        filter(&params(0.01, LARGE, 2, 7)),
-        filter(&params(0.01, LARGE, 2, 8)),
-    );
+    let (one, other) = (filter(&params(0.01, LARGE, 2, 7)), filter(&params(0.01, LARGE, 2, 8)));
     let item = item(1, 1);
     assert_ne!(one.hash(&item), other.hash(&item));
     assert_eq!(ahead(&one).hash(&item).of(&other), None);
@@ -51,15 +50,12 @@ fn nor_does_a_filter_that_grew_or_went() {
 fn there_is_none_of_filters_that_gain_nothing() {
     let small = filter(&params(0.01, 10_000, 2, 7));
     assert_eq!(PrefetchHint::of(&small), None);
-    let counting = filter(&Params {
-        cells: CellKind::Counters,
-        ..params(0.01, LARGE, 2, 7)
-    });
+    let counting = filter(&Params { cells: CellKind::Counters, ..params(0.01, LARGE, 2, 7) });
     assert_eq!(PrefetchHint::of(&counting), None);
     let native = filter(&params(0.01, LARGE, 2, 7));
     let layer = Layer::new(native.newest().shape(), LARGE, 0.01).expect("memory");
-    let foreign =
-        Filter::from_layers(Family::Guava, 7, 0.01, native.expansion(), vec![layer]).expect("a layer");
+    let foreign = Filter::from_layers(Family::Guava, 7, 0.01, native.expansion(), vec![layer])
+        .expect("a layer");
     assert_eq!(PrefetchHint::of(&foreign), None);
 }
 

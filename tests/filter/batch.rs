@@ -1,4 +1,5 @@
-//! Many items at once: the same answers as one by one, in order, across the borders of chunks and of layers.
+//! Many items at once: the same answers as one by one, in order, across the borders of chunks and
+//! of layers.
 
 use std::cell::Cell;
 
@@ -42,16 +43,11 @@ const SIZES: [u64; 12] = [0, 1, 2, 63, 64, 65, 127, 128, 129, 640, 1_000, 100_00
 
 #[test]
 fn a_batch_of_any_size_answers_once_for_each_item() {
-    let shapes = SIZES
-        .iter()
-        .flat_map(|size| [0, 1, 2].map(|expansion| (*size, expansion)));
+    let shapes = SIZES.iter().flat_map(|size| [0, 1, 2].map(|expansion| (*size, expansion)));
     for (size, expansion) in shapes {
         for cells in CELLS {
             let capacity = size.max(1).div_ceil(1 + 3 * expansion);
-            let mut filter = filter(&Params {
-                cells,
-                ..params(0.001, capacity, expansion, size)
-            });
+            let mut filter = filter(&Params { cells, ..params(0.001, capacity, expansion, size) });
             let batch = items(0, size);
             let answers = add_each(&mut filter, &batch, u64::MAX);
             let case = format!(
@@ -65,11 +61,7 @@ fn a_batch_of_any_size_answers_once_for_each_item() {
                 // What an older layer holds by accident is new to the newest.
                 CellKind::Counters => assert!(filter.items() >= new, "{case}"),
             }
-            assert_eq!(
-                answers.iter().filter(|answer| answer.is_err()).count(),
-                0,
-                "{case}"
-            );
+            assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 0, "{case}");
             let found = contains_each(&filter, &batch);
             assert_eq!(found.len() as u64, size, "{case}");
             assert!(found.iter().all(|&found| found), "{case}");
@@ -81,16 +73,13 @@ fn a_batch_of_any_size_answers_once_for_each_item() {
     }
 }
 
-/// One probe and dozens, one line and many: every way through a block. False positives must be the same ones.
+/// One probe and dozens, one line and many: every way through a block. False positives must be the
+/// same ones.
 #[test]
 fn at_every_rate_a_batch_is_its_items_alone() {
-    for (rate, capacity) in [
-        (0.9, 20_000),
-        (0.4, 20_000),
-        (0.01, 3_000),
-        (1e-3, 200_000),
-        (1e-7, 50_000),
-    ] {
+    for (rate, capacity) in
+        [(0.9, 20_000), (0.4, 20_000), (0.01, 3_000), (1e-3, 200_000), (1e-7, 50_000)]
+    {
         let params = params(rate, capacity, 2, 9);
         let (mut together, mut alone) = (filter(&params), filter(&params));
         let batch = items(0, 2 * capacity);
@@ -106,17 +95,14 @@ fn at_every_rate_a_batch_is_its_items_alone() {
     }
 }
 
-/// A newest layer of long blocks beyond 4 MiB, which is glanced at like the others, and beyond 2^32 bits; on a full one.
+/// A newest layer of long blocks beyond 4 MiB, which is glanced at like the others, and beyond 2^32
+/// bits; on a full one.
 #[test]
 fn in_layers_beyond_the_second_cache_a_batch_is_its_items_alone() {
     let capacity = 20_000;
     let mut filter = filter(&params(1e-3, capacity, 32_768, 9));
     let members = items(0, 2 * capacity);
-    assert!(
-        add_each(&mut filter, &members, u64::MAX)
-            .iter()
-            .all(Result::is_ok)
-    );
+    assert!(add_each(&mut filter, &members, u64::MAX).iter().all(Result::is_ok));
     assert_eq!(filter.layers().len(), 2);
     let Shape::Blocked(newest) = filter.newest().shape() else {
         panic!("a native layer is blocked");
@@ -133,25 +119,18 @@ fn in_layers_beyond_the_second_cache_a_batch_is_its_items_alone() {
 #[test]
 fn a_duplicate_in_a_batch_is_new_once() {
     // Within a chunk, across chunks, and across layers that begin in between.
-    for (capacity, cells) in [1, 10, 1_000]
-        .into_iter()
-        .flat_map(|capacity| CELLS.map(|cells| (capacity, cells)))
+    for (capacity, cells) in
+        [1, 10, 1_000].into_iter().flat_map(|capacity| CELLS.map(|cells| (capacity, cells)))
     {
         for distance in [1, 5, 63, 64, 65, 200] {
-            let mut filter = filter(&Params {
-                cells,
-                ..params(0.000_1, capacity, 2, 4)
-            });
+            let mut filter = filter(&Params { cells, ..params(0.000_1, capacity, 2, 4) });
             let first = items(0, distance);
             let twice: Vec<Vec<u8>> = first.iter().chain(&first).cloned().collect();
             let answers = add_each(&mut filter, &twice, u64::MAX);
             let (first, second) = answers.split_at(distance as usize);
             let case = format!("capacity {capacity}, {cells:?}, {distance} apart");
             assert_eq!(first[0], Ok(true), "{case}");
-            assert!(
-                second.iter().all(|&answer| answer == Ok(false)),
-                "{case}: {second:?}"
-            );
+            assert!(second.iter().all(|&answer| answer == Ok(false)), "{case}: {second:?}");
         }
     }
 }
@@ -162,10 +141,7 @@ fn a_batch_ends_where_the_room_does() {
     for room in [1, 10, 63, 64, 65] {
         for beyond in [0, 1] {
             let mut filter = filter(&params(1e-9, 100, 0, 11));
-            assert_eq!(
-                add_each(&mut filter, &items(room, 100), u64::MAX).len() as u64,
-                100 - room
-            );
+            assert_eq!(add_each(&mut filter, &items(room, 100), u64::MAX).len() as u64, 100 - room);
             // The first of them is known and takes no room.
             let batch = [items(99, 100), items(200, 200 + room + beyond)].concat();
             let answers = add_each(&mut filter, &batch, u64::MAX);
@@ -184,10 +160,7 @@ fn the_first_error_is_the_last_answer() {
         .into_iter()
         .flat_map(|capacity| CELLS.map(|cells| (capacity, cells)))
     {
-        let mut filter = filter(&Params {
-            cells,
-            ..params(0.000_1, capacity, 0, 11)
-        });
+        let mut filter = filter(&Params { cells, ..params(0.000_1, capacity, 0, 11) });
         let batch = items(0, 300);
         let answers = add_each(&mut filter, &batch, u64::MAX);
         let (last, before) = answers.split_last().expect("answers");
@@ -198,16 +171,8 @@ fn the_first_error_is_the_last_answer() {
         // What comes after the error was not tried.
         let stored = Strings::of(&filter);
         let known: Vec<Vec<u8>> = batch[..before.len()].to_vec();
-        assert!(
-            add_each(&mut filter, &known, u64::MAX)
-                .iter()
-                .all(|&answer| answer == Ok(false))
-        );
-        assert_eq!(
-            Strings::of(&filter) == stored,
-            cells == CellKind::Bits,
-            "each addition counts"
-        );
+        assert!(add_each(&mut filter, &known, u64::MAX).iter().all(|&answer| answer == Ok(false)));
+        assert_eq!(Strings::of(&filter) == stored, cells == CellKind::Bits, "each addition counts");
     }
 }
 
@@ -219,17 +184,10 @@ fn a_batch_stops_at_the_ceiling() {
 }
 
 fn stops_at_the_ceiling(cells: CellKind) {
-    let mut filter = filter(&Params {
-        cells,
-        ..params(0.01, 100, 2, 12)
-    });
+    let mut filter = filter(&Params { cells, ..params(0.01, 100, 2, 12) });
     let ceiling = filter.bit_bytes() * 5;
     let answers = add_each(&mut filter, &items(0, 5_000), ceiling);
-    assert!(
-        matches!(answers.last(), Some(Err(Error::Ceiling { .. }))),
-        "{:?}",
-        answers.last()
-    );
+    assert!(matches!(answers.last(), Some(Err(Error::Ceiling { .. }))), "{:?}", answers.last());
     assert!(filter.bit_bytes() <= ceiling);
     assert_eq!(filter.items(), filter.capacity());
     assert_eq!(filter.layers().len(), 2, "one layer more fits");
@@ -248,9 +206,7 @@ fn a_batch_asks_for_the_ceiling_only_to_grow() {
             asked.set(asked.get() + 1);
             u64::MAX
         };
-        filter
-            .add_each(batch.iter().map(Vec::as_slice), ceiling, |_| {})
-            .expect("memory");
+        filter.add_each(batch.iter().map(Vec::as_slice), ceiling, |_| {}).expect("memory");
         assert_eq!(asked.get(), filter.layers().len() - layers);
     }
     assert!(filter.layers().len() > 3);
@@ -259,10 +215,8 @@ fn a_batch_asks_for_the_ceiling_only_to_grow() {
 #[test]
 fn long_and_empty_items_are_items() {
     let mut filter = filter(&params(0.01, 1_000, 2, 14));
-    let batch: Vec<Vec<u8>> = [0, 1, 240, 241, 1 << 20, 3 << 20]
-        .into_iter()
-        .map(|length| vec![0; length])
-        .collect();
+    let batch: Vec<Vec<u8>> =
+        [0, 1, 240, 241, 1 << 20, 3 << 20].into_iter().map(|length| vec![0; length]).collect();
     assert_eq!(contains_each(&filter, &batch), [false; 6]);
     assert_eq!(add_each(&mut filter, &batch, u64::MAX), [Ok(true); 6]);
     assert_eq!(add_each(&mut filter, &batch, u64::MAX), [Ok(false); 6]);
@@ -277,10 +231,7 @@ fn a_batch_finds_items_in_every_layer() {
 }
 
 fn finds_items_in_every_layer(cells: CellKind) {
-    let mut filter = filter(&Params {
-        cells,
-        ..params(0.001, 20, 2, 15)
-    });
+    let mut filter = filter(&Params { cells, ..params(0.001, 20, 2, 15) });
     let added = fill(&mut filter, 1, 20 * 127);
     assert_eq!(filter.layers().len(), 7);
     // Old and new and absent in one chunk.
@@ -290,10 +241,6 @@ fn finds_items_in_every_layer(cells: CellKind) {
     let found = contains_each(&filter, &mixed);
     for (number, found) in found.chunks_exact(2).enumerate() {
         assert!(found[0], "item {number}");
-        assert_eq!(
-            found[1],
-            has(&filter, &item(2, number as u64)),
-            "absent item {number}"
-        );
+        assert_eq!(found[1], has(&filter, &item(2, number as u64)), "absent item {number}");
     }
 }

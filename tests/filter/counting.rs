@@ -1,6 +1,8 @@
-//! Filters that count: what their counters are to the bits of others, what a deletion takes away, and what it never does.
+//! Filters that count: what their counters are to the bits of others, what a deletion takes away,
+//! and what it never does.
 //!
-//! The promise itself is proven in `model.rs`, against an exact multiset; how many items there are is measured in `fullness.rs`.
+//! The promise itself is proven in `model.rs`, against an exact multiset; how many items there are
+//! is measured in `fullness.rs`.
 
 use redis_bloom::filter::{CellKind, Filter, Params};
 
@@ -8,10 +10,7 @@ use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
 /// A filter of counters.
 fn counting(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
-    filter(&Params {
-        cells: CellKind::Counters,
-        ..params(error_rate, capacity, expansion, seed)
-    })
+    filter(&Params { cells: CellKind::Counters, ..params(error_rate, capacity, expansion, seed) })
 }
 
 fn delete(filter: &mut Filter, item: &[u8]) -> bool {
@@ -26,9 +25,7 @@ fn count(filter: &Filter, item: &[u8]) -> u64 {
 /// The counters of all layers, one by one.
 fn counters(filter: &Filter) -> Vec<u64> {
     let words = filter.layers().flat_map(|layer| layer.bits().words());
-    words
-        .flat_map(|word| (0..16).map(move |i| word >> (4 * i) & 15))
-        .collect()
+    words.flat_map(|word| (0..16).map(move |i| word >> (4 * i) & 15)).collect()
 }
 
 #[test]
@@ -62,11 +59,7 @@ fn counters_stand_where_bits_would_be_set() {
             // So the rate is the same, to the item; `rate.rs` measures it.
             for number in 0..10_000 {
                 let absent = item(2, number);
-                assert_eq!(
-                    has(&counts, &absent),
-                    has(&bits, &absent),
-                    "{case}, item {number}"
-                );
+                assert_eq!(has(&counts, &absent), has(&bits, &absent), "{case}, item {number}");
             }
             let (exact, estimate) = (bits.estimate(), counts.estimate());
             let equal = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
@@ -170,10 +163,7 @@ fn an_item_of_two_layers_is_not_deleted_and_the_filter_says_so() {
     assert_eq!(count(&filter, b"x"), 2);
     let stored = Strings::of(&filter);
     assert!(!delete(&mut filter, b"x"));
-    assert_eq!(
-        (Strings::of(&filter), filter.refused_deletions()),
-        (stored.clone(), 1)
-    );
+    assert_eq!((Strings::of(&filter), filter.refused_deletions()), (stored.clone(), 1));
     assert!(has(&filter, b"x"));
     // The count of refusals is of this filter in this memory.
     assert_eq!(stored.filter().refused_deletions(), 0);
@@ -197,7 +187,8 @@ fn a_full_filter_takes_what_it_has_and_room_comes_back() {
 
 #[test]
 fn deleting_what_was_never_added_can_lose_another_item() {
-    // The documented hazard, and why the promise asks for additions: 10 items, and deletions of false positives.
+    // The documented hazard, and why the promise asks for additions: 10 items, and deletions of
+    // false positives.
     let mut filter = counting(0.25, 10, 0, 9);
     fill(&mut filter, 1, 10);
     let lost = |filter: &Filter| (0..10).filter(|&number| !has(filter, &item(1, number))).count();

@@ -4,13 +4,10 @@ use redis_bloom::filter::{CellKind, Counting, Filter, Hash, Layer, Params, Shape
 
 use crate::support::{CELLS, filter, params};
 
-/// A stack of full layers of `capacity` items each. Every layer is filled with items of its own, without a question to the
-/// older ones, which hold next to none of them.
+/// A stack of full layers of `capacity` items each. Every layer is filled with items of its own,
+/// without a question to the older ones, which hold next to none of them.
 fn stack(layers: usize, capacity: u64, cells: CellKind) -> Filter {
-    let mut filter = filter(&Params {
-        cells,
-        ..params(0.01, capacity, 1, 0x5EED)
-    });
+    let mut filter = filter(&Params { cells, ..params(0.01, capacity, 1, 0x5EED) });
     let mut number = 0_u64;
     for index in 0..layers {
         if index > 0 {
@@ -29,12 +26,8 @@ fn stack(layers: usize, capacity: u64, cells: CellKind) -> Filter {
 fn cells(layer: &Layer) -> Vec<bool> {
     let words = layer.bits().words().iter();
     match layer.counts() {
-        true => words
-            .flat_map(|word| (0..16).map(move |i| word >> (4 * i) & 15 != 0))
-            .collect(),
-        false => words
-            .flat_map(|word| (0..64).map(move |i| word >> i & 1 != 0))
-            .collect(),
+        true => words.flat_map(|word| (0..16).map(move |i| word >> (4 * i) & 15 != 0)).collect(),
+        false => words.flat_map(|word| (0..64).map(move |i| word >> i & 1 != 0)).collect(),
     }
 }
 
@@ -42,8 +35,8 @@ fn share(cells: &[bool]) -> f64 {
     cells.iter().filter(|&&taken| taken).count() as f64 / cells.len() as f64
 }
 
-/// The rate by all words of the layer: the chance that a random item finds a random block to be its own. In a block of several
-/// lines four probes of an item lie in one line.
+/// The rate by all words of the layer: the chance that a random item finds a random block to be its
+/// own. In a block of several lines four probes of an item lie in one line.
 fn rate(layer: &Layer, cells: &[bool]) -> f64 {
     let geometry = match layer.shape() {
         Shape::Blocked(geometry) | Shape::Counting(Counting { geometry, .. }) => geometry,
@@ -65,14 +58,16 @@ fn rate(layer: &Layer, cells: &[bool]) -> f64 {
     blocks.iter().sum::<f64>() / blocks.len() as f64
 }
 
-/// The total: the oldest layer is read as a whole in all rows but the last, where 32,768 words are 1,024 blocks or
-/// more and its error is 3 % at most.
-/// Layer i of the others has 1 / (4 i (i + 1)) of the rate, which a sample of 512 words tells to some 25 %, of all of them
-/// together 0.25 * 0.54 / 4 = 3.4 %, three of which are allowed. What is not read at all has 1/256 of the rate.
+/// The total: the oldest layer is read as a whole in all rows but the last, where 32,768 words are
+/// 1,024 blocks or more and its error is 3 % at most. Layer i of the others has 1 / (4 i (i + 1))
+/// of the rate, which a sample of 512 words tells to some 25 %, of all of them together 0.25 * 0.54
+/// / 4 = 3.4 %, three of which are allowed. What is not read at all has 1/256 of the rate.
 ///
-/// A single layer: by its sample, or by what it was built for, which the luck of 20 items misses by a factor of 6.
+/// A single layer: by its sample, or by what it was built for, which the luck of 20 items misses by
+/// a factor of 6.
 ///
-/// When all layers had an even share of the sample, the totals were 0.88 to 1.79 of the truth, single layers 0.00 to 750.
+/// When all layers had an even share of the sample, the totals were 0.88 to 1.79 of the truth,
+/// single layers 0.00 to 750.
 #[test]
 fn deep_stacks_are_estimated_near_the_truth() {
     let mut table = String::new();
@@ -103,8 +98,11 @@ fn deep_stacks_are_estimated_near_the_truth() {
             let whole = filter.estimate();
             let total = whole.error_rate / (1.0 - absent);
             let whole_fill = (whole.fill - set / all).abs();
-            hold &=
-                (total - 1.0).abs() < 0.1 && least > 0.125 && most < 8.0 && fill < 0.1 && whole_fill < 0.01;
+            hold &= (total - 1.0).abs() < 0.1
+                && least > 0.125
+                && most < 8.0
+                && fill < 0.1
+                && whole_fill < 0.01;
             table += &format!(
                 "{layers:>5} layers of {capacity:>7}, {kind:?}: {total:.4} of the rate, one layer {least:.2} to {most:.2}, \
                  fill off by {whole_fill:.4}, one layer {fill:.3}\n"

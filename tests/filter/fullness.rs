@@ -43,9 +43,7 @@ fn moments(values: &[f64]) -> (f64, f64) {
 /// A copy that has seen so many deletions that it believes its counters alone.
 fn by_counters(filter: &Filter) -> Filter {
     let mut plan = Plan::of(filter);
-    let Shape::Counting(counting) = &mut plan.layers[0].shape else {
-        panic!("{plan:?}")
-    };
+    let Shape::Counting(counting) = &mut plan.layers[0].shape else { panic!("{plan:?}") };
     counting.deletions = u64::MAX;
     let mut copy = plan.allocate(u64::MAX).expect("memory for a small filter");
     let newest = copy.layers_mut().last().expect("a layer");
@@ -53,9 +51,10 @@ fn by_counters(filter: &Filter) -> Filter {
     copy
 }
 
-/// Bounds: the mean of 400 deviates by a twentieth of S's root, of which 4.5 are allowed; so does a deviation by a 28th, 4.5 of
-/// which are 16 %, and loads of blocks that differ add 5 %. Above 5 % most of what the counters err the count errs with them
-/// (both miss the same items), so that S is a bound from above.
+/// Bounds: the mean of 400 deviates by a twentieth of S's root, of which 4.5 are allowed; so does a
+/// deviation by a 28th, 4.5 of which are 16 %, and loads of blocks that differ add 5 %. Above 5 %
+/// most of what the counters err the count errs with them (both miss the same items), so that S is
+/// a bound from above.
 #[test]
 fn counters_tell_the_count_as_exactly_as_the_essay_says() {
     const SEEDS: u64 = 400;
@@ -91,16 +90,17 @@ fn counters_tell_the_count_as_exactly_as_the_essay_says() {
     assert!(hold, "{table}");
 }
 
-/// What there is of a filter for 1,000 items in which 950 are replaced, each with the same luck: the root of S and no more. So
-/// five of these for one filter, 4.5 divided by the root of 40 for the mean of all. It is compared with a filter that only
-/// took what it needed: at 25 % that counts 877 of 950, and is full with 1,108.
+/// What there is of a filter for 1,000 items in which 950 are replaced, each with the same luck:
+/// the root of S and no more. So five of these for one filter, 4.5 divided by the root of 40 for
+/// the mean of all. It is compared with a filter that only took what it needed: at 25 % that counts
+/// 877 of 950, and is full with 1,108.
 #[test]
 fn a_filter_that_was_replaced_a_hundred_times_over_is_full_in_time_and_keeps_its_rate() {
     const SEEDS: u64 = 40;
     const REPLACED: u64 = 110_000;
     const STRANGERS: u64 = 20_000;
-    /// The items 0, 1, 2 ... of which all but the last 950 were deleted: how many it says it has; with how many it is full;
-    /// and how wrong it is then, in parts of what was asked.
+    /// The items 0, 1, 2 ... of which all but the last 950 were deleted: how many it says it has;
+    /// with how many it is full; and how wrong it is then, in parts of what was asked.
     fn live(rate: f64, seed: u64, replaced: u64) -> [f64; 3] {
         let mut filter = counting(rate, 1_000, seed);
         for number in 0..950 + replaced {
@@ -120,29 +120,24 @@ fn a_filter_that_was_replaced_a_hundred_times_over_is_full_in_time_and_keeps_its
         [said, (number - replaced) as f64, wrong / rate]
     }
     for rate in [0.25, 0.05, 0.01] {
-        let lives =
-            |replaced| -> Vec<[f64; 3]> { (0..SEEDS).map(|seed| live(rate, seed, replaced)).collect() };
+        let lives = |replaced| -> Vec<[f64; 3]> {
+            (0..SEEDS).map(|seed| live(rate, seed, replaced)).collect()
+        };
         let (young, old) = (lives(0), lives(REPLACED));
-        let column = |lives: &[[f64; 3]], at: usize| lives.iter().map(|life| life[at]).collect::<Vec<_>>();
+        let column =
+            |lives: &[[f64; 3]], at: usize| lives.iter().map(|life| life[at]).collect::<Vec<_>>();
         let spread = spread(&counting(rate, 1_000, 0), 1_000);
         let mean_spread = spread / (SEEDS as f64).sqrt();
         for (at, what) in [(0, "said"), (1, "full at")] {
             let (expected, _) = moments(&column(&young, at));
             let values = column(&old, at);
             let (mean, deviation) = moments(&values);
-            println!("{rate}: {what} {mean:.1} ± {deviation:.1}, expected {expected:.1} ± {spread:.1}");
-            let furthest = values
-                .iter()
-                .map(|value| (value - expected).abs())
-                .fold(0.0, f64::max);
-            assert!(
-                furthest < 5.0 * spread,
-                "{rate}: {what} {expected} but for {furthest}"
+            println!(
+                "{rate}: {what} {mean:.1} ± {deviation:.1}, expected {expected:.1} ± {spread:.1}"
             );
-            assert!(
-                (mean - expected).abs() < 4.5 * mean_spread,
-                "{rate}: {what} {mean}"
-            );
+            let furthest = values.iter().map(|value| (value - expected).abs()).fold(0.0, f64::max);
+            assert!(furthest < 5.0 * spread, "{rate}: {what} {expected} but for {furthest}");
+            assert!((mean - expected).abs() < 4.5 * mean_spread, "{rate}: {what} {mean}");
         }
         let (wrong, deviation) = moments(&column(&old, 2));
         let error = deviation / (SEEDS as f64).sqrt();
@@ -151,8 +146,8 @@ fn a_filter_that_was_replaced_a_hundred_times_over_is_full_in_time_and_keeps_its
     }
 }
 
-/// A replacement gives the counters a say of V / S, of 0.5 / 180 at 25 %: they would have to be off by 180 items, 13 deviations.
-/// At 5 % it is 0.1 / 98, and five replacements are allowed.
+/// A replacement gives the counters a say of V / S, of 0.5 / 180 at 25 %: they would have to be off
+/// by 180 items, 13 deviations. At 5 % it is 0.1 / 98, and five replacements are allowed.
 #[test]
 fn a_full_filter_that_loses_an_item_and_gets_one_is_full_again() {
     for (rate, replacements) in [(0.25, 1), (0.05, 5), (0.01, 5), (1e-6, 5)] {
@@ -189,24 +184,18 @@ fn an_emptied_filter_is_as_new_but_for_what_tells_it_apart() {
         for number in numbers {
             assert!(delete(&mut filter, number));
         }
-        let Shape::Counting(counting) = filter.newest().shape() else {
-            panic!("it counts")
-        };
+        let Shape::Counting(counting) = filter.newest().shape() else { panic!("it counts") };
         let newest = filter.newest();
         assert_eq!(
-            (
-                filter.items(),
-                newest.counted(),
-                newest.nonzero(),
-                counting.deletions
-            ),
+            (filter.items(), newest.counted(), newest.nonzero(), counting.deletions),
             (0, 0, Some(0), 0)
         );
         assert_ne!(counting.changes, 0);
     }
 }
 
-/// The count does a random walk: it ends at 0, it passes the capacity, and what is shown stays between these.
+/// The count does a random walk: it ends at 0, it passes the capacity, and what is shown stays
+/// between these.
 #[test]
 fn a_count_may_pass_the_capacity_and_what_is_shown_does_not() {
     let mut ends = [false; 2];
@@ -228,8 +217,8 @@ fn a_count_may_pass_the_capacity_and_what_is_shown_does_not() {
     assert_eq!(ends, [true; 2], "both ends were reached");
 }
 
-/// A primary may say of more items that they are in than there is room for. Each of them counts, so that the filter takes a
-/// new one only after as many deletions.
+/// A primary may say of more items that they are in than there is room for. Each of them counts, so
+/// that the filter takes a new one only after as many deletions.
 #[test]
 fn an_overfull_filter_has_room_once_the_surplus_is_deleted() {
     let mut filter = counting(1e-6, 100, 1);
@@ -245,9 +234,9 @@ fn an_overfull_filter_has_room_once_the_surplus_is_deleted() {
     assert!(!filter.newest().is_full());
 }
 
-/// A filter kept full: its oldest item is deleted, then items are added until one is refused, whatever the answers are. Each
-/// item is added once and deleted once. After `turnovers` times its capacity, how wrong the full filter is, in parts of the
-/// rate asked for.
+/// A filter kept full: its oldest item is deleted, then items are added until one is refused,
+/// whatever the answers are. Each item is added once and deleted once. After `turnovers` times its
+/// capacity, how wrong the full filter is, in parts of the rate asked for.
 fn kept_full(rate: f64, capacity: u64, seed: u64, turnovers: u64, strangers: u64) -> f64 {
     let mut filter = counting(rate, capacity, seed);
     let (mut oldest, mut next) = (0, 0);
@@ -267,10 +256,11 @@ fn kept_full(rate: f64, capacity: u64, seed: u64, turnovers: u64, strangers: u64
     wrong.count() as f64 / (strangers as f64 * rate)
 }
 
-/// The mean over the filters of a row must be at most the rate asked for, and 4.5 of its standard errors: these hold both the
-/// luck of the filters and that of the questions. 5,000 wrong answers a row are 1.4 % of error. A count that cannot pass the
-/// capacity is too low, as it can only walk downwards from there: the rows at 0.1 % measure 1.04 to 1.09 then, those at 0.01 %
-/// 1.07 to 1.17, of which the last four bounds allow 1.06.
+/// The mean over the filters of a row must be at most the rate asked for, and 4.5 of its standard
+/// errors: these hold both the luck of the filters and that of the questions. 5,000 wrong answers a
+/// row are 1.4 % of error. A count that cannot pass the capacity is too low, as it can only walk
+/// downwards from there: the rows at 0.1 % measure 1.04 to 1.09 then, those at 0.01 % 1.07 to 1.17,
+/// of which the last four bounds allow 1.06.
 #[test]
 fn a_filter_kept_full_keeps_its_rate() {
     let mut table = String::new();
@@ -291,18 +281,21 @@ fn a_filter_kept_full_keeps_its_rate() {
     assert!(hold, "{table}");
 }
 
-/// What docs/commands.md says under BF.DEL of additions that answer 0 and are never deleted: the rate asked for and 0.90 of the
-/// items after 10 turnovers, 5.5 times the rate and 0.28 of the items after 100. The items that test present by accident are
-/// mostly of the fullest blocks, and make these fuller still, while the layer as a whole is as full as it was.
+/// What docs/commands.md says under BF.DEL of additions that answer 0 and are never deleted: the
+/// rate asked for and 0.90 of the items after 10 turnovers, 5.5 times the rate and 0.28 of the
+/// items after 100. The items that test present by accident are mostly of the fullest blocks, and
+/// make these fuller still, while the layer as a whole is as full as it was.
 ///
-/// Bounds: 8 * 20,000 questions make 1,600 wrong answers and more, 3 % of error. Filters of 20,000 items differ by 1.2 % of
-/// their rate when young, measured, and by 4 % after 100 turnovers. Items: a filter deviates by 0.004 of the capacity.
+/// Bounds: 8 * 20,000 questions make 1,600 wrong answers and more, 3 % of error. Filters of 20,000
+/// items differ by 1.2 % of their rate when young, measured, and by 4 % after 100 turnovers. Items:
+/// a filter deviates by 0.004 of the capacity.
 #[test]
 fn additions_that_answer_0_pile_up_unless_they_are_deleted() {
     const CAPACITY: u64 = 20_000;
     const STRANGERS: u64 = 20_000;
     const SEEDS: u64 = 8;
-    /// The rate of the full filter in parts of that asked for, and its items to be deleted in parts of the capacity.
+    /// The rate of the full filter in parts of that asked for, and its items to be deleted in parts
+    /// of the capacity.
     fn neglected(seed: u64, turnovers: u64) -> [f64; 2] {
         let mut filter = counting(0.01, CAPACITY, seed);
         let (mut known, mut deleted) = (VecDeque::new(), 0);

@@ -1,16 +1,20 @@
 //! Golden vectors: what may never change, because two machines must agree on it.
 //!
-//! A primary tells its replicas the parameters of a filter and the items, not the bits; an AOF and a cluster migration
-//! do the same. If a version gives another hash, other probes, another geometry or another share of the rate, replicas
-//! of different versions hold different bits from then on, and each saved filter answers "absent" for what is in it.
-//! **A change that turns a value below makes replicas of different versions diverge.** For the sizing and the budget
-//! that can be right (a layer stores its own rate and shape, so that old files keep working), but it is a decision, to
-//! be named in CHANGELOG.md; for hash, probes and block it is never right once a version was released.
+//! A primary tells its replicas the parameters of a filter and the items, not the bits; an AOF and
+//! a cluster migration do the same. If a version gives another hash, other probes, another geometry
+//! or another share of the rate, replicas of different versions hold different bits from then on,
+//! and each saved filter answers "absent" for what is in it. **A change that turns a value below
+//! makes replicas of different versions diverge.** For the sizing and the budget that can be right
+//! (a layer stores its own rate and shape, so that old files keep working), but it is a decision,
+//! to be named in CHANGELOG.md; for hash, probes and block it is never right once a version was
+//! released.
 //!
-//! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (by way of Python), not with the
-//! code under test. The rest was recorded from it.
+//! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (by way of
+//! Python), not with the code under test. The rest was recorded from it.
 
-use redis_bloom::filter::{CellKind, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale};
+use redis_bloom::filter::{
+    CellKind, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale,
+};
 
 use crate::{
     probe::positions,
@@ -38,8 +42,9 @@ fn check<T: PartialEq + std::fmt::Debug>(rows: impl IntoIterator<Item = (T, T)>)
     );
 }
 
-/// Length of the item, seed, the two halves of the hash. XXH3 has a way of its own for each range of lengths: 0, 1 to
-/// 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240, and longer; those get a secret expanded from the seed.
+/// Length of the item, seed, the two halves of the hash. XXH3 has a way of its own for each range
+/// of lengths: 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240, and longer; those get a secret
+/// expanded from the seed.
 #[rustfmt::skip]
 const HASHES: [(usize, u64, u64, u64); 39] = [
     (0, 0x0000_0000_0000_0000, 0x99AA_06D3_0147_98D8, 0x6001_C324_468D_497F),
@@ -151,16 +156,8 @@ fn the_block_of_an_item_never_changes() {
 }
 
 /// The capacities of the columns of `GEOMETRIES`.
-const CAPACITIES: [u64; 8] = [
-    1,
-    10,
-    100,
-    1_000,
-    10_000,
-    1_000_000,
-    1_000_000_000,
-    1_000_000_000_000,
-];
+const CAPACITIES: [u64; 8] =
+    [1, 10, 100, 1_000, 10_000, 1_000_000, 1_000_000_000, 1_000_000_000_000];
 
 /// Blocks, words in a block, probes.
 type Shape = (u32, u16, u8);
@@ -231,11 +228,8 @@ fn the_geometry_of_a_layer_never_changes_unnoticed() {
     check(GEOMETRIES.map(|golden| {
         let (rate, _) = golden;
         let shape = |capacity| {
-            let Geometry {
-                blocks,
-                block_words,
-                probes,
-            } = geometry(capacity, rate).expect("bits that can be addressed");
+            let Geometry { blocks, block_words, probes } =
+                geometry(capacity, rate).expect("bits that can be addressed");
             (blocks, block_words, probes)
         };
         (golden, (rate, CAPACITIES.map(shape)))
@@ -276,9 +270,10 @@ fn stored(filter: &Filter) -> u64 {
 
 #[test]
 fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
-    /// Rate, capacity, expansion; layers and checksum. All were computed in Python too, given the geometry: hash,
-    /// block, probes, count, order of the bits and header are those of the essays in `src`. Blocks are of one line, of two
-    /// and of 16 in the first three, and of other lengths in the rest.
+    /// Rate, capacity, expansion; layers and checksum. All were computed in Python too, given the
+    /// geometry: hash, block, probes, count, order of the bits and header are those of the essays
+    /// in `src`. Blocks are of one line, of two and of 16 in the first three, and of other lengths
+    /// in the rest.
     #[rustfmt::skip]
     const FILTERS: [(f64, u64, u64, usize, u64); 11] = [
         (0.01, 10_000, 0, 1, 0x3061_0AE3_3B42_B517),
@@ -297,17 +292,14 @@ fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
         let (rate, capacity, expansion, ..) = golden;
         let mut filter = filter(&params(rate, capacity, expansion, 0xB100_3F11_7E25_EED5));
         fill(&mut filter, 1, 1_000);
-        (
-            golden,
-            (rate, capacity, expansion, filter.layers().len(), stored(&filter)),
-        )
+        (golden, (rate, capacity, expansion, filter.layers().len(), stored(&filter)))
     }));
 }
 
 #[test]
 fn the_bytes_of_a_filter_that_counts_never_change_unnoticed() {
-    /// Rate, capacity, expansion; layers and checksum after 1,000 items, of which every third was added twice and every
-    /// fifth deleted.
+    /// Rate, capacity, expansion; layers and checksum after 1,000 items, of which every third was
+    /// added twice and every fifth deleted.
     #[rustfmt::skip]
     const FILTERS: [(f64, u64, u64, usize, u64); 4] = [
         (0.01, 1000, 0, 1, 0xCAF4_30E1_808D_54E3),
@@ -331,17 +323,15 @@ fn the_bytes_of_a_filter_that_counts_never_change_unnoticed() {
             let hash = filter.hash(&item(1, number));
             filter.delete(hash);
         }
-        (
-            golden,
-            (rate, capacity, expansion, filter.layers().len(), stored(&filter)),
-        )
+        (golden, (rate, capacity, expansion, filter.layers().len(), stored(&filter)))
     }));
 }
 
 #[test]
 fn how_full_a_filter_that_counts_takes_itself_for_never_changes_unnoticed() {
-    /// Rate, capacity; after 20,000 items of which all but the last 4/5 of the capacity were deleted again: the items it says it has,
-    /// those counted, the counters raised, and how many more it takes.
+    /// Rate, capacity; after 20,000 items of which all but the last 4/5 of the capacity were
+    /// deleted again: the items it says it has, those counted, the counters raised, and how many
+    /// more it takes.
     #[rustfmt::skip]
     const FILTERS: [(f64, u64, [u64; 4]); 5] = [
         (0.25, 1000, [771, 782, 1287, 285]),
@@ -370,9 +360,7 @@ fn how_full_a_filter_that_counts_takes_itself_for_never_changes_unnoticed() {
         let newest = filter.newest();
         let [items, counted] = [newest.items(), newest.counted()];
         let raised = newest.nonzero().expect("counters");
-        let more = (20_000..)
-            .take_while(|&number| add(&mut filter, number).is_ok())
-            .count();
+        let more = (20_000..).take_while(|&number| add(&mut filter, number).is_ok()).count();
         (golden, (rate, capacity, [items, counted, raised, more as u64]))
     }));
 }

@@ -1,4 +1,5 @@
-//! Very deep stacks: with a capacity of 1 and an expansion of 1 each item makes a layer. And what so many share.
+//! Very deep stacks: with a capacity of 1 and an expansion of 1 each item makes a layer. And what
+//! so many share.
 
 use redis_bloom::filter::{Error, Filter, Layer, LayerPlan, MAX_LAYERS, Plan, layer_rate};
 
@@ -16,12 +17,11 @@ fn five_thousand_layers_hold_what_was_added_and_keep_the_rate() {
     for number in 0..added {
         assert!(has(&filter, &item(1, number)), "item {number}");
     }
-    // 30,000 queries: a standard deviation of 5.8 % of 1 %, so 4.5 of them are 26 %. The true rate is a quarter of the
-    // asked one: a layer of one item has a whole word, which is better than its share.
+    // 30,000 queries: a standard deviation of 5.8 % of 1 %, so 4.5 of them are 26 %. The true rate
+    // is a quarter of the asked one: a layer of one item has a whole word, which is better than its
+    // share.
     let queries = 30_000;
-    let wrong = (0..queries)
-        .filter(|&number| has(&filter, &item(2, number)))
-        .count();
+    let wrong = (0..queries).filter(|&number| has(&filter, &item(2, number))).count();
     let measured = wrong as f64 / queries as f64;
     println!(
         "{DEEP} layers of one item: {measured:.5} of {asked}, {} bytes of bits",
@@ -76,10 +76,7 @@ fn the_shares_of_all_layers_never_add_up_to_more_than_the_asked_rate() {
             sum += share;
             // 1 - 1 / (4 (n + 1)) up to layer n, with room for 2^18 roundings.
             let whole = asked * (1.0 - 0.25 / (index as f64 + 1.0));
-            assert!(
-                (sum / whole - 1.0).abs() < 1e-12,
-                "{asked}, up to layer {index}: {sum}"
-            );
+            assert!((sum / whole - 1.0).abs() < 1e-12, "{asked}, up to layer {index}: {sum}");
         }
         assert!(sum < asked, "{asked}: {sum}");
     }

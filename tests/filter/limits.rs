@@ -1,4 +1,5 @@
-//! What a filter refuses: bad parameters, more memory than it may have or than there is, items beyond its end.
+//! What a filter refuses: bad parameters, more memory than it may have or than there is, items
+//! beyond its end.
 
 use redis_bloom::filter::{
     Bits, Error, Expansion, Filter, Geometry, Hash, Layer, MAX_CAPACITY, MAX_EXPANSION, Params,
@@ -26,21 +27,14 @@ fn rates_and_capacities_out_of_range_are_refused() {
         for expansion in [0, 2] {
             let params = params(rate, capacity, expansion, 0);
             let outcome = Filter::new(&params, u64::MAX).map(|_| ()).expect_err("refused");
-            let expected = if capacity == 100 {
-                Error::ErrorRate(rate)
-            } else {
-                Error::Capacity(capacity)
-            };
+            let expected =
+                if capacity == 100 { Error::ErrorRate(rate) } else { Error::Capacity(capacity) };
             // As text, because a NaN does not equal itself.
             assert_eq!(format!("{outcome:?}"), format!("{expected:?}"), "{params:?}");
         }
     }
-    for (rate, capacity) in [
-        (5e-324, 1),
-        (1.0 - f64::EPSILON / 2.0, 1),
-        (0.999_999, 7),
-        (0.01, 1),
-    ] {
+    for (rate, capacity) in [(5e-324, 1), (1.0 - f64::EPSILON / 2.0, 1), (0.999_999, 7), (0.01, 1)]
+    {
         let mut filter = filter(&params(rate, capacity, 2, 0));
         fill(&mut filter, 1, 10 * capacity);
     }
@@ -89,9 +83,8 @@ fn growth_is_told_the_bytes_there_are_and_takes_the_ceiling_exactly() {
                 .expect("one that is absent");
             let hash = filter.hash(&absent);
             // A full filter asked for an item that it has does not ask for memory.
-            let (known, unasked) = (filter.hash(&item(round, 0)), |_| {
-                panic!("not full of what it has")
-            });
+            let (known, unasked) =
+                (filter.hash(&item(round, 0)), |_| panic!("not full of what it has"));
             assert_eq!(filter.add(known, unasked), Ok(false));
             let outcome = filter.add(hash, |told| {
                 assert_eq!(told, present, "round {round}");
@@ -102,16 +95,9 @@ fn growth_is_told_the_bytes_there_are_and_takes_the_ceiling_exactly() {
             };
             assert_eq!(
                 filter.add(hash, |_| wanted - 1),
-                Err(Error::Ceiling {
-                    wanted,
-                    ceiling: wanted - 1
-                })
+                Err(Error::Ceiling { wanted, ceiling: wanted - 1 })
             );
-            assert_eq!(
-                Strings::of(&filter),
-                before,
-                "round {round}: a refusal changed the filter"
-            );
+            assert_eq!(Strings::of(&filter), before, "round {round}: a refusal changed the filter");
             assert_eq!(filter.add(hash, |_| wanted), Ok(true));
             assert_eq!(filter.bit_bytes(), wanted, "round {round}");
         }
@@ -134,10 +120,7 @@ fn a_full_nonscaling_filter_refuses_what_is_new_and_answers_the_rest() {
                 other => panic!("{capacity} items at {rate}: {other:?}, known: {known}"),
             }
         }
-        assert!(
-            refused > 0 && refused + present == 1_000,
-            "{capacity} items at {rate}"
-        );
+        assert!(refused > 0 && refused + present == 1_000, "{capacity} items at {rate}");
         assert!((0..count).all(|number| has(&filter, &item(1, number))));
         assert_eq!(Strings::of(&filter), before, "{capacity} items at {rate}");
     }
@@ -196,21 +179,10 @@ fn asks_beyond_memory_are_refused_and_nothing_is_taken() {
 fn bit_arrays_that_cannot_be_are_refused() {
     for words in [0, 1 << 45, 1 << 55, (1 << 55) + 1, 1 << 60, 1 << 61, u64::MAX] {
         let outcome = Bits::zeroed(words).map(|bits| bits.words().len());
-        assert_eq!(
-            outcome,
-            Err(Error::OutOfMemory(words.saturating_mul(8))),
-            "{words} words"
-        );
+        assert_eq!(outcome, Err(Error::OutOfMemory(words.saturating_mul(8))), "{words} words");
     }
-    let shape = Geometry {
-        blocks: u32::MAX,
-        block_words: u16::MAX,
-        probes: 1,
-    };
-    assert!(matches!(
-        Layer::new(shape.into(), 1, 0.5),
-        Err(Error::OutOfMemory(_))
-    ));
+    let shape = Geometry { blocks: u32::MAX, block_words: u16::MAX, probes: 1 };
+    assert!(matches!(Layer::new(shape.into(), 1, 0.5), Err(Error::OutOfMemory(_))));
 }
 
 #[test]
@@ -227,8 +199,9 @@ fn a_bit_array_starts_at_zero_and_counts_its_bits() {
     }
 }
 
-/// Ten billion items are more bits than 32 bits count, and more words too. Each end of the array must be reached, at the
-/// place that wide arithmetic says; a truncation would wrap around to its beginning.
+/// Ten billion items are more bits than 32 bits count, and more words too. Each end of the array
+/// must be reached, at the place that wide arithmetic says; a truncation would wrap around to its
+/// beginning.
 #[test]
 fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
     const ITEMS: u64 = 10_000_000_000;
@@ -239,23 +212,13 @@ fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
             words > 1 << 30 && words * 64 > ITEMS * 9,
             "{words} words for {ITEMS} items at {rate}"
         );
-        assert_eq!(
-            u128::from(words),
-            u128::from(shape.blocks) * u128::from(shape.block_words)
-        );
+        assert_eq!(u128::from(words), u128::from(shape.blocks) * u128::from(shape.block_words));
         let len = u64::from(shape.block_words);
         for block in [0, 1 << 31, 1 << 32, 1 << 63, u64::MAX - 1, u64::MAX] {
             let wide = (u128::from(block) * u128::from(shape.blocks)) >> 64;
-            assert_eq!(
-                u128::from(scale(block, shape.blocks.into())),
-                wide,
-                "block of {block:#x}"
-            );
+            assert_eq!(u128::from(scale(block, shape.blocks.into())), wide, "block of {block:#x}");
             let start = wide * u128::from(len);
-            assert!(
-                start + u128::from(len) <= u128::from(words),
-                "block of {block:#x}"
-            );
+            assert!(start + u128::from(len) <= u128::from(words), "block of {block:#x}");
             for probes in [0, 1, u64::MAX / 3, u64::MAX] {
                 let inside = all_positions(Hash { block, probes }, shape, |positions| {
                     positions.iter().all(|&at| at < len * 64)
@@ -272,10 +235,7 @@ fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
 fn the_ends_of_ten_billion_items_hold_their_items() {
     let shape = geometry(10_000_000_000, 0.01).expect("64 bits can address it");
     let mut layer = Layer::new(shape.into(), 10_000_000_000, 0.01).expect("a kernel that lends it");
-    let ends = [0, u64::MAX].map(|block| Hash {
-        block,
-        probes: 12_345,
-    });
+    let ends = [0, u64::MAX].map(|block| Hash { block, probes: 12_345 });
     for hash in ends {
         assert!(!layer.contains(hash));
         layer.add(hash);
@@ -294,15 +254,8 @@ fn the_ends_of_ten_billion_items_hold_their_items() {
 #[cfg(target_os = "linux")]
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .expect("VmRSS");
-    let kib = line
-        .trim()
-        .trim_end_matches(" kB")
-        .parse::<u64>()
-        .expect("a number");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    let kib = line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
     kib * 1024
 }
 
@@ -330,16 +283,10 @@ fn the_bytes_of_a_filter_count_its_struct_and_its_layers() {
     for index in 1..10 {
         filter.grow(u64::MAX).expect("memory for a small layer");
         let newest = filter.newest();
-        bits += geometry(newest.capacity(), newest.error_rate())
-            .expect("small")
-            .words()
-            * 8;
+        bits += geometry(newest.capacity(), newest.error_rate()).expect("small").words() * 8;
         assert_eq!(filter.bit_bytes(), bits);
         let list = filter.bytes() - bits - size_of::<Filter>() as u64;
-        assert!(
-            list >= index * size_of::<Layer>() as u64,
-            "{index} older layers, {list} bytes"
-        );
+        assert!(list >= index * size_of::<Layer>() as u64, "{index} older layers, {list} bytes");
         assert!(filter.older_memory().is_some());
     }
 }
@@ -353,11 +300,7 @@ fn a_duplicate_is_equal_and_apart() {
     assert_eq!(Strings::of(&copy), before);
     assert_eq!(copy.params(), original.params());
     fill(&mut copy, 2, 2_000);
-    assert_eq!(
-        Strings::of(&original),
-        before,
-        "the copy shares memory with the original"
-    );
+    assert_eq!(Strings::of(&original), before, "the copy shares memory with the original");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Tests of the pure filter: what it promises of its answers, its rate and its memory, and what may never change.
+//! Tests of the pure filter: what it promises of its answers, its rate and its memory, and what may
+//! never change.
 
 mod adversary;
 mod ahead;

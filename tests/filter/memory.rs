@@ -1,7 +1,8 @@
 //! How much memory a filter takes, against the classic optimum and against the formulas of others.
 //!
-//! The classic optimum is Bloom's (1970) with a real number of probes: ln(1/p) / ln(2)^2 bits per item. Bits are those
-//! of the bit arrays; what a key costs beside them is measured on a server (`tests/server/memory.rs`).
+//! The classic optimum is Bloom's (1970) with a real number of probes: ln(1/p) / ln(2)^2 bits per
+//! item. Bits are those of the bit arrays; what a key costs beside them is measured on a server
+//! (`tests/server/memory.rs`).
 
 use std::f64::consts::LN_2;
 
@@ -11,8 +12,8 @@ use crate::support::{fill, filter, params};
 
 /// Bits per item of a layer.
 fn bits(capacity: u64, rate: f64) -> f64 {
-    let geometry =
-        geometry(capacity, rate).unwrap_or_else(|| panic!("{capacity} items at {rate} can be addressed"));
+    let geometry = geometry(capacity, rate)
+        .unwrap_or_else(|| panic!("{capacity} items at {rate} can be addressed"));
     geometry.words() as f64 * 64.0 / capacity as f64
 }
 
@@ -45,39 +46,26 @@ struct Worst {
 impl Worst {
     fn see(&mut self, capacity: u64, rate: f64, bits: f64, bound: f64) {
         if bits / bound > self.share {
-            *self = Self {
-                share: bits / bound,
-                capacity,
-                rate,
-            };
+            *self = Self { share: bits / bound, capacity, rate };
         }
     }
 
     /// Prints the case, and fails if it is above the bound by more than rounding.
     #[track_caller]
     fn check(&self, title: &str) {
-        let &Self {
-            share,
-            capacity,
-            rate,
-        } = self;
+        let &Self { share, capacity, rate } = self;
         println!("{share:.4} of {title}: {capacity} items at {rate:.4e}");
         assert!(share > 0.5, "{title}: nothing was measured");
-        assert!(
-            share <= 1.0 + 1e-9,
-            "{share} of {title}: {capacity} items at {rate}"
-        );
+        assert!(share <= 1.0 + 1e-9, "{share} of {title}: {capacity} items at {rate}");
     }
 }
 
 #[test]
 fn a_nonscaling_filter_stays_near_the_classic_optimum() {
     // Lowest rate, times the optimum.
-    for (from, to, bound) in [
-        (0.1, 0.001, 1.06),
-        (0.000_999, 0.000_1, 1.04),
-        (0.000_099_9, 1e-6, 1.025),
-    ] {
+    for (from, to, bound) in
+        [(0.1, 0.001, 1.06), (0.000_999, 0.000_1, 1.04), (0.000_099_9, 1e-6, 1.025)]
+    {
         let mut worst = Worst::default();
         for rate in rates(from, to, 100) {
             for capacity in capacities(1e4, 1e10, 12) {
@@ -90,8 +78,9 @@ fn a_nonscaling_filter_stays_near_the_classic_optimum() {
 
 /// Distinct items that are added for each one counted, when the rate is `rate` at the end.
 ///
-/// Of a filter that counts what changed a bit, dc/dx = 1 - (1 - e^-x)^k with x = k n / m the load; so n / c is the
-/// last load over the integral, here by Simpson's rule (`sizing.rs` has it in closed form).
+/// Of a filter that counts what changed a bit, dc/dx = 1 - (1 - e^-x)^k with x = k n / m the load;
+/// so n / c is the last load over the integral, here by Simpson's rule (`sizing.rs` has it in
+/// closed form).
 fn growth(rate: f64, probes: f64) -> f64 {
     const STEPS: u32 = 1_000;
     let load = -(-rate.powf(1.0 / probes)).ln_1p();
@@ -100,7 +89,8 @@ fn growth(rate: f64, probes: f64) -> f64 {
         0 | STEPS => 1.0,
         _ => f64::from(2 + i % 2 * 2),
     };
-    let integral: f64 = (0..=STEPS).map(|i| weight(i) * counted(i)).sum::<f64>() / f64::from(3 * STEPS);
+    let integral: f64 =
+        (0..=STEPS).map(|i| weight(i) * counted(i)).sum::<f64>() / f64::from(3 * STEPS);
     1.0 / integral
 }
 
@@ -115,22 +105,16 @@ fn whole(rate: f64) -> (f64, f64) {
 
 #[test]
 fn above_10_per_cent_the_uncounted_items_are_all_that_costs_more() {
-    assert!(
-        (growth(0.5, 1.0) - 2.0 * LN_2).abs() < 1e-9,
-        "known: 1 / (1 - (1 - ln 2) / ln 2)"
-    );
+    assert!((growth(0.5, 1.0) - 2.0 * LN_2).abs() < 1e-9, "known: 1 / (1 - (1 - ln 2) / ln 2)");
     let (mut real, mut integer) = (Worst::default(), Worst::default());
-    for rate in (1..=999)
-        .map(|i| f64::from(i) / 1_000.0)
-        .filter(|&rate| rate > 0.1)
-    {
+    for rate in (1..=999).map(|i| f64::from(i) / 1_000.0).filter(|&rate| rate > 0.1) {
         let (probes, classic) = whole(rate);
         for capacity in capacities(1e4, 1e10, 8) {
             let bits = bits(capacity, rate);
             let items = growth(rate, probes);
-            // Up to a rate of 1/3 the real-valued optimum is a bound. Above, the best number of probes is less than
-            // one and a half, and one or two probes cost up to twice as much: the optimum of whole probes is the
-            // bound.
+            // Up to a rate of 1/3 the real-valued optimum is a bound. Above, the best number of
+            // probes is less than one and a half, and one or two probes cost up to twice as much:
+            // the optimum of whole probes is the bound.
             if rate <= 1.0 / 3.0 {
                 real.see(capacity, rate, bits, 1.06 * optimum(rate) * items);
             }
@@ -143,7 +127,8 @@ fn above_10_per_cent_the_uncounted_items_are_all_that_costs_more() {
 
 #[test]
 fn a_reserved_scaling_filter_is_no_larger_than_the_formula_of_redisbloom() {
-    // RedisBloom sizes the first layer of a filter that may grow for half the rate: ln(2/p) / ln(2)^2 bits per item.
+    // RedisBloom sizes the first layer of a filter that may grow for half the rate: ln(2/p) /
+    // ln(2)^2 bits per item.
     let mut worst = Worst::default();
     for rate in rates(0.999, 1e-9, 100) {
         for capacity in capacities(1e3, 1e12, 6) {
@@ -157,29 +142,21 @@ fn a_reserved_scaling_filter_is_no_larger_than_the_formula_of_redisbloom() {
 #[test]
 fn a_small_scaling_filter_is_one_short_block() {
     // Items and rate; bytes at most.
-    for (capacity, rate, most) in [
-        (1, 0.01, 8),
-        (10, 0.01, 16),
-        (100, 0.01, 128),
-        (100, 0.001, 192),
-        (1_000, 0.01, 1_280),
-    ] {
+    for (capacity, rate, most) in
+        [(1, 0.01, 8), (10, 0.01, 16), (100, 0.01, 128), (100, 0.001, 192), (1_000, 0.01, 1_280)]
+    {
         let bytes = filter(&params(rate, capacity, 2, 0)).bit_bytes();
-        assert!(
-            bytes <= most,
-            "{capacity} items at {rate}: {bytes} bytes, at most {most}"
-        );
+        assert!(bytes <= most, "{capacity} items at {rate}: {bytes} bytes, at most {most}");
     }
 }
 
 #[test]
 fn counters_take_four_times_the_bits() {
-    for (rate, capacity, layers) in [(0.25, 1, 1), (0.01, 100, 4), (0.001, 1_000, 3), (1e-6, 250, 2)] {
+    for (rate, capacity, layers) in
+        [(0.25, 1, 1), (0.01, 100, 4), (0.001, 1_000, 3), (1e-6, 250, 2)]
+    {
         let bits = params(rate, capacity, 2, 9);
-        let counters = Params {
-            cells: CellKind::Counters,
-            ..bits
-        };
+        let counters = Params { cells: CellKind::Counters, ..bits };
         let bytes = [bits, counters].map(|params| {
             let mut filter = filter(&params);
             while filter.layers().len() < layers {
@@ -200,11 +177,6 @@ fn twelve_layers_pay_less_for_growing_than_halved_rates_would() {
             let layer = bits(10_000, layer_rate(rate, index, true));
             (ours + layer, halved + bits(10_000, rate / f64::from(2 << index)))
         });
-        assert!(
-            ours < halved,
-            "{rate}: {} against {} bits an item",
-            ours / 12.0,
-            halved / 12.0
-        );
+        assert!(ours < halved, "{rate}: {} against {} bits an item", ours / 12.0, halved / 12.0);
     }
 }

@@ -1,22 +1,19 @@
-//! Stacks of layers of any shapes in any order: a batch answers as its items alone, whether four probes share a line in a layer, in
-//! the one above it or in the one below.
+//! Stacks of layers of any shapes in any order: a batch answers as its items alone, whether four
+//! probes share a line in a layer, in the one above it or in the one below.
 
 use redis_bloom::filter::{Counting, Expansion, Family, Filter, Geometry, Layer, Shape};
 
 use crate::support::item;
 
-/// Blocks and words: one line, two, not of whole lines, a single block of whole lines, eight lines, beyond the caches.
+/// Blocks and words: one line, two, not of whole lines, a single block of whole lines, eight lines,
+/// beyond the caches.
 const BLOCKS: [(u32, u16); 6] = [(50, 8), (50, 16), (50, 15), (1, 16), (50, 64), (600, 32)];
 
 /// As many items as make some hundred bits of each layer set, and few of them all of a block's.
 const ITEMS: u64 = 120;
 
 fn layer(blocks: u32, block_words: u16, probes: u8, cells: u8) -> Layer {
-    let geometry = Geometry {
-        blocks,
-        block_words,
-        probes,
-    };
+    let geometry = Geometry { blocks, block_words, probes };
     let shape = match cells {
         0 => Shape::from(geometry),
         _ => Shape::from(Counting::of(geometry)),
@@ -66,13 +63,8 @@ fn check(shapes: [(u32, u16); 3], probes: u8, cells: u8) {
     let case = format!("{shapes:?}, {probes} probes, cells {cells}");
     let mut filter = stack(shapes, probes, cells);
     // Of each layer some, and strangers.
-    let items: Vec<_> = (0..4)
-        .flat_map(|set| (0..40).map(move |n| item(set, n * 3)))
-        .collect();
-    let alone: Vec<bool> = items
-        .iter()
-        .map(|item| filter.contains(filter.hash(item)))
-        .collect();
+    let items: Vec<_> = (0..4).flat_map(|set| (0..40).map(move |n| item(set, n * 3))).collect();
+    let alone: Vec<bool> = items.iter().map(|item| filter.contains(filter.hash(item))).collect();
     assert!(alone[..120].iter().all(|&found| found), "{case}");
     for size in [10, 160] {
         let mut together = Vec::new();

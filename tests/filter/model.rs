@@ -1,10 +1,11 @@
-//! Random sequences of operations against a model that cannot be wrong: the exact multiset of what was added and, of filters
-//! that count, not deleted since.
+//! Random sequences of operations against a model that cannot be wrong: the exact multiset of what
+//! was added and, of filters that count, not deleted since.
 //!
-//! Held after each step: no false negative, ever; `add` says "new" exactly when `contains` said no; the count is the
-//! number of those answers, but where items are deleted; a batch answers as its items would alone; what is refused changes
-//! nothing; no ceiling is passed; a filter that was stored and read back goes on as if nothing had been. Deleted is only
-//! what was added, as the promise of `filter/deletion.rs` asks; then each item's count is at least what the model has.
+//! Held after each step: no false negative, ever; `add` says "new" exactly when `contains` said no;
+//! the count is the number of those answers, but where items are deleted; a batch answers as its
+//! items would alone; what is refused changes nothing; no ceiling is passed; a filter that was
+//! stored and read back goes on as if nothing had been. Deleted is only what was added, as the
+//! promise of `filter/deletion.rs` asks; then each item's count is at least what the model has.
 
 use std::collections::HashMap;
 
@@ -76,9 +77,10 @@ impl Model {
         let known = self.filter.contains(hash);
         let counts = self.filter.counts();
         // One that counts takes room in the newest layer, whatever the others hold.
-        let full = self.filter.newest().is_full() && !(counts && self.filter.newest().contains(hash));
-        // Compared where a change is likeliest to slip in; for every known item of a large filter it would take
-        // minutes.
+        let full =
+            self.filter.newest().is_full() && !(counts && self.filter.newest().contains(hash));
+        // Compared where a change is likeliest to slip in; for every known item of a large filter
+        // it would take minutes.
         let compared = full || (known && self.filter.bit_bytes() < 2_000);
         let before = compared.then(|| stored(&self.filter));
         let size = self.filter.bit_bytes();
@@ -90,17 +92,10 @@ impl Model {
         if let Some(before) = before
             && (answer.is_err() || !(counts || answer == Ok(true)))
         {
-            assert_eq!(
-                stored(&self.filter),
-                before,
-                "an answer of {answer:?} changed the filter"
-            );
+            assert_eq!(stored(&self.filter), before, "an answer of {answer:?} changed the filter");
         }
         let grown = self.filter.bit_bytes();
-        assert!(
-            grown == size || grown <= ceiling,
-            "{size} bytes became {grown} under {ceiling}"
-        );
+        assert!(grown == size || grown <= ceiling, "{size} bytes became {grown} under {ceiling}");
         answer
     }
 
@@ -126,12 +121,7 @@ impl Model {
             }
         }
         assert_eq!(answers, alone, "a batch of {}", numbers.len());
-        assert_eq!(
-            stored(&batch),
-            stored(&self.filter),
-            "a batch of {}",
-            numbers.len()
-        );
+        assert_eq!(stored(&batch), stored(&self.filter), "a batch of {}", numbers.len());
         self.filter = batch;
     }
 
@@ -168,12 +158,7 @@ impl Model {
             })
             .collect();
         assert_eq!(answers, alone, "a batch of {}", numbers.len());
-        assert_eq!(
-            stored(&copy),
-            stored(&self.filter),
-            "a batch of {}",
-            numbers.len()
-        );
+        assert_eq!(stored(&copy), stored(&self.filter), "a batch of {}", numbers.len());
         for (number, _) in numbers.iter().zip(&answers).filter(|(_, gone)| **gone) {
             let count = self.added.get_mut(number).expect("it was added");
             *count -= 1;
@@ -186,14 +171,11 @@ impl Model {
     fn contains_each(&self, numbers: &[Number]) {
         let items: Vec<Vec<u8>> = numbers.iter().map(|&number| bytes(number)).collect();
         let mut answers = Vec::new();
-        self.filter
-            .contains_each(items.iter().map(Vec::as_slice), |found| {
-                answers.extend(found.each());
-            });
-        let alone: Vec<bool> = numbers
-            .iter()
-            .map(|&number| self.filter.contains(self.hash(number)))
-            .collect();
+        self.filter.contains_each(items.iter().map(Vec::as_slice), |found| {
+            answers.extend(found.each());
+        });
+        let alone: Vec<bool> =
+            numbers.iter().map(|&number| self.filter.contains(self.hash(number))).collect();
         assert_eq!(answers, alone);
     }
 
@@ -210,10 +192,7 @@ impl Model {
             }
             Step::Contains(number) => {
                 let found = self.filter.contains(self.hash(*number));
-                assert!(
-                    found || !self.added.contains_key(number),
-                    "a false negative: {number}"
-                );
+                assert!(found || !self.added.contains_key(number), "a false negative: {number}");
             }
             Step::ContainsEach(numbers) => self.contains_each(numbers),
             Step::DeleteEach(numbers) if self.filter.counts() => self.delete_each(numbers),
@@ -228,19 +207,13 @@ impl Model {
                 let strings = stored(&self.filter);
                 let numbers = numbers_of(&self.filter);
                 self.filter = strings.filter();
-                assert_eq!(
-                    (stored(&self.filter), numbers_of(&self.filter)),
-                    (strings, numbers)
-                );
+                assert_eq!((stored(&self.filter), numbers_of(&self.filter)), (strings, numbers));
             }
             Step::Dump => {
                 let strings = stored(&self.filter);
                 let numbers = numbers_of(&self.filter);
                 self.filter = dumped(&self.filter);
-                assert_eq!(
-                    (stored(&self.filter), numbers_of(&self.filter)),
-                    (strings, numbers)
-                );
+                assert_eq!((stored(&self.filter), numbers_of(&self.filter)), (strings, numbers));
             }
             Step::Duplicate => {
                 let numbers = numbers_of(&self.filter);
@@ -285,7 +258,8 @@ impl Model {
     }
 }
 
-/// What is shown of each layer and not stored, but follows from what is: items, counters that are not 0, counters at 15.
+/// What is shown of each layer and not stored, but follows from what is: items, counters that are
+/// not 0, counters at 15.
 fn numbers_of(filter: &Filter) -> Vec<(u64, Option<u64>, Option<u64>)> {
     let numbers = |layer: &Layer| (layer.items(), layer.nonzero(), layer.saturated());
     filter.layers().map(numbers).collect()

@@ -5,11 +5,7 @@ use redis_bloom::filter::{Geometry, Hash, all_positions, scale};
 /// The positions of the first `N` bits of an item in its block, one of several.
 pub(crate) fn positions<const N: usize>(hash: Hash, block_words: u16) -> [u64; N] {
     let mut all = Vec::new();
-    let geometry = Geometry {
-        blocks: 2,
-        block_words,
-        probes: N as u8,
-    };
+    let geometry = Geometry { blocks: 2, block_words, probes: N as u8 };
     all_positions(hash, geometry, |positions| {
         all.extend_from_slice(positions);
         true
@@ -19,26 +15,15 @@ pub(crate) fn positions<const N: usize>(hash: Hash, block_words: u16) -> [u64; N
 
 #[test]
 fn a_walk_depends_on_both_halves_of_the_hash() {
-    let start = Hash {
-        block: 0x0123_4567_89AB_CDEF,
-        probes: 0xFEDC_BA98_7654_3210,
-    };
+    let start = Hash { block: 0x0123_4567_89AB_CDEF, probes: 0xFEDC_BA98_7654_3210 };
     // Of whole lines, and not.
     for words in [512, 511] {
         let last = |hash| positions::<12>(hash, words)[4..].to_owned();
         for bit in 0..64 {
             let (block, probes) = (start.block ^ 1 << bit, start.probes ^ 1 << bit);
             // Not the first, which a difference in the lowest bits does not reach.
-            assert_ne!(
-                last(start),
-                last(Hash { block, ..start }),
-                "bit {bit} of the block"
-            );
-            assert_ne!(
-                last(start),
-                last(Hash { probes, ..start }),
-                "bit {bit} of the probes"
-            );
+            assert_ne!(last(start), last(Hash { block, ..start }), "bit {bit} of the block");
+            assert_ne!(last(start), last(Hash { probes, ..start }), "bit {bit} of the probes");
         }
     }
 }
@@ -49,10 +34,7 @@ fn a_fraction_scales_to_all_integers_below_n_and_no_other() {
         assert_eq!(scale(0, n), 0, "n = {n}");
         assert_eq!(scale(u64::MAX, n), n - 1, "n = {n}");
         // The first fraction of each of some integers, and the one before.
-        for i in [1, 2, n / 3, n / 2, n - 1]
-            .into_iter()
-            .filter(|&i| (1..n).contains(&i))
-        {
+        for i in [1, 2, n / 3, n / 2, n - 1].into_iter().filter(|&i| (1..n).contains(&i)) {
             let first = ((u128::from(i) << 64).div_ceil(u128::from(n))) as u64;
             assert_eq!((scale(first, n), scale(first - 1, n)), (i, i - 1), "n = {n}");
         }
@@ -77,7 +59,8 @@ fn four_probes_lie_in_one_line_of_a_block_of_whole_lines() {
 
 #[test]
 fn each_probe_goes_anywhere_in_its_line_or_block() {
-    // 4,000 items for each position on average. Of 10,304 counts none strays by 6 deviations but with a chance of 2e-5.
+    // 4,000 items for each position on average. Of 10,304 counts none strays by 6 deviations but
+    // with a chance of 2e-5.
     for words in [8_u16, 15] {
         let bits = u64::from(words) * 64;
         let mut seen = vec![[0_u32; 7]; bits as usize];
@@ -102,11 +85,7 @@ fn positions_end_where_the_test_says_no() {
     for words in [8, 15] {
         for probes in 0..20_u8 {
             let mut given = Vec::new();
-            let geometry = Geometry {
-                blocks: 2,
-                block_words: words,
-                probes,
-            };
+            let geometry = Geometry { blocks: 2, block_words: words, probes };
             assert!(all_positions(hash, geometry, |positions| {
                 given.push(positions.len());
                 true

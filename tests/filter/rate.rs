@@ -2,25 +2,28 @@
 //!
 //! # The bound
 //!
-//! A row makes S filters under S seeds, fills each to exactly its capacity (`items() == capacity()`, the worst moment
-//! it has) and asks each for Q items that were never added. The S shares of wrong answers are independent and equally
-//! distributed, so their mean m has the standard error e = s / sqrt(S), s their sample deviation. This e holds both
-//! the binomial noise of S Q queries, sqrt(p (1 - p) / (S Q)), and the luck of a filter: how evenly its blocks filled,
+//! A row makes S filters under S seeds, fills each to exactly its capacity (`items() ==
+//! capacity()`, the worst moment it has) and asks each for Q items that were never added. The S
+//! shares of wrong answers are independent and equally distributed, so their mean m has the
+//! standard error e = s / sqrt(S), s their sample deviation. This e holds both the binomial noise
+//! of S Q queries, sqrt(p (1 - p) / (S Q)), and the luck of a filter: how evenly its blocks filled,
 //! which more queries do not average out (at 1 % and 1,000 items it is twice the binomial noise).
 //!
-//! A row fails when m > asked + 4.5 e. With S = 128 the ratio is Student's t with 127 degrees: beyond 4.5 in 8e-6 of
-//! all runs if the true rate were exactly the asked one. 76 rows, two bounds each: a false alarm in under 0.2 %
-//! of all choices of seeds, and since the seeds are fixed, one that passed passes until the code changes.
+//! A row fails when m > asked + 4.5 e. With S = 128 the ratio is Student's t with 127 degrees:
+//! beyond 4.5 in 8e-6 of all runs if the true rate were exactly the asked one. 76 rows, two bounds
+//! each: a false alarm in under 0.2 % of all choices of seeds, and since the seeds are fixed, one
+//! that passed passes until the code changes.
 //!
 //! # The power
 //!
-//! A filter whose true rate is 3 % above the bound is caught if 0.03 asked > (4.5 + 2.5) e, with probability 99.4 %
-//! (normal, 2.5 deviations). So e must be at most 0.43 % of the asked rate, which at 1 % takes 1 / 0.0043^2 = 54,000
-//! wrong answers at least. Each row states its e as `precision`, and a row that does not reach it fails as well: a
-//! bound means nothing without it. At 0.1 % and below `precision` is what the time allows.
+//! A filter whose true rate is 3 % above the bound is caught if 0.03 asked > (4.5 + 2.5) e, with
+//! probability 99.4 % (normal, 2.5 deviations). So e must be at most 0.43 % of the asked rate,
+//! which at 1 % takes 1 / 0.0043^2 = 54,000 wrong answers at least. Each row states its e as
+//! `precision`, and a row that does not reach it fails as well: a bound means nothing without it.
+//! At 0.1 % and below `precision` is what the time allows.
 //!
-//! The same is asked of the sum of the layers' own rates (`budget.rs`), which is less than the asked rate for a
-//! scaling filter: it shows an excess that the budget's reserve would hide.
+//! The same is asked of the sum of the layers' own rates (`budget.rs`), which is less than the
+//! asked rate for a scaling filter: it shows an excess that the budget's reserve would hide.
 
 use std::time::Instant;
 
@@ -62,8 +65,8 @@ fn sixteen_bytes(set: u64, number: u64, buffer: &mut Vec<u8>) {
     buffer.extend(item(set, number));
 }
 
-/// A copy of `empty` under another seed, filled to the last item of the row's last layer. (From the plan: sizing a
-/// layer takes longer than filling ten items.)
+/// A copy of `empty` under another seed, filled to the last item of the row's last layer. (From the
+/// plan: sizing a layer takes longer than filling ten items.)
 fn full(row: &Row, empty: &Plan, seed: u64, shape: Shape) -> Filter {
     let mut plan = empty.clone();
     plan.seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -79,10 +82,7 @@ fn full(row: &Row, empty: &Plan, seed: u64, shape: Shape) -> Filter {
         let hash = filter.hash(&buffer);
         filter.add(hash, |_| u64::MAX).expect("room for another layer");
     }
-    panic!(
-        "{most} items do not fill a filter for {} at {}",
-        row.capacity, row.asked
-    );
+    panic!("{most} items do not fill a filter for {} at {}", row.capacity, row.asked);
 }
 
 /// The share of absent items that the filter says yes to.
@@ -98,15 +98,7 @@ fn wrong(filter: &Filter, queries: u64, shape: Shape) -> f64 {
 /// Measures a row; its line of the table, marked if it fails.
 fn line(row: &Row, shape: Shape) -> (String, bool) {
     let start = Instant::now();
-    let &Row {
-        asked,
-        capacity,
-        expansion,
-        layers,
-        seeds,
-        queries,
-        precision,
-    } = row;
+    let &Row { asked, capacity, expansion, layers, seeds, queries, precision } = row;
     let empty = Plan::of(&filter(&params(asked, capacity, expansion, 0)));
     let (mut sum, mut squares, mut budget) = (0.0, 0.0, 0.0);
     for seed in 0..seeds {
@@ -119,8 +111,9 @@ fn line(row: &Row, shape: Shape) -> (String, bool) {
     let filters = seeds as f64;
     let mean = sum / filters;
     let error = ((squares / filters - mean * mean) / (filters - 1.0)).sqrt();
-    let holds =
-        mean <= asked + ERRORS * error && mean <= budget + ERRORS * error && error <= precision * asked;
+    let holds = mean <= asked + ERRORS * error
+        && mean <= budget + ERRORS * error
+        && error <= precision * asked;
     let line = format!(
         "{asked:>8} {capacity:>7} x{expansion} {layers:>6} {seeds:>6} {:>7.1} M  {mean:>11.4e}  {:>6.4} ± {:.4}  {:>6.4} {:>6.1} s{}",
         queries as f64 / 1e6,
@@ -155,8 +148,8 @@ fn check(title: &str, rows: impl IntoIterator<Item = Row>) {
     check_items(title, rows.into_iter().map(|row| (row, sixteen_bytes as Shape)));
 }
 
-/// The five rates of the promise, with queries for one shape of filter: (asked rate, millions of queries, precision).
-/// The first three must show an excess of 3 %.
+/// The five rates of the promise, with queries for one shape of filter: (asked rate, millions of
+/// queries, precision). The first three must show an excess of 3 %.
 type Rates = [(f64, f64, f64); 5];
 
 fn rows(rates: Rates, capacity: u64, expansion: u64, layers: usize) -> impl Iterator<Item = Row> {
@@ -283,8 +276,8 @@ fn rates_above_25_per_cent_are_kept_too() {
 
 #[test]
 fn one_in_a_million_is_kept() {
-    // 130 wrong answers: an error of 9 %, which shows an excess of two thirds. Twenty times the queries, once: 0.932
-    // +- 0.019 of the asked rate.
+    // 130 wrong answers: an error of 9 %, which shows an excess of two thirds. Twenty times the
+    // queries, once: 0.932 +- 0.019 of the asked rate.
     let row = Row {
         asked: 1e-6,
         capacity: 50_000,
@@ -332,8 +325,5 @@ fn items_of_every_length_keep_the_asked_rate() {
         queries: 8_960_000,
         precision: SHOWS_3_PER_CENT,
     };
-    check_items(
-        "text, then 4, 8, 12, 32, 100, 200, 500 bytes",
-        shapes.map(|shape| (row, shape)),
-    );
+    check_items("text, then 4, 8, 12, 32, 100, 200, 500 bytes", shapes.map(|shape| (row, shape)));
 }

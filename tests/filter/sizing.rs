@@ -1,4 +1,5 @@
-//! The sizing as a function: defined everywhere, the same on each call, and larger for a larger ask.
+//! The sizing as a function: defined everywhere, the same on each call, and larger for a larger
+//! ask.
 
 use std::{
     f64::consts::LN_2,
@@ -55,13 +56,9 @@ fn every_ask_has_a_geometry_that_is_large_enough_or_none() {
         for capacity in capacities() {
             let least = least_bits(capacity, rate);
             let Some(shape) = geometry(capacity, rate) else {
-                // The longest blocks, as many as a u32 counts, are 2^50 bits. Above 10 % fewer than 8 bits are enough
-                // for any item, the uncounted ones included.
-                let enough = if rate > 0.1 {
-                    8.0 * capacity as f64
-                } else {
-                    1.07 * least
-                };
+                // The longest blocks, as many as a u32 counts, are 2^50 bits. Above 10 % fewer than
+                // 8 bits are enough for any item, the uncounted ones included.
+                let enough = if rate > 0.1 { 8.0 * capacity as f64 } else { 1.07 * least };
                 assert!(
                     enough > 2f64.powi(50),
                     "{capacity} items at {rate}: none, and {enough} bits are enough"
@@ -69,15 +66,8 @@ fn every_ask_has_a_geometry_that_is_large_enough_or_none() {
                 given = false;
                 continue;
             };
-            assert!(
-                given,
-                "{capacity} items at {rate}: {shape:?}, but fewer items have none"
-            );
-            let Geometry {
-                blocks,
-                block_words,
-                probes,
-            } = shape;
+            assert!(given, "{capacity} items at {rate}: {shape:?}, but fewer items have none");
+            let Geometry { blocks, block_words, probes } = shape;
             assert!(
                 blocks > 0 && block_words > 0 && probes > 0,
                 "{capacity} items at {rate}: {shape:?}"
@@ -106,7 +96,8 @@ fn there_is_a_geometry_for_everything_below_2_to_the_50_bits() {
 
 #[test]
 fn an_ask_beyond_2_to_the_50_bits_has_no_geometry() {
-    // A geometry that held fewer bits than were asked for would break the promise of the rate in silence.
+    // A geometry that held fewer bits than were asked for would break the promise of the rate in
+    // silence.
     for (capacity, rate) in [
         (1 << 46, 1e-6),
         (1 << 47, 0.01),
@@ -122,13 +113,11 @@ fn an_ask_beyond_2_to_the_50_bits_has_no_geometry() {
 
 #[test]
 fn more_items_never_take_noticeably_fewer_words() {
-    // "Noticeably": the block size and the number of probes are whole numbers, and where one of them steps, a filter
-    // for one item more can be a little smaller: by at most 4.2 % (2,381 items at 0.1 %).
+    // "Noticeably": the block size and the number of probes are whole numbers, and where one of
+    // them steps, a filter for one item more can be a little smaller: by at most 4.2 % (2,381 items
+    // at 0.1 %).
     const STEP: f64 = 0.958;
-    for rate in RATES
-        .into_iter()
-        .chain([0.2, 0.3, 0.075, 0.02, 0.0075, 0.003, 0.0003])
-    {
+    for rate in RATES.into_iter().chain([0.2, 0.3, 0.075, 0.02, 0.0075, 0.003, 0.0003]) {
         let mut before = (0, 0);
         // Every capacity up to some thousands, then 0.5 % more each.
         let every = (1..6_000).chain((0..2_500).map(|i| (6_000.0 * 1.005_f64.powi(i)) as u64));
@@ -147,7 +136,8 @@ fn more_items_never_take_noticeably_fewer_words() {
 
 #[test]
 fn a_lower_rate_never_takes_noticeably_fewer_words() {
-    // As above, and one word more or less: 100 items take five at 38.9 % with one probe, four at 38 % with two.
+    // As above, and one word more or less: 100 items take five at 38.9 % with one probe, four at 38
+    // % with two.
     for capacity in [1, 10, 100, 1_000, 10_000, 1_000_000, 10_000_000_000] {
         let mut before = (1.0, 0);
         for i in 1..3_000 {

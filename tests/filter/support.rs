@@ -1,4 +1,5 @@
-//! What the tests of the filter and of the codec share: items, filters, and strings to store them in.
+//! What the tests of the filter and of the codec share: items, filters, and strings to store them
+//! in.
 
 use redis_bloom::{
     codec::{
@@ -19,13 +20,7 @@ pub(crate) const CELLS: [CellKind; 2] = [CellKind::Bits, CellKind::Counters];
 /// Parameters of a filter of bits; an expansion of 0 is a non-scaling filter.
 pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
     let expansion = Expansion::new(expansion).expect("an expansion in range");
-    Params {
-        error_rate,
-        capacity,
-        expansion,
-        seed,
-        cells: CellKind::Bits,
-    }
+    Params { error_rate, capacity, expansion, seed, cells: CellKind::Bits }
 }
 
 /// An empty filter without a ceiling.

@@ -1,5 +1,6 @@
-//! An addition of what is there writes nothing: while a server forks for a snapshot, a write that changes nothing would copy
-//! the page. Equal bits cannot show that, so the bits are put where a write ends the process.
+//! An addition of what is there writes nothing: while a server forks for a snapshot, a write that
+//! changes nothing would copy the page. Equal bits cannot show that, so the bits are put where a
+//! write ends the process.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{c_int, c_void};
@@ -14,7 +15,8 @@ unsafe extern "C" {
     fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c_int;
 }
 
-/// Moves `bytes` bytes at `old`, which are of the layout `from`, to an allocation of the layout `to`.
+/// Moves `bytes` bytes at `old`, which are of the layout `from`, to an allocation of the layout
+/// `to`.
 ///
 /// # Safety
 /// `old` was allocated with `from` and holds `bytes` bytes, no more than either layout has.
@@ -32,11 +34,12 @@ unsafe fn moved(old: *mut u64, bytes: usize, from: Layout, to: Layout) -> *mut u
 /// Puts the words of the layer where they can be read alone; the layout that they have there.
 fn protected(layer: &mut Layer) -> Layout {
     let (bytes, own) = words_of(layer);
-    let whole = Layout::from_size_align(bytes.next_multiple_of(PAGE), PAGE).expect("they are there");
+    let whole =
+        Layout::from_size_align(bytes.next_multiple_of(PAGE), PAGE).expect("they are there");
     // SAFETY: the words were allocated as an array of them.
     let away = |old| unsafe { moved(old, bytes, own, whole) };
-    // SAFETY: the new address has the same content, and goes back by `released` before the layer can be dropped, unless the
-    // process ends.
+    // SAFETY: the new address has the same content, and goes back by `released` before the layer
+    // can be dropped, unless the process ends.
     unsafe { layer.relocate(away) };
     let at = layer.bits().words().as_ptr().cast_mut().cast();
     // SAFETY: whole pages that nothing else lies in.
@@ -62,23 +65,13 @@ fn words_of(layer: &Layer) -> (usize, Layout) {
     (words * 8, Layout::array::<u64>(words).expect("they are there"))
 }
 
-/// Shapes on both sides of what the code tells apart: a block of a word, of a line, short and long; a four of probes.
+/// Shapes on both sides of what the code tells apart: a block of a word, of a line, short and long;
+/// a four of probes.
 fn shapes() -> impl Iterator<Item = Shape> {
     let blocked = [1, 8, 16, 64].into_iter().flat_map(|block_words| {
-        [1, 3, 4, 7, 8, 13].map(|probes| {
-            Shape::from(Geometry {
-                blocks: 50,
-                block_words,
-                probes,
-            })
-        })
+        [1, 3, 4, 7, 8, 13].map(|probes| Shape::from(Geometry { blocks: 50, block_words, probes }))
     });
-    let classic = Classic {
-        bits: 4_000,
-        bytes: 500,
-        probes: 7,
-        rule: Rule::Remainder,
-    };
+    let classic = Classic { bits: 4_000, bytes: 500, probes: 7, rule: Rule::Remainder };
     blocked.chain([classic.into()])
 }
 
@@ -100,7 +93,8 @@ fn what_is_there_is_added_without_a_write() {
     }
 }
 
-/// The same of a batch, which takes other code where the processor has it (`layer/blocked/simd.rs`).
+/// The same of a batch, which takes other code where the processor has it
+/// (`layer/blocked/simd.rs`).
 #[test]
 fn a_batch_of_what_is_there_is_added_without_a_write() {
     for shape in shapes() {
@@ -112,9 +106,7 @@ fn a_batch_of_what_is_there_is_added_without_a_write() {
         let add_all = |filter: &mut Filter| {
             let mut new = 0;
             let items = items.iter().map(<[u8; 8]>::as_slice);
-            filter
-                .add_each(items, |_| u64::MAX, |answers| new += answers.ones())
-                .expect("room");
+            filter.add_each(items, |_| u64::MAX, |answers| new += answers.ones()).expect("room");
             new as u64
         };
         let new = add_all(&mut filter);

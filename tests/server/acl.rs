@@ -1,4 +1,5 @@
-//! Who may do what: the key specs say which permission a command needs, so a user who may only read cannot add.
+//! Who may do what: the key specs say which permission a command needs, so a user who may only read
+//! cannot add.
 
 use crate::harness::{Reply, Server, ok, version};
 
@@ -32,11 +33,7 @@ fn server_with_user(rules: &str) -> (Server, crate::harness::Client) {
     let server = Server::start();
     let mut client = server.client();
     client.run("BF.INSERT k COUNTING ITEMS a");
-    assert_eq!(
-        client.run(&format!("ACL SETUSER user on nopass {rules}")),
-        ok(),
-        "{rules}"
-    );
+    assert_eq!(client.run(&format!("ACL SETUSER user on nopass {rules}")), ok(), "{rules}");
     assert_eq!(client.run("AUTH user any"), ok());
     (server, client)
 }
@@ -49,30 +46,22 @@ fn a_user_who_may_only_read_cannot_add() {
     }
     for line in ADDERS.iter().chain(&FILLERS) {
         let reply = client.run(line);
-        assert!(
-            refused(&reply),
-            "{line} by a user who may only read answered {reply:?}"
-        );
+        assert!(refused(&reply), "{line} by a user who may only read answered {reply:?}");
     }
 }
 
-/// What a filter holds shows in the answers of the adding commands too, so they need both permissions.
+/// What a filter holds shows in the answers of the adding commands too, so they need both
+/// permissions.
 #[test]
 fn a_user_who_may_only_write_cannot_ask() {
     let (_server, mut client) = server_with_user("+@all %W~*");
     for line in READERS {
         let reply = client.run(line);
-        assert!(
-            refused(&reply),
-            "{line} by a user who may only write answered {reply:?}"
-        );
+        assert!(refused(&reply), "{line} by a user who may only write answered {reply:?}");
     }
     for line in ADDERS {
         let reply = client.run(line);
-        assert!(
-            refused(&reply),
-            "{line} tells what is there and answered {reply:?}"
-        );
+        assert!(refused(&reply), "{line} tells what is there and answered {reply:?}");
     }
     for line in FILLERS {
         let reply = client.run(line);
@@ -102,13 +91,11 @@ fn a_user_with_other_keys_reaches_none() {
         let reply = client.run(line);
         assert!(refused(&reply), "{line} answered {reply:?}");
     }
-    assert!(
-        !client.run("BF.ADD other:k a").is_error(),
-        "its own keys are open"
-    );
+    assert!(!client.run("BF.ADD other:k a").is_error(), "its own keys are open");
 }
 
-/// The category `bloom` needs Redis 7.4 or Valkey 8; RedisBloom's suite wants exactly its own BF.* commands in it.
+/// The category `bloom` needs Redis 7.4 or Valkey 8; RedisBloom's suite wants exactly its own BF.*
+/// commands in it.
 #[test]
 fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
     let server = Server::start();
@@ -121,11 +108,8 @@ fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
         return;
     }
     let names = |reply: Reply| {
-        let mut names: Vec<_> = reply
-            .elements()
-            .iter()
-            .map(|name| name.text().to_lowercase())
-            .collect();
+        let mut names: Vec<_> =
+            reply.elements().iter().map(|name| name.text().to_lowercase()).collect();
         names.sort();
         names
     };
@@ -137,9 +121,8 @@ fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
     assert_eq!(client.run("AUTH user any"), ok());
     for line in READERS.iter().chain(&ADDERS).chain(&FILLERS) {
         let reply = client.run(line);
-        let outside = OUTSIDE
-            .iter()
-            .any(|name| line.to_lowercase().starts_with(&format!("{name} ")));
+        let outside =
+            OUTSIDE.iter().any(|name| line.to_lowercase().starts_with(&format!("{name} ")));
         assert_eq!(refused(&reply), outside, "{line} answered {reply:?}");
     }
     assert!(refused(&client.run("GET k")));
@@ -154,20 +137,12 @@ fn the_users_of_the_security_page_read_no_seed() {
     admin.run("BF.RESERVE urls:k 0.01 100");
     admin.run("BF.ADD urls:k a");
     admin.run("BF.ADD other a");
-    let lines: Vec<_> = page
-        .lines()
-        .filter(|line| line.starts_with("ACL SETUSER "))
-        .collect();
+    let lines: Vec<_> = page.lines().filter(|line| line.starts_with("ACL SETUSER ")).collect();
     assert_eq!(lines.len(), 2, "the two users of the page");
     for line in lines {
         assert_eq!(admin.run(line), ok(), "{line}");
     }
-    let asks = [
-        "BF.EXISTS urls:k a",
-        "BF.MEXISTS urls:k a",
-        "BF.CARD urls:k",
-        "BF.INFO urls:k",
-    ];
+    let asks = ["BF.EXISTS urls:k a", "BF.MEXISTS urls:k a", "BF.CARD urls:k", "BF.INFO urls:k"];
     let adds = [
         "BF.ADD urls:k b",
         "BF.MADD urls:k c",

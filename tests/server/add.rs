@@ -33,7 +33,8 @@ fn madd_answers_for_each_item_in_its_place() {
                 (&[], "BF.MADD k a", protocol.bits([1])),
                 (&[], "BF.MADD k a b c", protocol.bits([1, 1, 1])),
                 (&["BF.ADD k b"], "BF.MADD k a b c", protocol.bits([1, 0, 1])),
-                // A batch is one item after another: the second of two equal items is no longer new.
+                // A batch is one item after another: the second of two equal items is no longer
+                // new.
                 (&[], "BF.MADD k a a", protocol.bits([1, 0])),
                 (&[], "BF.MADD k a b a b c a", protocol.bits([1, 1, 0, 0, 1, 0])),
                 (
@@ -86,10 +87,7 @@ fn the_commands_work_in_scripts_and_transactions() {
     let server = Server::start();
     let client = &mut server.client();
     let script = "return redis.call('BF.MADD', KEYS[1], 'a', 'b', 'a')";
-    assert_eq!(
-        client.cmd(&["EVAL", script, "1", "k"]),
-        Protocol::Resp2.bits([1, 1, 0])
-    );
+    assert_eq!(client.cmd(&["EVAL", script, "1", "k"]), Protocol::Resp2.bits([1, 1, 0]));
     let script = "redis.setresp(3); return redis.call('BF.EXISTS', KEYS[1], 'a')";
     // The script sees a boolean; a RESP2 client gets what the server makes of it.
     assert_eq!(client.cmd(&["EVAL", script, "1", "k"]), int(1));
@@ -102,7 +100,8 @@ fn the_commands_work_in_scripts_and_transactions() {
     assert_eq!(client.run("EXEC"), array([int(1), array([int(1), full]), int(3)]));
 }
 
-/// docs/commands.md, BF.MADD: Valkey from 9 on makes an error anywhere in a reply the error of the call.
+/// docs/commands.md, BF.MADD: Valkey from 9 on makes an error anywhere in a reply the error of the
+/// call.
 #[test]
 fn a_script_sees_the_error_in_the_array_or_in_place_of_it() {
     let server = Server::start();
@@ -158,11 +157,7 @@ fn a_filter_is_a_key_like_any_other() {
                 "BF.MEXISTS k a b",
                 Protocol::Resp2.bits([1, 0]),
             ),
-            (
-                &["SELECT 0", "BF.ADD k a", "SET k v"],
-                "GET k",
-                crate::harness::bulk("v"),
-            ),
+            (&["SELECT 0", "BF.ADD k a", "SET k v"], "GET k", crate::harness::bulk("v")),
         ],
     );
 }

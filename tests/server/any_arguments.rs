@@ -1,11 +1,14 @@
-//! Every command with arguments that nobody would write: extreme numbers, wrong types, missing and repeated words, bytes
-//! of any kind, a megabyte where a word belongs; in RESP2 and RESP3. Each gets one reply, whatever it is, and the server
-//! lives, in step, and with its memory back when the keys are gone.
+//! Every command with arguments that nobody would write: extreme numbers, wrong types, missing and
+//! repeated words, bytes of any kind, a megabyte where a word belongs; in RESP2 and RESP3. Each
+//! gets one reply, whatever it is, and the server lives, in step, and with its memory back when the
+//! keys are gone.
 //!
-//! `REDIS_BLOOM_ARGUMENT_CALLS` (default 20,000) says how many, `REDIS_BLOOM_ARGUMENT_SEED` repeats a run.
+//! `REDIS_BLOOM_ARGUMENT_CALLS` (default 20,000) says how many, `REDIS_BLOOM_ARGUMENT_SEED` repeats
+//! a run.
 
 use crate::harness::{
-    Client, Protocol, Random, Reply, Server, assert_unharmed, config_name, dump, numbered, ok, settled_memory,
+    Client, Protocol, Random, Reply, Server, assert_unharmed, config_name, dump, numbered, ok,
+    settled_memory,
 };
 
 const COMMANDS: [&str; 15] = [
@@ -25,9 +28,7 @@ const COMMANDS: [&str; 15] = [
     "BF.SCANDUMP",
     "BF.LOADCHUNK",
 ];
-const KEYS: [&str; 9] = [
-    "grown", "counts", "full", "half", "string", "list", "missing", "new", "",
-];
+const KEYS: [&str; 9] = ["grown", "counts", "full", "half", "string", "list", "missing", "new", ""];
 const NUMBERS: [&str; 42] = [
     "0",
     "-0",
@@ -103,9 +104,7 @@ const NOISE: i64 = 2 << 20;
 
 fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| {
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={value} is no number"))
+        value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number"))
     })
 }
 
@@ -158,24 +157,15 @@ fn call(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
         ("BF.RESERVE", &["0.5", "1", "NONSCALING"]),
         ("BF.ADD", &["a"]),
         ("BF.MADD", &["a", "b", "c"]),
-        (
-            "BF.INSERT",
-            &["CAPACITY", "10", "ERROR", "0.1", "ITEMS", "a", "b"],
-        ),
-        (
-            "BF.INSERT",
-            &["NOCREATE", "EXPANSION", "2", "SEED", "1", "ITEMS", "a"],
-        ),
+        ("BF.INSERT", &["CAPACITY", "10", "ERROR", "0.1", "ITEMS", "a", "b"]),
+        ("BF.INSERT", &["NOCREATE", "EXPANSION", "2", "SEED", "1", "ITEMS", "a"]),
         ("BF.EXISTS", &["a"]),
         ("BF.MEXISTS", &["a", "b"]),
         ("BF.INFO", &["CAPACITY"]),
         ("BF.CARD", &[]),
         ("BF.SCANDUMP", &["1"]),
         ("BF.LOADCHUNK", &["1", "data"]),
-        (
-            "BF.INSERT",
-            &["TIGHTENING", "0.5", "SEED", "0123456789abcdef0123456789abcdef"],
-        ),
+        ("BF.INSERT", &["TIGHTENING", "0.5", "SEED", "0123456789abcdef0123456789abcdef"]),
         ("BF.LOAD", &["data"]),
         ("BF.IMPORT", &["GUAVA", "data", "CAPACITY", "10", "ERROR", "0.1"]),
         ("BF.IMPORT", &["BITMAP", "k", "CAPACITY", "10", "ERROR", "0.1"]),
@@ -228,7 +218,9 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
                     .iter()
                     .map(|word| String::from_utf8_lossy(&word[..word.len().min(60)]).into_owned())
                     .collect();
-                format!("seed {seed}, after {done} calls, {protocol:?}: {words:?} answered {reply:?}")
+                format!(
+                    "seed {seed}, after {done} calls, {protocol:?}: {words:?} answered {reply:?}"
+                )
             };
             if let Reply::Error(text) = &reply {
                 errors += 1;
@@ -254,11 +246,9 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
         "REDIS_BLOOM_ARGUMENT_SEED={seed}: {done} calls, {errors} of them refused; {left} bytes of memory left, {} MB at most",
         peak >> 20
     );
-    // A filter of at most 32 MiB for each key, and as much again for what the allocator rounds up to.
-    assert!(
-        peak < empty + (KEYS.len() as i64 + 2) * (64 << 20),
-        "{peak} bytes used"
-    );
+    // A filter of at most 32 MiB for each key, and as much again for what the allocator rounds up
+    // to.
+    assert!(peak < empty + (KEYS.len() as i64 + 2) * (64 << 20), "{peak} bytes used");
     assert!(left < NOISE, "{left} bytes of memory are left behind");
     assert!(
         errors > calls / 10 && errors < calls * 9 / 10,

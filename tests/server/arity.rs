@@ -6,15 +6,11 @@ use crate::harness::{Protocol, Server, check, err};
 fn the_wrong_number_of_arguments_is_refused() {
     let server = Server::start();
     let wrong = [
-        // The longest form has ten words: key, rate, capacity, EXPANSION n, NONSCALING, SEED s, COUNTING, and its name.
+        // The longest form has ten words: key, rate, capacity, EXPANSION n, NONSCALING, SEED s,
+        // COUNTING, and its name.
         (
             "bf.reserve",
-            &[
-                "",
-                "k",
-                "k 0.01",
-                "k 0.01 100 EXPANSION 0 NONSCALING SEED 1 COUNTING x",
-            ][..],
+            &["", "k", "k 0.01", "k 0.01 100 EXPANSION 0 NONSCALING SEED 1 COUNTING x"][..],
         ),
         ("bf.add", &["", "k", "k a b"]),
         ("bf.madd", &["", "k"]),
@@ -50,15 +46,10 @@ fn the_wrong_number_of_arguments_is_refused() {
         for (command, arguments) in wrong {
             let text = format!("ERR wrong number of arguments for '{command}' command");
             let lower: Vec<_> = arguments.iter().map(|rest| format!("{command} {rest}")).collect();
-            let upper: Vec<_> = lower
-                .iter()
-                .map(|line| line.replace(command, &command.to_uppercase()))
-                .collect();
-            let rows: Vec<_> = lower
-                .iter()
-                .chain(&upper)
-                .map(|line| (line.as_str(), err(&text)))
-                .collect();
+            let upper: Vec<_> =
+                lower.iter().map(|line| line.replace(command, &command.to_uppercase())).collect();
+            let rows: Vec<_> =
+                lower.iter().chain(&upper).map(|line| (line.as_str(), err(&text))).collect();
             check(client, &rows);
         }
     }

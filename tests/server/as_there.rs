@@ -1,5 +1,6 @@
-//! A filter that another product made, from its files: asked for everything that its maker was asked for, it answers as
-//! there, and goes on so. `tests/fixtures/products.rs` describes the answers.
+//! A filter that another product made, from its files: asked for everything that its maker was
+//! asked for, it answers as there, and goes on so. `tests/fixtures/products.rs` describes the
+//! answers.
 
 use crate::{
     harness::{Client, Reply, Server, digest, err, info, int, mexists, numbered},
@@ -10,10 +11,7 @@ use crate::{
 #[track_caller]
 pub(crate) fn check_first(client: &mut Client, key: &str, name: &str) {
     let answers = Answers::read(name);
-    assert!(
-        mexists(client, key, &answers.items(0)) == answers.exists,
-        "{name}"
-    );
+    assert!(mexists(client, key, &answers.items(0)) == answers.exists, "{name}");
     check_numbers(client, key, name, &answers.debug, &answers.info);
 }
 
@@ -49,12 +47,8 @@ fn check_numbers(client: &mut Client, key: &str, name: &str, debug: &[String], i
 /// BF.INFO has what its maker's has, where ours has such a field.
 #[track_caller]
 fn check_info(client: &mut Client, key: &str, lines: &[String]) {
-    let value = |field: &str| {
-        lines
-            .iter()
-            .find_map(|line| line.strip_prefix(field))
-            .expect("a line")
-    };
+    let value =
+        |field: &str| lines.iter().find_map(|line| line.strip_prefix(field)).expect("a line");
     let number = |field: &str| value(field).parse::<i64>().expect("a number");
     let told = info(client, key);
     assert_eq!(told.capacity, number("Capacity: "));
@@ -77,7 +71,8 @@ pub(crate) fn go_on_beside_a_copy(client: &mut Client, name: &str) {
     assert_eq!(client.run("DEL copy"), int(1));
 }
 
-/// Goes on with the keys of these names: a replica that had them before holds the same filters after.
+/// Goes on with the keys of these names: a replica that had them before holds the same filters
+/// after.
 #[track_caller]
 pub(crate) fn go_on_with_a_replica(server: &Server, names: &[&str]) {
     let replica = server.replica();

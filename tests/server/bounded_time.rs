@@ -1,25 +1,24 @@
-//! What a command costs is bounded by its arguments: layers times items, never the capacity that a header claims.
+//! What a command costs is bounded by its arguments: layers times items, never the capacity that a
+//! header claims.
 //!
-//! A forged RESTORE can bring the most layers that a filter may have, 2^18, each of one word, in 10 MB; and layers that say
-//! they hold 2^62 items. Both answer every command, with numbers that make sense. No times are asserted; they are printed,
-//! and docs/security.md has the figures.
+//! A forged RESTORE can bring the most layers that a filter may have, 2^18, each of one word, in 10
+//! MB; and layers that say they hold 2^62 items. Both answer every command, with numbers that make
+//! sense. No times are asserted; they are printed, and docs/security.md has the figures.
 
 use std::time::Instant;
 
 use crate::harness::{
-    Client, Header, Payload, Reply, Server, StoredLayer, add_until_card, assert_sane, assert_unharmed, dump,
-    info, int, mexists, numbered, ok,
+    Client, Header, Payload, Reply, Server, StoredLayer, add_until_card, assert_sane,
+    assert_unharmed, dump, info, int, mexists, numbered, ok,
 };
 
 /// What a filter is reserved with to have bits, or counters.
 const CELLS: [&str; 2] = ["", "COUNTING"];
 
-/// A filter of `count` layers of one block of 64 positions, all full but the newest, as RESTORE takes it.
+/// A filter of `count` layers of one block of 64 positions, all full but the newest, as RESTORE
+/// takes it.
 fn forged(client: &mut Client, count: usize, capacity: u64, cells: &str) -> Vec<u8> {
-    assert_eq!(
-        client.run(&format!("BF.RESERVE small 0.01 1 EXPANSION 1 SEED 3 {cells}")),
-        ok()
-    );
+    assert_eq!(client.run(&format!("BF.RESERVE small 0.01 1 EXPANSION 1 SEED 3 {cells}")), ok());
     let mut payload = Payload::of(client, "small");
     let mut header = Header::parse(&payload.strings[0]);
     let layer = |items| StoredLayer {
@@ -58,10 +57,7 @@ fn a_filter_of_5000_layers_answers_everything() {
     assert_eq!(info(client, "k").filters, 5_000);
     assert!(mexists(client, "k", &items).iter().all(|&there| there));
     assert_eq!(client.run("BF.DEBUG k").elements().len(), 5_001);
-    assert_eq!(
-        client.run("BF.INFO k LAYERS").elements()[0].elements().len(),
-        5_000
-    );
+    assert_eq!(client.run("BF.INFO k LAYERS").elements()[0].elements().len(), 5_000);
     assert_sane(client, "k", "5,000 layers");
     assert_unharmed(&server);
 }
@@ -82,21 +78,15 @@ fn check_a_forged_filter_of_all_the_layers(cells: &str) {
     let mut timed = |words: &[&[u8]]| {
         let begin = Instant::now();
         let reply = client.cmd(words);
-        let name: Vec<_> = words
-            .iter()
-            .take(2)
-            .map(|word| String::from_utf8_lossy(word))
-            .collect();
+        let name: Vec<_> = words.iter().take(2).map(|word| String::from_utf8_lossy(word)).collect();
         println!("{most} layers: {} took {:?}", name.join(" "), begin.elapsed());
         reply
     };
     assert_eq!(timed(&[b"RESTORE", b"k", b"0", &payload]), ok());
     assert_eq!(timed(&[b"BF.EXISTS", b"k", b"a"]), int(0));
     let items = numbered("item", 1_000);
-    let words: Vec<&[u8]> = [&b"BF.MEXISTS"[..], b"k"]
-        .into_iter()
-        .chain(items.iter().map(String::as_bytes))
-        .collect();
+    let words: Vec<&[u8]> =
+        [&b"BF.MEXISTS"[..], b"k"].into_iter().chain(items.iter().map(String::as_bytes)).collect();
     assert_eq!(timed(&words).elements().len(), 1_000);
     assert_eq!(timed(&[b"BF.ADD", b"k", b"a"]), int(1));
     assert_eq!(timed(&[b"BF.EXISTS", b"k", b"a"]), int(1));
@@ -142,12 +132,7 @@ fn check_sums_over_forged_counts(cells: &str) {
     assert_eq!(client.run("BF.ADD honest item"), int(1));
     assert_eq!(client.run("COPY a d"), int(1));
     assert_eq!(client.run("DEL a b c d"), int(4));
-    for (name, value) in [
-        ("filters", "1"),
-        ("items", "1"),
-        ("capacity", "100"),
-        ("layers", "1"),
-    ] {
+    for (name, value) in [("filters", "1"), ("items", "1"), ("capacity", "100"), ("layers", "1")] {
         assert_eq!(field(client, name), value, "bf_{name}");
     }
     assert_unharmed(&server);
@@ -161,11 +146,7 @@ fn scandump_copies_at_most_16_mib() {
     let bits = info(client, "k").size;
     let pieces = dump(client, "k");
     let (least, frame) = (bits / (16 << 20), 1 << 10);
-    assert!(
-        pieces.len() as i64 > least,
-        "{} pieces of {bits} bytes",
-        pieces.len()
-    );
+    assert!(pieces.len() as i64 > least, "{} pieces of {bits} bytes", pieces.len());
     assert!(pieces.iter().all(|(_, data)| data.len() <= (16 << 20) + frame));
     assert_unharmed(&server);
 }

@@ -1,12 +1,13 @@
-//! A server that starts on a damaged file: it says what is wrong and stops, or, where the damage stays inside one command
-//! of an AOF, starts with a filter that answers no query. It never crashes, and never answers from half a filter.
+//! A server that starts on a damaged file: it says what is wrong and stops, or, where the damage
+//! stays inside one command of an AOF, starts with a filter that answers no query. It never
+//! crashes, and never answers from half a filter.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::harness::{
-    Header, Payload, Server, add_until_card, assert_no_crash, assert_unharmed, digest, mexists, ok, sealed,
-    wait_until,
+    Header, Payload, Server, add_until_card, assert_no_crash, assert_unharmed, digest, mexists, ok,
+    sealed, wait_until,
 };
 
 /// A server with a filter of three layers under "k", as its dump file has it.
@@ -74,11 +75,7 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
         ("layer", 40),
         ("checksum", header_len - 1),
     ] {
-        rows.push((
-            what.into(),
-            changed(&file, |bytes| bytes[at + offset] ^= 0x40),
-            refused,
-        ));
+        rows.push((what.into(), changed(&file, |bytes| bytes[at + offset] ^= 0x40), refused));
     }
     // Forged ones, whose own checksum is right.
     type Edit = (&'static str, fn(&mut Header));
@@ -107,15 +104,9 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
         changed(&file, |bytes| bytes[at - 1] ^= 8),
         refused,
     ));
-    // Not at the very end of a string: there the check that the server runs on a file it refused never ends, whatever the
-    // module (redis/redis#15034, fixed in 2026).
-    for cut in [
-        1,
-        header_len / 2,
-        header_len + 1,
-        header_len + 40,
-        saved.value - 20,
-    ] {
+    // Not at the very end of a string: there the check that the server runs on a file it refused
+    // never ends, whatever the module (redis/redis#15034, fixed in 2026).
+    for cut in [1, header_len / 2, header_len + 1, header_len + 40, saved.value - 20] {
         rows.push((
             format!("an end after {cut} bytes of the filter"),
             file[..at + cut].to_vec(),
@@ -127,16 +118,10 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
         let before = saved.server.log().len();
         let log = saved.server.try_relaunch().expect_err(what);
         let log = &log[before..];
-        assert!(
-            log.contains(line),
-            "{what}: no line in the log says {line:?}:\n{log}"
-        );
+        assert!(log.contains(line), "{what}: no line in the log says {line:?}:\n{log}");
         assert_no_crash(log);
     }
-    println!(
-        "{} damaged dump files, each refused with a line in the log",
-        rows.len()
-    );
+    println!("{} damaged dump files, each refused with a line in the log", rows.len());
     fs::write(&saved.path, &file).expect("the dump file can be written");
     saved.server.relaunch();
     let client = &mut saved.server.client();
@@ -146,12 +131,13 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
     );
 }
 
-/// A module that does not know an encoding leaves the file alone. Versions 0 to 4 are RedisBloom's, which begin with
-/// numbers, not with a string.
+/// A module that does not know an encoding leaves the file alone. Versions 0 to 4 are RedisBloom's,
+/// which begin with numbers, not with a string.
 #[test]
 fn an_encoding_of_a_later_version_is_refused() {
     let mut saved = saved();
-    // Module id: 54 bits of name, 10 of encoding version, big-endian; then opcode and length of the header's string.
+    // Module id: 54 bits of name, 10 of encoding version, big-endian; then opcode and length of the
+    // header's string.
     let length = if saved.header.bytes().len() < 64 { 1 } else { 2 };
     let version = saved.at - length - 1 - 1;
     assert_eq!(saved.file[version], 100, "encoding version 100");
@@ -169,14 +155,12 @@ fn an_encoding_of_a_later_version_is_refused() {
     }
 }
 
-/// The server goes on after a command of the file that fails, whatever its type. Then the key must not pass for a
-/// complete filter.
+/// The server goes on after a command of the file that fails, whatever its type. Then the key must
+/// not pass for a complete filter.
 #[test]
 fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_nothing() {
-    let mut server = Server::with()
-        .config("appendonly yes")
-        .config("aof-use-rdb-preamble no")
-        .start();
+    let mut server =
+        Server::with().config("appendonly yes").config("aof-use-rdb-preamble no").start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE k 0.01 100"), ok());
     assert_eq!(client.run("BF.RESERVE other 0.01 100"), ok());
@@ -193,9 +177,8 @@ fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_
         .expect("the rewritten file");
     let file = fs::read(&path).expect("the rewritten file");
     // In any order: the chunk that is large enough to be that of "k".
-    let chunks: Vec<usize> = (0..file.len())
-        .filter(|&at| file[at..].starts_with(b"rbchnk"))
-        .collect();
+    let chunks: Vec<usize> =
+        (0..file.len()).filter(|&at| file[at..].starts_with(b"rbchnk")).collect();
     let length = |at: &usize| file[*at..].windows(2).position(|end| end == b"\r\n").unwrap_or(0);
     let chunk = chunks.into_iter().max_by_key(length).expect("a chunk");
     let mut damaged = file.clone();
@@ -213,10 +196,7 @@ fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_
         assert!(client.run(line).is_error(), "{line}");
     }
     assert_eq!(digest(client, "other"), other, "the others are there");
-    assert!(
-        server.log().contains("CRITICAL"),
-        "no line in the log tells of it"
-    );
+    assert!(server.log().contains("CRITICAL"), "no line in the log tells of it");
     assert_unharmed(&server);
     server.kill();
     fs::write(&path, file).expect("the file can be written");

@@ -1,8 +1,9 @@
-//! A replica whose first copy is cut or damaged on the way: it tries again, and ends with the same filters.
+//! A replica whose first copy is cut or damaged on the way: it tries again, and ends with the same
+//! filters.
 
 use crate::harness::{
-    Client, Fault, Proxy, Random, Server, add_until_card, assert_no_crash, assert_unharmed, digest, load, ok,
-    settled_memory, skipped, version, wait_until,
+    Client, Fault, Proxy, Random, Server, add_until_card, assert_no_crash, assert_unharmed, digest,
+    load, ok, settled_memory, skipped, version, wait_until,
 };
 
 const KEYS: [&str; 4] = ["small", "layers", "large", "half"];
@@ -45,9 +46,8 @@ fn assert_same(primary: &Server, replica: &Server) {
 /// Cuts in the middle of the header, of a piece, between pieces, anywhere.
 fn cuts(seed: u64) -> Vec<Fault> {
     let mut random = Random::new(seed);
-    let mut cuts: Vec<Fault> = (0..3)
-        .map(|_| Fault::Cut(500 + random.next() % 10_000_000))
-        .collect();
+    let mut cuts: Vec<Fault> =
+        (0..3).map(|_| Fault::Cut(500 + random.next() % 10_000_000)).collect();
     // Among the first small filters and headers.
     cuts.push(Fault::Cut(400 + random.next() % 1_500));
     cuts
@@ -84,14 +84,8 @@ fn a_replica_survives_cuts(load: &str, channel: Channel, seed: u64) {
         })
         .collect();
     let proxy = Proxy::before(primary.port(), &faults);
-    let builder = || {
-        Server::with()
-            .config(&format!("repl-diskless-load {load}"))
-            .config(&setting)
-    };
-    let replica = builder()
-        .config(&format!("replicaof 127.0.0.1 {}", proxy.port()))
-        .start();
+    let builder = || Server::with().config(&format!("repl-diskless-load {load}")).config(&setting);
+    let replica = builder().config(&format!("replicaof 127.0.0.1 {}", proxy.port())).start();
     wait_until("every cut was met", || proxy.left() == 0);
     wait_for_link(&mut replica.client());
     assert_same(&primary, &replica);
@@ -135,8 +129,9 @@ fn a_replica_that_loads_from_a_second_connection_survives_cuts() {
     a_replica_survives_cuts("disabled", Channel::Own, 4);
 }
 
-/// Damage inside the copy, not at its end: a server stops at that by design, whatever the type ("Terminating server after
-/// rdb file reading failure"), or tries again; it does not crash, and the next attempt works.
+/// Damage inside the copy, not at its end: a server stops at that by design, whatever the type
+/// ("Terminating server after rdb file reading failure"), or tries again; it does not crash, and
+/// the next attempt works.
 #[test]
 fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
     let setting = channel_setting(Channel::Same).unwrap_or_default();
@@ -146,10 +141,7 @@ fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
         assert_eq!(client.run("SAVE"), ok());
         std::fs::read(primary.dir().join("dump.rdb")).expect("the dump file")
     };
-    let header = file
-        .windows(6)
-        .position(|window| window == b"rbloom")
-        .expect("a header") as u64;
+    let header = file.windows(6).position(|window| window == b"rbloom").expect("a header") as u64;
     let mut stopped = 0;
     for (what, at) in [
         ("a header", header + 12),
@@ -158,10 +150,8 @@ fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
     ] {
         // The file is preceded by answers to the handshake, some 150 bytes.
         let proxy = Proxy::before(primary.port(), &[Fault::Change(at + 150)]);
-        let mut replica = Server::with()
-            .config("repl-diskless-load swapdb")
-            .config(&setting)
-            .start();
+        let mut replica =
+            Server::with().config("repl-diskless-load swapdb").config(&setting).start();
         let mut read = replica.client();
         assert_eq!(read.run(&format!("REPLICAOF 127.0.0.1 {}", proxy.port())), ok());
         wait_until("the damage arrived", || proxy.left() == 0);
@@ -186,11 +176,7 @@ fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
         assert_same(&primary, &replica);
         println!(
             "damage in {what}: the replica {}",
-            if up {
-                "tried again"
-            } else {
-                "stopped, as the server does for any type"
-            }
+            if up { "tried again" } else { "stopped, as the server does for any type" }
         );
     }
     println!("{stopped} of 3 stopped");

@@ -1,8 +1,9 @@
-//! BF.CARD, BF.INFO and BF.DEBUG. Clients read BF.INFO strictly: exactly five pairs, one pair, or one element.
+//! BF.CARD, BF.INFO and BF.DEBUG. Clients read BF.INFO strictly: exactly five pairs, one pair, or
+//! one element.
 
 use crate::harness::{
-    Protocol, Reply, Server, add_until_card, array, bulk, err, fresh, info, int, ints, layers, map, null,
-    simple,
+    Protocol, Reply, Server, add_until_card, array, bulk, err, fresh, info, int, ints, layers, map,
+    null, simple,
 };
 
 #[test]
@@ -56,10 +57,7 @@ fn a_single_info_field_is_an_array_of_one_or_a_map_of_one() {
     }
     client.run("BF.RESERVE ns 0.01 100 NONSCALING");
     assert_eq!(client.run("BF.INFO ns EXPANSION"), array([null()]));
-    assert_eq!(
-        resp3.run("BF.INFO ns EXPANSION"),
-        map([("Expansion rate", null())])
-    );
+    assert_eq!(resp3.run("BF.INFO ns EXPANSION"), map([("Expansion rate", null())]));
 }
 
 #[test]
@@ -81,9 +79,7 @@ fn info_without_a_field_is_exactly_five_pairs() {
             ("Number of items inserted", int(3)),
             ("Expansion rate", expansion),
         ];
-        let flat = pairs
-            .iter()
-            .flat_map(|(name, value)| [simple(name), value.clone()]);
+        let flat = pairs.iter().flat_map(|(name, value)| [simple(name), value.clone()]);
         assert_eq!(client.run("BF.INFO k"), array(flat), "{reserve}");
         assert_eq!(server.resp3().run("BF.INFO k"), map(pairs), "{reserve}");
     }
@@ -103,11 +99,7 @@ fn info_and_debug_say_what_is_wrong() {
                 (&[], "BF.INFO missing NOPE", err("ERR not found")),
                 (filter, "BF.INFO k NOPE", err("ERR Invalid information value")),
                 (filter, "BF.INFO k CAP", err("ERR Invalid information value")),
-                (
-                    filter,
-                    "BF.INFO k CAPACITYX",
-                    err("ERR Invalid information value"),
-                ),
+                (filter, "BF.INFO k CAPACITYX", err("ERR Invalid information value")),
                 (&[], "BF.DEBUG missing", err("ERR not found")),
             ],
         );
@@ -141,7 +133,8 @@ fn debug_writes_a_rate_with_six_digits() {
     }
 }
 
-/// Over four layers: the lines of BF.DEBUG add up to what BF.INFO says, and the rates stay within the promise.
+/// Over four layers: the lines of BF.DEBUG add up to what BF.INFO says, and the rates stay within
+/// the promise.
 #[test]
 fn debug_describes_every_layer() {
     let server = Server::start();
@@ -154,34 +147,21 @@ fn debug_describes_every_layer() {
     assert_eq!(info.filters, 4);
     let shape: Vec<_> = layers.iter().map(|layer| (layer.capacity, layer.size)).collect();
     assert_eq!(shape, [(100, 100), (200, 200), (400, 400), (800, 300)]);
-    assert_eq!(
-        info.capacity, 1_500,
-        "the capacity of a filter is the sum over its layers"
-    );
+    assert_eq!(info.capacity, 1_500, "the capacity of a filter is the sum over its layers");
     for layer in &layers {
         assert_eq!(layer.hash_width, 64, "{layer:?}");
         assert!(layer.hashes >= 1 && layer.bits >= layer.capacity, "{layer:?}");
-        assert!(
-            layer.bytes * 8 >= layer.bits && layer.bytes * 8 < layer.bits + 64,
-            "{layer:?}"
-        );
+        assert!(layer.bytes * 8 >= layer.bits && layer.bytes * 8 < layer.bits + 64, "{layer:?}");
     }
     let union: f64 = layers.iter().map(|layer| layer.ratio).sum();
-    assert!(
-        union <= 0.01,
-        "the rates of the layers sum up to {union}, asked was 0.01"
-    );
+    assert!(union <= 0.01, "the rates of the layers sum up to {union}, asked was 0.01");
     assert!(
         layers[0].ratio > 0.007,
         "the first layer has three quarters of the rate, not {}",
         layers[0].ratio
     );
     let bytes: i64 = layers.iter().map(|layer| layer.bytes).sum();
-    assert!(
-        info.size >= bytes,
-        "BF.INFO Size {} is less than the bits, {bytes} bytes",
-        info.size
-    );
+    assert!(info.size >= bytes, "BF.INFO Size {} is less than the bits, {bytes} bytes", info.size);
 }
 
 /// redis-py and RedisBloom's own suite compare two filters by this reply.
@@ -235,20 +215,11 @@ fn no_informational_command_shows_the_seed() {
     let client = &mut server.client();
     client.run(&format!("BF.RESERVE k 0.01 100 SEED {SEED}"));
     client.run("BF.ADD k a");
-    let spellings = [
-        SEED.to_string(),
-        (SEED as i64).to_string(),
-        format!("{SEED:x}"),
-        format!("{SEED:X}"),
-    ];
-    for command in [
-        "BF.INFO k",
-        "BF.DEBUG k",
-        "BF.CARD k",
-        "OBJECT ENCODING k",
-        "TYPE k",
-        "INFO everything",
-    ] {
+    let spellings =
+        [SEED.to_string(), (SEED as i64).to_string(), format!("{SEED:x}"), format!("{SEED:X}")];
+    for command in
+        ["BF.INFO k", "BF.DEBUG k", "BF.CARD k", "OBJECT ENCODING k", "TYPE k", "INFO everything"]
+    {
         let shown = format!("{:?}", client.run(command));
         for spelling in &spellings {
             assert!(!shown.contains(spelling), "{command} shows the seed: {shown}");

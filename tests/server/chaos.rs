@@ -1,15 +1,16 @@
-//! What fails around the module: the disk is full, memory is out in the child that saves, a line is cut in a copy of half
-//! a gigabyte, the server dies while it loads. Each ends with every acknowledged item there, or with an error that says so.
+//! What fails around the module: the disk is full, memory is out in the child that saves, a line is
+//! cut in a copy of half a gigabyte, the server dies while it loads. Each ends with every
+//! acknowledged item there, or with an error that says so.
 //!
-//! `torture.rs` kills at random moments, `broken_sync.rs` cuts small copies, `broken_file.rs` damages files; here the
-//! failures are those of the machine.
+//! `torture.rs` kills at random moments, `broken_sync.rs` cuts small copies, `broken_file.rs`
+//! damages files; here the failures are those of the machine.
 
 use std::fs;
 use std::process::Command;
 
 use crate::harness::{
-    Client, Fault, Proxy, Reply, Server, add_until_card, assert_unharmed, digest, info, int, mexists, ok,
-    wait_until,
+    Client, Fault, Proxy, Reply, Server, add_until_card, assert_unharmed, digest, info, int,
+    mexists, ok, wait_until,
 };
 
 /// Bounds a resource of a running server: `fsize` or `as`, in bytes; `unlimited` lifts the bound.
@@ -17,15 +18,9 @@ use crate::harness::{
 fn limit(server: &Server, resource: &str, bytes: &str) {
     // The soft bound alone, so that it can be lifted again.
     let status = Command::new("prlimit")
-        .args([
-            format!("--pid={}", server.pid()),
-            format!("--{resource}={bytes}:"),
-        ])
+        .args([format!("--pid={}", server.pid()), format!("--{resource}={bytes}:")])
         .status();
-    assert!(
-        status.is_ok_and(|status| status.success()),
-        "prlimit {resource} {bytes}"
-    );
+    assert!(status.is_ok_and(|status| status.success()), "prlimit {resource} {bytes}");
 }
 
 fn persistence(client: &mut Client, field: &str) -> String {
@@ -39,10 +34,7 @@ fn wait_for_child(client: &mut Client) {
 
 #[track_caller]
 fn assert_all_there(client: &mut Client, key: &str, items: &[String]) {
-    let lost = mexists(client, key, items)
-        .iter()
-        .filter(|&&there| !there)
-        .count();
+    let lost = mexists(client, key, items).iter().filter(|&&there| !there).count();
     assert_eq!(lost, 0, "of {} acknowledged items of {key}", items.len());
 }
 
@@ -55,7 +47,8 @@ fn a_full_disk_during_bgsave_is_an_error_and_the_old_file_stays() {
     let mut server = Server::with()
         .survives_full_files()
         .config("rdbcompression no")
-        // A point of saving, so that the server refuses writes after a failed save, as it does by default.
+        // A point of saving, so that the server refuses writes after a failed save, as it does by
+        // default.
         .config("save 3600 1000000")
         .start();
     let client = &mut server.client();
@@ -68,15 +61,8 @@ fn a_full_disk_during_bgsave_is_an_error_and_the_old_file_stays() {
     wait_for_child(client);
     assert_eq!(persistence(client, "rdb_last_bgsave_status"), "err");
     let refused = client.run("BF.ADD k more");
-    assert!(
-        matches!(&refused, Reply::Error(text) if text.starts_with("MISCONF")),
-        "{refused:?}"
-    );
-    assert_eq!(
-        client.run("BF.EXISTS k more"),
-        int(0),
-        "what was refused is not there"
-    );
+    assert!(matches!(&refused, Reply::Error(text) if text.starts_with("MISCONF")), "{refused:?}");
+    assert_eq!(client.run("BF.EXISTS k more"), int(0), "what was refused is not there");
     assert_all_there(client, "k", &old);
     assert_all_there(client, "k", &new);
     // There is room again.
@@ -111,11 +97,7 @@ fn a_full_disk_during_an_aof_rewrite_leaves_the_old_file() {
         assert!(!client.run("BGREWRITEAOF").is_error());
         items.extend(add_until_card(client, "k", "during", 3_000));
         wait_for_child(client);
-        assert_eq!(
-            persistence(client, "aof_last_bgrewrite_status"),
-            "err",
-            "preamble {preamble}"
-        );
+        assert_eq!(persistence(client, "aof_last_bgrewrite_status"), "err", "preamble {preamble}");
         items.extend(add_until_card(client, "k", "after", 4_000));
         let before = digest(client, "k");
         server.kill_and_restart();
@@ -137,19 +119,14 @@ fn a_child_without_memory_fails_alone() {
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE k 0.01 60000000"), ok());
     let mut items = add_until_card(client, "k", "old", 2_000);
-    let status =
-        fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the status of the server");
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid()))
+        .expect("the status of the server");
     let kib: u64 = status
         .lines()
-        .find_map(|line| {
-            line.strip_prefix("VmSize:")?
-                .split_whitespace()
-                .next()?
-                .parse()
-                .ok()
-        })
+        .find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse().ok())
         .expect("its size");
-    // The child keeps the limit under which it was forked: no room for a chunk. The server itself is rid of it at once.
+    // The child keeps the limit under which it was forked: no room for a chunk. The server itself
+    // is rid of it at once.
     limit(&server, "as", &((kib << 10) + (12 << 20)).to_string());
     assert!(!client.run("BGREWRITEAOF").is_error());
     limit(&server, "as", "unlimited");
@@ -169,10 +146,8 @@ fn a_child_without_memory_fails_alone() {
 
 #[test]
 fn a_replica_whose_copy_of_half_a_gigabyte_is_cut_ends_with_the_same_filter() {
-    let primary = Server::with()
-        .config("repl-diskless-sync yes")
-        .config("rdbcompression no")
-        .start();
+    let primary =
+        Server::with().config("repl-diskless-sync yes").config("rdbcompression no").start();
     let client = &mut primary.client();
     assert_eq!(client.run("BF.RESERVE k 0.01 405000000"), ok());
     assert!(info(client, "k").size > 512 << 20);
@@ -207,10 +182,7 @@ fn a_server_killed_while_it_loads_loads_again() {
     let client = &mut server.client();
     let keys: Vec<_> = (0..100).map(|key| format!("k{key}")).collect();
     // Each filter has a seed of its own, so that each takes other items for known.
-    let items: Vec<_> = keys
-        .iter()
-        .map(|key| add_until_card(client, key, "item", 300))
-        .collect();
+    let items: Vec<_> = keys.iter().map(|key| add_until_card(client, key, "item", 300)).collect();
     let before = client.run("DEBUG DIGEST");
     let mut other = server.client();
     client.send(&["DEBUG", "RELOAD"]);

@@ -1,8 +1,9 @@
-//! Jedis, go-redis and NRedisStack, which cannot run here: the words that each method of theirs sends, and whether the
-//! parser behind that method can read the reply.
+//! Jedis, go-redis and NRedisStack, which cannot run here: the words that each method of theirs
+//! sends, and whether the parser behind that method can read the reply.
 //!
-//! Words and parsers as of August 2026 (Jedis 7.5, go-redis 9.22, NRedisStack 1.7), described in our own words. Clients
-//! that can run do so in tests/clients. Each script runs from its start in an empty data set, in either protocol.
+//! Words and parsers as of August 2026 (Jedis 7.5, go-redis 9.22, NRedisStack 1.7), described in
+//! our own words. Clients that can run do so in tests/clients. Each script runs from its start in
+//! an empty data set, in either protocol.
 
 use crate::harness::{Client, Protocol, Reply, Server};
 
@@ -64,8 +65,9 @@ fn bit(reply: &Reply) -> Result<String, String> {
     }
 }
 
-/// An error among the elements is null in Jedis and false in NRedisStack. In go-redis it is the error of the call, and
-/// the elements behind it stay unread: they would be taken for the reply of the next command.
+/// An error among the elements is null in Jedis and false in NRedisStack. In go-redis it is the
+/// error of the call, and the elements behind it stay unread: they would be taken for the reply of
+/// the next command.
 fn bools(library: Library, reply: &Reply) -> Result<String, String> {
     let Reply::Array(elements) = reply else {
         return Err(format!("no array: {reply:?}"));
@@ -73,7 +75,9 @@ fn bools(library: Library, reply: &Reply) -> Result<String, String> {
     let mut read = Vec::new();
     for (index, element) in elements.iter().enumerate() {
         read.push(match (library, element) {
-            (GoRedis, Reply::Error(text)) if index + 1 == elements.len() => return Err(text.clone()),
+            (GoRedis, Reply::Error(text)) if index + 1 == elements.len() => {
+                return Err(text.clone());
+            }
             (GoRedis, Reply::Error(_)) => return Err("the connection is out of step".into()),
             (Jedis, Reply::Error(_)) => "null".into(),
             (NRedisStack, Reply::Error(_)) => "no".into(),
@@ -101,15 +105,11 @@ fn pairs(reply: &Reply) -> Result<Vec<(String, &Reply)>, String> {
     }
 }
 
-/// Capacity, filters, items and expansion. go-redis knows five names and integers, and nothing else.
+/// Capacity, filters, items and expansion. go-redis knows five names and integers, and nothing
+/// else.
 fn info(library: Library, pairs: &[(String, &Reply)]) -> Result<String, String> {
-    const NAMES: [&str; 5] = [
-        "Capacity",
-        "Size",
-        "Number of filters",
-        "Number of items inserted",
-        "Expansion rate",
-    ];
+    const NAMES: [&str; 5] =
+        ["Capacity", "Size", "Number of filters", "Number of items inserted", "Expansion rate"];
     let mut shown = Vec::new();
     for (name, value) in pairs {
         if !NAMES.contains(&name.as_str()) {
@@ -131,14 +131,13 @@ fn info(library: Library, pairs: &[(String, &Reply)]) -> Result<String, String> 
     }
 }
 
-/// In RESP2 an array of one, whose name go-redis takes from its own argument; in RESP3 a map of one known name.
+/// In RESP2 an array of one, whose name go-redis takes from its own argument; in RESP3 a map of one
+/// known name.
 fn field(words: &[&str], reply: &Reply) -> Result<String, String> {
     let value = match reply {
         Reply::Array(elements) if elements.len() == 1 => {
             let known = ["CAPACITY", "SIZE", "FILTERS", "ITEMS", "EXPANSION"].contains(&words[2]);
-            known
-                .then(|| &elements[0])
-                .ok_or(format!("unexpected key {}", words[2]))?
+            known.then(|| &elements[0]).ok_or(format!("unexpected key {}", words[2]))?
         }
         Reply::Map(pairs) if pairs.len() == 1 => &pairs[0].1,
         other => return Err(format!("neither array nor map of one: {other:?}")),
@@ -149,7 +148,9 @@ fn field(words: &[&str], reply: &Reply) -> Result<String, String> {
 /// An integer, and bytes: a null in their place is an error to go-redis.
 fn dump(reply: &Reply) -> Result<String, String> {
     match reply.elements() {
-        [Reply::Int(iterator), Reply::Bulk(data)] => Ok(format!("{iterator} and {} bytes", data.len())),
+        [Reply::Int(iterator), Reply::Bulk(data)] => {
+            Ok(format!("{iterator} and {} bytes", data.len()))
+        }
         _ => Err(format!("no chunk: {reply:?}")),
     }
 }
@@ -175,14 +176,11 @@ fn run(library: Library, calls: &[Call<'_>]) {
         }
         copy(library, &mut client);
     }
-    assert!(
-        failures.is_empty(),
-        "{library:?} cannot read:\n{}",
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{library:?} cannot read:\n{}", failures.join("\n"));
 }
 
-/// The dump of each library's documentation: the iterator of each chunk goes back with it, until it is 0.
+/// The dump of each library's documentation: the iterator of each chunk goes back with it, until it
+/// is 0.
 #[track_caller]
 fn copy(library: Library, client: &mut Client) {
     let mut iterator = "0".to_owned();
@@ -192,14 +190,13 @@ fn copy(library: Library, client: &mut Client) {
         let got = read(library, Dump, &words, &reply);
         assert!(!got.starts_with('!'), "{library:?}: {got}");
         iterator = reply.elements()[0].int().to_string();
-        let Reply::Bulk(data) = &reply.elements()[1] else {
-            unreachable!("read found bytes")
-        };
+        let Reply::Bulk(data) = &reply.elements()[1] else { unreachable!("read found bytes") };
         if iterator == "0" {
             assert_eq!(got, "0 and 0 bytes");
             break;
         }
-        let loaded = client.cmd(&[b"BF.LOADCHUNK", b"wire:copy" as &[u8], iterator.as_bytes(), data]);
+        let loaded =
+            client.cmd(&[b"BF.LOADCHUNK", b"wire:copy" as &[u8], iterator.as_bytes(), data]);
         assert_eq!(read(library, Status, &[], &loaded), "OK");
     }
     assert_eq!(client.run("BF.CARD wire:copy"), client.run("BF.CARD wire"));
@@ -225,11 +222,7 @@ fn jedis_can_read_the_reply_of_every_method() {
             ("BF.MADD wire a b", Bools, "no yes"),
             ("BF.MADD wire:3 a b c d", Bools, "yes yes null"),
             ("BF.INSERT wire ITEMS b c", Bools, "no yes"),
-            (
-                "BF.INSERT wire:5 CAPACITY 1000 ERROR 1.0E-6 EXPANSION 3 ITEMS a",
-                Bools,
-                "yes",
-            ),
+            ("BF.INSERT wire:5 CAPACITY 1000 ERROR 1.0E-6 EXPANSION 3 ITEMS a", Bools, "yes"),
             ("BF.INSERT wire:5 NOCREATE ITEMS a b", Bools, "no yes"),
             ("BF.INSERT wire:6 NOCREATE ITEMS a", Bools, "!ERR not found"),
             ("BF.INSERT wire:6 NONSCALING ITEMS a", Bools, "yes"),
@@ -266,11 +259,7 @@ fn go_redis_can_read_the_reply_of_every_method() {
             ("BF.MADD wire a b", Bools, "no yes"),
             ("BF.MADD wire:3 a b c d", Bools, "!ERR non scaling filter is full"),
             ("BF.ADD wire:3 c", Bool, "!ERR non scaling filter is full"),
-            (
-                "BF.INSERT wire:5 CAPACITY 1000 ERROR 0.000001 EXPANSION 3 ITEMS a",
-                Bools,
-                "yes",
-            ),
+            ("BF.INSERT wire:5 CAPACITY 1000 ERROR 0.000001 EXPANSION 3 ITEMS a", Bools, "yes"),
             ("BF.INSERT wire:5 NOCREATE ITEMS a b", Bools, "no yes"),
             ("BF.INSERT wire:6 NOCREATE ITEMS a", Bools, "!ERR not found"),
             ("BF.INSERT wire:6 CAPACITY 5 NONSCALING ITEMS a", Bools, "yes"),
@@ -306,11 +295,7 @@ fn nredisstack_can_read_the_reply_of_every_method() {
             ("BF.ADD wire a", Bool, "no"),
             ("BF.MADD wire a b", Bools, "no yes"),
             ("BF.MADD wire:3 a b c d", Bools, "yes yes no"),
-            (
-                "BF.INSERT wire:5 CAPACITY 1000 ERROR 1E-06 EXPANSION 3 ITEMS a",
-                Bools,
-                "yes",
-            ),
+            ("BF.INSERT wire:5 CAPACITY 1000 ERROR 1E-06 EXPANSION 3 ITEMS a", Bools, "yes"),
             ("BF.INSERT wire:5 NOCREATE ITEMS a b", Bools, "no yes"),
             ("BF.INSERT wire:6 NONSCALING ITEMS a", Bools, "yes"),
             ("BF.INSERT wire:7 NOCREATE ITEMS a", Bools, "!ERR not found"),

@@ -1,23 +1,21 @@
-//! A Redis Cluster: commands find their node by the key specs, a slot moves with a large filter in it while clients write,
-//! and a primary dies. Every addition that was acknowledged is there.
+//! A Redis Cluster: commands find their node by the key specs, a slot moves with a large filter in
+//! it while clients write, and a primary dies. Every addition that was acknowledged is there.
 
 use std::time::{Duration, Instant};
 
 use crate::{
     cluster_writers::{Stop, Told, Writing, assert_all_there, write},
     harness::{
-        Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, Server, add_until_card, assert_unharmed,
-        config_name, digest, dump, err, free_port, info, int, numbered, ok, simple, skipped, slot, version,
-        wait_until,
+        Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, Server, add_until_card,
+        assert_unharmed, config_name, digest, dump, err, free_port, info, int, numbered, ok,
+        simple, skipped, slot, version, wait_until,
     },
 };
 
 /// A key of the form `name-{number}` that belongs to the given primary.
 fn key_of(primary: usize, name: &str) -> String {
     let slots = primary * SLOTS / PRIMARIES..(primary + 1) * SLOTS / PRIMARIES;
-    let key = (0..)
-        .map(|number| format!("{name}-{number}"))
-        .find(|key| slots.contains(&slot(key)));
+    let key = (0..).map(|number| format!("{name}-{number}")).find(|key| slots.contains(&slot(key)));
     key.expect("one in three keys does")
 }
 
@@ -57,10 +55,7 @@ fn every_command_is_sent_to_the_node_of_its_key() {
         assert_eq!(read.run(&format!("BF.ADD {key} z")), moved);
         assert_eq!(digest(read, &key), digest(&mut node.client(), &key));
     }
-    assert_eq!(
-        client.moved, 0,
-        "a client that knows the slots is never sent elsewhere"
-    );
+    assert_eq!(client.moved, 0, "a client that knows the slots is never sent elsewhere");
 }
 
 #[test]
@@ -70,10 +65,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     let tag = key_of(0, "tag");
     let key = |name: &str| format!("{{{tag}}}{name}");
     let (large, small, half, fresh) = (key("large"), key("small"), key("half"), key("fresh"));
-    assert_eq!(
-        client.call(&large, &["BF.RESERVE", &large, "0.01", "60000000"]),
-        ok()
-    );
+    assert_eq!(client.call(&large, &["BF.RESERVE", &large, "0.01", "60000000"]), ok());
     assert_eq!(client.call(&small, &["BF.RESERVE", &small, "0.01", "50"]), ok());
     let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
     let size = info(source, &large).size;
@@ -101,19 +93,15 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
         let running: Vec<_> = (0..2)
             .map(|writer| {
                 let (client, keys, writing) = (cluster.client(), keys.clone(), &writing);
-                scope.spawn(move || write(client, &format!("writer-{writer}"), &keys, false, writing))
+                scope.spawn(move || {
+                    write(client, &format!("writer-{writer}"), &keys, false, writing)
+                })
             })
             .collect();
         writing.wait_for_more(50);
         let (from, to) = (&cluster.ids[0], &cluster.ids[1]);
-        assert_eq!(
-            target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {from}")),
-            ok()
-        );
-        assert_eq!(
-            source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {to}")),
-            ok()
-        );
+        assert_eq!(target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {from}")), ok());
+        assert_eq!(source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {to}")), ok());
         let begin = Instant::now();
         let mut slowest = Duration::ZERO;
         loop {
@@ -123,16 +111,8 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
             };
             let port = cluster.nodes[1].port().to_string();
             let sent = Instant::now();
-            let reply = source.cmd(&[
-                "MIGRATE",
-                "127.0.0.1",
-                &port,
-                "",
-                "0",
-                "30000",
-                "KEYS",
-                &key.text(),
-            ]);
+            let reply =
+                source.cmd(&["MIGRATE", "127.0.0.1", &port, "", "0", "30000", "KEYS", &key.text()]);
             assert_eq!(reply, ok(), "MIGRATE {key:?}");
             slowest = slowest.max(sent.elapsed());
             writing.wait_for_more(2);
@@ -149,10 +129,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
         );
         writing.wait_for_more(50);
         drop(end);
-        running
-            .into_iter()
-            .map(|writer| writer.join().expect("a client failed"))
-            .collect()
+        running.into_iter().map(|writer| writer.join().expect("a client failed")).collect()
     });
     let (mut acknowledged, mut asked, mut moved) = (0, 0, 0);
     for (items, client) in writers {
@@ -165,11 +142,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
         "{acknowledged} additions acknowledged meanwhile; clients were sent elsewhere {asked} times by ASK, {moved} by MOVED"
     );
     assert!(asked > 0 && moved > 0, "the clients noticed nothing");
-    assert_eq!(
-        client.call(&half, &chunk(&pieces[1])),
-        ok(),
-        "the load goes on in the new place"
-    );
+    assert_eq!(client.call(&half, &chunk(&pieces[1])), ok(), "the load goes on in the new place");
     assert_all_there(&mut client, &told);
     assert_eq!(client.owner(&half), cluster.nodes[1].port());
     assert_eq!(source.run("DBSIZE"), int(0), "nothing stays behind");
@@ -186,7 +159,8 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     }
 }
 
-/// Redis 8.4 and Valkey 9 move slots by themselves: a snapshot of the slot and a stream of its writes.
+/// Redis 8.4 and Valkey 9 move slots by themselves: a snapshot of the slot and a stream of its
+/// writes.
 #[test]
 fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
     let newer = version().at_least((8, 4), (9, 0));
@@ -215,7 +189,8 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
     ];
     let header = dump(source, &small).swap_remove(0);
     assert_eq!(source.call("BF.LOADCHUNK", &half, &[b"1", &header.1[..]]), ok());
-    let digests = |client: &mut Client| [&large, &small, &half, &copy, &made].map(|key| digest(client, key));
+    let digests =
+        |client: &mut Client| [&large, &small, &half, &copy, &made].map(|key| digest(client, key));
     let number = slot(&tag);
     let writing = Writing::default();
     let writers: Vec<Told> = std::thread::scope(|scope| {
@@ -224,32 +199,30 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
         let running: Vec<_> = (0..2)
             .map(|writer| {
                 let (client, keys, writing) = (cluster.client(), keys.clone(), &writing);
-                scope.spawn(move || write(client, &format!("writer-{writer}"), &keys, false, writing).0)
+                scope.spawn(move || {
+                    write(client, &format!("writer-{writer}"), &keys, false, writing).0
+                })
             })
             .collect();
         let begin = Instant::now();
         let mut move_slot = || {
             if version().valkey {
                 let to = &cluster.ids[1];
-                source.run(&format!(
-                    "CLUSTER MIGRATESLOTS SLOTSRANGE {number} {number} NODE {to}"
-                ))
+                source.run(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {number} {number} NODE {to}"))
             } else {
                 target.run(&format!("CLUSTER MIGRATION IMPORT {number} {number}"))
             }
         };
         let reply = move_slot();
         assert!(!reply.is_error(), "{reply:?}");
-        // They go over to the target behind the snapshot, where its bound must not hold. (If the slot is there already, the
-        // second meets that bound itself.)
-        for line in [
-            format!("COPY {large} {copy}"),
-            format!("BF.RESERVE {made} 0.01 10000000"),
-        ] {
+        // They go over to the target behind the snapshot, where its bound must not hold. (If the
+        // slot is there already, the second meets that bound itself.)
+        for line in [format!("COPY {large} {copy}"), format!("BF.RESERVE {made} 0.01 10000000")] {
             let words: Vec<&str> = line.split(' ').collect();
             println!("{line}: {:?}", client.call(&large, &words));
         }
-        // A migration fails on a machine that is too busy to answer in time; asking again while one runs is refused.
+        // A migration fails on a machine that is too busy to answer in time; asking again while one
+        // runs is refused.
         let look = &mut cluster.nodes[1].client();
         wait_until("the slot has moved", || {
             client_sees(look, number) || {
@@ -260,10 +233,7 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
         println!("the slot moved in {:.1?}", begin.elapsed());
         writing.wait_for_more(50);
         drop(end);
-        running
-            .into_iter()
-            .map(|writer| writer.join().expect("a client failed"))
-            .collect()
+        running.into_iter().map(|writer| writer.join().expect("a client failed")).collect()
     });
     told.extend(writers.into_iter().flatten());
     assert_all_there(&mut client, &told);
@@ -283,18 +253,15 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
 /// Whether the node itself has the slot.
 fn client_sees(node: &mut Client, slot: usize) -> bool {
     let reply = node.run("CLUSTER NODES").text();
-    let own = reply
-        .lines()
-        .find(|line| line.contains("myself"))
-        .unwrap_or_default();
+    let own = reply.lines().find(|line| line.contains("myself")).unwrap_or_default();
     own.split_whitespace().skip(8).any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         matches!((first.parse::<usize>(), last.parse::<usize>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
     })
 }
 
-/// The keys that only BF.IMPORT has: the second stands behind a word. The answers are those that the server gives to COPY, whose
-/// keys are in the first two places.
+/// The keys that only BF.IMPORT has: the second stands behind a word. The answers are those that
+/// the server gives to COPY, whose keys are in the first two places.
 #[test]
 fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
     let cluster = Cluster::start();
@@ -307,7 +274,8 @@ fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
     let far = key_of(1, "far");
     let number = slot(&tag);
     let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
-    let import = |key: &str, map: &str| format!("BF.IMPORT {key} BITMAP {map} CAPACITY 10 ERROR 0.1");
+    let import =
+        |key: &str, map: &str| format!("BF.IMPORT {key} BITMAP {map} CAPACITY 10 ERROR 0.1");
     let refused = |client: &mut Client, key: &str, map: &str, code: &str| {
         for line in [import(key, map), import(key, map).replace("BITMAP", "bitmap")] {
             let reply = client.run(&line);
@@ -340,23 +308,14 @@ fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
 
     // A slot on its way, with a key on either side.
     let (from, to) = (&cluster.ids[0], &cluster.ids[1]);
-    assert_eq!(
-        target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {from}")),
-        ok()
-    );
-    assert_eq!(
-        source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {to}")),
-        ok()
-    );
+    assert_eq!(target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {from}")), ok());
+    assert_eq!(source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {to}")), ok());
     refused(source, &new, &map, "TRYAGAIN");
     assert_eq!(target.run("ASKING"), ok());
     let reply = target.run(&import(&new, &map));
     assert!(reply.error().starts_with("TRYAGAIN"), "{reply:?}");
     let port = cluster.nodes[1].port();
-    assert_eq!(
-        source.run(&format!("MIGRATE 127.0.0.1 {port} {map} 0 30000")),
-        ok()
-    );
+    assert_eq!(source.run(&format!("MIGRATE 127.0.0.1 {port} {map} 0 30000")), ok());
     refused(source, &new, &map, &format!("ASK {number} "));
     for node in [1, 0, 2] {
         let line = format!("CLUSTER SETSLOT {number} NODE {to}");
@@ -398,10 +357,7 @@ fn io_threads_ask_where_the_keys_are_while_commands_run() {
         .config(always_active)
         .start();
     let client = &mut server.client();
-    assert_eq!(
-        client.run(&format!("CLUSTER ADDSLOTSRANGE 0 {}", SLOTS - 1)),
-        ok()
-    );
+    assert_eq!(client.run(&format!("CLUSTER ADDSLOTSRANGE 0 {}", SLOTS - 1)), ok());
     wait_until("the cluster is up", || {
         client.run("CLUSTER INFO").text().contains("cluster_state:ok")
     });
@@ -418,23 +374,18 @@ fn io_threads_ask_where_the_keys_are_while_commands_run() {
                         format!("BF.ADD {key} item"),
                         format!("BF.IMPORT {key} BITMAP other CAPACITY 10 ERROR 0.1"),
                     ];
-                    let words = lines.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+                    let words =
+                        lines.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
                     let replies = client.pipeline(&words);
                     assert_eq!(replies[0], ok(), "{key}");
                     assert!(!replies[1].is_error(), "{key}: {:?}", replies[1]);
-                    assert!(
-                        replies[2].error().starts_with("CROSSSLOT"),
-                        "{key}: {:?}",
-                        replies[2]
-                    );
+                    assert!(replies[2].error().starts_with("CROSSSLOT"), "{key}: {:?}", replies[2]);
                 }
             });
         }
     });
-    let read: u64 = client
-        .server_info("stats", "io_threaded_reads_processed")
-        .parse()
-        .expect("a number");
+    let read: u64 =
+        client.server_info("stats", "io_threaded_reads_processed").parse().expect("a number");
     assert!(read > 0, "the I/O threads read nothing");
     assert_unharmed(&server);
 }
@@ -460,7 +411,9 @@ fn what_a_replica_acknowledged_survives_the_death_of_a_primary() {
         let writers: Vec<_> = (0..3)
             .map(|writer| {
                 let (client, keys, writing) = (cluster.client(), &keys, &writing);
-                scope.spawn(move || write(client, &format!("writer-{writer}"), keys, true, writing).0)
+                scope.spawn(move || {
+                    write(client, &format!("writer-{writer}"), keys, true, writing).0
+                })
             })
             .collect();
         writing.wait_for_more(200);
@@ -479,10 +432,7 @@ fn what_a_replica_acknowledged_survives_the_death_of_a_primary() {
         });
         writing.wait_for_more(30);
         drop(end);
-        writers
-            .into_iter()
-            .map(|writer| writer.join().expect("a client failed"))
-            .collect()
+        writers.into_iter().map(|writer| writer.join().expect("a client failed")).collect()
     });
     let mut acknowledged = 0;
     for told in &told {
@@ -501,15 +451,9 @@ fn what_a_replica_acknowledged_survives_the_death_of_a_primary() {
     client.call(&keys[0], &["BF.ADD", &keys[0], "last"]);
     wait_until("its replica has it", || client.wait(&keys[0]) == 1);
     for key in &keys[..2] {
-        assert_eq!(
-            digest(back, key),
-            digest(&mut cluster.nodes[PRIMARIES].client(), key),
-            "{key}"
-        );
+        assert_eq!(digest(back, key), digest(&mut cluster.nodes[PRIMARIES].client(), key), "{key}");
         let more = numbered("more", 300);
-        let words = ["BF.MADD", key]
-            .into_iter()
-            .chain(more.iter().map(String::as_str));
+        let words = ["BF.MADD", key].into_iter().chain(more.iter().map(String::as_str));
         assert!(!client.call(key, &words.collect::<Vec<_>>()).is_error());
     }
     assert_eq!(back.run("PING"), simple("PONG"));

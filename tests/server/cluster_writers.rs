@@ -12,17 +12,9 @@ pub(crate) fn assert_all_there(client: &mut ClusterClient, told: &Told) {
     for (key, items) in told {
         let mut lost = Vec::new();
         for batch in items.chunks(1_000) {
-            let words = ["BF.MEXISTS", key]
-                .into_iter()
-                .chain(batch.iter().map(String::as_str));
+            let words = ["BF.MEXISTS", key].into_iter().chain(batch.iter().map(String::as_str));
             let there = client.call(key, &words.collect::<Vec<_>>()).answers();
-            lost.extend(
-                batch
-                    .iter()
-                    .zip(there)
-                    .filter(|(_, there)| !there)
-                    .map(|(item, _)| item),
-            );
+            lost.extend(batch.iter().zip(there).filter(|(_, there)| !there).map(|(item, _)| item));
         }
         assert!(
             lost.is_empty(),
@@ -42,7 +34,8 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Waits until the writers have been told of so many more additions, however slow the machine is.
+    /// Waits until the writers have been told of so many more additions, however slow the machine
+    /// is.
     #[track_caller]
     pub(crate) fn wait_for_more(&self, count: usize) {
         let goal = self.acknowledged.load(Relaxed) + count;
@@ -50,7 +43,8 @@ impl Writing {
     }
 }
 
-/// Tells writers to stop when it goes, also in a test that fails: nobody would wait for its writers else.
+/// Tells writers to stop when it goes, also in a test that fails: nobody would wait for its writers
+/// else.
 pub(crate) struct Stop<'a>(pub(crate) &'a Writing);
 
 impl Drop for Stop<'_> {
@@ -59,7 +53,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Adds to the keys, one after another, until told to stop; what was acknowledged, by a replica too if that is asked.
+/// Adds to the keys, one after another, until told to stop; what was acknowledged, by a replica too
+/// if that is asked.
 pub(crate) fn write(
     mut client: ClusterClient,
     name: &str,
@@ -75,10 +70,7 @@ pub(crate) fn write(
         let item = format!("{name}-{number}");
         number += 1;
         let reply = client.call(key, &["BF.ADD", key, &item]);
-        assert!(
-            matches!(reply, Reply::Int(0 | 1)),
-            "BF.ADD {key} {item}: {reply:?}"
-        );
+        assert!(matches!(reply, Reply::Int(0 | 1)), "BF.ADD {key} {item}: {reply:?}");
         if !replicated || client.wait(key) >= 1 {
             items.push(item);
             writing.acknowledged.fetch_add(1, Relaxed);

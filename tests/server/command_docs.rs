@@ -1,16 +1,13 @@
-//! COMMAND DOCS: what `redis-cli` shows as a hint while one types, and what the documentation of a server lists.
+//! COMMAND DOCS: what `redis-cli` shows as a hint while one types, and what the documentation of a
+//! server lists.
 
 use crate::harness::{Reply, Server};
 
-/// Name, the release of RedisBloom that had it first, and the names of the arguments in order, as RedisBloom 8
-/// documents them; `seed` and `counting` are ours alone and left out. Ours alone are BF.DEL, BF.COUNT, BF.LOAD and BF.IMPORT:
-/// since our release.
+/// Name, the release of RedisBloom that had it first, and the names of the arguments in order, as
+/// RedisBloom 8 documents them; `seed` and `counting` are ours alone and left out. Ours alone are
+/// BF.DEL, BF.COUNT, BF.LOAD and BF.IMPORT: since our release.
 const COMMANDS: [(&str, &str, &[&str]); 15] = [
-    (
-        "bf.reserve",
-        "1.0.0",
-        &["key", "error_rate", "capacity", "expansion", "nonscaling"],
-    ),
+    ("bf.reserve", "1.0.0", &["key", "error_rate", "capacity", "expansion", "nonscaling"]),
     ("bf.add", "1.0.0", &["key", "item"]),
     ("bf.madd", "1.0.0", &["key", "item"]),
     ("bf.insert", "1.0.0", INSERT),
@@ -25,23 +22,11 @@ const COMMANDS: [(&str, &str, &[&str]); 15] = [
     ("bf.loadchunk", "1.0.0", &["key", "iterator", "data"]),
     // Ours, and the release is ours too.
     ("bf.load", "0.1.0", &["key", "blob"]),
-    (
-        "bf.import",
-        "0.1.0",
-        &["key", "guava", "bitmap", "strategy", "capacity", "error"],
-    ),
+    ("bf.import", "0.1.0", &["key", "guava", "bitmap", "strategy", "capacity", "error"]),
 ];
 
-const INSERT: &[&str] = &[
-    "key",
-    "capacity",
-    "error",
-    "expansion",
-    "nocreate",
-    "nonscaling",
-    "items",
-    "item",
-];
+const INSERT: &[&str] =
+    &["key", "capacity", "error", "expansion", "nocreate", "nonscaling", "items", "item"];
 
 #[test]
 fn command_docs_describes_every_command() {
@@ -49,12 +34,9 @@ fn command_docs_describes_every_command() {
     let client = &mut server.resp3();
     for (name, since, expected) in COMMANDS {
         let reply = client.cmd(&["COMMAND", "DOCS", name]);
-        let docs = reply
-            .get(name)
-            .unwrap_or_else(|| panic!("no docs of {name}: {reply:?}"));
+        let docs = reply.get(name).unwrap_or_else(|| panic!("no docs of {name}: {reply:?}"));
         let field = |field: &str| {
-            docs.get(field)
-                .unwrap_or_else(|| panic!("docs of {name} have no {field}: {docs:?}"))
+            docs.get(field).unwrap_or_else(|| panic!("docs of {name} have no {field}: {docs:?}"))
         };
         assert!(field("summary").text().len() > 10, "{name}: {docs:?}");
         assert!(field("complexity").text().starts_with("O("), "{name}: {docs:?}");
@@ -72,20 +54,13 @@ fn command_docs_describes_every_command() {
             .filter(|name| !["seed", "counting"].contains(name))
             .collect();
         assert_eq!(names, expected, "{name}: arguments");
-        assert_eq!(
-            text_of(&field("arguments").elements()[0], "type"),
-            "key",
-            "{name}"
-        );
+        assert_eq!(text_of(&field("arguments").elements()[0], "type"), "key", "{name}");
     }
 }
 
 #[track_caller]
 fn text_of(argument: &Reply, field: &str) -> String {
-    argument
-        .get(field)
-        .unwrap_or_else(|| panic!("no {field} in {argument:?}"))
-        .text()
+    argument.get(field).unwrap_or_else(|| panic!("no {field} in {argument:?}")).text()
 }
 
 #[test]
@@ -114,24 +89,16 @@ fn command_docs_gives_the_arguments_their_types() {
     ];
     for (command, name, kind) in rows {
         let reply = client.cmd(&["COMMAND", "DOCS", command]);
-        let arguments = reply
-            .get(command)
-            .and_then(|docs| docs.get("arguments"))
-            .expect("arguments");
-        let argument = arguments
-            .elements()
-            .iter()
-            .find(|argument| text_of(argument, "name") == name);
+        let arguments =
+            reply.get(command).and_then(|docs| docs.get("arguments")).expect("arguments");
+        let argument =
+            arguments.elements().iter().find(|argument| text_of(argument, "name") == name);
         let argument = argument.unwrap_or_else(|| panic!("{command} has no argument {name}"));
         assert_eq!(text_of(argument, "type"), kind, "{command} {name}");
         let flags = argument.get("flags").map(texts).unwrap_or_default();
-        let optional =
-            !matches!(name, "error_rate" | "item" | "items") && (command, name) != ("bf.reserve", "capacity");
-        assert_eq!(
-            flags.contains(&"optional".to_owned()),
-            optional,
-            "{command} {name}: {flags:?}"
-        );
+        let optional = !matches!(name, "error_rate" | "item" | "items")
+            && (command, name) != ("bf.reserve", "capacity");
+        assert_eq!(flags.contains(&"optional".to_owned()), optional, "{command} {name}: {flags:?}");
         // As RedisBloom has it: the token is the block's, and the value alone is in it.
         if kind == "block" {
             assert_eq!(text_of(argument, "token"), name.to_uppercase(), "{command}");
@@ -143,11 +110,7 @@ fn command_docs_gives_the_arguments_their_types() {
         let expected = (name == "counting").then(|| "0.1.0".to_owned());
         assert_eq!(own, expected, "{command} {name}");
         let multiple = name == "item" && !["bf.add", "bf.count"].contains(&command);
-        assert_eq!(
-            flags.contains(&"multiple".to_owned()),
-            multiple,
-            "{command} {name}: {flags:?}"
-        );
+        assert_eq!(flags.contains(&"multiple".to_owned()), multiple, "{command} {name}: {flags:?}");
         if name == "single_value" {
             let words: Vec<_> = argument
                 .get("arguments")
@@ -156,15 +119,9 @@ fn command_docs_gives_the_arguments_their_types() {
                 .iter()
                 .map(|field| text_of(field, "token"))
                 .collect();
-            for word in [
-                "CAPACITY",
-                "SIZE",
-                "FILTERS",
-                "ITEMS",
-                "EXPANSION",
-                "SATURATED",
-                "UNDELETED",
-            ] {
+            for word in
+                ["CAPACITY", "SIZE", "FILTERS", "ITEMS", "EXPANSION", "SATURATED", "UNDELETED"]
+            {
                 assert!(words.iter().any(|known| known == word), "{words:?}");
             }
         }
@@ -175,7 +132,8 @@ fn texts(reply: &Reply) -> Vec<String> {
     reply.elements().iter().map(Reply::text).collect()
 }
 
-/// The key behind a word is one for every question about keys, whatever the word's case and wherever the server looks.
+/// The key behind a word is one for every question about keys, whatever the word's case and
+/// wherever the server looks.
 #[test]
 fn the_server_knows_the_keys_of_every_command() {
     let server = Server::start();
@@ -186,14 +144,8 @@ fn the_server_knows_the_keys_of_every_command() {
         ("BF.IMPORT k GUAVA data CAPACITY 10", &["k"]),
         ("BF.IMPORT k BITMAP map CAPACITY 10 ERROR 0.1", &["k", "map"]),
         ("BF.IMPORT k bitmap map CAPACITY 10 ERROR 0.1", &["k", "map"]),
-        (
-            "BF.IMPORT k BITMAP BITMAP CAPACITY 10 ERROR 0.1",
-            &["k", "BITMAP"],
-        ),
-        (
-            "BF.IMPORT BITMAP BITMAP map CAPACITY 10 ERROR 0.1",
-            &["BITMAP", "map"],
-        ),
+        ("BF.IMPORT k BITMAP BITMAP CAPACITY 10 ERROR 0.1", &["k", "BITMAP"]),
+        ("BF.IMPORT BITMAP BITMAP map CAPACITY 10 ERROR 0.1", &["BITMAP", "map"]),
         // No keys are behind these words, and nothing runs.
         ("BF.IMPORT k CAPACITY 10 BITMAP", &["k"]),
         ("BF.IMPORT k BITMAPS map CAPACITY 10", &["k"]),

@@ -1,5 +1,5 @@
-//! What the server tells about the module and its commands: MODULE LIST, TYPE, COMMAND INFO. Client libraries, cluster
-//! proxies and GUIs read these.
+//! What the server tells about the module and its commands: MODULE LIST, TYPE, COMMAND INFO. Client
+//! libraries, cluster proxies and GUIs read these.
 
 use crate::harness::{Reply, Server, array, bulk, int, simple};
 
@@ -16,7 +16,8 @@ struct Command {
 const READ: &[&str] = &["readonly", "fast"];
 const WRITE: &[&str] = &["write", "denyoom"];
 const CREATES: &[&str] = &["RW", "insert"];
-/// The answers of the adding commands tell what is there, so they need the permission to read as well.
+/// The answers of the adding commands tell what is there, so they need the permission to read as
+/// well.
 const ADDS: &[&str] = &["RW", "access", "insert"];
 const DELETES: &[&str] = &["RW", "access", "delete"];
 const READS: &[&str] = &["RO", "access"];
@@ -27,12 +28,7 @@ const fn command(
     flags: &'static [&'static str],
     key: &'static [&'static str],
 ) -> Command {
-    Command {
-        name,
-        arity,
-        flags,
-        key,
-    }
+    Command { name, arity, flags, key }
 }
 
 const COMMANDS: [Command; 15] = [
@@ -59,21 +55,12 @@ const COMMANDS: [Command; 15] = [
 fn the_module_is_called_bf_and_has_a_version() {
     let server = Server::start();
     let reply = server.client().run("MODULE LIST");
-    let module = reply
-        .elements()
-        .iter()
-        .find(|module| module.get("name") == Some(&bulk("bf")));
+    let module = reply.elements().iter().find(|module| module.get("name") == Some(&bulk("bf")));
     let module = module.unwrap_or_else(|| panic!("no module bf in {reply:?}"));
-    let version: Vec<i64> = env!("CARGO_PKG_VERSION")
-        .split('.')
-        .map(|part| part.parse().unwrap_or(0))
-        .collect();
+    let version: Vec<i64> =
+        env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap_or(0)).collect();
     let expected = version[0] * 10_000 + version[1] * 100 + version[2];
-    assert_eq!(
-        module.get("ver"),
-        Some(&int(expected)),
-        "the version of the package"
-    );
+    assert_eq!(module.get("ver"), Some(&int(expected)), "the version of the package");
 }
 
 #[test]
@@ -83,21 +70,15 @@ fn the_type_is_the_one_that_tools_know() {
     client.run("BF.ADD k a");
     assert_eq!(client.run("TYPE k"), simple("MBbloom--"));
     assert_eq!(client.run("OBJECT ENCODING k"), bulk("raw"));
-    assert_eq!(
-        client.run("SCAN 0 TYPE MBbloom--"),
-        array([bulk("0"), array([bulk("k")])])
-    );
+    assert_eq!(client.run("SCAN 0 TYPE MBbloom--"), array([bulk("0"), array([bulk("k")])]));
 }
 
 #[test]
 fn the_module_has_every_command_and_no_other() {
     let server = Server::start();
     let reply = server.client().run("COMMAND LIST FILTERBY MODULE bf");
-    let mut names: Vec<_> = reply
-        .elements()
-        .iter()
-        .map(|name| name.text().to_lowercase())
-        .collect();
+    let mut names: Vec<_> =
+        reply.elements().iter().map(|name| name.text().to_lowercase()).collect();
     names.sort();
     let mut expected: Vec<_> = COMMANDS.iter().map(|command| command.name).collect();
     expected.sort_unstable();
@@ -134,11 +115,7 @@ fn command_info_tells_arity_flags_and_keys() {
                 "{name}: {flag} in {flags:?}"
             );
         }
-        assert_eq!(
-            info[3..6],
-            [int(1), int(1), int(1)],
-            "first key, last key and step of {name}"
-        );
+        assert_eq!(info[3..6], [int(1), int(1), int(1)], "first key, last key and step of {name}");
         // A proxy may not keep what changes without the key being written by name.
         let dont_cache = matches!(name, "bf.info" | "bf.debug" | "bf.scandump");
         assert_eq!(
@@ -161,15 +138,10 @@ fn assert_key_spec(name: &str, spec: &Reply, flags: &[&str]) {
     let mut wanted: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
     wanted.sort();
     assert_eq!(got, wanted, "{name}: flags of the key spec");
-    let begin = spec
-        .get("begin_search")
-        .and_then(|begin| begin.get("spec"))
-        .expect("where the key begins");
+    let begin =
+        spec.get("begin_search").and_then(|begin| begin.get("spec")).expect("where the key begins");
     assert_eq!(begin.get("index"), Some(&int(1)), "{name}: {spec:?}");
-    let find = spec
-        .get("find_keys")
-        .and_then(|find| find.get("spec"))
-        .expect("how keys are found");
+    let find = spec.get("find_keys").and_then(|find| find.get("spec")).expect("how keys are found");
     for (field, value) in [("lastkey", 0), ("keystep", 1), ("limit", 0)] {
         assert_eq!(find.get(field), Some(&int(value)), "{name}: {field} in {spec:?}");
     }
@@ -193,11 +165,7 @@ fn command_getkeys_finds_the_key() {
         "BF.LOADCHUNK k 1 data",
         "BF.LOAD k data",
     ] {
-        assert_eq!(
-            client.run(&format!("COMMAND GETKEYS {line}")),
-            array([bulk("k")]),
-            "{line}"
-        );
+        assert_eq!(client.run(&format!("COMMAND GETKEYS {line}")), array([bulk("k")]), "{line}");
     }
 }
 
@@ -209,10 +177,7 @@ fn command_getkeys_finds_the_bitmap_of_an_import() {
     for (line, keys) in [
         ("BF.IMPORT k GUAVA bytes", &["k"][..]),
         ("BF.IMPORT k BITMAP source CAPACITY 1 ERROR 0.1", &["k", "source"]),
-        (
-            "BF.IMPORT k bitmap source GUAVA64 CAPACITY 1 ERROR 0.1",
-            &["k", "source"],
-        ),
+        ("BF.IMPORT k bitmap source GUAVA64 CAPACITY 1 ERROR 0.1", &["k", "source"]),
     ] {
         let keys = array(keys.iter().map(bulk));
         assert_eq!(client.run(&format!("COMMAND GETKEYS {line}")), keys, "{line}");
@@ -224,7 +189,8 @@ fn command_getkeys_finds_the_bitmap_of_an_import() {
     assert_eq!(flags, ["RO", "access"]);
 }
 
-/// INFO commandstats, SLOWLOG and the like name the commands in lower case; nothing of the module fails under MONITOR.
+/// INFO commandstats, SLOWLOG and the like name the commands in lower case; nothing of the module
+/// fails under MONITOR.
 #[test]
 fn the_server_counts_the_commands() {
     let server = Server::start();
@@ -237,8 +203,5 @@ fn the_server_counts_the_commands() {
     let failed = client.run("BF.ADD k");
     assert!(failed.is_error());
     let calls = client.server_info("commandstats", "cmdstat_bf.add");
-    assert!(
-        calls.contains("rejected_calls=1"),
-        "the server itself refuses a wrong arity: {calls}"
-    );
+    assert!(calls.contains("rejected_calls=1"), "the server itself refuses a wrong arity: {calls}");
 }

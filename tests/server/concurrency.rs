@@ -1,5 +1,5 @@
-//! Many connections at a time on one filter. The server runs one command after another, so nothing may be lost and
-//! every client must read its own additions at once.
+//! Many connections at a time on one filter. The server runs one command after another, so nothing
+//! may be lost and every client must read its own additions at once.
 
 use crate::harness::{Server, info, mexists, numbered, ok};
 
@@ -14,37 +14,23 @@ fn eight_clients_add_and_query_one_filter() {
     let answers: Vec<usize> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..CLIENTS)
             .map(|worker| {
-                let client = if worker % 2 == 0 {
-                    server.client()
-                } else {
-                    server.resp3()
-                };
+                let client = if worker % 2 == 0 { server.client() } else { server.resp3() };
                 scope.spawn(move || work(client, worker, ROUNDS, BATCH))
             })
             .collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().expect("a client failed"))
-            .collect()
+        workers.into_iter().map(|worker| worker.join().expect("a client failed")).collect()
     });
     let client = &mut server.client();
     let new = i64::try_from(answers.iter().sum::<usize>()).expect("a count of items");
-    assert_eq!(
-        info(client, "shared").items,
-        new,
-        "the filter counts what it told its clients"
-    );
+    assert_eq!(info(client, "shared").items, new, "the filter counts what it told its clients");
     for worker in 0..CLIENTS {
         let items = numbered(&format!("client-{worker}"), ROUNDS * BATCH);
-        assert!(
-            mexists(client, "shared", &items).iter().all(|&there| there),
-            "client {worker}"
-        );
+        assert!(mexists(client, "shared", &items).iter().all(|&there| there), "client {worker}");
     }
 }
 
-/// One client: batches of its own items, some items that all clients add, questions in between. Returns how often it
-/// was told that an item is new.
+/// One client: batches of its own items, some items that all clients add, questions in between.
+/// Returns how often it was told that an item is new.
 fn work(mut client: crate::harness::Client, worker: usize, rounds: usize, batch: usize) -> usize {
     let mine = numbered(&format!("client-{worker}"), rounds * batch);
     let mut new = 0;
@@ -52,10 +38,7 @@ fn work(mut client: crate::harness::Client, worker: usize, rounds: usize, batch:
         let (first, rest) = items.split_first().expect("a batch is not empty");
         let mut commands = vec![vec!["BF.ADD", "shared", first]];
         commands.push(
-            ["BF.MADD", "shared"]
-                .into_iter()
-                .chain(rest.iter().map(String::as_str))
-                .collect(),
+            ["BF.MADD", "shared"].into_iter().chain(rest.iter().map(String::as_str)).collect(),
         );
         let common = format!("common-{round}");
         commands.push(vec!["BF.INSERT", "shared", "NOCREATE", "ITEMS", &common, &common]);
@@ -68,9 +51,7 @@ fn work(mut client: crate::harness::Client, worker: usize, rounds: usize, batch:
             "client {worker}, {round}"
         );
         assert!(
-            mexists(&mut client, "shared", &[common])
-                .iter()
-                .all(|&there| there),
+            mexists(&mut client, "shared", &[common]).iter().all(|&there| there),
             "client {worker}, {round}"
         );
     }

@@ -1,4 +1,5 @@
-//! The runtime configuration: its defaults, its ranges, its error texts, and what it does to filters made afterwards.
+//! The runtime configuration: its defaults, its ranges, its error texts, and what it does to
+//! filters made afterwards.
 
 use crate::harness::{Builder, Client, Server, config_name, err, info, layers, ok, skipped};
 
@@ -10,9 +11,7 @@ fn set(client: &mut Client, name: &str, value: &str) -> crate::harness::Reply {
 #[track_caller]
 fn get(client: &mut Client, name: &str) -> String {
     let name = config_name(name);
-    client
-        .config_get(&name)
-        .unwrap_or_else(|| panic!("the server knows no {name}"))
+    client.config_get(&name).unwrap_or_else(|| panic!("the server knows no {name}"))
 }
 
 #[test]
@@ -52,7 +51,8 @@ fn a_value_in_its_range_is_taken_and_read_back() {
         assert_eq!(set(client, name, value), ok(), "{name} {value}");
         let got = get(client, name);
         if name == "error-rate" {
-            let (got, value): (f64, f64) = (got.parse().expect("a number"), value.parse().expect("a number"));
+            let (got, value): (f64, f64) =
+                (got.parse().expect("a number"), value.parse().expect("a number"));
             assert_eq!(got, value, "{name}");
         } else {
             assert_eq!(got, value, "{name}");
@@ -69,21 +69,9 @@ fn a_value_out_of_its_range_is_refused_with_the_range() {
     let size = &["0", "-1", "4611686018427387905"][..];
     let factor = &["-1", "32769"][..];
     for (name, values, bounds) in [
-        (
-            "error-rate",
-            rate,
-            &["must be in the range", "(0.000000, 1.000000)"][..],
-        ),
-        (
-            "initial-size",
-            size,
-            &["must be in the range", "[1, 4611686018427387904]"],
-        ),
-        (
-            "expansion-factor",
-            factor,
-            &["must be in the range", "[0, 32768]"],
-        ),
+        ("error-rate", rate, &["must be in the range", "(0.000000, 1.000000)"][..]),
+        ("initial-size", size, &["must be in the range", "[1, 4611686018427387904]"]),
+        ("expansion-factor", factor, &["must be in the range", "[0, 32768]"]),
     ] {
         let before = get(client, name);
         for value in values {
@@ -91,10 +79,7 @@ fn a_value_out_of_its_range_is_refused_with_the_range() {
             let text = reply.error();
             assert!(text.starts_with("ERR "), "{name} {value}: {text}");
             for bound in bounds {
-                assert!(
-                    text.contains(bound),
-                    "{name} {value}: {text:?} does not say {bound:?}"
-                );
+                assert!(text.contains(bound), "{name} {value}: {text:?} does not say {bound:?}");
             }
             assert_eq!(get(client, name), before, "{name} {value} changed something");
         }
@@ -110,10 +95,7 @@ fn a_value_that_is_no_number_is_refused() {
         for value in ["x", "", "0.01x", "1 2", "nan"] {
             let reply = set(client, name, value);
             assert!(reply.error().starts_with("ERR "), "{name} {value:?}: {reply:?}");
-            assert!(
-                reply.error().contains(&config_name(name)),
-                "{name} {value:?}: {reply:?}"
-            );
+            assert!(reply.error().contains(&config_name(name)), "{name} {value:?}: {reply:?}");
             assert_eq!(get(client, name), before, "{name} {value:?} changed something");
         }
     }
@@ -142,22 +124,13 @@ fn filters_made_by_adding_follow_the_configuration() {
     }
     // An option of BF.INSERT beats the configuration, and what it leaves out comes from there.
     client.run("BF.INSERT some CAPACITY 10 ITEMS a");
-    assert_eq!(
-        (info(client, "some").capacity, info(client, "some").expansion),
-        (10, Some(5))
-    );
+    assert_eq!((info(client, "some").capacity, info(client, "some").expansion), (10, Some(5)));
     client.run("BF.INSERT rate ERROR 0.25 NONSCALING ITEMS a");
-    assert_eq!(
-        (info(client, "rate").capacity, layers(client, "rate").1[0].ratio),
-        (777, 0.25)
-    );
+    assert_eq!((info(client, "rate").capacity, layers(client, "rate").1[0].ratio), (777, 0.25));
     // BF.RESERVE takes only its expansion from there.
     client.run("BF.RESERVE reserved 0.01 100");
     assert_eq!(
-        (
-            info(client, "reserved").capacity,
-            info(client, "reserved").expansion
-        ),
+        (info(client, "reserved").capacity, info(client, "reserved").expansion),
         (100, Some(5))
     );
     // A filter that is there stays as it was made.
@@ -201,11 +174,7 @@ fn a_configured_capacity_beyond_memory_is_an_error_of_the_command() {
     let client = &mut server.client();
     assert_eq!(set(client, "initial-size", "4611686018427387904"), ok());
     for line in ["BF.ADD k a", "BF.MADD k a b", "BF.INSERT k ITEMS a"] {
-        assert_eq!(
-            client.run(line),
-            err("ERR Insufficient memory to create filter"),
-            "{line}"
-        );
+        assert_eq!(client.run(line), err("ERR Insufficient memory to create filter"), "{line}");
         client.assert_in_step();
     }
     assert_eq!(client.run("DBSIZE").int(), 0);
@@ -215,11 +184,7 @@ fn a_configured_capacity_beyond_memory_is_an_error_of_the_command() {
 #[test]
 fn a_configuration_file_sets_every_value() {
     let mut builder = Server::with();
-    let values = [
-        ("error-rate", "0.125"),
-        ("initial-size", "50"),
-        ("expansion-factor", "7"),
-    ];
+    let values = [("error-rate", "0.125"), ("initial-size", "50"), ("expansion-factor", "7")];
     for (name, value) in values {
         builder = builder.config(&format!("{} {value}", config_name(name)));
     }
@@ -229,10 +194,7 @@ fn a_configuration_file_sets_every_value() {
         assert_eq!(get(client, name), value, "{name}");
     }
     client.run("BF.INSERT k NONSCALING ITEMS a");
-    assert_eq!(
-        (info(client, "k").capacity, layers(client, "k").1[0].ratio),
-        (50, 0.125)
-    );
+    assert_eq!((info(client, "k").capacity, layers(client, "k").1[0].ratio), (50, 0.125));
 }
 
 #[test]
@@ -266,8 +228,9 @@ fn has_aliases() -> bool {
     config_name("").ends_with('.')
 }
 
-/// Each value of a documented range, its ends above all, is taken as it is written; every other is refused with the name of
-/// the setting: in a file, with CONFIG SET, as a load argument, under both names.
+/// Each value of a documented range, its ends above all, is taken as it is written; every other is
+/// refused with the name of the setting: in a file, with CONFIG SET, as a load argument, under both
+/// names.
 #[test]
 fn every_value_is_kept_as_it_is_or_refused_with_a_reason() {
     let kept = [
@@ -317,9 +280,7 @@ fn every_value_is_kept_as_it_is_or_refused_with_a_reason() {
     let aliases = |name: &str| {
         let alias = NAMES.iter().find(|names| names.0 == name);
         let alias = alias.and_then(|names| names.1).filter(|_| has_aliases());
-        [Some(name.to_owned()), alias.map(str::to_owned)]
-            .into_iter()
-            .flatten()
+        [Some(name.to_owned()), alias.map(str::to_owned)].into_iter().flatten()
     };
     let server = Server::start();
     let client = &mut server.client();
@@ -336,18 +297,15 @@ fn every_value_is_kept_as_it_is_or_refused_with_a_reason() {
         for alias in aliases(name) {
             let before = get(client, name);
             let reply = set(client, &alias, value);
-            assert!(
-                reply.error().contains(&config_name(&alias)),
-                "{alias} {value}: {reply:?}"
-            );
+            assert!(reply.error().contains(&config_name(&alias)), "{alias} {value}: {reply:?}");
             assert_eq!(get(client, name), before, "{alias} {value}");
             let line = format!("{} {value}", config_name(&alias));
             let Err(log) = Server::with().config(&line).try_start() else {
                 panic!("{line} started a server")
             };
-            let reason = log
-                .lines()
-                .any(|said| said.contains("Issue during loading") && said.contains(&config_name(&alias)));
+            let reason = log.lines().any(|said| {
+                said.contains("Issue during loading") && said.contains(&config_name(&alias))
+            });
             assert!(reason, "{line}: the log does not say why:\n{log}");
         }
     }
@@ -360,16 +318,15 @@ fn every_value_is_kept_as_it_is_or_refused_with_a_reason() {
             let Err(log) = Server::with().module_arguments(&[argument, value]).try_start() else {
                 panic!("{argument} {value} started a server")
             };
-            let reason = log
-                .lines()
-                .any(|said| said.contains("<bf>") && said.contains(argument));
+            let reason = log.lines().any(|said| said.contains("<bf>") && said.contains(argument));
             assert!(reason, "{argument} {value}: the log does not say why:\n{log}");
         }
     }
 }
 
-/// An explicit line counts also where it says the default, or what the load arguments do not say. The server sets our names
-/// first and valkey-bloom's after them, so of two lines for one setting valkey-bloom's wins, in either order.
+/// An explicit line counts also where it says the default, or what the load arguments do not say.
+/// The server sets our names first and valkey-bloom's after them, so of two lines for one setting
+/// valkey-bloom's wins, in either order.
 #[test]
 fn every_line_of_the_file_counts() {
     let defaults = ["0.01", "100", "2", "0"];
@@ -420,7 +377,8 @@ fn rewritten(server: &Server) -> Vec<String> {
 /// A server that starts with these lines about the module, as after CONFIG REWRITE.
 #[track_caller]
 fn with_lines(lines: &[String]) -> Server {
-    let add = |builder: Builder, line: &String| builder.config(&format!("{}{line}", config_name("")));
+    let add =
+        |builder: Builder, line: &String| builder.config(&format!("{}{line}", config_name("")));
     lines.iter().fold(Server::with(), add).start()
 }
 
@@ -429,18 +387,13 @@ fn config_rewrite_writes_what_was_set_and_the_next_start_is_the_same() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(rewritten(&server), [""; 0]);
-    for (name, value) in [
-        ("error-rate", "0.05"),
-        ("max-filter-bytes", "1gb"),
-        ("missing-key-error", "YES"),
-    ] {
+    for (name, value) in
+        [("error-rate", "0.05"), ("max-filter-bytes", "1gb"), ("missing-key-error", "YES")]
+    {
         assert_eq!(set(client, name, value), ok());
     }
-    let lines = [
-        r#"error-rate "0.05""#,
-        r#"max-filter-bytes "1073741824""#,
-        r#"missing-key-error "yes""#,
-    ];
+    let lines =
+        [r#"error-rate "0.05""#, r#"max-filter-bytes "1073741824""#, r#"missing-key-error "yes""#];
     assert_eq!(rewritten(&server), lines);
     let again = with_lines(&rewritten(&server));
     assert_eq!(get(&mut again.client(), "max-filter-bytes"), "1073741824");
@@ -449,21 +402,19 @@ fn config_rewrite_writes_what_was_set_and_the_next_start_is_the_same() {
         assert_eq!(set(client, name, value), ok());
     }
     assert_eq!(set(&mut again.client(), "error-rate", "0.01"), ok());
-    assert_eq!(
-        get(&mut with_lines(&rewritten(&again)).client(), "error-rate"),
-        "0.01"
-    );
+    assert_eq!(get(&mut with_lines(&rewritten(&again)).client(), "error-rate"), "0.01");
     assert_eq!(
         rewritten(&server),
         [lines[0], r#"max-filter-bytes "0""#, r#"missing-key-error "no""#]
     );
 }
 
-/// One step of the test below: names and values of a CONFIG SET, whether it succeeds, and what is in force then.
+/// One step of the test below: names and values of a CONFIG SET, whether it succeeds, and what is
+/// in force then.
 type Step = (&'static [(&'static str, &'static str)], bool, &'static str);
 
-/// Of valkey-bloom's name and ours the one that was set last counts: in two commands and in one, by CONFIG REWRITE and a start
-/// too. A CONFIG SET that fails changes nothing.
+/// Of valkey-bloom's name and ours the one that was set last counts: in two commands and in one, by
+/// CONFIG REWRITE and a start too. A CONFIG SET that fails changes nothing.
 #[test]
 fn the_name_that_was_set_last_counts() {
     if !has_aliases() {
@@ -522,10 +473,7 @@ fn a_tiny_rate_is_shown_as_it_is_written() {
     let server = Server::start();
     let client = &mut server.client();
     for rate in ["0.5", "0.00001", "1e-6", "5e-324"] {
-        assert_eq!(
-            client.cmd(&["CONFIG", "SET", &config_name("error-rate"), rate]),
-            ok()
-        );
+        assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("error-rate"), rate]), ok());
         assert_eq!(get(client, "error-rate"), rate);
     }
 }
@@ -551,11 +499,9 @@ fn the_configuration_of_valkey_bloom_starts_the_server() {
         .config("bf.bloom-defrag-enabled yes")
         .start();
     let client = &mut server.client();
-    for (name, value) in [
-        ("initial-size", "250"),
-        ("expansion-factor", "4"),
-        ("error-rate", "0.125"),
-    ] {
+    for (name, value) in
+        [("initial-size", "250"), ("expansion-factor", "4"), ("error-rate", "0.125")]
+    {
         assert_eq!(get(client, name), value, "{name}");
     }
 }

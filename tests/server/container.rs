@@ -1,15 +1,16 @@
-//! A server in a container of 1 GiB, and filters that are larger: what one server accepted, every server loads. The default
-//! ceiling binds clients alone.
+//! A server in a container of 1 GiB, and filters that are larger: what one server accepted, every
+//! server loads. The default ceiling binds clients alone.
 //!
-//! The filter has 1.2 GB and few items, so its pages stay untouched: the tests take the time to save and read zeros, which the
-//! server packs (some 4 seconds a save or a load, 14 MB), and little memory. What the container would enforce is not
-//! enforced: only the limit that the module reads is there.
+//! The filter has 1.2 GB and few items, so its pages stay untouched: the tests take the time to
+//! save and read zeros, which the server packs (some 4 seconds a save or a load, 14 MB), and little
+//! memory. What the container would enforce is not enforced: only the limit that the module reads
+//! is there.
 
 use std::time::Instant;
 
 use crate::harness::{
-    Builder, Client, Server, assert_unharmed, can_contain, config_name, dump, err, info, load, madd, mexists,
-    numbered, ok, skipped, wait_until,
+    Builder, Client, Server, assert_unharmed, can_contain, config_name, dump, err, info, load,
+    madd, mexists, numbered, ok, skipped, wait_until,
 };
 
 const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
@@ -24,10 +25,7 @@ fn container(test: &str) -> Option<Builder> {
     if can_contain() {
         return Some(Server::with().container(GIB.unsigned_abs()));
     }
-    skipped(
-        test,
-        "needs to be root, with control groups and the right to mount",
-    );
+    skipped(test, "needs to be root, with control groups and the right to mount");
     None
 }
 
@@ -83,10 +81,8 @@ fn a_filter_above_the_container_survives_in_an_aof() {
     let Some(container) = container("a_filter_above_the_container_survives_in_an_aof") else {
         return;
     };
-    let mut server = container
-        .config("appendonly yes")
-        .config("auto-aof-rewrite-percentage 0")
-        .start();
+    let mut server =
+        container.config("appendonly yes").config("auto-aof-rewrite-percentage 0").start();
     let client = &mut server.client();
     let items = reserve(client);
     // A dump that has just begun: a header, and nothing behind it.
@@ -95,25 +91,14 @@ fn a_filter_above_the_container_survives_in_an_aof() {
     server.kill_and_restart();
     let client = &mut server.client();
     assert_there(client, "k", &items, "from the commands");
-    assert_eq!(
-        load(client, "half", &header),
-        ok(),
-        "it is there, and has begun so"
-    );
+    assert_eq!(load(client, "half", &header), ok(), "it is there, and has begun so");
     assert!(!client.run("BGREWRITEAOF").is_error());
     wait_until("the AOF is rewritten", || !client.has_child());
-    assert_eq!(
-        client.server_info("persistence", "aof_last_bgrewrite_status"),
-        "ok"
-    );
+    assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
     server.kill_and_restart();
     let client = &mut server.client();
     assert_there(client, "k", &items, "from the rewritten AOF");
-    assert_eq!(
-        load(client, "half", &header),
-        ok(),
-        "it is there, and has begun so"
-    );
+    assert_eq!(load(client, "half", &header), ok(), "it is there, and has begun so");
     assert_unharmed(&server);
 }
 
@@ -167,8 +152,8 @@ fn restore_takes_a_filter_above_the_container() {
     assert_unharmed(&server);
 }
 
-/// A load that has just begun is some hundred bytes long when it is stored. Its memory is allocated, under the ceiling, when
-/// the next chunk comes.
+/// A load that has just begun is some hundred bytes long when it is stored. Its memory is
+/// allocated, under the ceiling, when the next chunk comes.
 #[test]
 fn half_a_filter_is_read_without_its_memory() {
     let Some(container) = container("half_a_filter_is_read_without_its_memory") else {

@@ -1,4 +1,5 @@
-//! COPY and DEBUG DIGEST: both must see every bit of a filter. RedisBloom refuses the one and has nothing for the other.
+//! COPY and DEBUG DIGEST: both must see every bit of a filter. RedisBloom refuses the one and has
+//! nothing for the other.
 
 use crate::harness::{Client, Server, add_until_card, err, info, int, mexists, numbered, ok};
 
@@ -33,18 +34,12 @@ fn a_copy_is_the_same_filter_and_another_one() {
             );
         }
         assert_eq!(digest(client, "copy"), digest(client, key), "{key}");
-        assert!(
-            mexists(client, "copy", &items).iter().all(|&there| there),
-            "{key}"
-        );
+        assert!(mexists(client, "copy", &items).iter().all(|&there| there), "{key}");
         // What happens to the one does not happen to the other.
         if info(client, key).expansion.is_some() {
             client.call("BF.MADD", "copy", &numbered("more", 300));
         } else {
-            assert_eq!(
-                client.run("BF.ADD copy absent"),
-                err("ERR non scaling filter is full")
-            );
+            assert_eq!(client.run("BF.ADD copy absent"), err("ERR non scaling filter is full"));
         }
         assert_eq!(client.cmd(&["DUMP", key]), before, "{key}");
         client.cmd(&["DEL", key]);
@@ -55,7 +50,8 @@ fn a_copy_is_the_same_filter_and_another_one() {
     }
 }
 
-/// Over a DEBUG RELOAD the server itself compares; here one item or another seed must make another digest.
+/// Over a DEBUG RELOAD the server itself compares; here one item or another seed must make another
+/// digest.
 #[test]
 fn the_digest_sees_every_difference() {
     let server = Server::start();
@@ -67,11 +63,7 @@ fn the_digest_sees_every_difference() {
         digest(client, "k")
     };
     let first = make(client, "0.01 1000 SEED 1", "a b c");
-    assert_eq!(
-        make(client, "0.01 1000 SEED 1", "a b c"),
-        first,
-        "the same filter again"
-    );
+    assert_eq!(make(client, "0.01 1000 SEED 1", "a b c"), first, "the same filter again");
     assert_eq!(
         make(client, "0.01 1000 SEED 1", "c a b b"),
         first,

@@ -1,19 +1,21 @@
-//! Damaged DUMP payloads whose CRC-64 is right again: RESTORE refuses them or makes a filter that works.
+//! Damaged DUMP payloads whose CRC-64 is right again: RESTORE refuses them or makes a filter that
+//! works.
 //!
-//! A client that may RESTORE may send anything, and the outer checksum is no secret. RedisBloom 2.8 crashes on some of
-//! these, 8.x hangs on others, and an old valkey-bloom dies of every short payload.
+//! A client that may RESTORE may send anything, and the outer checksum is no secret. RedisBloom 2.8
+//! crashes on some of these, 8.x hangs on others, and an old valkey-bloom dies of every short
+//! payload.
 
 use crate::harness::{
-    Client, Payload, Random, Reply, Server, add_until_card, assert_sane, assert_unharmed, load, ok, sealed,
-    settled_memory,
+    Client, Payload, Random, Reply, Server, add_until_card, assert_sane, assert_unharmed, load, ok,
+    sealed, settled_memory,
 };
 
 /// What refused payloads may leave in `used_memory`: statistics, and what the server caches.
 const NOISE: i64 = 200_000;
 
 fn server() -> Server {
-    // Other types are checked by the server itself: a changed type byte must not crash it for reasons of its own. Without
-    // tracking, the first use of a command takes no memory.
+    // Other types are checked by the server itself: a changed type byte must not crash it for
+    // reasons of its own. Without tracking, the first use of a command takes no memory.
     Server::with()
         .config("rdbcompression no")
         .config("latency-tracking no")
@@ -81,12 +83,7 @@ impl Outcome {
     }
 
     fn report(&self, what: &str) {
-        let Outcome {
-            tried,
-            refused,
-            filters,
-            others,
-        } = self;
+        let Outcome { tried, refused, filters, others } = self;
         println!(
             "{what}: {tried} payloads, {refused} refused, {filters} sane filters, {others} values of other types"
         );
@@ -95,7 +92,10 @@ impl Outcome {
 }
 
 /// Runs the attempts of each payload and looks at what is left behind.
-fn attack(what: &str, mut attempts: impl FnMut(&mut Client, &mut Outcome, &str, &Payload)) -> Outcome {
+fn attack(
+    what: &str,
+    mut attempts: impl FnMut(&mut Client, &mut Outcome, &str, &Payload),
+) -> Outcome {
     let server = server();
     let payloads = payloads(&mut server.client());
     server.client().run("FLUSHALL SYNC");
@@ -120,7 +120,8 @@ fn every_byte_of_a_payload_may_have_any_value() {
             let changed = (1..=u8::MAX).map(|change| {
                 let mut changed = body.clone();
                 changed[at] ^= change;
-                let what = format!("{name}: byte {at} from {:#04x} to {:#04x}", body[at], changed[at]);
+                let what =
+                    format!("{name}: byte {at} from {:#04x} to {:#04x}", body[at], changed[at]);
                 (what, sealed(&changed))
             });
             // All values for one kind, all single bits and a few more for the others.
@@ -144,12 +145,9 @@ fn a_payload_may_end_anywhere() {
         let mut batch: Vec<_> = cut.collect();
         // Not before the type, which would then be another.
         for at in 1..=value.len() {
-            for inserted in [
-                &[0][..],
-                &[5],
-                &[0xff],
-                &[0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-            ] {
+            for inserted in
+                [&[0][..], &[5], &[0xff], &[0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]]
+            {
                 let what = format!("{name}: {inserted:?} put in at {at}");
                 batch.push((
                     what,
@@ -183,10 +181,7 @@ fn a_payload_may_be_damaged_in_many_places() {
                 let at = payload.head.len() + random.below(body.len() - payload.head.len());
                 changed[at] = *random.pick(&[0, 1, 5, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc3, 0xff]);
             }
-            (
-                format!("{name}: attempt {attempt} of seed {seed}"),
-                sealed(&changed),
-            )
+            (format!("{name}: attempt {attempt} of seed {seed}"), sealed(&changed))
         });
         outcome.restore(client, batch.collect());
     });
@@ -201,11 +196,7 @@ fn the_bits_may_come_in_other_pieces() {
     add_until_card(client, "k", "item", 5_000);
     let payload = Payload::of(client, "k");
     let (header, pieces) = payload.strings.split_first().expect("a header");
-    assert_eq!(
-        pieces.iter().map(Vec::len).max(),
-        Some(1 << 20),
-        "pieces of 1 MiB"
-    );
+    assert_eq!(pieces.iter().map(Vec::len).max(), Some(1 << 20), "pieces of 1 MiB");
     let bits = pieces.concat();
     let end = bits.len();
     let with = |cuts: &[usize]| {
@@ -215,7 +206,8 @@ fn the_bits_may_come_in_other_pieces() {
         strings.extend(starts.zip(ends).map(|(from, to)| bits[from..to].to_vec()));
         strings
     };
-    let (mut short, mut long, mut twice, mut swapped) = (with(&[]), with(&[]), with(&[]), with(&[]));
+    let (mut short, mut long, mut twice, mut swapped) =
+        (with(&[]), with(&[]), with(&[]), with(&[]));
     short[1].truncate(end - 8);
     long[1].extend([0; 8]);
     twice.push(bits.clone());
@@ -237,11 +229,7 @@ fn the_bits_may_come_in_other_pieces() {
     ];
     let saved = client.run("DUMP k");
     for (what, strings, accepted) in rows {
-        let bytes = Payload {
-            strings,
-            ..payload.clone()
-        }
-        .bytes();
+        let bytes = Payload { strings, ..payload.clone() }.bytes();
         let reply = client.call("RESTORE", "other", &[b"0", &bytes[..]]);
         assert_eq!(!reply.is_error(), accepted, "{what}: {reply:?}");
         if accepted {

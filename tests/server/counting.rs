@@ -1,9 +1,10 @@
-//! Filters that count: COUNTING, BF.DEL, BF.COUNT. What a deletion may do to the answers is proven on the filter itself
-//! (`tests/filter/model.rs`); here is what a client sees, and that deletions go where additions go.
+//! Filters that count: COUNTING, BF.DEL, BF.COUNT. What a deletion may do to the answers is proven
+//! on the filter itself (`tests/filter/model.rs`); here is what a client sees, and that deletions
+//! go where additions go.
 
 use crate::harness::{
-    Client, Protocol, Reply, Server, add_until_card, array, check, digest, dump, err, fresh, info, int, ints,
-    load, mexists, null, numbered, ok,
+    Client, Protocol, Reply, Server, add_until_card, array, check, digest, dump, err, fresh, info,
+    int, ints, load, mexists, null, numbered, ok,
 };
 
 const NOT_COUNTING: &str = "ERR not a counting filter";
@@ -23,10 +24,7 @@ fn del_answers_an_item_with_a_boolean_and_several_with_an_array() {
             ("BF.DEL k a", yes.clone()),
             ("BF.EXISTS k a", no.clone()),
             ("BF.DEL k a", no.clone()),
-            (
-                "BF.MADD k a b c a",
-                array([yes.clone(), yes.clone(), yes.clone(), no.clone()]),
-            ),
+            ("BF.MADD k a b c a", array([yes.clone(), yes.clone(), yes.clone(), no.clone()])),
             ("BF.CARD k", int(3)),
             (
                 "BF.DEL k a z b a a",
@@ -57,11 +55,7 @@ fn only_a_filter_that_counts_can_be_deleted_from() {
             (&["BF.ADD k a"], "BF.DEL k a b", err(NOT_COUNTING)),
             (&["BF.ADD k a"], "BF.COUNT k a", err(NOT_COUNTING)),
             // The options of an insertion make a filter, they change none.
-            (
-                &["BF.ADD k a", "BF.INSERT k COUNTING ITEMS b"],
-                "BF.DEL k a",
-                err(NOT_COUNTING),
-            ),
+            (&["BF.ADD k a", "BF.INSERT k COUNTING ITEMS b"], "BF.DEL k a", err(NOT_COUNTING)),
             (&["SET k x"], "BF.DEL k a", err(wrong_type)),
             (&["SET k x"], "BF.COUNT k a", err(wrong_type)),
             (&[], "BF.DEL k a", int(0)),
@@ -69,22 +63,14 @@ fn only_a_filter_that_counts_can_be_deleted_from() {
             (&[], "BF.COUNT k a", int(0)),
             (&["BF.DEL k a"], "EXISTS k", int(0)),
             (&["BF.INSERT k counting ITEMS a"], "BF.DEL k a", int(1)),
-            (
-                &["BF.RESERVE k 0.01 10 EXPANSION 3 counting", "BF.ADD k a"],
-                "BF.DEL k a",
-                int(1),
-            ),
+            (&["BF.RESERVE k 0.01 10 EXPANSION 3 counting", "BF.ADD k a"], "BF.DEL k a", int(1)),
             (
                 &["BF.RESERVE k 0.01 10 COUNTING NONSCALING SEED 1", "BF.ADD k a"],
                 "BF.DEL k a",
                 int(1),
             ),
             // The bare expansion of .NET's client, and a word in front of it.
-            (
-                &["BF.RESERVE k 0.01 10 4 COUNTING", "BF.ADD k a"],
-                "BF.DEL k a",
-                int(1),
-            ),
+            (&["BF.RESERVE k 0.01 10 4 COUNTING", "BF.ADD k a"], "BF.DEL k a", int(1)),
         ],
     );
 }
@@ -95,13 +81,7 @@ fn a_missing_key_is_an_error_where_that_is_set() {
     let client = &mut server.client();
     let setting = crate::harness::config_name("missing-key-error");
     assert_eq!(client.cmd(&["CONFIG", "SET", &setting, "yes"]), ok());
-    check(
-        client,
-        &[
-            ("BF.DEL k a", err("ERR not found")),
-            ("BF.COUNT k a", err("ERR not found")),
-        ],
-    );
+    check(client, &[("BF.DEL k a", err("ERR not found")), ("BF.COUNT k a", err("ERR not found"))]);
 }
 
 #[test]
@@ -113,12 +93,7 @@ fn info_shows_four_times_the_memory_and_what_cannot_be_deleted() {
     let (bits, counters) = (info(client, "bits"), info(client, "counters"));
     assert_eq!((counters.capacity, counters.items), (100_000, 0));
     let ratio = counters.size as f64 / bits.size as f64;
-    assert!(
-        (3.99..4.01).contains(&ratio),
-        "{} against {} bytes",
-        counters.size,
-        bits.size
-    );
+    assert!((3.99..4.01).contains(&ratio), "{} against {} bytes", counters.size, bits.size);
     // For a filter of bits there is no such number.
     for (line, expected) in [
         ("BF.INFO bits SATURATED", array([null()])),
@@ -139,14 +114,8 @@ fn info_shows_four_times_the_memory_and_what_cannot_be_deleted() {
     assert_eq!(client.run("BF.DEL counters often often"), ints([0, 0]));
     assert_eq!(client.run("BF.INFO counters UNDELETED"), ints([2]));
     let resp3 = &mut server.resp3();
-    assert_eq!(
-        resp3.run("BF.INFO counters UNDELETED").get("Refused deletions"),
-        Some(&int(2))
-    );
-    assert_eq!(
-        resp3.run("BF.INFO bits SATURATED").get("Saturated counters"),
-        Some(&null())
-    );
+    assert_eq!(resp3.run("BF.INFO counters UNDELETED").get("Refused deletions"), Some(&int(2)));
+    assert_eq!(resp3.run("BF.INFO bits SATURATED").get("Saturated counters"), Some(&null()));
     // Of this server: neither stored nor copied.
     client.run("COPY counters copy");
     assert_eq!(client.run("BF.INFO copy UNDELETED"), ints([0]));
@@ -162,16 +131,8 @@ fn a_grown_filter_keeps_counting_and_refuses_what_two_layers_hold() {
     client.run("BF.RESERVE k 0.000001 10 COUNTING");
     let items = add_until_card(client, "k", "item", 500);
     assert!(info(client, "k").filters > 4);
-    assert_eq!(
-        client.call("BF.DEL", "k", &items[..5]),
-        ints([1; 5]),
-        "of the oldest layer"
-    );
-    assert_eq!(
-        client.run("BF.ADD k item-7"),
-        int(0),
-        "known, and in two layers now"
-    );
+    assert_eq!(client.call("BF.DEL", "k", &items[..5]), ints([1; 5]), "of the oldest layer");
+    assert_eq!(client.run("BF.ADD k item-7"), int(0), "known, and in two layers now");
     assert_eq!(client.run("BF.COUNT k item-7"), int(2));
     assert_eq!(client.run("BF.DEL k item-7"), int(0));
     assert_eq!(client.run("BF.EXISTS k item-7"), int(1));
@@ -217,16 +178,15 @@ fn the_aof_holds_additions_and_deletions() {
     assert_eq!(client.run("BF.DEL full d"), int(1), "it still counts");
 }
 
-/// How full it is follows from its counters in the end, which a replica, a reload and a loaded dump count for themselves.
+/// How full it is follows from its counters in the end, which a replica, a reload and a loaded dump
+/// count for themselves.
 #[test]
 fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
     const CAPACITY: i64 = 1_000;
     let master = Server::start();
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
-    client.run(&format!(
-        "BF.RESERVE k 0.05 {CAPACITY} COUNTING NONSCALING SEED 7"
-    ));
+    client.run(&format!("BF.RESERVE k 0.05 {CAPACITY} COUNTING NONSCALING SEED 7"));
     let items = numbered("item", 40_000);
     client.call("BF.MADD", "k", &items[..900]);
     for (old, new) in items.chunks(100).zip(items[900..].chunks(100)) {
@@ -240,7 +200,8 @@ fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
         words.map(|word| client.run(&format!("BF.INFO {key} {word}")))
     };
     let before = numbers(client, "k");
-    // 900 and one, of which 5 % are not counted at the capacity; the counters are off by 10 (`tests/filter/fullness.rs`).
+    // 900 and one, of which 5 % are not counted at the capacity; the counters are off by 10
+    // (`tests/filter/fullness.rs`).
     let said = before[0].elements()[0].int();
     assert!((850..950).contains(&said), "{said} items of 901");
     assert!((1..=4).contains(&before[1].elements()[0].int()), "{before:?}");
@@ -259,26 +220,23 @@ fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
     let more = numbered("more", 300);
     let answers = client.call("BF.MADD", "k", &more);
     assert!(answers.elements().last().expect("answers").is_error());
-    assert!(
-        (50..150).contains(&answers.elements().len()),
-        "{}",
-        answers.elements().len()
-    );
+    assert!((50..150).contains(&answers.elements().len()), "{}", answers.elements().len());
     assert_eq!(client.run("BF.CARD k"), int(CAPACITY));
     assert_eq!(client.run("WAIT 1 30000"), int(1));
     assert_eq!(digest(read, "k"), digest(client, "k"));
     assert_eq!(client.call("BF.MADD", "loaded", &more), answers);
 }
 
-/// A filter kept full, its oldest item replaced by new ones, may count more items than its capacity. No client sees that, and
-/// every way to store or to copy the filter takes it.
+/// A filter kept full, its oldest item replaced by new ones, may count more items than its
+/// capacity. No client sees that, and every way to store or to copy the filter takes it.
 #[test]
 fn a_count_past_the_capacity_goes_everywhere_and_is_not_shown() {
     let master = Server::start();
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
     client.run("BF.RESERVE k 0.05 100 COUNTING NONSCALING SEED 7");
-    // The last layer of a header: 16 bytes of shape and capacity, 8 of items, 24 more, and the checksum (`codec/native/header.rs`).
+    // The last layer of a header: 16 bytes of shape and capacity, 8 of items, 24 more, and the
+    // checksum (`codec/native/header.rs`).
     let counted = |client: &mut Client| {
         let (_, header) = &dump(client, "k")[0];
         let items = header[header.len() - 40..].first_chunk();
@@ -330,10 +288,7 @@ fn a_filter_that_changes_during_a_dump_is_dumped_from_a_copy() {
     }
     assert_eq!(digest(client, "whole"), digest(client, "still"));
     assert_eq!(client.run("BF.COUNT whole b"), int(2));
-    assert_eq!(
-        client.run("BF.DEL torn a"),
-        err("ERR filter is being loaded by BF.LOADCHUNK")
-    );
+    assert_eq!(client.run("BF.DEL torn a"), err("ERR filter is being loaded by BF.LOADCHUNK"));
 }
 
 /// A server that is full takes no additions; deletions need no memory.
@@ -361,10 +316,7 @@ fn the_most_bytes_of_a_filter_bound_counters_too() {
         &[
             ("BF.RESERVE bits 0.01 50000", ok()),
             ("BF.RESERVE counters 0.01 50000 COUNTING", refused.clone()),
-            (
-                "BF.INSERT counters ERROR 0.01 CAPACITY 50000 COUNTING ITEMS a",
-                refused,
-            ),
+            ("BF.INSERT counters ERROR 0.01 CAPACITY 50000 COUNTING ITEMS a", refused),
             ("BF.RESERVE counters 0.01 10000 COUNTING NONSCALING", ok()),
         ],
     );
@@ -374,11 +326,7 @@ fn the_most_bytes_of_a_filter_bound_counters_too() {
     let answers = client.call("BF.MADD", "grows", &items);
     let (last, before) = answers.elements().split_last().expect("answers");
     assert_eq!(*last, err("ERR problem inserting into filter"));
-    assert!(
-        mexists(client, "grows", &items[..before.len()])
-            .iter()
-            .all(|&there| there)
-    );
+    assert!(mexists(client, "grows", &items[..before.len()]).iter().all(|&there| there));
     // What was refused room gets it from deletions.
     assert_eq!(client.call("BF.DEL", "grows", &items[..10]).elements().len(), 10);
     assert_eq!(client.cmd(&["BF.ADD", "grows", "another"]), int(1));

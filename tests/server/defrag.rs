@@ -1,16 +1,18 @@
-//! Active defragmentation moves a filter's memory while the server works: nothing changes but addresses.
+//! Active defragmentation moves a filter's memory while the server works: nothing changes but
+//! addresses.
 //!
-//! Only servers with the patched jemalloc can (their own builds; Debian's cannot). Elsewhere the test says so and ends.
+//! Only servers with the patched jemalloc can (their own builds; Debian's cannot). Elsewhere the
+//! test says so and ends.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Client, Random, Server, add_until_card, assert_unharmed, dump, int, load, mexists, numbered, ok, skipped,
-    wait_until,
+    Client, Random, Server, add_until_card, assert_unharmed, dump, int, load, mexists, numbered,
+    ok, skipped, wait_until,
 };
 
-/// Filters of many sizes: most below a page, some up to 500 kB, some with hundreds of layers, a few of megabytes, some
-/// half loaded. Returns the keys.
+/// Filters of many sizes: most below a page, some up to 500 kB, some with hundreds of layers, a few
+/// of megabytes, some half loaded. Returns the keys.
 fn make(client: &mut Client, random: &mut Random) -> Vec<String> {
     let mut keys = Vec::new();
     for number in 0..12_000 {
@@ -41,12 +43,9 @@ fn make(client: &mut Client, random: &mut Random) -> Vec<String> {
         assert_eq!(load(client, &key, &pieces[0]), ok());
         keys.push(key);
     }
-    for (key, capacity) in [
-        ("large0", 7_000_000),
-        ("large1", 7_000_000),
-        ("huge0", 40_000_000),
-        ("huge1", 40_000_000),
-    ] {
+    for (key, capacity) in
+        [("large0", 7_000_000), ("large1", 7_000_000), ("huge0", 40_000_000), ("huge1", 40_000_000)]
+    {
         client.run(&format!("BF.RESERVE {key} 0.01 {capacity}"));
         add_until_card(client, key, "item", 10_000);
         keys.push(key.to_owned());
@@ -63,10 +62,7 @@ fn defragmentation_moves_filters_and_changes_none() {
     let server = Server::start();
     let client = &mut server.client();
     if client.run("CONFIG SET activedefrag yes").is_error() {
-        skipped(
-            "defragmentation_moves_filters_and_changes_none",
-            "this server cannot defragment",
-        );
+        skipped("defragmentation_moves_filters_and_changes_none", "this server cannot defragment");
         return;
     }
     assert_eq!(client.run("CONFIG SET activedefrag no"), ok());
@@ -88,12 +84,12 @@ fn defragmentation_moves_filters_and_changes_none() {
     }
     let before = number(client, "memory", "allocator_frag_bytes");
     assert_eq!(client.run("CONFIG SET activedefrag yes"), ok());
-    wait_until("it begins", || {
-        number(client, "memory", "active_defrag_running") > 0
-    });
+    wait_until("it begins", || number(client, "memory", "active_defrag_running") > 0);
     // It runs in the same thread as the commands: each must still be answered soon.
     let (mut slowest, mut pings, begin) = (Duration::ZERO, 0, Instant::now());
-    while number(client, "memory", "active_defrag_running") > 0 && begin.elapsed() < Duration::from_secs(8) {
+    while number(client, "memory", "active_defrag_running") > 0
+        && begin.elapsed() < Duration::from_secs(8)
+    {
         for _ in 0..100 {
             let sent = Instant::now();
             client.assert_in_step();
@@ -101,11 +97,7 @@ fn defragmentation_moves_filters_and_changes_none() {
             pings += 1;
         }
         let key = &keys[1 + 2 * (pings % 1_000)];
-        assert_eq!(
-            client.cmd(&["BF.EXISTS", key, "a"]),
-            int(1),
-            "{key} while it moves"
-        );
+        assert_eq!(client.cmd(&["BF.EXISTS", key, "a"]), int(1), "{key} while it moves");
     }
     let after = number(client, "memory", "allocator_frag_bytes");
     let hits = number(client, "stats", "active_defrag_hits");

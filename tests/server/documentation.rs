@@ -1,5 +1,6 @@
-//! What the documents show is what a reader gets: the console sessions of README.md and docs/commands.md, run in a real
-//! redis-cli, each block on an empty server; and the bytes in docs/sizing.md that a server tells.
+//! What the documents show is what a reader gets: the console sessions of README.md and
+//! docs/commands.md, run in a real redis-cli, each block on an empty server; and the bytes in
+//! docs/sizing.md that a server tells.
 
 use std::{fs, path::Path, process::Command};
 
@@ -18,10 +19,8 @@ fn text(document: &str) -> String {
 /// The steps of each console block; `prompt` starts a command.
 fn blocks(document: &str, prompt: &str) -> Vec<Vec<Step>> {
     let text = text(document);
-    let consoles = text
-        .split("```console\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap_or_default());
+    let consoles =
+        text.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
     let steps = |console: &str| {
         let mut steps: Vec<Step> = Vec::new();
         for line in console.lines() {
@@ -54,7 +53,8 @@ fn the_sessions_in_the_documents_are_what_redis_cli_shows() {
             let server = Server::start();
             for (command, shown) in block {
                 // The documents use the names of Redis 7 and Valkey.
-                let command = command.replace("bf.missing-key-error", &config_name("missing-key-error"));
+                let command =
+                    command.replace("bf.missing-key-error", &config_name("missing-key-error"));
                 assert_eq!(
                     run(&server, &command).trim_end(),
                     shown.trim_end(),
@@ -83,7 +83,8 @@ fn number(cell: &str) -> i64 {
 /// Asks for the figure of each row of the table about the allocator; `column` has what it must be.
 #[track_caller]
 fn check_allocator_table(server: &Server, column: usize, figure: impl Fn(&mut Client) -> i64) {
-    const HEAD: &str = "| items | `BF.INFO key SIZE` | `MEMORY USAGE key` | more |\n|---|---|---|---|\n";
+    const HEAD: &str =
+        "| items | `BF.INFO key SIZE` | `MEMORY USAGE key` | more |\n|---|---|---|---|\n";
     let text = text("docs/sizing.md");
     let (_, below) = text.split_once(HEAD).expect("the table");
     let client = &mut server.client();

@@ -1,7 +1,9 @@
-//! BF.SCANDUMP and BF.LOADCHUNK: a filter in pieces, as redis-py's examples, migration tools and AOF files move it.
+//! BF.SCANDUMP and BF.LOADCHUNK: a filter in pieces, as redis-py's examples, migration tools and
+//! AOF files move it.
 
 use crate::harness::{
-    Client, Protocol, Server, add_until_card, dump, err, info, int, load, madd, mexists, numbered, ok,
+    Client, Protocol, Server, add_until_card, dump, err, info, int, load, madd, mexists, numbered,
+    ok,
 };
 
 /// Filters of several shapes; the names of their keys.
@@ -44,10 +46,7 @@ fn the_pieces_of_a_filter_make_the_same_filter() {
                     "{command} {key}"
                 );
             }
-            assert!(
-                mexists(client, "copy", &items).iter().all(|&there| there),
-                "{key}"
-            );
+            assert!(mexists(client, "copy", &items).iter().all(|&there| there), "{key}");
             let others = numbered("other", 3_000);
             assert_eq!(
                 mexists(client, "copy", &others),
@@ -86,7 +85,8 @@ fn a_large_filter_comes_in_bounded_pieces() {
     assert_eq!(client.run("BF.DEBUG copy"), client.run("BF.DEBUG k"));
 }
 
-/// What is not in yet would be answered "absent": the one answer a Bloom filter must never give wrongly.
+/// What is not in yet would be answered "absent": the one answer a Bloom filter must never give
+/// wrongly.
 #[test]
 fn a_filter_that_is_still_loading_answers_nothing() {
     let mut server = Server::start();
@@ -99,12 +99,9 @@ fn a_filter_that_is_still_loading_answers_nothing() {
     for piece in middle {
         assert_eq!(load(client, "copy", piece), ok());
     }
-    for command in [
-        "BF.EXISTS copy item-0",
-        "BF.MEXISTS copy item-0 x",
-        "BF.ADD copy x",
-        "BF.MADD copy x y",
-    ] {
+    for command in
+        ["BF.EXISTS copy item-0", "BF.MEXISTS copy item-0 x", "BF.ADD copy x", "BF.MADD copy x y"]
+    {
         let reply = client.run(command);
         assert!(reply.error().starts_with("ERR "), "{command}: {reply:?}");
         client.assert_in_step();
@@ -116,21 +113,13 @@ fn a_filter_that_is_still_loading_answers_nothing() {
     let saved = client.run("DUMP half");
     server.restart();
     let client = &mut server.client();
-    assert_eq!(
-        client.run("DUMP half"),
-        saved,
-        "a half-loaded filter is saved as such"
-    );
+    assert_eq!(client.run("DUMP half"), saved, "a half-loaded filter is saved as such");
     assert!(client.run("BF.EXISTS half item-0").is_error());
     assert_eq!(load(client, "half", last), ok());
     assert!(mexists(client, "half", &items).iter().all(|&there| there));
     assert_eq!(client.run("DUMP half"), client.run("DUMP k"));
     client.run("BF.LOADCHUNK gone 1 x");
-    assert_eq!(
-        client.run("EXISTS gone"),
-        int(0),
-        "a refused header creates nothing"
-    );
+    assert_eq!(client.run("EXISTS gone"), int(0), "a refused header creates nothing");
 }
 
 #[test]
@@ -148,20 +137,13 @@ fn a_loaded_filter_reaches_the_replica_and_the_append_only_file() {
     let read = &mut replica.client();
     for (key, _) in &made {
         let copy = format!("{key}-copy");
-        assert_eq!(
-            read.cmd(&["DUMP", &copy]),
-            client.cmd(&["DUMP", *key]),
-            "{key} on the replica"
-        );
+        assert_eq!(read.cmd(&["DUMP", &copy]), client.cmd(&["DUMP", *key]), "{key} on the replica");
     }
     server.kill_and_restart();
     let client = &mut server.client();
     for (key, items) in &made {
         let copy = format!("{key}-copy");
-        assert!(
-            mexists(client, &copy, items).iter().all(|&there| there),
-            "{key} from the file"
-        );
+        assert!(mexists(client, &copy, items).iter().all(|&there| there), "{key} from the file");
         assert_eq!(
             client.cmd(&["BF.DEBUG", &copy]),
             client.cmd(&["BF.DEBUG", *key]),

@@ -1,8 +1,9 @@
-//! What BF.SCANDUMP and BF.LOADCHUNK refuse: hostile, damaged and misplaced bytes. A chunk comes from anyone who may write.
+//! What BF.SCANDUMP and BF.LOADCHUNK refuse: hostile, damaged and misplaced bytes. A chunk comes
+//! from anyone who may write.
 
 use crate::harness::{
-    Case, Client, Piece, Protocol, Reply, Server, add_until_card, array, bulk, dump, err, fresh, info, int,
-    load, madd, numbered, ok,
+    Case, Client, Piece, Protocol, Reply, Server, add_until_card, array, bulk, dump, err, fresh,
+    info, int, load, madd, numbered, ok,
 };
 
 const NOT_NUMERIC: &str = "ERR Second argument must be numeric";
@@ -46,11 +47,14 @@ fn any_iterator_is_answered_with_a_piece_or_the_end() {
     client.run("BF.RESERVE k 0.01 1000");
     madd(client, "k", &numbered("item", 2_500));
     let size = info(client, "k").size;
-    let iterators = (0..size + 1_024).chain([-1, -2, i64::MIN, i64::MAX, i64::MAX - 1, 1 << 53, 1 << 32]);
+    let iterators =
+        (0..size + 1_024).chain([-1, -2, i64::MIN, i64::MAX, i64::MAX - 1, 1 << 53, 1 << 32]);
     for iterator in iterators {
         let reply = client.cmd(&["BF.SCANDUMP", "k", &iterator.to_string()]);
         match reply.elements() {
-            [Reply::Int(0), Reply::Bulk(data)] if data.is_empty() => assert!(iterator != 0 && iterator != 1),
+            [Reply::Int(0), Reply::Bulk(data)] if data.is_empty() => {
+                assert!(iterator != 0 && iterator != 1)
+            }
             [Reply::Int(next), Reply::Bulk(_)] if *next > iterator && iterator >= 0 => {}
             other => panic!("BF.SCANDUMP k {iterator} answered {other:?}"),
         }
@@ -85,18 +89,14 @@ fn a_finished_filter_refuses_chunks_that_are_not_its_own() {
         for chunk in &chunks {
             let reply = load(client, key, chunk);
             let known = matches!(&reply, Reply::Error(text) if REFUSALS.contains(&text.as_str()));
-            assert!(
-                known,
-                "{key}, iterator {}, {} bytes: {reply:?}",
-                chunk.0,
-                chunk.1.len()
-            );
+            assert!(known, "{key}, iterator {}, {} bytes: {reply:?}", chunk.0, chunk.1.len());
         }
         assert_eq!(client.cmd(&["DUMP", key]), before, "{key} is as it was");
     }
 }
 
-/// Every single bit of every piece is checked: a changed one is refused, and never crashes the server.
+/// Every single bit of every piece is checked: a changed one is refused, and never crashes the
+/// server.
 #[test]
 fn a_damaged_piece_is_refused() {
     let server = Server::start();
@@ -108,13 +108,7 @@ fn a_damaged_piece_is_refused() {
         for byte in 0..data.len() {
             let mut damaged = data.clone();
             damaged[byte] ^= 1 << (byte % 8);
-            refused_at(
-                client,
-                &pieces,
-                place,
-                (*iterator, damaged),
-                &format!("byte {byte}"),
-            );
+            refused_at(client, &pieces, place, (*iterator, damaged), &format!("byte {byte}"));
         }
         for length in [0, 1, data.len() / 2, data.len() - 1] {
             refused_at(

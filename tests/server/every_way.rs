@@ -1,4 +1,5 @@
-//! Every way to make a filter and to fill it: commands, transactions, scripts, functions, chunks, payloads.
+//! Every way to make a filter and to fill it: commands, transactions, scripts, functions, chunks,
+//! payloads.
 
 use crate::harness::{Client, Reply, add_until_card, dump, int, load, madd, numbered, ok};
 
@@ -8,16 +9,15 @@ redis.register_function('add', function(keys, items) return redis.call('BF.MADD'
 
 /// Every way to make and fill a filter; the keys.
 pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
-    assert_eq!(
-        client.run("BF.RESERVE reserved 0.012345678901234567 50 EXPANSION 3"),
-        ok()
-    );
+    assert_eq!(client.run("BF.RESERVE reserved 0.012345678901234567 50 EXPANSION 3"), ok());
     add_until_card(client, "reserved", "item", 900);
     assert_eq!(client.run("BF.RESERVE full 0.2 30 NONSCALING"), ok());
     client.call("BF.MADD", "full", &numbered("item", 60));
     client.run("BF.ADD added a");
     madd(client, "many", &numbered("item", 700));
-    client.run("BF.INSERT inserted CAPACITY 9 ERROR 0.3 EXPANSION 1 ITEMS a b a c d e f g h i j k l m");
+    client.run(
+        "BF.INSERT inserted CAPACITY 9 ERROR 0.3 EXPANSION 1 ITEMS a b a c d e f g h i j k l m",
+    );
     client.run("BF.INSERT defaults ITEMS a b");
     // Half of it is there already, a layer begins in the middle.
     madd(client, "reserved", &numbered("item", 2_000));
@@ -37,13 +37,7 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     client.run("BF.ADD transaction item-1");
     client.run("BF.ADD made_inside a");
     client.run("BF.EXISTS transaction item-3");
-    assert!(
-        client
-            .run("EXEC")
-            .elements()
-            .iter()
-            .all(|reply| !reply.is_error())
-    );
+    assert!(client.run("EXEC").elements().iter().all(|reply| !reply.is_error()));
 
     let script = "redis.call('BF.RESERVE', KEYS[1], '0.05', '11')
         for i = 1, 100 do redis.call('BF.ADD', KEYS[1], i) end
@@ -52,28 +46,12 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         redis.call('BF.INSERT', KEYS[3], 'COUNTING', 'ITEMS', 1, 2, 2)
         redis.call('BF.DEL', KEYS[3], 1, 2, 3)
         return redis.call('BF.CARD', KEYS[1])";
-    let card = client.cmd(&[
-        "EVAL",
-        script,
-        "3",
-        "script",
-        "made_by_script",
-        "counting_by_script",
-    ]);
+    let card = client.cmd(&["EVAL", script, "3", "script", "made_by_script", "counting_by_script"]);
     assert!(card.int() > 80, "{card:?}");
 
-    assert_eq!(
-        client.cmd(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]).text(),
-        "bloom"
-    );
-    assert_eq!(
-        client.run("FCALL add 1 function a b a").answers(),
-        [true, true, false]
-    );
-    assert_eq!(
-        client.run("FCALL add 1 function a b c").answers(),
-        [false, false, true]
-    );
+    assert_eq!(client.cmd(&["FUNCTION", "LOAD", "REPLACE", LIBRARY]).text(), "bloom");
+    assert_eq!(client.run("FCALL add 1 function a b a").answers(), [true, true, false]);
+    assert_eq!(client.run("FCALL add 1 function a b c").answers(), [false, false, true]);
 
     for (from, to) in [("reserved", "loaded"), ("counting", "counting_loaded")] {
         for piece in dump(client, from) {
@@ -84,9 +62,7 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     client.run("BF.ADD loaded more");
     assert_eq!(client.run("COPY reserved copied"), int(1));
     client.run("BF.ADD copied more");
-    let Reply::Bulk(payload) = client.run("DUMP reserved") else {
-        panic!("no payload")
-    };
+    let Reply::Bulk(payload) = client.run("DUMP reserved") else { panic!("no payload") };
     assert_eq!(client.call("RESTORE", "restored", &[b"0", &payload[..]]), ok());
     client.run("BF.ADD restored more");
     client.run("BF.RESERVE temporary 0.01 10");

@@ -1,5 +1,5 @@
-//! `redis.conf.example` says what the module does today: every setting with its default, every load argument, and a
-//! server starts with it as it is.
+//! `redis.conf.example` says what the module does today: every setting with its default, every load
+//! argument, and a server starts with it as it is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,9 +24,9 @@ fn get_all(client: &mut Client) -> BTreeMap<String, String> {
     known
 }
 
-/// The settings of the module that the text shows, commented out or not: a line of exactly a name and a value. Names
-/// are cut to what follows `bf.` or `bf-`, because the prefix depends on the server. Those of valkey-bloom are there only
-/// where the server puts the prefix.
+/// The settings of the module that the text shows, commented out or not: a line of exactly a name
+/// and a value. Names are cut to what follows `bf.` or `bf-`, because the prefix depends on the
+/// server. Those of valkey-bloom are there only where the server puts the prefix.
 fn settings(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
@@ -58,23 +58,16 @@ fn the_example_shows_every_setting_with_its_default_and_no_other() {
     let client = &mut server.client();
     let shown = settings(&example());
     let mut known = get_all(client);
-    // A second name shows nothing until something is set under it: then it shows the default that the example has.
+    // A second name shows nothing until something is set under it: then it shows the default that
+    // the example has.
     let aliases = known.iter_mut().filter(|(_, value)| value.is_empty());
     for (name, value) in aliases {
-        let default = shown
-            .get(name)
-            .unwrap_or_else(|| panic!("no {name} in the example"));
+        let default = shown.get(name).unwrap_or_else(|| panic!("no {name} in the example"));
         let before = get_all(client);
         assert_eq!(client.cmd(&["CONFIG", "SET", &config_name(name), default]), ok());
         let after = get_all(client);
-        let changed = after
-            .iter()
-            .filter(|(name, value)| before.get(*name) != Some(value));
-        assert_eq!(
-            changed.collect::<Vec<_>>(),
-            [(name as &_, default)],
-            "it is no default"
-        );
+        let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
+        assert_eq!(changed.collect::<Vec<_>>(), [(name as &_, default)], "it is no default");
         value.clone_from(default);
     }
     assert!(known.len() >= 5, "CONFIG GET knows only {known:?}");
@@ -86,9 +79,7 @@ fn load_lines(text: &str) -> Vec<Vec<String>> {
     let lines = text
         .lines()
         .filter_map(|line| line.trim_start_matches(['#', ' ']).strip_prefix("loadmodule "));
-    lines
-        .map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect())
-        .collect()
+    lines.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
 }
 
 #[test]
@@ -96,10 +87,7 @@ fn the_example_shows_every_load_argument_in_a_line_that_loads() {
     let lines = load_lines(&example());
     for argument in ["ERROR_RATE", "INITIAL_SIZE", "CF_MAX_EXPANSIONS"] {
         let shown = lines.iter().flatten().any(|word| word == argument);
-        assert!(
-            shown,
-            "no loadmodule line of the example shows {argument}: {lines:?}"
-        );
+        assert!(shown, "no loadmodule line of the example shows {argument}: {lines:?}");
     }
     for line in lines {
         let arguments: Vec<_> = line.iter().map(String::as_str).collect();
@@ -121,14 +109,11 @@ fn a_server_starts_with_the_example() {
         .map(str::to_owned)
         .collect();
     let server = Server::with().file(&kept.join("\n")).start();
-    assert!(
-        server.client().run("BF.ADD k a").int() == 1,
-        "{}",
-        module_path().display()
-    );
+    assert!(server.client().run("BF.ADD k a").int() == 1, "{}", module_path().display());
 }
 
-/// And with every setting of the module uncommented, which must change nothing: they are the defaults.
+/// And with every setting of the module uncommented, which must change nothing: they are the
+/// defaults.
 #[test]
 fn a_server_starts_with_every_setting_of_the_example_in_force() {
     let mut builder = Server::with();

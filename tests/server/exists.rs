@@ -1,6 +1,8 @@
 //! BF.EXISTS and BF.MEXISTS: "certainly not" or "probably". They never create or change anything.
 
-use crate::harness::{Protocol, Server, add_until_card, config_name, err, fresh, int, mexists, numbered, ok};
+use crate::harness::{
+    Protocol, Server, add_until_card, config_name, err, fresh, int, mexists, numbered, ok,
+};
 
 #[test]
 fn exists_answers_in_either_protocol() {
@@ -19,11 +21,7 @@ fn exists_answers_in_either_protocol() {
                 (&[], "BF.EXISTS missing a", no),
                 (filled, "BF.MEXISTS k a", protocol.bits([1])),
                 (filled, "BF.MEXISTS k a c b a", protocol.bits([1, 0, 1, 1])),
-                (
-                    &["BF.RESERVE k 0.01 100"],
-                    "BF.MEXISTS k a b",
-                    protocol.bits([0, 0]),
-                ),
+                (&["BF.RESERVE k 0.01 100"], "BF.MEXISTS k a b", protocol.bits([0, 0])),
                 (&[], "BF.MEXISTS missing a", protocol.bits([0])),
                 (&[], "BF.MEXISTS missing a b c", protocol.bits([0, 0, 0])),
             ],
@@ -57,14 +55,12 @@ fn every_layer_of_a_grown_filter_answers() {
     for item in tried.iter().step_by(97) {
         assert_eq!(client.cmd(&["BF.EXISTS", "k", item]), int(1), "{item}");
     }
-    // Asked 0.1 %: 20 of 20,000 others may answer yes. Five standard deviations are 22 more, and five of a rate that is
-    // itself random, by 20 % for a first layer of 50 items (see `real_input.rs`), together with those 30.
+    // Asked 0.1 %: 20 of 20,000 others may answer yes. Five standard deviations are 22 more, and
+    // five of a rate that is itself random, by 20 % for a first layer of 50 items (see
+    // `real_input.rs`), together with those 30.
     let others = mexists(client, "k", &numbered("other", 20_000));
     let positives = others.iter().filter(|&&there| there).count();
-    assert!(
-        positives <= 50,
-        "{positives} false positives among 20,000 at 0.1 %"
-    );
+    assert!(positives <= 50, "{positives} false positives among 20,000 at 0.1 %");
 }
 
 #[test]

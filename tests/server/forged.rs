@@ -1,14 +1,15 @@
-//! Headers with forged numbers and every checksum right: by RESTORE and by BF.LOADCHUNK. `forged_chunks.rs` has the chunks.
+//! Headers with forged numbers and every checksum right: by RESTORE and by BF.LOADCHUNK.
+//! `forged_chunks.rs` has the chunks.
 //!
-//! Of a filter of bits, in version 1, and of one that counts, in version 2. What breaks a rule of a filter is refused by
-//! both, before memory is asked for. What is merely odd (a seed, a rate, a shape that the module would not choose itself) may
-//! be accepted, and then every command answers.
+//! Of a filter of bits, in version 1, and of one that counts, in version 2. What breaks a rule of a
+//! filter is refused by both, before memory is asked for. What is merely odd (a seed, a rate, a
+//! shape that the module would not choose itself) may be accepted, and then every command answers.
 
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    COUNTING, Client, Header, Payload, Random, Reply, Server, StoredLayer, add_until_card, assert_sane,
-    assert_unharmed, dump, err, load, ok, settled_memory,
+    COUNTING, Client, Header, Payload, Random, Reply, Server, StoredLayer, add_until_card,
+    assert_sane, assert_unharmed, dump, err, load, ok, settled_memory,
 };
 
 const BAD_DATA: &str = "ERR received bad data";
@@ -19,10 +20,7 @@ pub(crate) const NOISE: i64 = 200_000;
 
 /// Strings are stored plainly, and the first use of a command takes no memory.
 fn server() -> Server {
-    Server::with()
-        .config("rdbcompression no")
-        .config("latency-tracking no")
-        .start()
+    Server::with().config("rdbcompression no").config("latency-tracking no").start()
 }
 
 /// What a filter is reserved with to have bits, or counters.
@@ -31,10 +29,7 @@ pub(crate) const CELLS: [&str; 2] = ["", " COUNTING"];
 /// A filter of three layers, as stored.
 fn original(client: &mut Client, cells: &str) -> (Payload, Header) {
     client.run("DEL original");
-    assert_eq!(
-        client.run(&format!("BF.RESERVE original 0.01 10 SEED 5{cells}")),
-        ok()
-    );
+    assert_eq!(client.run(&format!("BF.RESERVE original 0.01 10 SEED 5{cells}")), ok());
     add_until_card(client, "original", "item", 50);
     let payload = Payload::of(client, "original");
     let header = Header::parse(&payload.strings[0]);
@@ -96,12 +91,9 @@ fn broken(cells: &str) -> Vec<(String, Edit)> {
             header.error_rate = rate;
         }));
         for layer in 0..3 {
-            rows.push(edit(
-                format!("layer {layer}: error rate {rate:?}"),
-                move |header| {
-                    header.layers[layer].error_rate = rate;
-                },
-            ));
+            rows.push(edit(format!("layer {layer}: error rate {rate:?}"), move |header| {
+                header.layers[layer].error_rate = rate;
+            }));
         }
     }
     for layer in 0..3 {
@@ -127,7 +119,8 @@ fn broken(cells: &str) -> Vec<(String, Edit)> {
         change("a capacity of 2^64 - 1, and full".into(), |layer| {
             (layer.capacity, layer.items) = (u64::MAX, u64::MAX);
         });
-        // The count of a layer of counters may pass its capacity; such filters are among the odd ones below.
+        // The count of a layer of counters may pass its capacity; such filters are among the odd
+        // ones below.
         if cells.is_empty() {
             change("more items than its capacity".into(), |layer| {
                 layer.items = layer.capacity + 1;
@@ -174,42 +167,26 @@ fn check_numbers_that_no_filter_has(cells: &str) {
         // In a dump no bits follow the header.
         forged.present = 0;
         let reply = load(client, "forged", &(1, forged.bytes()));
-        let refused = matches!(&reply, Reply::Error(text) if text == BAD_DATA || text.contains("memory"));
+        let refused =
+            matches!(&reply, Reply::Error(text) if text == BAD_DATA || text.contains("memory"));
         assert!(refused, "BF.LOADCHUNK: {what}: {reply:?}");
         assert!(begin.elapsed() < AT_ONCE, "{what} took {:?}", begin.elapsed());
         assert_eq!(client.run("EXISTS forged").int(), 0, "{what}");
     }
-    for present in [
-        0,
-        1,
-        7,
-        8,
-        header.present - 1,
-        header.present + 1,
-        header.present + 8,
-        1 << 40,
-        u64::MAX,
-    ] {
-        let forged = Header {
-            present,
-            ..header.clone()
-        };
+    for present in
+        [0, 1, 7, 8, header.present - 1, header.present + 1, header.present + 8, 1 << 40, u64::MAX]
+    {
+        let forged = Header { present, ..header.clone() };
         let reply = restore(client, &with_header(&payload, &forged));
         assert!(reply.is_error(), "RESTORE: {present} bytes announced: {reply:?}");
         if present > 0 {
             let reply = load(client, "forged", &(1, forged.bytes()));
-            assert!(
-                reply.is_error(),
-                "BF.LOADCHUNK: {present} bytes announced: {reply:?}"
-            );
+            assert!(reply.is_error(), "BF.LOADCHUNK: {present} bytes announced: {reply:?}");
         }
     }
     let left = server.client().memory("used_memory") - used;
     assert!(left < NOISE, "{left} bytes of memory are left behind");
-    println!(
-        "{} headers with broken numbers, all refused by RESTORE and BF.LOADCHUNK",
-        rows.len()
-    );
+    println!("{} headers with broken numbers, all refused by RESTORE and BF.LOADCHUNK", rows.len());
     let right = dump(client, "original").swap_remove(0);
     assert_eq!(load(client, "forged", &right), ok(), "the right one is not");
     assert_unharmed(&server);
@@ -247,10 +224,7 @@ fn check_a_header_that_announces_gigabytes(cells: &str) {
             "20 times {gibibytes} GiB took {:?}",
             begin.elapsed()
         );
-        println!(
-            "20 refusals of {gibibytes} GiB that never come took {:?}",
-            begin.elapsed()
-        );
+        println!("20 refusals of {gibibytes} GiB that never come took {:?}", begin.elapsed());
     }
     assert!(client.memory("used_memory") - used < NOISE);
     // Sampled when the server was idle; what was touched would be gigabytes.
@@ -270,17 +244,7 @@ fn odd_numbers_are_refused_or_make_a_filter_that_works() {
 fn check_odd_numbers(cells: &str) {
     const TRIES: usize = 1_500;
     const NUMBERS: [u64; 12] = [0, 1, 2, 3, 7, 8, 10, 64, 1 << 20, 1 << 32, 1 << 62, u64::MAX];
-    const RATES: [f64; 9] = [
-        5e-324,
-        1e-300,
-        1e-15,
-        0.001,
-        0.5,
-        0.999_999_999,
-        1.0,
-        0.0,
-        f64::NAN,
-    ];
+    const RATES: [f64; 9] = [5e-324, 1e-300, 1e-15, 0.001, 0.5, 0.999_999_999, 1.0, 0.0, f64::NAN];
     let server = server();
     let (payload, original) = original(&mut server.client(), cells);
     let used = settled_memory(&server);
@@ -327,10 +291,8 @@ fn check_odd_numbers(cells: &str) {
         let bits = vec![filler; usize::try_from(header.present).expect("megabytes")];
         let what = format!("attempt {attempt} of seed {seed}: {header:?}, bits {filler:#04x}");
         let mut forged = payload.clone();
-        forged.strings = [header.bytes()]
-            .into_iter()
-            .chain(bits.chunks(1 << 20).map(<[u8]>::to_vec))
-            .collect();
+        forged.strings =
+            [header.bytes()].into_iter().chain(bits.chunks(1 << 20).map(<[u8]>::to_vec)).collect();
         let reply = restore(&mut client, &forged.bytes());
         if reply.is_error() {
             refused += 1;

@@ -3,7 +3,8 @@
 use crate::{
     forged::{CELLS, NOISE},
     harness::{
-        Server, add_until_card, assert_unharmed, dump, info, load, mexists, numbered, ok, sealed_with_xxh3,
+        Server, add_until_card, assert_unharmed, dump, info, load, mexists, numbered, ok,
+        sealed_with_xxh3,
     },
 };
 
@@ -36,62 +37,22 @@ fn check_forged_chunks(cells: &str) {
         frame.extend(bits);
         sealed_with_xxh3(frame)
     };
-    assert_eq!(
-        &forge(identity, 0, 900, bits),
-        chunk,
-        "a chunk put together again is the same"
-    );
+    assert_eq!(&forge(identity, 0, 900, bits), chunk, "a chunk put together again is the same");
     let rows: Vec<(&str, i64, Vec<u8>)> = vec![
         ("another identity", *iterator, forge(identity ^ 1, 0, 900, bits)),
-        (
-            "more items than the capacity",
-            *iterator,
-            forge(identity, 0, 1_001, bits),
-        ),
+        ("more items than the capacity", *iterator, forge(identity, 0, 1_001, bits)),
         ("2^64 - 1 items", *iterator, forge(identity, 0, u64::MAX, bits)),
         ("no bits", 1, forge(identity, 0, 900, &[])),
         ("no bits at the end", *iterator, forge(identity, end, 900, &[])),
         ("a gap before it", *iterator, forge(identity, 8, 900, &bits[8..])),
-        (
-            "a word too many",
-            iterator + 8,
-            forge(identity, 0, 900, &[bits, &[0; 8]].concat()),
-        ),
-        (
-            "a start inside a word",
-            *iterator,
-            forge(identity, 1, 900, &bits[1..]),
-        ),
-        (
-            "an end inside a word",
-            iterator - 1,
-            forge(identity, 0, 900, &bits[..bits.len() - 1]),
-        ),
-        (
-            "a start past the end",
-            iterator + 8,
-            forge(identity, end, 900, &[0xff; 8]),
-        ),
-        (
-            "an end past 2^64",
-            8,
-            forge(identity, u64::MAX - 7, 900, &[0xff; 16]),
-        ),
-        (
-            "an end at 2^64",
-            i64::MAX,
-            forge(identity, u64::MAX - 7, 900, &[0xff; 8]),
-        ),
-        (
-            "a start at 2^63",
-            i64::MIN,
-            forge(identity, 1 << 63, 900, &[0xff; 8]),
-        ),
-        (
-            "the iterator of another place",
-            *iterator,
-            forge(identity, 0, 900, &bits[..8]),
-        ),
+        ("a word too many", iterator + 8, forge(identity, 0, 900, &[bits, &[0; 8]].concat())),
+        ("a start inside a word", *iterator, forge(identity, 1, 900, &bits[1..])),
+        ("an end inside a word", iterator - 1, forge(identity, 0, 900, &bits[..bits.len() - 1])),
+        ("a start past the end", iterator + 8, forge(identity, end, 900, &[0xff; 8])),
+        ("an end past 2^64", 8, forge(identity, u64::MAX - 7, 900, &[0xff; 16])),
+        ("an end at 2^64", i64::MAX, forge(identity, u64::MAX - 7, 900, &[0xff; 8])),
+        ("a start at 2^63", i64::MIN, forge(identity, 1 << 63, 900, &[0xff; 8])),
+        ("the iterator of another place", *iterator, forge(identity, 0, 900, &bits[..8])),
     ];
     let saved = client.run("DUMP k");
     let used = client.memory("used_memory");
@@ -104,17 +65,9 @@ fn check_forged_chunks(cells: &str) {
         // A filter that is complete takes a chunk of bits that it has, wherever that begins.
         load(client, "k", &(*iterator, data.clone()));
         client.assert_in_step();
-        assert_eq!(
-            client.run("DUMP half"),
-            half,
-            "{what}: half a filter is as it was"
-        );
+        assert_eq!(client.run("DUMP half"), half, "{what}: half a filter is as it was");
         assert_eq!(client.run("DUMP k"), saved, "{what}: a whole filter is as it was");
-        assert_eq!(
-            load(client, "half", &pieces[1]),
-            ok(),
-            "{what}: the right chunk still fits"
-        );
+        assert_eq!(load(client, "half", &pieces[1]), ok(), "{what}: the right chunk still fits");
         assert_eq!(client.run("DUMP half"), saved, "{what}");
     }
     // A chunk may come in smaller ones, overlap what is there, and raise the count.
@@ -124,10 +77,7 @@ fn check_forged_chunks(cells: &str) {
     let first = forge(identity, 0, 900, &bits[..middle]);
     let second = forge(identity, middle as u64 - 8, 950, &bits[middle - 8..]);
     assert_eq!(load(client, "half", &(middle as i64 + 1, first)), ok());
-    assert!(
-        client.run("BF.EXISTS half item-0").is_error(),
-        "half of it is not there"
-    );
+    assert!(client.run("BF.EXISTS half item-0").is_error(), "half of it is not there");
     assert_eq!(load(client, "half", &(*iterator, second)), ok());
     assert_eq!(info(client, "half").items, 950);
     assert!(mexists(client, "half", &items).iter().all(|&there| there));

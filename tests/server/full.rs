@@ -1,6 +1,6 @@
-//! A non-scaling filter that is full, and a scaling one that cannot get memory to grow. go-redis stops reading at the
-//! first error inside an array, so that error must be its last element; every case ends with a PING that shows whether
-//! the reply was as long as it announced.
+//! A non-scaling filter that is full, and a scaling one that cannot get memory to grow. go-redis
+//! stops reading at the first error inside an array, so that error must be its last element; every
+//! case ends with a PING that shows whether the reply was as long as it announced.
 
 use crate::harness::{
     Protocol, Server, add_until_card, array, err, fresh, info, int, madd, mexists, numbered, ok,
@@ -22,21 +22,9 @@ fn the_error_of_a_full_filter_is_the_last_element() {
                 (empty, "BF.MADD k a b", array([one(), one()])),
                 (empty, "BF.MADD k a b c", array([one(), one(), full.clone()])),
                 (empty, "BF.MADD k a b c d e", array([one(), one(), full.clone()])),
-                (
-                    empty,
-                    "BF.MADD k a a b c d",
-                    array([one(), no.clone(), one(), full.clone()]),
-                ),
-                (
-                    empty,
-                    "BF.MADD k a b a c b",
-                    array([one(), one(), no.clone(), full.clone()]),
-                ),
-                (
-                    empty,
-                    "BF.INSERT k ITEMS a b c d e",
-                    array([one(), one(), full.clone()]),
-                ),
+                (empty, "BF.MADD k a a b c d", array([one(), no.clone(), one(), full.clone()])),
+                (empty, "BF.MADD k a b a c b", array([one(), one(), no.clone(), full.clone()])),
+                (empty, "BF.INSERT k ITEMS a b c d e", array([one(), one(), full.clone()])),
                 (
                     &[],
                     "BF.INSERT k ERROR 1e-9 CAPACITY 2 NONSCALING ITEMS a b c d",
@@ -49,22 +37,14 @@ fn the_error_of_a_full_filter_is_the_last_element() {
                 ),
                 // A known item needs no room.
                 (filled, "BF.ADD k a", no.clone()),
-                (
-                    filled,
-                    "BF.MADD k a b a",
-                    array([no.clone(), no.clone(), no.clone()]),
-                ),
+                (filled, "BF.MADD k a b a", array([no.clone(), no.clone(), no.clone()])),
                 (filled, "BF.INSERT k ITEMS b a", array([no.clone(), no.clone()])),
                 (filled, "BF.MADD k a c b", array([no.clone(), full.clone()])),
                 (filled, "BF.MADD k c", array([full.clone()])),
                 (filled, "BF.INSERT k ITEMS c d", array([full.clone()])),
                 // A single command is the error itself.
                 (filled, "BF.ADD k c", full.clone()),
-                (
-                    &["BF.RESERVE k 1e-9 2 EXPANSION 0", "BF.MADD k a b"],
-                    "BF.ADD k c",
-                    full.clone(),
-                ),
+                (&["BF.RESERVE k 1e-9 2 EXPANSION 0", "BF.MADD k a b"], "BF.ADD k c", full.clone()),
                 // And it has changed nothing.
                 (filled, "BF.MEXISTS k a b c", array([one(), one(), no.clone()])),
                 (filled, "BF.CARD k", int(2)),
@@ -91,10 +71,7 @@ fn a_long_batch_ends_where_the_filter_is_full() {
         assert_eq!(info(client, "k").items, 1_000, "with room for {room}");
         let there = mexists(client, "k", &numbered("new", 1_500));
         let expected: Vec<bool> = (0..1_500).map(|place| place < room).collect();
-        assert_eq!(
-            there, expected,
-            "with room for {room}: what was not answered was not added"
-        );
+        assert_eq!(there, expected, "with room for {room}: what was not answered was not added");
     }
 }
 
@@ -111,21 +88,15 @@ fn a_non_scaling_filter_takes_exactly_its_capacity() {
             there == int(0)
         });
         let absent = absent.expect("some item is not there");
-        assert_eq!(
-            client.cmd(&["BF.ADD", "k", &absent]),
-            err(FULL),
-            "capacity {capacity}"
-        );
+        assert_eq!(client.cmd(&["BF.ADD", "k", &absent]), err(FULL), "capacity {capacity}");
         let now = info(client, "k");
         assert_eq!((now.items, now.capacity, now.filters), (capacity, capacity, 1));
-        assert!(
-            mexists(client, "k", &tried).iter().all(|&there| there),
-            "capacity {capacity}"
-        );
+        assert!(mexists(client, "k", &tried).iter().all(|&there| there), "capacity {capacity}");
     }
 }
 
-/// A server with 1 GiB of address space: the layers hold 1, then 32,768 items, and the third would need 1.3 GB.
+/// A server with 1 GiB of address space: the layers hold 1, then 32,768 items, and the third would
+/// need 1.3 GB.
 #[test]
 fn a_filter_that_cannot_grow_says_so_once_and_keeps_what_it_has() {
     let server = Server::with().address_space(1 << 30).start();
@@ -143,10 +114,7 @@ fn a_filter_that_cannot_grow_says_so_once_and_keeps_what_it_has() {
     assert_eq!(client.call("BF.MADD", "k", &absent), array([failed.clone()]));
     client.assert_in_step();
     let known_first = [tried[0].as_str(), tried[9].as_str(), &absent[0], &absent[1]];
-    assert_eq!(
-        client.call("BF.MADD", "k", &known_first),
-        array([int(0), int(0), failed.clone()])
-    );
+    assert_eq!(client.call("BF.MADD", "k", &known_first), array([int(0), int(0), failed.clone()]));
     let with_word = ["ITEMS", &tried[0], &absent[0], &absent[1]];
     assert_eq!(client.call("BF.INSERT", "k", &with_word), array([int(0), failed]));
     client.assert_in_step();
@@ -154,10 +122,7 @@ fn a_filter_that_cannot_grow_says_so_once_and_keeps_what_it_has() {
     let now = info(client, "k");
     assert_eq!((now.items, now.filters), (32_769, 2), "no half-built layer");
     assert!(mexists(client, "k", &tried).iter().all(|&there| there));
-    assert!(
-        mexists(client, "k", &absent).iter().all(|&there| !there),
-        "nothing was added"
-    );
+    assert!(mexists(client, "k", &absent).iter().all(|&there| !there), "nothing was added");
     assert_eq!(client.run("DUMP k"), before);
     assert_eq!(client.run("BF.ADD other a"), int(1), "another filter still works");
     assert_eq!(Protocol::Resp2.bit(true), client.cmd(&["BF.ADD", "other", "b"]));

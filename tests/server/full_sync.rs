@@ -1,5 +1,5 @@
-//! The first copy of a replica with a filter of 256 MiB in it, in each way a server has, and what clients of the replica
-//! see meanwhile.
+//! The first copy of a replica with a filter of 256 MiB in it, in each way a server has, and what
+//! clients of the replica see meanwhile.
 
 use std::time::Instant;
 
@@ -17,10 +17,7 @@ fn a_filter_of_256_mib_is_copied_in_every_way() {
     madd(client, "k", &numbered("item", 50_000));
     let expected = digest(client, "k");
     for (diskless, socket) in [("yes", "swapdb"), ("yes", "disabled"), ("no", "disabled")] {
-        assert_eq!(
-            client.cmd(&["CONFIG", "SET", "repl-diskless-sync", diskless]),
-            ok()
-        );
+        assert_eq!(client.cmd(&["CONFIG", "SET", "repl-diskless-sync", diskless]), ok());
         let begin = Instant::now();
         let replica = Server::with()
             .config(&format!("repl-diskless-load {socket}"))
@@ -40,14 +37,12 @@ fn a_filter_of_256_mib_is_copied_in_every_way() {
     }
 }
 
-/// `repl-diskless-load swapdb`: a replica that has to take a new copy of the same data set goes on answering from the
-/// old one, and no answer is wrong.
+/// `repl-diskless-load swapdb`: a replica that has to take a new copy of the same data set goes on
+/// answering from the old one, and no answer is wrong.
 #[test]
 fn a_replica_answers_from_its_old_data_while_a_new_copy_comes() {
-    let primary = Server::with()
-        .config("repl-diskless-sync yes")
-        .config("repl-backlog-size 16kb")
-        .start();
+    let primary =
+        Server::with().config("repl-diskless-sync yes").config("repl-backlog-size 16kb").start();
     let client = &mut primary.client();
     for key in 0..400 {
         client.run(&format!("BF.ADD filler{key} a"));
@@ -63,8 +58,8 @@ fn a_replica_answers_from_its_old_data_while_a_new_copy_comes() {
     wait_until("the replica is in sync", || {
         read.server_info("replication", "master_link_status") == "up"
     });
-    // While the replica sleeps its link is cut and more than the backlog is written: it needs a whole copy, and takes
-    // 2 ms for each key of it.
+    // While the replica sleeps its link is cut and more than the backlog is written: it needs a
+    // whole copy, and takes 2 ms for each key of it.
     assert_eq!(read.run("CONFIG SET key-load-delay 2000"), ok());
     let (looks, sleeper) = (&mut replica.client(), &mut replica.client());
     sleeper.send(&["DEBUG", "SLEEP", "0.3"]);

@@ -1,12 +1,16 @@
-//! A child that saves gives back the pages that it has written (`src/module/child.rs`): what is added afterwards copies none,
-//! and no file and no replica misses a bit.
+//! A child that saves gives back the pages that it has written (`src/module/child.rs`): what is
+//! added afterwards copies none, and no file and no replica misses a bit.
 //!
-//! The child is stopped in the delay that it makes behind its last key. Then the server adds, and the child may end.
+//! The child is stopped in the delay that it makes behind its last key. Then the server adds, and
+//! the child may end.
 
 use std::{fs, path::Path};
 
 use crate::{
-    harness::{Client, Server, Stopped, child, digest, info, madd, mexists, numbered, ok, state, wait_until},
+    harness::{
+        Client, Server, Stopped, child, digest, info, madd, mexists, numbered, ok, state,
+        wait_until,
+    },
     valkey_bloom::Model,
 };
 
@@ -15,26 +19,19 @@ const KEYS: [&str; 3] = ["bits", "counters", "valkey"];
 const THERE: usize = 40_000;
 /// Items that are added to each while the child is there.
 const NEW: usize = 2_000;
-/// The most that may be copied: buffers, the dictionary of keys. It is 1 or 2 MB, and 36 MB where no page is given back.
+/// The most that may be copied: buffers, the dictionary of keys. It is 1 or 2 MB, and 36 MB where
+/// no page is given back.
 const FEW: u64 = 6 << 20;
 
 /// A server with the filters, whose child stays half a second behind each.
 fn server(lines: &[&str]) -> Server {
-    let builder = Server::with()
-        .config("rdb-key-save-delay 500000")
-        .config("rdbcompression no");
-    let server = lines
-        .iter()
-        .fold(builder, |builder, line| builder.config(line))
-        .start();
+    let builder = Server::with().config("rdb-key-save-delay 500000").config("rdbcompression no");
+    let server = lines.iter().fold(builder, |builder, line| builder.config(line)).start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE bits 0.01 20000000"), ok());
     assert_eq!(client.run("BF.RESERVE counters 0.01 5000000 COUNTING"), ok());
     let valkey = Model::new(20_000_000, 0.01, 0.5, 2, &[7; 32]);
-    assert_eq!(
-        client.cmd(&[b"BF.LOAD", b"valkey" as &[u8], &valkey.blob()]),
-        ok()
-    );
+    assert_eq!(client.cmd(&[b"BF.LOAD", b"valkey" as &[u8], &valkey.blob()]), ok());
     for key in KEYS {
         madd(client, key, &numbered("item", THERE));
     }
@@ -49,13 +46,11 @@ fn digests(client: &mut Client) -> [String; 3] {
 fn unfinished(dir: &Path) -> u64 {
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
     let files = files.filter(|file| file.file_name().to_string_lossy().starts_with("temp-"));
-    files
-        .filter_map(|file| Some(file.metadata().ok()?.len()))
-        .max()
-        .unwrap_or(0)
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap_or(0)
 }
 
-/// Stops the child when everything is in a file of `dir`, adds, lets it end, and answers how many bytes were copied.
+/// Stops the child when everything is in a file of `dir`, adds, lets it end, and answers how many
+/// bytes were copied.
 fn copied(server: &Server, dir: &Path, kind: &str) -> u64 {
     let client = &mut server.client();
     let bits: i64 = KEYS.iter().map(|key| info(client, key).size).sum();
@@ -76,16 +71,10 @@ fn copied(server: &Server, dir: &Path, kind: &str) -> u64 {
     drop(stopped);
     wait_until("the child ends", || !client.has_child());
     assert_eq!(digests(client), after);
-    for (key, prefix, count) in KEYS
-        .iter()
-        .flat_map(|key| [(key, "item", THERE), (key, "new", NEW)])
+    for (key, prefix, count) in
+        KEYS.iter().flat_map(|key| [(key, "item", THERE), (key, "new", NEW)])
     {
-        assert!(
-            mexists(client, key, &numbered(prefix, count))
-                .iter()
-                .all(|&there| there),
-            "{key}"
-        );
+        assert!(mexists(client, key, &numbered(prefix, count)).iter().all(|&there| there), "{key}");
     }
     let copied = client.server_info("persistence", &format!("{kind}_last_cow_size"));
     let copied = copied.parse().expect("a number of bytes");
@@ -102,11 +91,7 @@ fn a_saved_page_is_not_copied() {
     let copied = copied(&server, server.dir(), "rdb");
     let file = fs::read(server.dir().join("dump.rdb")).expect("the file");
     let other = Server::on_file("dump.rdb", &file, &[]);
-    assert_eq!(
-        digests(&mut other.client()),
-        saved,
-        "what was saved is as at the fork"
-    );
+    assert_eq!(digests(&mut other.client()), saved, "what was saved is as at the fork");
     assert!(copied < FEW, "{copied} bytes");
 }
 
@@ -130,14 +115,12 @@ fn a_rewritten_page_is_not_copied() {
 #[test]
 fn a_page_that_was_sent_to_a_replica_is_not_copied() {
     let server = server(&["repl-diskless-sync yes"]);
-    let replica = Server::with()
-        .config("repl-diskless-load disabled")
-        .replica_of(&server)
-        .start();
+    let replica = Server::with().config("repl-diskless-load disabled").replica_of(&server).start();
     let copied = copied(&server, replica.dir(), "rdb");
     let (client, read) = (&mut server.client(), &mut replica.client());
     wait_until("the replica has everything", || {
-        read.server_info("replication", "master_link_status") == "up" && digests(read) == digests(client)
+        read.server_info("replication", "master_link_status") == "up"
+            && digests(read) == digests(client)
     });
     assert!(copied < FEW, "{copied} bytes");
 }

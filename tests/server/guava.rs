@@ -1,5 +1,5 @@
-//! BF.IMPORT: what Guava wrote, and bitmaps that were filled by its recipe. The fixtures were made with Guava; each has its
-//! answers beside it (`tests/codec/guava.rs`).
+//! BF.IMPORT: what Guava wrote, and bitmaps that were filled by its recipe. The fixtures were made
+//! with Guava; each has its answers beside it (`tests/codec/guava.rs`).
 
 use std::{fs, path::Path};
 
@@ -23,20 +23,14 @@ fn whole(client: &mut Client) -> String {
 /// What Guava said of absent-0 to absent-3999.
 fn expected(name: &str) -> Vec<bool> {
     let text = String::from_utf8(file(&format!("{name}.answers"))).expect("text");
-    let digits = text
-        .lines()
-        .find_map(|line| line.strip_prefix("present "))
-        .expect("answers");
+    let digits = text.lines().find_map(|line| line.strip_prefix("present ")).expect("answers");
     digits.chars().map(|digit| digit == '1').collect()
 }
 
 #[track_caller]
 fn import(client: &mut Client, key: &str, name: &str) {
     let bytes = file(&format!("{name}.bin"));
-    assert_eq!(
-        client.cmd(&[b"BF.IMPORT", key.as_bytes(), b"GUAVA", &bytes]),
-        ok()
-    );
+    assert_eq!(client.cmd(&[b"BF.IMPORT", key.as_bytes(), b"GUAVA", &bytes]), ok());
 }
 
 #[track_caller]
@@ -76,24 +70,13 @@ fn a_filter_of_guava_answers_as_there_and_survives_everything() {
         assert_eq!(client.cmd(&["TYPE", name]), simple("MBbloom--"));
     }
     let given = file("mitz32.bin");
-    let words: [&[u8]; 8] = [
-        b"BF.IMPORT",
-        b"given",
-        b"guava",
-        &given,
-        b"capacity",
-        b"1000",
-        b"ERROR",
-        b"0.03",
-    ];
+    let words: [&[u8]; 8] =
+        [b"BF.IMPORT", b"given", b"guava", &given, b"capacity", b"1000", b"ERROR", b"0.03"];
     assert_eq!(client.cmd(&words), ok());
     assert_eq!(info(client, "given").capacity, 1_000);
     // It takes items like any other, up to its capacity.
     assert_eq!(client.run("BF.ADD given new"), int(1));
-    assert_eq!(
-        client.run("BF.ADD mitz32-full new"),
-        err("ERR non scaling filter is full")
-    );
+    assert_eq!(client.run("BF.ADD mitz32-full new"), err("ERR non scaling filter is full"));
     assert_eq!(client.run("WAIT 1 30000"), int(1));
     let before = whole(client);
     assert_eq!(whole(read), before);
@@ -108,10 +91,7 @@ fn a_filter_of_guava_answers_as_there_and_survives_everything() {
     assert_eq!(whole(client), before, "AOF, and a command after its rewrite");
     let dump = client.run("DUMP given").payload();
     assert_eq!(client.cmd(&[b"RESTORE", b"restored" as &[u8], b"0", &dump]), ok());
-    assert_eq!(
-        client.run("DEBUG DIGEST-VALUE restored"),
-        client.run("DEBUG DIGEST-VALUE given")
-    );
+    assert_eq!(client.run("DEBUG DIGEST-VALUE restored"), client.run("DEBUG DIGEST-VALUE given"));
     server.kill();
 }
 
@@ -122,14 +102,8 @@ fn a_bitmap_filled_by_the_recipe_is_adopted() {
     let (client, read) = (&mut server.client(), &mut replica.client());
     bitmap(client, "bits", "bitmap32");
     bitmap(client, "small", "bitmap32-small");
-    assert_eq!(
-        client.run("BF.IMPORT k BITMAP bits CAPACITY 1000 ERROR 0.03"),
-        ok()
-    );
-    assert_eq!(
-        client.run("BF.IMPORT l bitmap small guava32 ERROR 0.001 CAPACITY 50"),
-        ok()
-    );
+    assert_eq!(client.run("BF.IMPORT k BITMAP bits CAPACITY 1000 ERROR 0.03"), ok());
+    assert_eq!(client.run("BF.IMPORT l bitmap small guava32 ERROR 0.001 CAPACITY 50"), ok());
     same(client, "k", "bitmap32");
     same(client, "l", "bitmap32-small");
     assert_eq!(client.run("TYPE bits"), simple("string"), "the bitmap stays");
@@ -143,15 +117,9 @@ fn a_bitmap_filled_by_the_recipe_is_adopted() {
     assert_eq!(whole(read), whole(client));
     // An expiry of the bitmap does not come between the two.
     client.run("PEXPIRE small 60000");
-    assert_eq!(
-        client.run("BF.IMPORT m BITMAP small CAPACITY 50 ERROR 0.001"),
-        ok()
-    );
+    assert_eq!(client.run("BF.IMPORT m BITMAP small CAPACITY 50 ERROR 0.001"), ok());
     assert_eq!(client.run("WAIT 1 30000"), int(1));
-    assert_eq!(
-        read.run("DEBUG DIGEST-VALUE m"),
-        client.run("DEBUG DIGEST-VALUE l")
-    );
+    assert_eq!(read.run("DEBUG DIGEST-VALUE m"), client.run("DEBUG DIGEST-VALUE l"));
 }
 
 #[test]
@@ -185,14 +153,8 @@ fn what_is_refused_changes_nothing() {
         ("k BITMAP bits CAPACITY 0 ERROR 0.03", &err("ERR Bad capacity")),
         ("k BITMAP bits CAPACITY -1 ERROR 0.03", &err("ERR Bad capacity")),
         ("k BITMAP bits CAPACITY 1000 ERROR 1", &err("ERR Bad error rate")),
-        (
-            "k BITMAP bits CAPACITY 1000 ERROR nan",
-            &err("ERR Bad error rate"),
-        ),
-        (
-            "k BITMAP bits CAPACITY 4611686018427387904 ERROR 0.5 GUAVA64",
-            &other,
-        ),
+        ("k BITMAP bits CAPACITY 1000 ERROR nan", &err("ERR Bad error rate")),
+        ("k BITMAP bits CAPACITY 4611686018427387904 ERROR 0.5 GUAVA64", &other),
         ("k BITMAP bits CAPACITY 1000 ERROR 0.03 GUAVA128", &unknown),
         ("k BYTES bits", &unknown),
         ("k GUAVA bits GUAVA64", &unknown),
@@ -202,16 +164,8 @@ fn what_is_refused_changes_nothing() {
         assert_eq!(&client.run(&format!("BF.IMPORT {line}")), reply, "{line}");
     }
     let bytes = file("mitz32.bin");
-    let words: [&[u8]; 8] = [
-        b"BF.IMPORT",
-        b"k",
-        b"GUAVA",
-        &bytes,
-        b"CAPACITY",
-        b"1",
-        b"ERROR",
-        b"0.03",
-    ];
+    let words: [&[u8]; 8] =
+        [b"BF.IMPORT", b"k", b"GUAVA", &bytes, b"CAPACITY", b"1", b"ERROR", b"0.03"];
     assert_eq!(client.cmd(&words), other);
     assert_eq!(whole(client), before);
     // A short string that the server keeps as a number is a bitmap all the same.

@@ -1,4 +1,5 @@
-//! Filters as large as a machine, and larger: cheap until they are used, refused at once when they cannot be.
+//! Filters as large as a machine, and larger: cheap until they are used, refused at once when they
+//! cannot be.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ const GIB: i64 = 1 << 30;
 /// No measure of speed, which is printed: a reply that hangs takes longer.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// What the allocator's own bookkeeping, client buffers and statistics may add between two looks at `used_memory`.
+/// What the allocator's own bookkeeping, client buffers and statistics may add between two looks at
+/// `used_memory`.
 const NOISE: i64 = 1 << 20;
 
 fn timed(client: &mut Client, line: &str) -> (crate::harness::Reply, Duration) {
@@ -43,14 +45,12 @@ fn a_filter_of_a_gibibyte_is_made_at_once_and_counted_in_used_memory() {
         "MEMORY USAGE says {usage}, used_memory grew by {grown}"
     );
 
-    // Zeroed lazily: pages that nothing was written to are not there. The server looks at them ten times a second.
+    // Zeroed lazily: pages that nothing was written to are not there. The server looks at them ten
+    // times a second.
     std::thread::sleep(Duration::from_millis(500));
     let touched = client.memory("used_memory_rss") - resident;
     println!("{touched} bytes of it are resident");
-    assert!(
-        touched < GIB / 4,
-        "{touched} bytes are resident before anything was added"
-    );
+    assert!(touched < GIB / 4, "{touched} bytes are resident before anything was added");
 
     assert_eq!(client.run("BF.ADD k a"), int(1));
     assert_eq!(client.run("BF.EXISTS k a"), int(1));
@@ -64,7 +64,8 @@ fn a_filter_of_a_gibibyte_is_made_at_once_and_counted_in_used_memory() {
     }
 }
 
-/// More than most machines have. The kernel must lend it (`make test-huge` looks), so it is no part of a plain run.
+/// More than most machines have. The kernel must lend it (`make test-huge` looks), so it is no part
+/// of a plain run.
 #[test]
 #[ignore = "needs a kernel that overcommits: make test-huge"]
 fn a_sparse_filter_of_64_gibibytes_is_made_used_and_deleted_at_once() {
@@ -83,17 +84,15 @@ fn a_sparse_filter_of_64_gibibytes_is_made_used_and_deleted_at_once() {
 
     let items = numbered("item", 10_000);
     assert!(madd(client, "k", &items).iter().all(|&new| new), "all are new");
-    assert!(
-        mexists(client, "k", &items).iter().all(|&there| there),
-        "all are there"
-    );
+    assert!(mexists(client, "k", &items).iter().all(|&there| there), "all are there");
     let others = mexists(client, "k", &numbered("other", 10_000));
     assert!(others.iter().all(|&there| !there), "10,000 items fill nothing");
     assert_eq!(info(client, "k").items, 10_000);
     std::thread::sleep(Duration::from_millis(500));
     let touched = client.memory("used_memory_rss") - resident;
     println!("{touched} bytes of it are resident after 10,000 items and 10,000 questions");
-    // A page for each item; a question of an untouched page maps the kernel's page of zeros, which is nobody's.
+    // A page for each item; a question of an untouched page maps the kernel's page of zeros, which
+    // is nobody's.
     assert!(touched < GIB / 4, "{touched} bytes are resident");
 
     let (_, took) = timed(client, "DEL k");
@@ -113,8 +112,8 @@ fn asks_beyond_memory_are_refused_at_once_and_take_nothing() {
     client.run("PING");
     let used = client.memory("used_memory");
     let asks = [
-        // (rate, capacity): all of them more bytes than the 2^47 a process can address, even where a rate below what a
-        // 128-bit hash can tell apart is taken for that.
+        // (rate, capacity): all of them more bytes than the 2^47 a process can address, even where
+        // a rate below what a 128-bit hash can tell apart is taken for that.
         ("0.01", 1_u64 << 60),
         ("0.01", 1 << 62),
         ("0.01", 1_000_000_000_000_000_000),
@@ -152,7 +151,8 @@ fn asks_beyond_memory_are_refused_at_once_and_take_nothing() {
     assert_eq!(client.run("BF.ADD k a"), int(1), "the server is alive");
 }
 
-/// More than the machine gives, less than it can address. Bounding the process makes that the same everywhere.
+/// More than the machine gives, less than it can address. Bounding the process makes that the same
+/// everywhere.
 #[test]
 fn an_ask_beyond_what_the_system_gives_is_refused() {
     let server = Server::with().address_space(1 << 30).start();
@@ -168,20 +168,14 @@ fn an_ask_beyond_what_the_system_gives_is_refused() {
         let (reply, took) = timed(client, line);
         assert_eq!(reply, err(NO_MEMORY), "{line}");
         assert!(took < AT_ONCE, "{line} took {took:?}");
-        assert!(
-            client.memory("used_memory") - used < NOISE,
-            "{line} left memory behind"
-        );
+        assert!(client.memory("used_memory") - used < NOISE, "{line} left memory behind");
     }
     assert_eq!(client.run("DBSIZE"), int(0));
-    assert_eq!(
-        client.run("BF.RESERVE k 0.01 1000000"),
-        ok(),
-        "what fits is still made"
-    );
+    assert_eq!(client.run("BF.RESERVE k 0.01 1000000"), ok(), "what fits is still made");
 }
 
-/// The layers' budgets shrink for ever; a rate at the very end of the doubles must not become 0 on the way.
+/// The layers' budgets shrink for ever; a rate at the very end of the doubles must not become 0 on
+/// the way.
 #[test]
 fn the_smallest_rates_there_are_survive_many_layers() {
     let server = Server::start();
@@ -189,24 +183,13 @@ fn the_smallest_rates_there_are_survive_many_layers() {
     for rate in ["1e-15", "1e-100", "1e-300", "2.3e-308", "5e-324"] {
         client.run("FLUSHALL");
         let used = client.memory("used_memory");
-        assert_eq!(
-            client.run(&format!("BF.RESERVE k {rate} 1 EXPANSION 1")),
-            ok(),
-            "{rate}"
-        );
+        assert_eq!(client.run(&format!("BF.RESERVE k {rate} 1 EXPANSION 1")), ok(), "{rate}");
         let items = crate::harness::numbered("item", 200);
-        assert!(
-            crate::harness::madd(client, "k", &items).iter().all(|&new| new),
-            "{rate}"
-        );
-        assert!(
-            crate::harness::mexists(client, "k", &items)
-                .iter()
-                .all(|&there| there),
-            "{rate}"
-        );
+        assert!(crate::harness::madd(client, "k", &items).iter().all(|&new| new), "{rate}");
+        assert!(crate::harness::mexists(client, "k", &items).iter().all(|&there| there), "{rate}");
         let grown = client.memory("used_memory") - used;
-        // 1,075 bits are the most that any double asks for an item; 200 layers of one item then need about 40 kB.
+        // 1,075 bits are the most that any double asks for an item; 200 layers of one item then
+        // need about 40 kB.
         assert!(grown < 4 * NOISE, "{rate}: 200 items take {grown} bytes");
     }
 }

@@ -11,37 +11,13 @@ fn insert_answers_an_array_like_madd() {
             &[
                 (&[], "BF.INSERT k ITEMS a", protocol.bits([1])),
                 (&[], "bf.insert k items a b a", protocol.bits([1, 1, 0])),
-                (
-                    &["BF.ADD k b"],
-                    "BF.INSERT k ITEMS a b c",
-                    protocol.bits([1, 0, 1]),
-                ),
-                (
-                    &["BF.ADD k b"],
-                    "BF.INSERT k NOCREATE ITEMS a b",
-                    protocol.bits([1, 0]),
-                ),
-                (
-                    &[],
-                    "BF.INSERT k CAPACITY 10 ERROR 0.1 EXPANSION 3 ITEMS a",
-                    protocol.bits([1]),
-                ),
+                (&["BF.ADD k b"], "BF.INSERT k ITEMS a b c", protocol.bits([1, 0, 1])),
+                (&["BF.ADD k b"], "BF.INSERT k NOCREATE ITEMS a b", protocol.bits([1, 0])),
+                (&[], "BF.INSERT k CAPACITY 10 ERROR 0.1 EXPANSION 3 ITEMS a", protocol.bits([1])),
                 (&[], "BF.INSERT k NONSCALING ITEMS a", protocol.bits([1])),
-                (
-                    &[],
-                    "BF.INSERT k NONSCALING EXPANSION 0 ITEMS a",
-                    protocol.bits([1]),
-                ),
-                (
-                    &[],
-                    "BF.INSERT k SEED 18446744073709551615 ITEMS a",
-                    protocol.bits([1]),
-                ),
-                (
-                    &[],
-                    "BF.INSERT k eRrOr 0.1 cApAcItY 10 iTeMs a",
-                    protocol.bits([1]),
-                ),
+                (&[], "BF.INSERT k NONSCALING EXPANSION 0 ITEMS a", protocol.bits([1])),
+                (&[], "BF.INSERT k SEED 18446744073709551615 ITEMS a", protocol.bits([1])),
+                (&[], "BF.INSERT k eRrOr 0.1 cApAcItY 10 iTeMs a", protocol.bits([1])),
             ],
         );
     }
@@ -58,16 +34,8 @@ fn all_words_after_items_are_items() {
             (&[], "BF.INSERT k ITEMS a ITEMS b", bits.bits([1, 1, 1])),
             (&[], "BF.INSERT k ITEMS ITEMS", bits.bits([1])),
             (&[], "BF.INSERT k ITEMS CAPACITY 10", bits.bits([1, 1])),
-            (
-                &[],
-                "BF.INSERT k ITEMS NOCREATE NONSCALING EXPANSION x",
-                bits.bits([1, 1, 1, 1]),
-            ),
-            (
-                &["BF.INSERT k ITEMS a ITEMS b"],
-                "BF.MEXISTS k a ITEMS b c",
-                bits.bits([1, 1, 1, 0]),
-            ),
+            (&[], "BF.INSERT k ITEMS NOCREATE NONSCALING EXPANSION x", bits.bits([1, 1, 1, 1])),
+            (&["BF.INSERT k ITEMS a ITEMS b"], "BF.MEXISTS k a ITEMS b c", bits.bits([1, 1, 1, 0])),
         ],
     );
 }
@@ -86,16 +54,8 @@ fn insert_makes_the_filter_that_its_options_ask_for() {
         client.run("DEL k");
         assert_eq!(client.run(&line), Protocol::Resp2.bits([1]), "{line}");
         let made = info(client, "k");
-        assert_eq!(
-            (made.capacity, made.expansion, made.items),
-            (500, Some(4), 1),
-            "{line}"
-        );
-        assert_eq!(
-            client.run("DUMP k"),
-            asked,
-            "{line}: the same filter as by BF.RESERVE"
-        );
+        assert_eq!((made.capacity, made.expansion, made.items), (500, Some(4), 1), "{line}");
+        assert_eq!(client.run("DUMP k"), asked, "{line}: the same filter as by BF.RESERVE");
     }
     for (line, capacity, expansion) in [
         ("BF.INSERT k ITEMS a", 100, Some(2)),

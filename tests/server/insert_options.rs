@@ -1,4 +1,5 @@
-//! Every way to get the options of BF.INSERT wrong. They are judged whether or not the filter exists.
+//! Every way to get the options of BF.INSERT wrong. They are judged whether or not the filter
+//! exists.
 
 use crate::harness::{Case, Protocol, Server, err, fresh, int};
 
@@ -43,26 +44,14 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.INSERT k CAPACITY +1 ITEMS a", "ERR Bad capacity"),
     ("BF.INSERT k CAPACITY 0 ITEMS a", "ERR Bad capacity"),
     ("BF.INSERT k CAPACITY -1 ITEMS a", "ERR Bad capacity"),
-    (
-        "BF.INSERT k CAPACITY 4611686018427387905 ITEMS a",
-        "ERR Bad capacity",
-    ),
-    (
-        "BF.INSERT k CAPACITY 9223372036854775808 ITEMS a",
-        "ERR Bad capacity",
-    ),
+    ("BF.INSERT k CAPACITY 4611686018427387905 ITEMS a", "ERR Bad capacity"),
+    ("BF.INSERT k CAPACITY 9223372036854775808 ITEMS a", "ERR Bad capacity"),
     ("BF.INSERT k CAPACITY ITEMS a", "ERR Bad capacity"),
     ("BF.INSERT k EXPANSION x ITEMS a", "ERR Bad expansion"),
     ("BF.INSERT k EXPANSION -1 ITEMS a", "ERR Bad expansion"),
     ("BF.INSERT k EXPANSION 32769 ITEMS a", "ERR Bad expansion"),
-    (
-        "BF.INSERT k NONSCALING EXPANSION 32769 ITEMS a",
-        "ERR Bad expansion",
-    ),
-    (
-        "BF.INSERT k EXPANSION 32769 NONSCALING ITEMS a",
-        "ERR Bad expansion",
-    ),
+    ("BF.INSERT k NONSCALING EXPANSION 32769 ITEMS a", "ERR Bad expansion"),
+    ("BF.INSERT k EXPANSION 32769 NONSCALING ITEMS a", "ERR Bad expansion"),
     ("BF.INSERT k EXPANSION 4294967298 ITEMS a", "ERR Bad expansion"),
     ("BF.INSERT k EXPANSION ITEMS a", "ERR Bad expansion"),
     ("BF.INSERT k SEED x ITEMS a", "ERR Bad seed"),
@@ -78,10 +67,8 @@ fn a_refused_insert_says_why_and_creates_nothing() {
     let server = Server::start();
     for protocol in Protocol::BOTH {
         let client = &mut server.speak(protocol);
-        let rows: Vec<Case<'_>> = ERRORS
-            .iter()
-            .map(|&(line, text)| (&[][..], line, err(text)))
-            .collect();
+        let rows: Vec<Case<'_>> =
+            ERRORS.iter().map(|&(line, text)| (&[][..], line, err(text))).collect();
         fresh(client, &rows);
         for (line, _) in ERRORS {
             client.run(line);
@@ -95,10 +82,7 @@ fn the_options_are_judged_even_when_the_filter_exists() {
     let server = Server::start();
     let client = &mut server.client();
     let there = &["BF.RESERVE k 0.01 100"][..];
-    let rows: Vec<Case<'_>> = ERRORS
-        .iter()
-        .map(|&(line, text)| (there, line, err(text)))
-        .collect();
+    let rows: Vec<Case<'_>> = ERRORS.iter().map(|&(line, text)| (there, line, err(text))).collect();
     fresh(client, &rows);
     for (line, _) in ERRORS {
         client.run(line);

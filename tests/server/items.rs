@@ -35,18 +35,8 @@ fn an_item_is_any_string_of_bytes() {
             "{} is not in yet",
             item.escape_ascii()
         );
-        assert_eq!(
-            client.call("BF.ADD", "k", &[item]),
-            int(1),
-            "{}",
-            item.escape_ascii()
-        );
-        assert_eq!(
-            client.call("BF.ADD", "k", &[item]),
-            int(0),
-            "{} again",
-            item.escape_ascii()
-        );
+        assert_eq!(client.call("BF.ADD", "k", &[item]), int(1), "{}", item.escape_ascii());
+        assert_eq!(client.call("BF.ADD", "k", &[item]), int(0), "{} again", item.escape_ascii());
         assert!(mexists(client, "k", &items[..=place]).iter().all(|&there| there));
     }
     assert_eq!(info(client, "k").items, 14);
@@ -59,17 +49,15 @@ fn an_item_is_any_string_of_bytes() {
     );
 }
 
-/// One item of every length up to 600, across every branch of a hash function that treats lengths apart.
+/// One item of every length up to 600, across every branch of a hash function that treats lengths
+/// apart.
 #[test]
 fn every_length_of_item_is_told_from_its_neighbours() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE k 1e-9 10000"), ok());
     let items: Vec<Vec<u8>> = (0..600).map(|length| vec![b'x'; length]).collect();
-    assert!(
-        madd(client, "k", &items).iter().all(|&new| new),
-        "a length was taken for another"
-    );
+    assert!(madd(client, "k", &items).iter().all(|&new| new), "a length was taken for another");
     // One changed byte, at the front, in the middle and at the end, makes another item.
     let others: Vec<Vec<u8>> = (1..600)
         .flat_map(|length: usize| [0, length / 2, length - 1].map(|place| (length, place)))
@@ -79,10 +67,7 @@ fn every_length_of_item_is_told_from_its_neighbours() {
             item
         })
         .collect();
-    let positives = mexists(client, "k", &others)
-        .iter()
-        .filter(|&&there| there)
-        .count();
+    let positives = mexists(client, "k", &others).iter().filter(|&&there| there).count();
     assert_eq!(positives, 0, "of {} items that differ in one byte", others.len());
 }
 
@@ -90,9 +75,8 @@ fn every_length_of_item_is_told_from_its_neighbours() {
 fn an_item_of_a_megabyte_is_an_item() {
     let server = Server::start();
     let client = &mut server.client();
-    let mut item: Vec<u8> = (0..1_048_576_u32)
-        .map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8)
-        .collect();
+    let mut item: Vec<u8> =
+        (0..1_048_576_u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     assert_eq!(client.call("BF.ADD", "k", &[&item]), int(1));
     assert_eq!(client.call("BF.ADD", "k", &[&item]), int(0));
     assert_eq!(client.call("BF.EXISTS", "k", &[&item]), int(1));
@@ -113,44 +97,26 @@ fn a_hundred_thousand_items_fit_in_one_command() {
     assert_eq!(client.call("BF.MADD", "k", &items), ints(repeat_n(1, COUNT)));
     assert_eq!(client.call("BF.MADD", "k", &items), ints(repeat_n(0, COUNT)));
     assert_eq!(client.call("BF.MEXISTS", "k", &items), ints(repeat_n(1, COUNT)));
-    assert_eq!(
-        client.call("BF.MEXISTS", "k", &numbered("other", COUNT)),
-        ints(repeat_n(0, COUNT))
-    );
+    assert_eq!(client.call("BF.MEXISTS", "k", &numbered("other", COUNT)), ints(repeat_n(0, COUNT)));
     let now = info(client, "k");
-    assert_eq!(
-        (now.items, now.filters),
-        (100_000, 1),
-        "exactly at its capacity it has not grown"
-    );
+    assert_eq!((now.items, now.filters), (100_000, 1), "exactly at its capacity it has not grown");
     // And through a filter that grows within the command: 100, 200, 400, … 51,200, 102,400.
     let mut arguments = vec!["CAPACITY", "100", "ERROR", "1e-9", "SEED", "1", "ITEMS"];
     arguments.extend(items.iter().map(String::as_str));
-    assert_eq!(
-        client.call("BF.INSERT", "grown", &arguments),
-        ints(repeat_n(1, COUNT))
-    );
+    assert_eq!(client.call("BF.INSERT", "grown", &arguments), ints(repeat_n(1, COUNT)));
     assert_eq!(info(client, "grown").filters, 10);
-    assert_eq!(
-        client.call("BF.MEXISTS", "grown", &items),
-        ints(repeat_n(1, COUNT))
-    );
+    assert_eq!(client.call("BF.MEXISTS", "grown", &items), ints(repeat_n(1, COUNT)));
 }
 
 #[test]
 fn a_batch_and_single_commands_make_the_same_filter() {
     let server = Server::start();
     let client = &mut server.client();
-    // 500 items through six layers, in batches of every small size. Each comes twice, the second time a few places
-    // later: often in the same batch, and often behind the place where a layer became full.
+    // 500 items through six layers, in batches of every small size. Each comes twice, the second
+    // time a few places later: often in the same batch, and often behind the place where a layer
+    // became full.
     let items: Vec<String> = (0..1_000_usize)
-        .map(|place| {
-            if place % 2 == 0 {
-                place / 2
-            } else {
-                (place / 2).saturating_sub(3)
-            }
-        })
+        .map(|place| if place % 2 == 0 { place / 2 } else { (place / 2).saturating_sub(3) })
         .map(|number| format!("item-{number}"))
         .collect();
     for key in ["single", "batch", "insert", "uneven"] {
@@ -193,11 +159,7 @@ fn expansion_one_from_capacity_one_takes_five_thousand_items() {
     assert!(new >= 4_800, "only {new} of 5,000 items were new");
     let now = info(client, "k");
     let new = i64::try_from(new).expect("a count of items");
-    assert_eq!(
-        (now.items, now.filters, now.capacity),
-        (new, new, new),
-        "a layer for each item"
-    );
+    assert_eq!((now.items, now.filters, now.capacity), (new, new, new), "a layer for each item");
     assert!(mexists(client, "k", &items).iter().all(|&there| there));
     assert_eq!(client.run("BF.INFO k NOPE"), err("ERR Invalid information value"));
 }

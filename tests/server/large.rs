@@ -1,31 +1,31 @@
-//! A filter larger than the 512 MB that an argument or a DUMP may have: saved, rewritten into an AOF of commands, and read
-//! again, without a second copy of it in memory.
+//! A filter larger than the 512 MB that an argument or a DUMP may have: saved, rewritten into an
+//! AOF of commands, and read again, without a second copy of it in memory.
 
 use std::fs;
 use std::time::Instant;
 
-use crate::harness::{Client, Server, assert_unharmed, digest, info, mexists, numbered, ok, wait_until};
+use crate::harness::{
+    Client, Server, assert_unharmed, digest, info, mexists, numbered, ok, wait_until,
+};
 
-/// What a child may have of its own at any moment while it saves a filter that nobody writes to: two pieces of 1 MiB or
-/// two chunks of 16 MiB, buffers, and what the server touches.
+/// What a child may have of its own at any moment while it saves a filter that nobody writes to:
+/// two pieces of 1 MiB or two chunks of 16 MiB, buffers, and what the server touches.
 const OWN: u64 = 80 << 20;
 
-/// Waits until the save that just began ends; the most memory that its child had of its own, in bytes.
+/// Waits until the save that just began ends; the most memory that its child had of its own, in
+/// bytes.
 #[track_caller]
 fn peak_of_child(server: &Server, client: &mut Client) -> u64 {
     let own = |child: &str| {
         let map = fs::read_to_string(format!("/proc/{child}/smaps_rollup")).ok()?;
         let line = map.lines().find_map(|line| line.strip_prefix("Private_Dirty:"))?;
-        line.split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
-            .map(|kib| kib << 10)
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
     };
     let pid = server.pid();
     let mut peak = 0;
     wait_until("the save ends", || {
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let children =
+            fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         peak = children.split_whitespace().filter_map(own).fold(peak, u64::max);
         !client.has_child()
     });
@@ -47,18 +47,15 @@ fn a_filter_of_more_than_512_mb_survives_a_rewrite_without_preamble() {
     println!("a filter of {size} bytes, {ITEMS} items");
     let items = numbered("item", ITEMS);
     for batch in items.chunks(1_000) {
-        let words = ["NOCREATE", "ITEMS"]
-            .into_iter()
-            .chain(batch.iter().map(String::as_str));
+        let words = ["NOCREATE", "ITEMS"].into_iter().chain(batch.iter().map(String::as_str));
         let reply = client.call("BF.INSERT", "k", &words.collect::<Vec<_>>());
         assert_eq!(reply.elements().len(), batch.len());
     }
     let card = client.run("BF.CARD k");
 
-    for (line, status) in [
-        ("BGREWRITEAOF", "aof_last_bgrewrite_status"),
-        ("BGSAVE", "rdb_last_bgsave_status"),
-    ] {
+    for (line, status) in
+        [("BGREWRITEAOF", "aof_last_bgrewrite_status"), ("BGSAVE", "rdb_last_bgsave_status")]
+    {
         let begin = Instant::now();
         assert!(!client.run(line).is_error());
         let peak = peak_of_child(&server, client);

@@ -1,9 +1,10 @@
-//! The life of a key that holds a filter: renamed, moved, expired, looked at. All of it is the server's work; the module
-//! must not stand in the way, and an expired filter must be gone for every command.
+//! The life of a key that holds a filter: renamed, moved, expired, looked at. All of it is the
+//! server's work; the module must not stand in the way, and an expired filter must be gone for
+//! every command.
 
 use crate::harness::{
-    Client, Protocol, Server, add_until_card, bulk, digest, dump, err, info, int, load, madd, mexists,
-    numbered, ok, simple, wait_until,
+    Client, Protocol, Server, add_until_card, bulk, digest, dump, err, info, int, load, madd,
+    mexists, numbered, ok, simple, wait_until,
 };
 
 #[test]
@@ -33,11 +34,7 @@ fn a_renamed_moved_or_swapped_filter_is_the_same() {
     client.run("SELECT 1");
     assert_eq!(client.run("DUMP k"), same);
     assert_eq!(client.run("SWAPDB 0 1"), ok());
-    assert_eq!(
-        client.run("BF.CARD k"),
-        int(1),
-        "the filter of the other database"
-    );
+    assert_eq!(client.run("BF.CARD k"), int(1), "the filter of the other database");
     client.run("SELECT 0");
     assert_eq!(client.run("DUMP k"), same);
     assert_eq!(client.run("COPY k k DB 2"), int(1));
@@ -48,10 +45,7 @@ fn a_renamed_moved_or_swapped_filter_is_the_same() {
     for database in ["SELECT 0", "SELECT 2"] {
         client.run(database);
         assert_eq!(client.run("DUMP k"), same, "{database}");
-        assert!(
-            mexists(client, "k", &items).iter().all(|&there| there),
-            "{database}"
-        );
+        assert!(mexists(client, "k", &items).iter().all(|&there| there), "{database}");
     }
 }
 
@@ -84,11 +78,7 @@ fn expired(client: &mut Client) {
     // A time that is over when the command runs deletes the key at once.
     let end = now(client) + 100;
     assert_eq!(client.run(&format!("PEXPIREAT k {end}")), int(1));
-    assert_eq!(
-        client.run("DBSIZE"),
-        int(1),
-        "the machine is too busy for this test"
-    );
+    assert_eq!(client.run("DBSIZE"), int(1), "the machine is too busy for this test");
     wait_until("its time is over", || now(client) > end);
     assert_eq!(client.run("DBSIZE"), int(1), "the server has not looked at it");
 }
@@ -182,19 +172,13 @@ fn a_filter_is_seen_by_the_servers_own_commands() {
         for _ in 0..2_000 {
             client.run("BF.EXISTS used a");
         }
-        assert!(
-            counter(client) > before,
-            "reads count as use: {before}, then {}",
-            counter(client)
-        );
+        assert!(counter(client) > before, "reads count as use: {before}, then {}", counter(client));
         assert_eq!(client.run("TOUCH k0 k1 missing"), int(2));
         let mut found = Vec::new();
         let mut cursor = "0".to_owned();
         loop {
             let reply = client.cmd(&["SCAN", &cursor, "TYPE", "MBbloom--", "COUNT", "50"]);
-            let [next, keys] = reply.elements() else {
-                panic!("SCAN answered {reply:?}")
-            };
+            let [next, keys] = reply.elements() else { panic!("SCAN answered {reply:?}") };
             found.extend(keys.elements().iter().map(crate::harness::Reply::text));
             cursor = next.text();
             if cursor == "0" {

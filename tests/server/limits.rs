@@ -1,8 +1,9 @@
-//! Bounds that an operator sets: on one filter, and on the server. They are judged before anything is allocated.
+//! Bounds that an operator sets: on one filter, and on the server. They are judged before anything
+//! is allocated.
 
 use crate::harness::{
-    Client, Reply, Server, add_until_card, config_name, dump, err, info, int, load, mexists, numbered, ok,
-    wait_until,
+    Client, Reply, Server, add_until_card, config_name, dump, err, info, int, load, mexists,
+    numbered, ok, wait_until,
 };
 
 const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
@@ -21,14 +22,13 @@ fn a_filter_may_be_bounded_in_bytes() {
     assert_eq!(bound(client, "100kb"), ok());
     let shown = client.config_get(&config_name("max-filter-bytes"));
     assert_eq!(shown.as_deref(), Some("102400"));
-    // 70,000 items in a scaling filter at 1 % are 92 kB or a little less; 100,000 are 120 kB at least.
+    // 70,000 items in a scaling filter at 1 % are 92 kB or a little less; 100,000 are 120 kB at
+    // least.
     assert_eq!(client.run("BF.RESERVE large 0.01 100000"), err(NO_MEMORY));
-    assert_eq!(
-        client.run("BF.INSERT large CAPACITY 100000 ITEMS a"),
-        err(NO_MEMORY)
-    );
+    assert_eq!(client.run("BF.INSERT large CAPACITY 100000 ITEMS a"), err(NO_MEMORY));
     assert_eq!(client.run("BF.RESERVE small 0.01 70000"), ok());
-    // All layers together are bounded: 10,000 items at 0.1 % are 18 kB, 20,000 more 40 kB, and 40,000 more 80 kB.
+    // All layers together are bounded: 10,000 items at 0.1 % are 18 kB, 20,000 more 40 kB, and
+    // 40,000 more 80 kB.
     assert_eq!(client.run("BF.RESERVE grown 0.001 10000"), ok());
     let tried = add_until_card(client, "grown", "item", 30_000);
     let absent = numbered("absent", 100);
@@ -40,11 +40,7 @@ fn a_filter_may_be_bounded_in_bytes() {
     // Lifted, the filter goes on.
     assert_eq!(bound(client, "0"), ok());
     assert!(
-        client
-            .call("BF.MADD", "grown", &absent)
-            .elements()
-            .iter()
-            .all(|reply| !reply.is_error())
+        client.call("BF.MADD", "grown", &absent).elements().iter().all(|reply| !reply.is_error())
     );
     assert_eq!(info(client, "grown").filters, 3);
     for value in ["-1", "many", "10xb"] {
@@ -52,8 +48,9 @@ fn a_filter_may_be_bounded_in_bytes() {
     }
 }
 
-/// The whole brings its bits along. A dump of a load that has just begun is some hundred bytes long and asks for any amount of
-/// memory; it gets none before the next chunk comes, and then what BF.LOADCHUNK may take.
+/// The whole brings its bits along. A dump of a load that has just begun is some hundred bytes long
+/// and asks for any amount of memory; it gets none before the next chunk comes, and then what
+/// BF.LOADCHUNK may take.
 #[test]
 fn restore_is_held_to_maxmemory() {
     let server = Server::start();
@@ -79,7 +76,8 @@ fn restore_is_held_to_maxmemory() {
         assert_eq!(bound(client, filter_bytes), ok());
         for (what, payload) in [("the whole", &whole), ("half", &half)] {
             let reply = client.call("RESTORE", "new", &[&b"0"[..], payload]);
-            let case = format!("{what} under maxmemory {maxmemory}, max-filter-bytes {filter_bytes}");
+            let case =
+                format!("{what} under maxmemory {maxmemory}, max-filter-bytes {filter_bytes}");
             if restored {
                 assert_eq!(reply, ok(), "{case}");
                 if what == "half" {
@@ -89,7 +87,8 @@ fn restore_is_held_to_maxmemory() {
                     assert_eq!(next == ok(), goes_on, "{case}: {next:?}");
                 }
             } else {
-                // Valkey, at 10 MB and busy, may itself refuse the command before it comes to the filter.
+                // Valkey, at 10 MB and busy, may itself refuse the command before it comes to the
+                // filter.
                 let refusals = [
                     "ERR Bad data format",
                     "OOM command not allowed when used memory > 'maxmemory'.",
@@ -106,7 +105,8 @@ fn restore_is_held_to_maxmemory() {
     }
 }
 
-/// A primary without the bound made it, so it is right: a replica that refuses holds other data than its primary.
+/// A primary without the bound made it, so it is right: a replica that refuses holds other data
+/// than its primary.
 #[test]
 fn the_bound_of_a_replica_does_not_bind_its_primary() {
     let master = Server::start();
@@ -122,7 +122,8 @@ fn the_bound_of_a_replica_does_not_bind_its_primary() {
     assert_eq!(read.run("BF.DEBUG k"), client.run("BF.DEBUG k"));
 }
 
-/// The server looks at `maxmemory` before a command runs; what the command itself then takes is the module's to judge.
+/// The server looks at `maxmemory` before a command runs; what the command itself then takes is the
+/// module's to judge.
 #[test]
 fn a_filter_does_not_overshoot_maxmemory() {
     let server = Server::start();
@@ -134,27 +135,21 @@ fn a_filter_does_not_overshoot_maxmemory() {
     client.run(&format!("CONFIG SET maxmemory {most}"));
     // 12 MB of bits.
     assert_eq!(client.run("BF.RESERVE k 0.01 10000000"), err(NO_MEMORY));
-    assert_eq!(
-        client.run("BF.INSERT k CAPACITY 10000000 ITEMS a"),
-        err(NO_MEMORY)
-    );
+    assert_eq!(client.run("BF.INSERT k CAPACITY 10000000 ITEMS a"), err(NO_MEMORY));
     // The next layer has 32,768,000 items: 43 MB.
     let absent: Vec<String> = (0..100).map(|number| format!("absent-{number}")).collect();
     let reply = client.call("BF.MADD", "small", &absent);
     assert_eq!(reply.elements().last(), Some(&err(NO_GROWTH)));
     client.assert_in_step();
-    assert!(
-        client.memory("used_memory") < most,
-        "the server is above its maxmemory"
-    );
+    assert!(client.memory("used_memory") < most, "the server is above its maxmemory");
     assert!(mexists(client, "small", &tried).iter().all(|&there| there));
     assert_eq!(client.run("BF.RESERVE k 0.01 1000000"), ok(), "1.2 MB still fit");
     assert_eq!(client.run("CONFIG SET maxmemory 0"), ok());
     assert_eq!(client.run("BF.RESERVE large 0.01 10000000"), ok());
 }
 
-/// Where no key can be evicted, a policy that evicts only keys which expire is `noeviction`: one filter would overshoot by its
-/// whole size, and every write would fail after it.
+/// Where no key can be evicted, a policy that evicts only keys which expire is `noeviction`: one
+/// filter would overshoot by its whole size, and every write would fail after it.
 #[test]
 fn a_filter_overshoots_maxmemory_only_where_a_key_can_go() {
     // 72 MB of bits, and a tenth of that.
@@ -171,31 +166,23 @@ fn a_filter_overshoots_maxmemory_only_where_a_key_can_go() {
         "allkeys-random",
     ] {
         // A new one each: what the last policy left may be freed late.
-        let server = Server::with()
-            .config(&format!("maxmemory-policy {policy}"))
-            .start();
+        let server = Server::with().config(&format!("maxmemory-policy {policy}")).start();
         let client = &mut server.client();
         client.run("SET lasting value");
         assert_eq!(client.run(&format!("BF.RESERVE first {LARGE}")), ok());
-        assert_eq!(
-            client.run("BF.RESERVE grown 0.0001 1000 EXPANSION 20000 SEED 7"),
-            ok()
-        );
+        assert_eq!(client.run("BF.RESERVE grown 0.0001 1000 EXPANSION 20000 SEED 7"), ok());
         let known = add_until_card(client, "grown", "item", 1_000);
         assert_eq!(client.run("CONFIG SET maxmemory 100mb"), ok());
         let second = format!("BF.RESERVE second {LARGE}");
         if !policy.starts_with("allkeys") {
             assert_eq!(client.run(&second), err(NO_MEMORY), "{policy}");
-            // The next layer is for 20 million items: 60 MB, which would fit into `maxmemory` alone.
+            // The next layer is for 20 million items: 60 MB, which would fit into `maxmemory`
+            // alone.
             let reply = client.run("BF.ADD grown absent");
             assert_eq!(reply, err(NO_GROWTH), "{policy}");
             assert_eq!(client.run("SET after write"), ok(), "{policy}: writes go on");
             assert!(mexists(client, "grown", &known).iter().all(|&there| there));
-            assert_eq!(
-                client.run(&format!("BF.RESERVE small {SMALL}")),
-                ok(),
-                "{policy}: it fits"
-            );
+            assert_eq!(client.run(&format!("BF.RESERVE small {SMALL}")), ok(), "{policy}: it fits");
             assert_eq!(client.run("DEL small"), int(1));
         }
         if policy != "noeviction" {

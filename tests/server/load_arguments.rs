@@ -1,5 +1,5 @@
-//! The arguments of the `loadmodule` line. A server that does not start is better than one with other defaults than
-//! its operator wrote down, so anything odd refuses the load and says why.
+//! The arguments of the `loadmodule` line. A server that does not start is better than one with
+//! other defaults than its operator wrote down, so anything odd refuses the load and says why.
 
 use crate::harness::{Server, assert_unharmed, config_name, info, module_path, skipped, version};
 
@@ -18,9 +18,7 @@ fn load_arguments_set_the_defaults() {
     for (arguments, rate, capacity) in rows {
         let server = Server::with().module_arguments(arguments).start();
         let client = &mut server.client();
-        let got = client
-            .config_get(&config_name("error-rate"))
-            .expect("an error rate");
+        let got = client.config_get(&config_name("error-rate")).expect("an error rate");
         assert_eq!(got.parse(), rate.parse::<f64>(), "{arguments:?}");
         assert_eq!(
             client.config_get(&config_name("initial-size")).as_deref(),
@@ -31,20 +29,15 @@ fn load_arguments_set_the_defaults() {
         assert_eq!(info(client, "k").capacity.to_string(), capacity, "{arguments:?}");
         client.run(&format!("BF.RESERVE asked {rate} {capacity}"));
         client.run("BF.ADD asked a");
-        assert_eq!(
-            client.run("BF.DEBUG k"),
-            client.run("BF.DEBUG asked"),
-            "{arguments:?}"
-        );
+        assert_eq!(client.run("BF.DEBUG k"), client.run("BF.DEBUG asked"), "{arguments:?}");
     }
 }
 
-/// Existing `loadmodule` lines of RedisBloom carry it; there is no cuckoo filter here that it could mean.
+/// Existing `loadmodule` lines of RedisBloom carry it; there is no cuckoo filter here that it could
+/// mean.
 #[test]
 fn the_cuckoo_argument_is_accepted_with_a_warning() {
-    let server = Server::with()
-        .module_arguments(&["cf_max_expansions", "32"])
-        .start();
+    let server = Server::with().module_arguments(&["cf_max_expansions", "32"]).start();
     let log = server.log();
     let warning = log
         .lines()
@@ -100,7 +93,8 @@ fn a_bad_load_argument_refuses_the_load_and_names_it() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What docs/operations.md says of it. Valkey crashes, which is its own fault and nothing to test here.
+/// What docs/operations.md says of it. Valkey crashes, which is its own fault and nothing to test
+/// here.
 #[test]
 fn a_misspelt_setting_of_module_loadex_is_an_error() {
     if version().valkey {
@@ -110,29 +104,14 @@ fn a_misspelt_setting_of_module_loadex_is_an_error() {
         );
         return;
     }
-    let server = Server::with()
-        .without_module()
-        .config("enable-module-command yes")
-        .start();
+    let server = Server::with().without_module().config("enable-module-command yes").start();
     let client = &mut server.client();
     let path = module_path().display().to_string();
     let rate = config_name("error-rate");
-    let loadex = [
-        "MODULE",
-        "LOADEX",
-        &path,
-        "CONFIG",
-        &rate,
-        "0.5",
-        "CONFIG",
-        "bf.eror-rate",
-        "0.5",
-    ];
+    let loadex =
+        ["MODULE", "LOADEX", &path, "CONFIG", &rate, "0.5", "CONFIG", "bf.eror-rate", "0.5"];
     let reply = client.cmd(&loadex);
-    assert!(
-        reply.error().starts_with("ERR Error loading the extension"),
-        "{reply:?}"
-    );
+    assert!(reply.error().starts_with("ERR Error loading the extension"), "{reply:?}");
     let added = client.run("BF.ADD k a");
     assert_eq!(added.is_error(), version().major >= 8, "{added:?}");
     assert_unharmed(&server);

@@ -14,10 +14,7 @@ fn what_clients_bring_about_does_not_flood_the_log() {
     }
     let seconds = begun.elapsed().as_secs() as usize;
     let log = server.log();
-    let lines = log
-        .lines()
-        .filter(|line| line.contains("a new filter refused"))
-        .count();
+    let lines = log.lines().filter(|line| line.contains("a new filter refused")).count();
     assert!((10..=11 + seconds).contains(&lines), "{log}");
 }
 
@@ -25,10 +22,7 @@ fn what_clients_bring_about_does_not_flood_the_log() {
 fn the_limit_that_stood_in_the_way_is_logged() {
     let server = Server::start();
     let client = &mut server.client();
-    assert_eq!(
-        client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "100kb"]),
-        ok()
-    );
+    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "100kb"]), ok());
     assert!(client.run("BF.RESERVE large 0.01 100000").is_error());
     let log = server.log();
     assert!(log.contains("a new filter refused: a filter of "), "{log}");
@@ -39,21 +33,12 @@ fn the_limit_that_stood_in_the_way_is_logged() {
 fn the_limit_that_kept_a_filter_from_growing_is_logged() {
     let server = Server::start();
     let client = &mut server.client();
-    assert_eq!(
-        client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2kb"]),
-        ok()
-    );
+    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2kb"]), ok());
     assert_eq!(client.run("BF.RESERVE k 0.01 1000"), ok());
     add_until_card(client, "k", "item", 1_000);
-    assert_eq!(
-        client.run("BF.ADD k another"),
-        err("ERR problem inserting into filter")
-    );
+    assert_eq!(client.run("BF.ADD k another"), err("ERR problem inserting into filter"));
     let log = server.log();
-    assert!(
-        log.contains("a full filter could not grow: a filter of "),
-        "{log}"
-    );
+    assert!(log.contains("a full filter could not grow: a filter of "), "{log}");
     assert!(log.contains(" bytes passes the ceiling of 2048 bytes"), "{log}");
 }
 

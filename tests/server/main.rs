@@ -1,7 +1,8 @@
 //! Black-box tests of the module inside a real server: what a client sees, and nothing else.
 //!
-//! Run them with `make test-server`, which builds the module in release mode and hands its path over. One file a
-//! behaviour; each test starts a server of its own, so they run in parallel and in any order.
+//! Run them with `make test-server`, which builds the module in release mode and hands its path
+//! over. One file a behaviour; each test starts a server of its own, so they run in parallel and in
+//! any order.
 
 mod harness;
 

@@ -1,8 +1,10 @@
-//! MEMORY USAGE: small filters stay small, and the figure is honest. And pages: what is there already copies none.
+//! MEMORY USAGE: small filters stay small, and the figure is honest. And pages: what is there
+//! already copies none.
 
 use crate::harness::{Server, Stopped, add_until_card, child, info, layers, madd, numbered, ok};
 
-/// One filter per user is a common use, so millions of these must fit. RedisBloom: 272 and 144 bytes.
+/// One filter per user is a common use, so millions of these must fit. RedisBloom: 272 and 144
+/// bytes.
 #[test]
 fn a_small_filter_takes_few_bytes() {
     let server = Server::start();
@@ -22,10 +24,7 @@ fn a_small_filter_takes_few_bytes() {
     }
     client.run("FLUSHALL");
     client.run("BF.ADD f a");
-    assert!(
-        client.run("MEMORY USAGE f").int() <= 256,
-        "a filter made by BF.ADD holds 100 items"
-    );
+    assert!(client.run("MEMORY USAGE f").int() <= 256, "a filter made by BF.ADD holds 100 items");
 }
 
 /// Ten thousand small filters: what the server counts in total must agree with what each says.
@@ -36,14 +35,7 @@ fn memory_usage_agrees_with_what_the_server_counts() {
     const KEYS: i64 = 10_000;
     let used = client.memory("used_memory");
     let commands: Vec<Vec<String>> = (0..KEYS)
-        .map(|key| {
-            vec![
-                "BF.RESERVE".into(),
-                format!("f{key}"),
-                "0.01".into(),
-                "100".into(),
-            ]
-        })
+        .map(|key| vec!["BF.RESERVE".into(), format!("f{key}"), "0.01".into(), "100".into()])
         .collect();
     // In small pipelines, so that the connection's own buffers do not count.
     for commands in commands.chunks(100) {
@@ -52,9 +44,10 @@ fn memory_usage_agrees_with_what_the_server_counts() {
     let each = (client.memory("used_memory") - used) / KEYS;
     let usage = client.run("MEMORY USAGE f1234").int();
     println!("a filter of 100 items: {usage} bytes by MEMORY USAGE, {each} bytes of used_memory");
-    // MEMORY USAGE leaves out the server's two objects around the value, 16 bytes each, and the slots of the key table,
-    // up to 40 bytes a key by the server and the fill of the table. It is above where a server counts parts of its own
-    // that are not there. The bits, 130 bytes or so, would not fit into this margin.
+    // MEMORY USAGE leaves out the server's two objects around the value, 16 bytes each, and the
+    // slots of the key table, up to 40 bytes a key by the server and the fill of the table. It is
+    // above where a server counts parts of its own that are not there. The bits, 130 bytes or so,
+    // would not fit into this margin.
     assert!(
         (usage - 32..=usage + 96).contains(&each),
         "MEMORY USAGE {usage}, used_memory {each} per key"
@@ -78,7 +71,8 @@ fn memory_usage_follows_the_filter_as_it_grows() {
             size >= bits && usage >= size,
             "{card} items: bits {bits}, BF.INFO Size {size}, usage {usage}"
         );
-        // The allocator rounds up by at most a quarter; 512 bytes are for the key and the layers' descriptions.
+        // The allocator rounds up by at most a quarter; 512 bytes are for the key and the layers'
+        // descriptions.
         assert!(
             usage <= bits + bits / 4 + 512,
             "{card} items: {usage} bytes for {bits} bytes of bits"
@@ -105,26 +99,21 @@ fn deleting_filters_gives_their_memory_back() {
         client.run("FLUSHALL SYNC");
     }
     let left = client.memory("used_memory") - used;
-    assert!(
-        left < 100_000,
-        "{left} bytes are left after five rounds of filters of 36 MB"
-    );
+    assert!(left < 100_000, "{left} bytes are left after five rounds of filters of 36 MB");
 }
 
 /// Bytes of pages that a process shares with no other.
 fn own_pages(pid: u32) -> u64 {
-    let map = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("the pages of the server");
+    let map = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+        .expect("the pages of the server");
     let kib = map.lines().find_map(|line| {
-        line.strip_prefix("Private_Dirty:")?
-            .split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
+        line.strip_prefix("Private_Dirty:")?.split_whitespace().next()?.parse::<u64>().ok()
     });
     kib.expect("a line of private pages") << 10
 }
 
-/// While the server forks for a snapshot each page that it writes to is copied. An item that is there already writes to none.
+/// While the server forks for a snapshot each page that it writes to is copied. An item that is
+/// there already writes to none.
 #[test]
 fn adding_what_is_there_copies_no_page_while_the_server_forks() {
     let server = Server::start();
@@ -140,7 +129,9 @@ fn adding_what_is_there_copies_no_page_while_the_server_forks() {
     let again = own_pages(server.pid()).saturating_sub(before);
     madd(client, "k", &numbered("new", 10_000));
     let new = own_pages(server.pid()).saturating_sub(before);
-    println!("{again} bytes of pages copied for 40,000 items that were there, {new} with 10,000 new ones");
+    println!(
+        "{again} bytes of pages copied for 40,000 items that were there, {new} with 10,000 new ones"
+    );
     assert!(stopped.stands(), "the child is gone: nothing was measured");
     // Buffers of the connection, statistics. New items touch 10,000 pages of 4 KiB, or a few less.
     assert!(again < 2 << 20, "{again} bytes");

@@ -1,5 +1,6 @@
-//! Who is told of a change: subscribers of keyspace events, and clients that WATCH a key. A command that changed
-//! nothing changed nothing for them either. The names of the events are valkey-bloom's.
+//! Who is told of a change: subscribers of keyspace events, and clients that WATCH a key. A command
+//! that changed nothing changed nothing for them either. The names of the events are
+//! valkey-bloom's.
 
 use crate::harness::{Client, Reply, Server, add_until_card, dump, int, load, ok};
 
@@ -44,10 +45,7 @@ fn keyspace_events_tell_of_new_filters_and_new_items() {
         ("BF.MADD k a b c", &[]),
         ("BF.INSERT k ITEMS a d", &["bloom.add k"]),
         ("BF.INSERT k NOCREATE ITEMS a d", &[]),
-        (
-            "BF.INSERT c COUNTING ITEMS a b",
-            &["bloom.add c", "bloom.reserve c"],
-        ),
+        ("BF.INSERT c COUNTING ITEMS a b", &["bloom.add c", "bloom.reserve c"]),
         ("BF.ADD c a", &["bloom.add c"]),
         ("BF.MADD c a b", &["bloom.add c"]),
         ("BF.DEL c a b x", &["bloom.del c"]),
@@ -73,10 +71,7 @@ fn keyspace_events_tell_of_new_filters_and_new_items() {
         events(subscriber, client)
     });
     assert_eq!(told.next(), Some(Vec::new()), "the header is no filter yet");
-    assert_eq!(
-        told.next().as_deref(),
-        Some(&["bloom.reserve copy".to_owned()][..])
-    );
+    assert_eq!(told.next().as_deref(), Some(&["bloom.reserve copy".to_owned()][..]));
     assert!(told.next().is_none(), "a small filter is one chunk");
     for line in ["BF.ADD k a", "BF.MADD k a b", "BF.INSERT k ITEMS a b"] {
         client.run("DEL k");
@@ -118,7 +113,8 @@ fn watch_sees_changes_and_nothing_else() {
     }
 }
 
-/// A client that caches what it read (CLIENT TRACKING) is told to forget it when the filter changes.
+/// A client that caches what it read (CLIENT TRACKING) is told to forget it when the filter
+/// changes.
 #[test]
 fn tracking_clients_are_told_of_changes() {
     let server = Server::start();
@@ -127,11 +123,7 @@ fn tracking_clients_are_told_of_changes() {
     add_until_card(other, "k", "item", 10);
     assert_eq!(client.run("BF.EXISTS k z"), Reply::Bool(false));
     other.run("BF.ADD k item-0");
-    assert_eq!(
-        client.run("PING").text(),
-        "PONG",
-        "nothing changed, nothing to forget"
-    );
+    assert_eq!(client.run("PING").text(), "PONG", "nothing changed, nothing to forget");
     assert_eq!(other.run("BF.ADD k z"), int(1));
     let message = client.read();
     assert!(

@@ -1,5 +1,6 @@
-//! What a primary or an AOF says was added must be in, even where the filter is full: another product that made the log may
-//! count other items as known than this one, and so have had room for one more.
+//! What a primary or an AOF says was added must be in, even where the filter is full: another
+//! product that made the log may count other items as known than this one, and so have had room for
+//! one more.
 
 use crate::harness::{
     Client, Reply, Server, config_name, digest, err, info, int, mexists, numbered, ok, wait_until,
@@ -8,14 +9,12 @@ use crate::harness::{
 const FULL: &str = "ERR non scaling filter is full";
 const CAPACITY: i64 = 100;
 
-/// Ways to put items into a full filter, each with its key. Of 150 and more different items 100 are counted before all are in.
+/// Ways to put items into a full filter, each with its key. Of 150 and more different items 100 are
+/// counted before all are in.
 const WAYS: [(&str, &str); 4] = [
     ("one", "BF.RESERVE one 0.3 100 NONSCALING"),
     ("many", "BF.RESERVE many 0.3 100 NONSCALING"),
-    (
-        "inserted",
-        "BF.INSERT inserted CAPACITY 100 ERROR 0.3 NONSCALING ITEMS item-0",
-    ),
+    ("inserted", "BF.INSERT inserted CAPACITY 100 ERROR 0.3 NONSCALING ITEMS item-0"),
     ("counted", "BF.RESERVE counted 0.3 100 NONSCALING COUNTING"),
 ];
 
@@ -48,7 +47,8 @@ fn digests(client: &mut Client) -> Vec<String> {
     WAYS.iter().map(|(key, _)| digest(client, key)).collect()
 }
 
-/// To clients it is full: of 200 absent items one is refused at the latest when 70 % of them tested absent.
+/// To clients it is full: of 200 absent items one is refused at the latest when 70 % of them tested
+/// absent.
 #[track_caller]
 fn clients_are_refused(client: &mut Client) {
     for (key, _) in WAYS {
@@ -77,8 +77,8 @@ fn aof<A: AsRef<[u8]>>(commands: impl IntoIterator<Item = Vec<A>>) -> Vec<u8> {
     aof
 }
 
-/// What must be obeyed has no ceiling but the allocator's. A filter that it refuses is missing: the server starts all the
-/// same, its log says why, and INFO counts the commands.
+/// What must be obeyed has no ceiling but the allocator's. A filter that it refuses is missing: the
+/// server starts all the same, its log says why, and INFO counts the commands.
 #[test]
 fn what_an_aof_makes_and_the_allocator_refuses_is_reported() {
     const TIMES: usize = 4;
@@ -88,11 +88,8 @@ fn what_an_aof_makes_and_the_allocator_refuses_is_reported() {
     client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2gb"]);
     assert_eq!(client.run("BF.RESERVE k 0.01 1000000000"), ok());
     let header = client.run("BF.SCANDUMP k 0").elements()[1].clone().payload();
-    let words = |line: &str| {
-        line.split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect::<Vec<_>>()
-    };
+    let words =
+        |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
     let ways = [
         words("BF.RESERVE reserved 0.01 1000000000"),
         words("BF.INSERT inserted CAPACITY 1000000000 ITEMS a"),
@@ -102,7 +99,8 @@ fn what_an_aof_makes_and_the_allocator_refuses_is_reported() {
     let commands = ways.into_iter().flat_map(|way| vec![way; TIMES]).chain([after]);
     let mut server = Server::with().address_space(1 << 30).start();
     server.kill();
-    std::fs::write(server.dir().join("appendonly.aof"), aof(commands)).expect("a file that can be written");
+    std::fs::write(server.dir().join("appendonly.aof"), aof(commands))
+        .expect("a file that can be written");
     server.configure("appendonly yes");
     server.relaunch();
     let client = &mut server.client();
@@ -124,11 +122,7 @@ fn what_an_aof_adds_to_a_full_filter_is_in() {
     assert!(log.contains("a full filter took items uncounted"), "{log}");
     assert!(!log.contains("CRITICAL"), "{log}");
     let kept = digests(client);
-    assert_eq!(
-        client.run("DEBUG RELOAD"),
-        ok(),
-        "above its capacity it is saved and read"
-    );
+    assert_eq!(client.run("DEBUG RELOAD"), ok(), "above its capacity it is saved and read");
     assert_eq!(digests(client), kept);
     // The log as it was would make other filters, each under a seed of its own.
     client.run("BGREWRITEAOF");
@@ -159,7 +153,8 @@ fn a_full_filter_of_a_replica_refuses_nothing() {
     assert_eq!(reply.elements().last(), Some(&err(FULL)));
 }
 
-/// A command that fills the filter on the way and one that finds it full answer as the same items one by one.
+/// A command that fills the filter on the way and one that finds it full answer as the same items
+/// one by one.
 #[test]
 fn a_batch_beyond_the_room_of_a_replica_is_its_items_alone() {
     let master = Server::start();
@@ -167,7 +162,8 @@ fn a_batch_beyond_the_room_of_a_replica_is_its_items_alone() {
     let capacities = [1, 63, 64, 65, 100];
     let keys = || {
         let of = |cells| {
-            capacities.map(|capacity| (cells, capacity, format!("{capacity}:{cells}").replace(' ', "-")))
+            capacities
+                .map(|capacity| (cells, capacity, format!("{capacity}:{cells}").replace(' ', "-")))
         };
         cells.into_iter().flat_map(of)
     };
@@ -185,10 +181,8 @@ fn a_batch_beyond_the_room_of_a_replica_is_its_items_alone() {
     for (_, _, key) in keys() {
         for items in numbered("item", 529).chunks(129) {
             let (one, many) = (format!("{key}:one"), format!("{key}:many"));
-            let alone: Vec<Reply> = items
-                .iter()
-                .map(|item| client.cmd(&["BF.ADD", &one, item]))
-                .collect();
+            let alone: Vec<Reply> =
+                items.iter().map(|item| client.cmd(&["BF.ADD", &one, item])).collect();
             assert_eq!(client.call("BF.MADD", &many, items), Reply::Array(alone), "{key}");
             client.assert_in_step();
             assert_eq!(digest(client, &many), digest(client, &one), "{key}");

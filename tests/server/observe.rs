@@ -1,5 +1,5 @@
-//! What an operator sees: the section `bf` of INFO, the words of BF.INFO beyond the five fields, and the events of a
-//! filter that grows or fills.
+//! What an operator sees: the section `bf` of INFO, the words of BF.INFO beyond the five fields,
+//! and the events of a filter that grows or fills.
 
 use crate::harness::{
     Client, Reply, Server, add_until_card, config_name, dump, info, load, numbered, ok, wait_until,
@@ -65,9 +65,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
         ("copied", |client| drop(client.run("COPY b c"))),
         ("dumped and restored", |client| {
             let payload = client.run("DUMP b");
-            let Reply::Bulk(bytes) = payload else {
-                panic!("DUMP answered {payload:?}")
-            };
+            let Reply::Bulk(bytes) = payload else { panic!("DUMP answered {payload:?}") };
             client.call("RESTORE", "d", &[&b"0"[..], &bytes]);
         }),
         ("loaded in chunks", |client| {
@@ -91,17 +89,13 @@ fn the_totals_are_those_of_the_filters_there_are() {
     ];
     for (name, step) in steps {
         step(client);
-        // Freed filters may be counted a moment later: some servers free in the background what they drop.
-        wait_until(
-            &format!("{name}: INFO bf is the sum of BF.INFO of all keys"),
-            || totals(client) == summed(client),
-        );
+        // Freed filters may be counted a moment later: some servers free in the background what
+        // they drop.
+        wait_until(&format!("{name}: INFO bf is the sum of BF.INFO of all keys"), || {
+            totals(client) == summed(client)
+        });
     }
-    assert!(
-        totals(client)[0] >= 4,
-        "the steps left filters: {:?}",
-        totals(client)
-    );
+    assert!(totals(client)[0] >= 4, "the steps left filters: {:?}", totals(client));
     client.run("FLUSHALL SYNC");
     wait_until("nothing is left after FLUSHALL", || totals(client) == [0; 5]);
     client.run("BF.MADD k x y");
@@ -109,11 +103,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
     server.restart();
     let client = &mut server.client();
     assert_eq!(totals(client), summed(client), "after a restart");
-    assert_eq!(
-        (field(client, "loads"), field(client, "adds")),
-        (1, 0),
-        "counters begin anew"
-    );
+    assert_eq!((field(client, "loads"), field(client, "adds")), (1, 0), "counters begin anew");
 }
 
 #[test]
@@ -216,55 +206,39 @@ fn a_filter_that_grows_or_fills_is_an_event() {
 fn word(client: &mut Client, key: &str, word: &str) -> f64 {
     let reply = client.cmd(&["BF.INFO", key, word]);
     match reply.elements() {
-        [value] => value
-            .text()
-            .parse()
-            .unwrap_or_else(|_| panic!("{word}: {reply:?}")),
+        [value] => value.text().parse().unwrap_or_else(|_| panic!("{word}: {reply:?}")),
         _ => panic!("BF.INFO {key} {word} answered {reply:?}"),
     }
 }
 
-/// A full layer of 0.01 (NONSCALING) has about half of its bits set and measures just below what was asked; a tenth full it
-/// is far below. Bounds: the estimate of 10,000 items varies by some 2 % with the seed (the spread of the bits set of a
-/// block, 100,000 bits, k = 6); 10 % is five times that.
+/// A full layer of 0.01 (NONSCALING) has about half of its bits set and measures just below what
+/// was asked; a tenth full it is far below. Bounds: the estimate of 10,000 items varies by some 2 %
+/// with the seed (the spread of the bits set of a block, 100,000 bits, k = 6); 10 % is five times
+/// that.
 #[test]
 fn the_words_tell_how_full_and_how_wrong_a_filter_is() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.RESERVE k 0.01 10000 NONSCALING");
     assert_eq!(word(client, "k", "ERROR"), 0.01);
-    assert_eq!(
-        (word(client, "k", "FILL"), word(client, "k", "FPR")),
-        (0.0, 0.0),
-        "empty"
-    );
+    assert_eq!((word(client, "k", "FILL"), word(client, "k", "FPR")), (0.0, 0.0), "empty");
     add_until_card(client, "k", "item", 1_000);
     let (fill, rate) = (word(client, "k", "FILL"), word(client, "k", "FPR"));
-    assert!(
-        fill > 0.04 && fill < 0.08 && rate < 1e-5,
-        "a tenth full: {fill} {rate}"
-    );
+    assert!(fill > 0.04 && fill < 0.08 && rate < 1e-5, "a tenth full: {fill} {rate}");
     add_until_card(client, "k", "more", 10_000);
     let (fill, rate) = (word(client, "k", "FILL"), word(client, "k", "FPR"));
     assert!((0.40..0.55).contains(&fill), "full: {fill}");
     assert!((0.009..0.011).contains(&rate), "full: {rate}");
-    // The estimate agrees with a count over 100,000 items that were never added: 5 standard deviations of 990 are 157.
+    // The estimate agrees with a count over 100,000 items that were never added: 5 standard
+    // deviations of 990 are 157.
     let strangers = numbered("stranger", 100_000);
     let found: usize = strangers
         .chunks(10_000)
         .map(|chunk| {
-            client
-                .call("BF.MEXISTS", "k", chunk)
-                .answers()
-                .iter()
-                .filter(|&&there| there)
-                .count()
+            client.call("BF.MEXISTS", "k", chunk).answers().iter().filter(|&&there| there).count()
         })
         .sum();
-    assert!(
-        (found as f64 - rate * 1e5).abs() < 160.0,
-        "{found} of 100,000, estimated {rate}"
-    );
+    assert!((found as f64 - rate * 1e5).abs() < 160.0, "{found} of 100,000, estimated {rate}");
 }
 
 #[test]
@@ -277,12 +251,8 @@ fn the_layers_of_a_filter_add_up_to_it() {
     let reply = client.run("BF.INFO k LAYERS");
     let layers = reply.get("Layers").expect("the field").elements();
     assert_eq!(layers.len() as i64, whole.filters);
-    let sum = |name: &str| {
-        layers
-            .iter()
-            .map(|layer| layer.get(name).expect(name).int())
-            .sum::<i64>()
-    };
+    let sum =
+        |name: &str| layers.iter().map(|layer| layer.get(name).expect(name).int()).sum::<i64>();
     assert_eq!((sum("Capacity"), sum("Items")), (whole.capacity, whole.items));
     assert!(sum("Size") < whole.size);
     let double = |reply: Option<&Reply>| match reply {
@@ -295,10 +265,7 @@ fn the_layers_of_a_filter_add_up_to_it() {
         absent *= 1.0 - double(layer.get("False positive rate"));
         assert!((0.0..0.6).contains(&double(layer.get("Fill"))));
     }
-    assert!(
-        asked < 0.01,
-        "the layers' rates stay within the asked one: {asked}"
-    );
+    assert!(asked < 0.01, "the layers' rates stay within the asked one: {asked}");
     let rate = double(client.run("BF.INFO k FPR").get("False positive rate"));
     assert!((rate - (1.0 - absent)).abs() < 1e-9, "{rate}");
 }
@@ -308,10 +275,7 @@ fn a_missing_filter_is_an_error_where_the_operator_says_so() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.EXISTS k a").int(), 0);
-    assert_eq!(
-        client.cmd(&["CONFIG", "SET", &config_name("missing-key-error"), "yes"]),
-        ok()
-    );
+    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("missing-key-error"), "yes"]), ok());
     for line in ["BF.EXISTS k a", "BF.MEXISTS k a b"] {
         assert_eq!(client.run(line).error(), "ERR not found", "{line}");
     }

@@ -1,5 +1,6 @@
-//! Single commands remember the filters that names led to last (`src/module/lookahead.rs`). Whatever the name leads to by
-//! the next command, they answer as the commands of many items do, which remember nothing.
+//! Single commands remember the filters that names led to last (`src/module/lookahead.rs`).
+//! Whatever the name leads to by the next command, they answer as the commands of many items do,
+//! which remember nothing.
 
 use crate::harness::{Client, Random, Reply, Server, add_until_card, int, mexists, numbered, ok};
 
@@ -53,11 +54,7 @@ fn equal_seeds_in_other_places_are_told_apart() {
     assert_eq!(client.run("RENAME a c"), ok());
     assert_eq!(client.run("RENAME b a"), ok());
     add_and_ask(client, "a", "more");
-    assert!(
-        mexists(client, "c", &numbered("more", 30))
-            .iter()
-            .all(|&found| !found)
-    );
+    assert!(mexists(client, "c", &numbered("more", 30)).iter().all(|&found| !found));
 }
 
 #[test]
@@ -65,18 +62,7 @@ fn many_names_are_asked_in_any_order() {
     let server = Server::start();
     let client = &mut server.client();
     let long = "n".repeat(80);
-    let given = [
-        "",
-        "k",
-        "kk",
-        "k2",
-        &long[..7],
-        &long[..8],
-        &long[..9],
-        &long,
-        "small",
-        "k\0",
-    ];
+    let given = ["", "k", "kk", "k2", &long[..7], &long[..8], &long[..9], &long, "small", "k\0"];
     // More than are remembered, in all.
     let more = numbered("name", 20);
     let names: Vec<&str> = given.into_iter().chain(more.iter().map(String::as_str)).collect();
@@ -88,11 +74,7 @@ fn many_names_are_asked_in_any_order() {
     let mut added = vec![Vec::new(); names.len()];
     for number in 0..6_000 {
         // In runs, so that one is remembered and then another.
-        let at = if random.below(10) < 7 {
-            number / 200
-        } else {
-            random.below(names.len())
-        };
+        let at = if random.below(10) < 7 { number / 200 } else { random.below(names.len()) };
         if names[at] == "small" && added[at].len() == 100 {
             continue;
         }
@@ -103,15 +85,8 @@ fn many_names_are_asked_in_any_order() {
     }
     for (at, name) in names.iter().enumerate() {
         assert!(added[at].len() > 20, "{name}");
-        assert!(
-            mexists(client, name, &added[at]).iter().all(|&found| found),
-            "{name}"
-        );
-        assert_eq!(
-            client.cmd(&["BF.CARD", name]),
-            int(added[at].len() as i64),
-            "{name}"
-        );
+        assert!(mexists(client, name, &added[at]).iter().all(|&found| found), "{name}");
+        assert_eq!(client.cmd(&["BF.CARD", name]), int(added[at].len() as i64), "{name}");
     }
 }
 
@@ -123,11 +98,7 @@ fn a_filter_grows_under_its_name() {
     add_and_ask(client, "k", "first");
     add_until_card(client, "k", "fill", 41_000);
     add_and_ask(client, "k", "second");
-    assert!(
-        mexists(client, "k", &numbered("first", 30))
-            .iter()
-            .all(|&found| found)
-    );
+    assert!(mexists(client, "k", &numbered("first", 30)).iter().all(|&found| found));
     assert_eq!(client.run("BF.INFO k FILTERS"), Reply::Array(vec![int(2)]));
 }
 

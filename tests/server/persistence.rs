@@ -1,5 +1,5 @@
-//! A filter survives SAVE and restart, DEBUG RELOAD, and an AOF rewrite in both formats: the same counters, the same
-//! items, and the same answer to every other question, false positives included.
+//! A filter survives SAVE and restart, DEBUG RELOAD, and an AOF rewrite in both formats: the same
+//! counters, the same items, and the same answer to every other question, false positives included.
 
 use crate::harness::{
     Client, Reply, Server, add_until_card, array, err, int, madd, mexists, numbered, ok, wait_until,
@@ -34,16 +34,10 @@ fn make(client: &mut Client) -> Vec<Sample> {
     let mut samples = Vec::new();
     for (key, options, card) in shapes {
         assert_eq!(client.run(&format!("BF.RESERVE {key} {options}")), ok(), "{key}");
-        samples.push(Sample {
-            key,
-            items: add_until_card(client, key, key, card),
-        });
+        samples.push(Sample { key, items: add_until_card(client, key, key, card) });
     }
     client.run("BF.ADD added item");
-    samples.push(Sample {
-        key: "added",
-        items: vec!["item".to_owned()],
-    });
+    samples.push(Sample { key: "added", items: vec!["item".to_owned()] });
     samples
 }
 
@@ -59,9 +53,7 @@ fn look(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
             mexists(client, key, items).iter().all(|&there| there),
             "an item of {key} is missing"
         );
-        let others = mexists(client, key, &others)
-            .into_iter()
-            .map(|there| int(there.into()));
+        let others = mexists(client, key, &others).into_iter().map(|there| int(there.into()));
         seen.push((format!("false positives of {key}"), array(others)));
     }
     seen
@@ -86,10 +78,7 @@ fn assert_goes_on(client: &mut Client, way: &str) {
     let more = numbered("more", 2_000);
     for key in ["empty", "one_block", "grown", "layers", "seeded", "tiniest"] {
         madd(client, key, &more);
-        assert!(
-            mexists(client, key, &more).iter().all(|&there| there),
-            "{key} after {way}"
-        );
+        assert!(mexists(client, key, &more).iter().all(|&there| there), "{key} after {way}");
     }
 }
 
@@ -110,10 +99,7 @@ fn save_and_restart_keep_every_filter() {
 
 #[test]
 fn a_restart_without_compression_and_checksum_keeps_every_filter() {
-    let mut server = Server::with()
-        .config("rdbcompression no")
-        .config("rdbchecksum no")
-        .start();
+    let mut server = Server::with().config("rdbcompression no").config("rdbchecksum no").start();
     let samples = make(&mut server.client());
     let before = look(&mut server.client(), &samples);
     server.restart();
@@ -158,10 +144,7 @@ fn rewrite(client: &mut Client) {
     let reply = client.run("BGREWRITEAOF");
     assert!(!reply.is_error(), "BGREWRITEAOF answered {reply:?}");
     wait_until("the rewrite ends", || !client.has_child());
-    assert_eq!(
-        client.server_info("persistence", "aof_last_bgrewrite_status"),
-        "ok"
-    );
+    assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
 }
 
 fn an_aof_rewrite_keeps_every_filter(preamble: &str) {
@@ -175,21 +158,14 @@ fn an_aof_rewrite_keeps_every_filter(preamble: &str) {
     let way = format!("an AOF rewrite with aof-use-rdb-preamble {preamble}");
     assert_same(&before, &look(&mut server.client(), &samples), &way);
     server.kill_and_restart();
-    assert_same(
-        &before,
-        &look(&mut server.client(), &samples),
-        &format!("{way} and a kill"),
-    );
+    assert_same(&before, &look(&mut server.client(), &samples), &format!("{way} and a kill"));
     assert_goes_on(&mut server.client(), &way);
     // What came after the rewrite stands behind it in the file.
     server.kill_and_restart();
     let client = &mut server.client();
     for key in ["empty", "one_block", "grown", "layers", "seeded", "tiniest"] {
         let more = mexists(client, key, &numbered("more", 2_000));
-        assert!(
-            more.iter().all(|&there| there),
-            "{key}: added after {way}, lost by a kill"
-        );
+        assert!(more.iter().all(|&there| there), "{key}: added after {way}, lost by a kill");
     }
     rewrite(client);
     server.kill_and_restart();
@@ -220,15 +196,9 @@ fn an_acknowledged_addition_survives_a_kill() {
     server.kill_and_restart();
     let client = &mut server.client();
     for Sample { key, items } in &samples {
-        assert!(
-            mexists(client, key, items).iter().all(|&there| there),
-            "an item of {key} is lost"
-        );
+        assert!(mexists(client, key, items).iter().all(|&there| there), "an item of {key} is lost");
     }
-    assert_eq!(
-        client.run("BF.ADD single_item another"),
-        err("ERR non scaling filter is full")
-    );
+    assert_eq!(client.run("BF.ADD single_item another"), err("ERR non scaling filter is full"));
 }
 
 /// A large filter, once, through the file: 200,000 items at 0.01 %.

@@ -1,4 +1,5 @@
-//! Real words through a real client library: Debian's American English words go in, French ones are asked for.
+//! Real words through a real client library: Debian's American English words go in, French ones are
+//! asked for.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,61 +12,58 @@ const ASKED: &str = "/usr/share/dict/french";
 const BATCH: usize = 1_000;
 
 fn words(path: &str) -> Vec<Vec<u8>> {
-    let bytes = fs::read(path)
-        .unwrap_or_else(|error| panic!("{path}: {error}; run `make setup`, which installs the word lists"));
-    let words: Vec<_> = bytes
-        .split(|&byte| byte == b'\n')
-        .filter(|word| !word.is_empty())
-        .collect();
+    let bytes = fs::read(path).unwrap_or_else(|error| {
+        panic!("{path}: {error}; run `make setup`, which installs the word lists")
+    });
+    let words: Vec<_> =
+        bytes.split(|&byte| byte == b'\n').filter(|word| !word.is_empty()).collect();
     assert!(words.len() > 50_000, "{path} has only {} words", words.len());
     words.into_iter().map(<[u8]>::to_vec).collect()
 }
 
 /// `command` over all words; the answer to each.
-fn batches(connection: &mut redis::Connection, command: &str, key: &str, words: &[Vec<u8>]) -> Vec<bool> {
+fn batches(
+    connection: &mut redis::Connection,
+    command: &str,
+    key: &str,
+    words: &[Vec<u8>],
+) -> Vec<bool> {
     let mut answers = Vec::with_capacity(words.len());
     for batch in words.chunks(BATCH) {
-        let reply: redis::RedisResult<Vec<bool>> = redis::cmd(command).arg(key).arg(batch).query(connection);
+        let reply: redis::RedisResult<Vec<bool>> =
+            redis::cmd(command).arg(key).arg(batch).query(connection);
         answers.extend(reply.unwrap_or_else(|error| panic!("{command}: {error}")));
     }
     answers
 }
 
-/// The most false positives that `n` questions may get from a filter that promises the rate `p` and whose first layer
-/// holds `first` items.
+/// The most false positives that `n` questions may get from a filter that promises the rate `p` and
+/// whose first layer holds `first` items.
 ///
-/// A filter's own rate is a random number: with another seed its items set other bits. Its mean over all seeds is at
-/// most `p`; how far it strays, relative to `p`, is decided by the first layer, which has the largest share of the rate
-/// and the fewest items. With k = log2(1/p) probes an item:
-/// * one block (up to 32,768 bits): a share f of about 1/2 of the m = n k / ln 2 bits is set, with a standard deviation
-///   of 0.277 / sqrt(m), and the rate f^k strays by k times as much in relation: 0.46 sqrt(k / n);
-/// * many blocks: a block's load is Poisson, the rate grows with about the 0.7 k-th power of the load, and the mean over
-///   all blocks strays like that of the n items themselves, by 0.7 k / sqrt(n); k / sqrt(n) leaves room for the
-///   curvature of the power.
+/// A filter's own rate is a random number: with another seed its items set other bits. Its mean
+/// over all seeds is at most `p`; how far it strays, relative to `p`, is decided by the first
+/// layer, which has the largest share of the rate and the fewest items. With k = log2(1/p) probes
+/// an item:
+/// * one block (up to 32,768 bits): a share f of about 1/2 of the m = n k / ln 2 bits is set, with
+///   a standard deviation of 0.277 / sqrt(m), and the rate f^k strays by k times as much in
+///   relation: 0.46 sqrt(k / n);
+/// * many blocks: a block's load is Poisson, the rate grows with about the 0.7 k-th power of the
+///   load, and the mean over all blocks strays like that of the n items themselves, by 0.7 k /
+///   sqrt(n); k / sqrt(n) leaves room for the curvature of the power.
 ///
-/// Given its rate, the questions are independent throws: a variance of n p (1 - p). Five standard deviations of both
-/// together come up less than once in three million filters.
+/// Given its rate, the questions are independent throws: a variance of n p (1 - p). Five standard
+/// deviations of both together come up less than once in three million filters.
 fn most_false_positives(n: usize, p: f64, first: usize) -> f64 {
     let (n, first, probes) = (n as f64, first as f64, -p.log2());
     let one_block = first * probes / std::f64::consts::LN_2 <= 32_768.0;
-    let spread = if one_block {
-        0.46 * (probes / first).sqrt()
-    } else {
-        probes / first.sqrt()
-    };
+    let spread = if one_block { 0.46 * (probes / first).sqrt() } else { probes / first.sqrt() };
     n * p + 5.0 * (n * p * (1.0 - p) + (n * p * spread).powi(2)).sqrt()
 }
 
 fn reserve(connection: &mut redis::Connection, rate: f64, capacity: usize, options: &[&str]) {
     redis::cmd("DEL").arg("words").exec(connection).expect("DEL");
     let mut command = redis::cmd("BF.RESERVE");
-    command
-        .arg("words")
-        .arg(rate)
-        .arg(capacity)
-        .arg("SEED")
-        .arg(20_261)
-        .arg(options);
+    command.arg("words").arg(rate).arg(capacity).arg("SEED").arg(20_261).arg(options);
     command
         .exec(connection)
         .unwrap_or_else(|error| panic!("{rate} {capacity} {options:?}: {error}"));
@@ -82,14 +80,10 @@ fn a_dictionary_goes_in_and_another_language_stays_out() {
     let known: HashSet<&[u8]> = english.iter().map(Vec::as_slice).collect();
     let mut others = words(ASKED);
     others.retain(|word| !known.contains(word.as_slice()));
-    assert!(
-        others.len() > 50_000,
-        "only {} words of {ASKED} are not in {IN}",
-        others.len()
-    );
+    assert!(others.len() > 50_000, "only {} words of {ASKED} are not in {IN}", others.len());
 
-    // One layer at exactly its capacity, and stacks that grew to it: 11 layers from 100 items, 4 from 10,000, 11 equal
-    // ones of 10,000.
+    // One layer at exactly its capacity, and stacks that grew to it: 11 layers from 100 items, 4
+    // from 10,000, 11 equal ones of 10,000.
     let all = english.len();
     let grown: &[&str] = &[];
     for (rate, capacity, options) in [
@@ -105,12 +99,10 @@ fn a_dictionary_goes_in_and_another_language_stays_out() {
         reserve(connection, rate, capacity, options);
 
         let new = count(&batches(connection, "BF.MADD", "words", &english));
-        let card: usize = redis::cmd("BF.CARD")
-            .arg("words")
-            .query(connection)
-            .expect("BF.CARD");
+        let card: usize = redis::cmd("BF.CARD").arg("words").query(connection).expect("BF.CARD");
         assert_eq!(card, new, "{case}: the filter counts what it told");
-        // A word that seems to be there already is a false positive too, of a filter that is not full yet.
+        // A word that seems to be there already is a false positive too, of a filter that is not
+        // full yet.
         let (refused, most) = (all - new, most_false_positives(all, rate, capacity));
         assert!(
             refused as f64 <= most,
@@ -140,10 +132,7 @@ fn count(answers: &[bool]) -> usize {
 
 /// Bytes of the filter, by BF.INFO.
 fn size(connection: &mut redis::Connection) -> u64 {
-    let reply: [u64; 1] = redis::cmd("BF.INFO")
-        .arg("words")
-        .arg("SIZE")
-        .query(connection)
-        .expect("BF.INFO");
+    let reply: [u64; 1] =
+        redis::cmd("BF.INFO").arg("words").arg("SIZE").query(connection).expect("BF.INFO");
     reply[0]
 }

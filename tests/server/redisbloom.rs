@@ -1,24 +1,23 @@
-//! Filters that RedisBloom made, from its files: every answer is RedisBloom's, and they can go back.
+//! Filters that RedisBloom made, from its files: every answer is RedisBloom's, and they can go
+//! back.
 //!
-//! The files and what RedisBloom answered are described in `tests/fixtures/products.rs`. `redisbloom_live.rs` talks to
-//! RedisBloom itself.
+//! The files and what RedisBloom answered are described in `tests/fixtures/products.rs`.
+//! `redisbloom_live.rs` talks to RedisBloom itself.
 
 use std::{collections::BTreeSet, fs};
 
 use crate::{
     as_there::{check_first, go_on, go_on_beside_a_copy, go_on_with_a_replica},
     harness::{
-        Client, Reply, Server, assert_sane, assert_unharmed, digest, dump, err, info, int, load, mexists,
-        numbered, ok, sealed, wait_until,
+        Client, Reply, Server, assert_sane, assert_unharmed, digest, dump, err, info, int, load,
+        mexists, numbered, ok, sealed, wait_until,
     },
     products::{REDISBLOOM, file, pieces},
 };
 
 /// Those whose DUMP every server of these tests reads.
 fn names() -> impl Iterator<Item = &'static str> {
-    REDISBLOOM
-        .into_iter()
-        .filter(|name| name.starts_with("redisbloom-2.8"))
+    REDISBLOOM.into_iter().filter(|name| name.starts_with("redisbloom-2.8"))
 }
 
 #[track_caller]
@@ -31,11 +30,7 @@ fn a_payload_of_redisbloom_answers_and_grows_as_there() {
     let server = Server::start();
     let client = &mut server.client();
     for name in names() {
-        assert_eq!(
-            restore(client, name, &file(&format!("{name}.dump"))),
-            ok(),
-            "{name}"
-        );
+        assert_eq!(restore(client, name, &file(&format!("{name}.dump"))), ok(), "{name}");
         check_first(client, name, name);
         // Every command works on it, and its own payload is the same filter.
         assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
@@ -74,29 +69,20 @@ fn info_tells_of_it_what_redisbloom_tells() {
     restore(client, name, &file("redisbloom-2.8-grown.dump"));
     let told = info(client, name);
     let expected = (2_000, 4, 676, Some(3));
-    assert_eq!(
-        (told.capacity, told.filters, told.items, told.expansion),
-        expected
-    );
+    assert_eq!((told.capacity, told.filters, told.items, told.expansion), expected);
     let number = |reply: Reply| -> f64 { reply.elements()[0].text().parse().expect("a rate") };
     assert_eq!(number(client.cmd(&["BF.INFO", name, "ERROR"])), 0.05);
     let rate = number(client.cmd(&["BF.INFO", name, "FPR"]));
     let measured = mexists(client, name, &numbered("other", 20_000));
     let measured = measured.iter().filter(|&&found| found).count() as f64 / 20_000.0;
     // Four deviations of a count of some 800 are 14 %.
-    assert!(
-        (rate / measured - 1.0).abs() < 0.2,
-        "{rate} estimated, {measured} measured"
-    );
+    assert!((rate / measured - 1.0).abs() < 0.2, "{rate} estimated, {measured} measured");
 }
 
 /// The keys of `redisbloom-2.8.rdb` and `.aof`.
 #[track_caller]
 fn check_keys(client: &mut Client, later: usize) {
-    for (key, name) in [
-        ("full", "redisbloom-2.8-nonscaling"),
-        ("grown", "redisbloom-2.8-grown"),
-    ] {
+    for (key, name) in [("full", "redisbloom-2.8-nonscaling"), ("grown", "redisbloom-2.8-grown")] {
         if key == "full" || later == 0 {
             check_first(client, key, name);
         }
@@ -130,10 +116,7 @@ fn an_aof_of_redisbloom_is_replayed_and_rewritten() {
         let before = digest(client, "grown");
         client.run("BGREWRITEAOF");
         wait_until("the AOF is rewritten", || !client.has_child());
-        assert_eq!(
-            client.server_info("persistence", "aof_last_bgrewrite_status"),
-            "ok"
-        );
+        assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
         client.run("BF.ADD full one-more");
         // What follows the rewrite is written once a second.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
@@ -151,10 +134,7 @@ fn commands(server: &Server) -> Vec<(String, String)> {
     // The base before what came after it: `....1.base.aof`, `....1.incr.aof`.
     aofs.sort();
     let mut commands = Vec::new();
-    for aof in aofs
-        .iter()
-        .filter(|path| path.extension().is_some_and(|end| end == "aof"))
-    {
+    for aof in aofs.iter().filter(|path| path.extension().is_some_and(|end| end == "aof")) {
         let bytes = fs::read(aof).expect("an AOF");
         let mut rest = bytes.as_slice();
         let line = |rest: &mut &[u8]| -> usize {
@@ -181,8 +161,8 @@ fn commands(server: &Server) -> Vec<(String, String)> {
     commands
 }
 
-/// docs/migration.md, the way back by an AOF: RedisBloom has no COPY of its filters and cannot read our payloads, so both stand
-/// in the AOF as what it refuses until the next rewrite.
+/// docs/migration.md, the way back by an AOF: RedisBloom has no COPY of its filters and cannot read
+/// our payloads, so both stand in the AOF as what it refuses until the next rewrite.
 #[test]
 fn copies_after_a_rewrite_go_back_with_the_next_rewrite() {
     let server = Server::with()
@@ -198,18 +178,12 @@ fn copies_after_a_rewrite_go_back_with_the_next_rewrite() {
         client.run("BGREWRITEAOF");
         wait_until("the AOF is rewritten", || !client.has_child());
     };
-    let names = |server: &Server| {
-        commands(server)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect::<Vec<_>>()
-    };
+    let names =
+        |server: &Server| commands(server).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     rewrite(client);
     assert!(names(&server).iter().all(|name| name == "BF.LOADCHUNK"));
     assert_eq!(client.run("COPY k copy"), int(1));
-    let Reply::Bulk(payload) = client.run("DUMP k") else {
-        panic!("no payload")
-    };
+    let Reply::Bulk(payload) = client.run("DUMP k") else { panic!("no payload") };
     assert_eq!(restore(client, "restored", &payload), ok());
     assert_eq!(client.run("BF.ADD k one-more"), int(1));
     let after = names(&server);
@@ -250,8 +224,8 @@ fn payloads_that_crash_redisbloom_are_refused() {
     let client = &mut server.client();
     let payload = file("redisbloom-2.8-one-layer.dump");
     let body = &payload[..payload.len() - 8];
-    // type, 0x81 and 8 bytes of id, then a tag and a length for each number: size 60, 1 layer, options 5, growth 2,
-    // capacity 100, rate, 8 hashes, bits per item, 1152 bits, n2 0, 144 bytes.
+    // type, 0x81 and 8 bytes of id, then a tag and a length for each number: size 60, 1 layer,
+    // options 5, growth 2, capacity 100, rate, 8 hashes, bits per item, 1152 bits, n2 0, 144 bytes.
     const COUNT: usize = 12;
     assert_eq!(body[10..20], [2, 60, 2, 1, 2, 5, 2, 2, 2, 0x40]);
     let huge = |count: u64| [&[0x81][..], &count.to_be_bytes()].concat();
@@ -336,10 +310,7 @@ fn a_half_loaded_filter_of_redisbloom_says_so() {
     assert_eq!(client.run("COPY k half"), int(1));
     assert_sane(client, "half", "half of a filter");
     let wrong = (pieces[3].0, pieces[3].1.clone());
-    assert_eq!(
-        load(client, "k", &wrong),
-        err("ERR invalid offset - no link found")
-    );
+    assert_eq!(load(client, "k", &wrong), err("ERR invalid offset - no link found"));
     for piece in &pieces[2..] {
         assert_eq!(load(client, "k", piece), ok());
     }

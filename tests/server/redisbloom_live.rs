@@ -1,5 +1,5 @@
-//! A live RedisBloom, where `REDIS_BLOOM_PEER_REDISBLOOM` names its library: filters come from it and go back. Without it
-//! these tests say SKIPPED.
+//! A live RedisBloom, where `REDIS_BLOOM_PEER_REDISBLOOM` names its library: filters come from it
+//! and go back. Without it these tests say SKIPPED.
 
 use crate::{
     harness::{Reply, Server, array, dump, int, load, mexists, numbered, ok, skipped},
@@ -18,10 +18,7 @@ pub(crate) fn peer(test: &str) -> Option<String> {
 
 /// A server that runs RedisBloom.
 pub(crate) fn redisbloom(path: &str) -> Server {
-    Server::with()
-        .without_module()
-        .config(&format!("loadmodule \"{path}\""))
-        .start()
+    Server::with().without_module().config(&format!("loadmodule \"{path}\"")).start()
 }
 
 #[test]
@@ -36,15 +33,12 @@ fn a_replica_of_redisbloom_is_promoted_without_a_change() {
     old.call("BF.MADD", "k", &asked[..3_000]);
     let ours = theirs.replica();
     let new = &mut ours.client();
-    assert_eq!(
-        mexists(new, "k", &asked),
-        mexists(old, "k", &asked),
-        "the first copy"
-    );
+    assert_eq!(mexists(new, "k", &asked), mexists(old, "k", &asked), "the first copy");
     // The stream: it grows on both sides.
     old.call("BF.MADD", "k", &asked[3_000..9_000]);
     old.run("BF.INSERT made CAPACITY 100 ITEMS a b");
-    // Made here by the command, so native: full after other items than there, and it takes those that are told.
+    // Made here by the command, so native: full after other items than there, and it takes those
+    // that are told.
     old.run("BF.RESERVE full 0.3 1000 NONSCALING");
     let taken = old.call("BF.MADD", "full", &asked[..2_000]);
     let taken = &asked[..taken.elements().len() - 1];
@@ -56,11 +50,7 @@ fn a_replica_of_redisbloom_is_promoted_without_a_change() {
     assert_eq!(new.run("REPLICAOF NO ONE"), ok());
     let more = numbered("more", 9_000);
     assert_eq!(new.call("BF.MADD", "k", &more), old.call("BF.MADD", "k", &more));
-    assert_eq!(
-        mexists(new, "k", &asked),
-        mexists(old, "k", &asked),
-        "after the promotion"
-    );
+    assert_eq!(mexists(new, "k", &asked), mexists(old, "k", &asked), "after the promotion");
 }
 
 #[test]
@@ -93,7 +83,8 @@ fn chunks_go_to_redisbloom_and_back() {
     }
 }
 
-/// Shapes are computed from capacity and rate, and not believed: so ours must be theirs, at every edge.
+/// Shapes are computed from capacity and rate, and not believed: so ours must be theirs, at every
+/// edge.
 #[test]
 fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
     let Some(path) = peer("every_filter_that_redisbloom_makes_is_taken_and_given_back") else {
@@ -120,17 +111,14 @@ fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
         "1e-300",
     ];
     for rate in rates {
-        for capacity in [
-            "1", "2", "3", "7", "8", "63", "64", "65", "100", "1000", "4096", "99999",
-        ] {
+        for capacity in ["1", "2", "3", "7", "8", "63", "64", "65", "100", "1000", "4096", "99999"]
+        {
             for growth in ["", "NONSCALING"] {
                 let what = format!("BF.RESERVE k {rate} {capacity} {growth}");
                 assert_eq!(old.run(&what), ok(), "{what}");
                 let header = &dump(old, "k")[0];
                 assert_eq!(load(new, "k", header), ok(), "{what}");
-                let Reply::Bulk(payload) = old.run("DUMP k") else {
-                    panic!("{what}: no payload")
-                };
+                let Reply::Bulk(payload) = old.run("DUMP k") else { panic!("{what}: no payload") };
                 assert_eq!(restore(new, "whole", &payload), ok(), "{what}");
                 assert_eq!(new.run("BF.DEBUG whole"), old.run("BF.DEBUG k"), "{what}");
                 assert_eq!(load(old, "back", &dump(new, "whole")[0]), ok(), "{what}");
@@ -141,7 +129,8 @@ fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
     }
 }
 
-/// Of RedisBloom 8, which has documentation: the same for each of its commands, but for the arguments that are ours alone.
+/// Of RedisBloom 8, which has documentation: the same for each of its commands, but for the
+/// arguments that are ours alone.
 #[test]
 fn command_docs_are_those_of_redisbloom() {
     let Some(path) = peer("command_docs_are_those_of_redisbloom") else {
@@ -161,7 +150,8 @@ fn command_docs_are_those_of_redisbloom() {
         "bf.scandump",
         "bf.loadchunk",
     ] {
-        let [here, there] = [&mut *new, &mut *old].map(|client| client.cmd(&["COMMAND", "DOCS", name]));
+        let [here, there] =
+            [&mut *new, &mut *old].map(|client| client.cmd(&["COMMAND", "DOCS", name]));
         let (here, there) = (here.get(name).expect("docs"), there.get(name).expect("docs"));
         let Some(arguments) = there.get("arguments") else {
             return skipped(
@@ -171,9 +161,7 @@ fn command_docs_are_those_of_redisbloom() {
         };
         assert_eq!(fields(here), fields(there), "{name}");
         let common = here.get("arguments").expect("arguments").elements().iter();
-        let common: Vec<_> = common
-            .filter(|argument| argument.get("since").is_none())
-            .collect();
+        let common: Vec<_> = common.filter(|argument| argument.get("since").is_none()).collect();
         assert_eq!(common, arguments.elements().iter().collect::<Vec<_>>(), "{name}");
     }
 }

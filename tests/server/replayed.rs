@@ -1,6 +1,7 @@
-//! BF.RESERVE and BF.INSERT as a primary or an AOF of another product has them: RedisBloom and valkey-bloom replicate what
-//! their clients wrote, and both read more spellings than clients may use here. No item may be lost for a spelling, and a
-//! change that cannot be applied is logged and counted.
+//! BF.RESERVE and BF.INSERT as a primary or an AOF of another product has them: RedisBloom and
+//! valkey-bloom replicate what their clients wrote, and both read more spellings than clients may
+//! use here. No item may be lost for a spelling, and a change that cannot be applied is logged and
+//! counted.
 
 use crate::{
     harness::{Client, Random, Server, array, err, info, int, mexists, ok, wait_until},
@@ -28,7 +29,8 @@ fn one_of(random: &mut Random, words: &[&'static str]) -> &'static str {
     words[random.below(words.len())]
 }
 
-/// A BF.INSERT as RedisBloom reads it: by the first letters of a word, the last value of an option, NONSCALING over EXPANSION.
+/// A BF.INSERT as RedisBloom reads it: by the first letters of a word, the last value of an option,
+/// NONSCALING over EXPANSION.
 fn insert(random: &mut Random, number: usize) -> Form {
     let key = format!("insert-{number}");
     let (mut words, mut capacity, mut expansion, mut nonscaling) =
@@ -43,10 +45,7 @@ fn insert(random: &mut Random, number: usize) -> Form {
             }
             1 => {
                 push(one_of(random, &["ERROR", "error", "err", "ER", "errata"]));
-                push(one_of(
-                    random,
-                    &["0.01", "1e-2", ".2", "0x1p-4", "0X.08", "1E-05"],
-                ));
+                push(one_of(random, &["0.01", "1e-2", ".2", "0x1p-4", "0X.08", "1E-05"]));
             }
             2 => {
                 push(one_of(random, &["EXPANSION", "expand", "EX", "e", "E-"]));
@@ -54,61 +53,38 @@ fn insert(random: &mut Random, number: usize) -> Form {
                 push(&expansion.to_string());
             }
             _ => {
-                push(one_of(
-                    random,
-                    &["NONSCALING", "nonscaling", "NOSCALE", "non", "NOPE"],
-                ));
+                push(one_of(random, &["NONSCALING", "nonscaling", "NOSCALE", "non", "NOPE"]));
                 nonscaling = true;
             }
         }
     }
     push(one_of(random, &["ITEMS", "items", "it", "I", "Is"]));
-    let items: Vec<String> = (0..1 + random.below(3))
-        .map(|item| format!("{item}-of-{number}"))
-        .collect();
+    let items: Vec<String> =
+        (0..1 + random.below(3)).map(|item| format!("{item}-of-{number}")).collect();
     items.iter().for_each(|item| push(item));
-    Form {
-        words,
-        key,
-        items,
-        capacity,
-        expansion: (!nonscaling).then_some(expansion),
-    }
+    Form { words, key, items, capacity, expansion: (!nonscaling).then_some(expansion) }
 }
 
-/// Every BF.RESERVE with up to three of these words behind the capacity that RedisBloom takes: it looks for NONSCALING, then
-/// for the first EXPANSION and an integer behind it, and ignores the rest.
+/// Every BF.RESERVE with up to three of these words behind the capacity that RedisBloom takes: it
+/// looks for NONSCALING, then for the first EXPANSION and an integer behind it, and ignores the
+/// rest.
 fn reserves() -> Vec<Form> {
-    const WORDS: [&str; 8] = [
-        "EXPANSION",
-        "expansion",
-        "NONSCALING",
-        "NoScale",
-        "4",
-        "1",
-        "SEED",
-        "\n",
-    ];
+    const WORDS: [&str; 8] =
+        ["EXPANSION", "expansion", "NONSCALING", "NoScale", "4", "1", "SEED", "\n"];
     let mut all: Vec<Vec<&str>> = vec![vec![]];
     let mut from = 0;
     for _ in 0..3 {
         let longest = all[from..].to_vec();
         from = all.len();
-        all.extend(
-            longest
-                .iter()
-                .flat_map(|form| WORDS.map(|word| [&form[..], &[word]].concat())),
-        );
+        all.extend(longest.iter().flat_map(|form| WORDS.map(|word| [&form[..], &[word]].concat())));
     }
     let mut forms = Vec::new();
     for (number, options) in all.iter().enumerate() {
         let find = |option: &str| options.iter().position(|word| word.eq_ignore_ascii_case(option));
         // With a seed it is a form of this module's.
-        if find("SEED").is_some_and(|at| {
-            options
-                .get(at + 1)
-                .is_some_and(|word| word.parse::<u64>().is_ok())
-        }) {
+        if find("SEED")
+            .is_some_and(|at| options.get(at + 1).is_some_and(|word| word.parse::<u64>().is_ok()))
+        {
             continue;
         }
         let nonscaling = find("NONSCALING").is_some();
@@ -157,31 +133,11 @@ fn others() -> Vec<Form> {
     };
     vec![
         // Another range.
-        form(
-            "BF.INSERT wide EXPANSION 40000 ITEMS a",
-            &["a"],
-            100,
-            Some(LARGEST),
-        ),
-        form(
-            "BF.INSERT wider e 9223372036854775807 i a",
-            &["a"],
-            100,
-            Some(LARGEST),
-        ),
-        form(
-            "BF.RESERVE widest 0.01 10 EXPANSION 32769",
-            &[],
-            10,
-            Some(LARGEST),
-        ),
+        form("BF.INSERT wide EXPANSION 40000 ITEMS a", &["a"], 100, Some(LARGEST)),
+        form("BF.INSERT wider e 9223372036854775807 i a", &["a"], 100, Some(LARGEST)),
+        form("BF.RESERVE widest 0.01 10 EXPANSION 32769", &[], 10, Some(LARGEST)),
         // A value that a later one replaces.
-        form(
-            "BF.INSERT last CAPACITY 5 ERROR 0.5 CAPACITY 6 ITEMS a",
-            &["a"],
-            6,
-            Some(2),
-        ),
+        form("BF.INSERT last CAPACITY 5 ERROR 0.5 CAPACITY 6 ITEMS a", &["a"], 6, Some(2)),
         form("BF.INSERT word ITEMS ITEMS", &["ITEMS"], 100, Some(2)),
         // The key is a word of the command, too.
         form("BF.RESERVE NONSCALING 0.01 100", &[], 100, None),
@@ -212,24 +168,14 @@ fn others() -> Vec<Form> {
             10,
             Some(3),
         ),
-        form(
-            "BF.INSERT v1 EXPANSION +4294967295 NONSCALING ITEMS c",
-            &["c"],
-            10,
-            Some(3),
-        ),
+        form("BF.INSERT v1 EXPANSION +4294967295 NONSCALING ITEMS c", &["c"], 10, Some(3)),
         form(
             "BF.INSERT v1 NONSCALING EXPANSION 2 SEED <seed> VALIDATESCALETO +7 ITEMS d",
             &["d"],
             10,
             Some(3),
         ),
-        form(
-            "BF.INSERT v1 SEED <seed> TIGHTENING 5e-1 CAPACITY 010 ITEMS e",
-            &["e"],
-            10,
-            Some(3),
-        ),
+        form("BF.INSERT v1 SEED <seed> TIGHTENING 5e-1 CAPACITY 010 ITEMS e", &["e"], 10, Some(3)),
     ]
 }
 
@@ -247,23 +193,12 @@ fn aof<'a>(commands: impl IntoIterator<Item = &'a [Vec<u8>]>) -> Vec<u8> {
 
 #[track_caller]
 fn assert_applied(client: &mut Client, form: &Form) {
-    let shown: Vec<_> = form
-        .words
-        .iter()
-        .map(|word| word.escape_ascii().to_string())
-        .collect();
+    let shown: Vec<_> = form.words.iter().map(|word| word.escape_ascii().to_string()).collect();
     assert_eq!(client.run(&format!("EXISTS {}", form.key)), int(1), "{shown:?}");
     let made = info(client, &form.key);
-    assert_eq!(
-        (made.capacity, made.expansion),
-        (form.capacity, form.expansion),
-        "{shown:?}"
-    );
+    assert_eq!((made.capacity, made.expansion), (form.capacity, form.expansion), "{shown:?}");
     if !form.items.is_empty() {
-        assert!(
-            mexists(client, &form.key, &form.items).iter().all(|&there| there),
-            "{shown:?}"
-        );
+        assert!(mexists(client, &form.key, &form.items).iter().all(|&there| there), "{shown:?}");
     }
 }
 
@@ -332,9 +267,7 @@ fn what_a_primary_sends_and_cannot_be_applied_is_logged_and_counted() {
     assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
     assert_eq!(source.run("BF.ADD k b"), int(1));
     assert_eq!(source.run("BF.MADD k c d"), array([int(1), int(1)]));
-    wait_until("both are counted", || {
-        client.server_info("bf", "bf_unapplied") == "2"
-    });
+    wait_until("both are counted", || client.server_info("bf", "bf_unapplied") == "2");
     let log = replica.log();
     assert!(log.contains("BF.ADD of key 'k' was not applied"), "{log}");
 }
@@ -351,7 +284,8 @@ fn a_filter_of_an_aof_that_there_is_no_memory_for_is_counted() {
     assert!(log.contains("BF.RESERVE of key 'large' was not applied"), "{log}");
 }
 
-/// Forms as a client of RedisBloom may send them, right and wrong, to a live one with a replica here.
+/// Forms as a client of RedisBloom may send them, right and wrong, to a live one with a replica
+/// here.
 #[test]
 fn a_replica_of_redisbloom_takes_every_form_that_it_takes() {
     let Some(path) = peer("a_replica_of_redisbloom_takes_every_form_that_it_takes") else {
@@ -372,29 +306,18 @@ fn a_replica_of_redisbloom_takes_every_form_that_it_takes() {
             taken.push(form);
         } else if form.key.contains("-") {
             // The generators are models of its grammar. Newer servers read no hexadecimal numbers.
-            let hexadecimal = form
-                .words
-                .iter()
-                .any(|word| word.starts_with(b"0x") || word.starts_with(b"0X"));
+            let hexadecimal =
+                form.words.iter().any(|word| word.starts_with(b"0x") || word.starts_with(b"0X"));
             assert!(hexadecimal, "{form:?}: {reply:?}");
         }
     }
     println!("{} of {} forms taken", taken.len(), forms.len());
-    assert!(
-        taken.len() > 600,
-        "{} of {} forms taken",
-        taken.len(),
-        forms.len()
-    );
+    assert!(taken.len() > 600, "{} of {} forms taken", taken.len(), forms.len());
     assert_eq!(old.run("WAIT 1 30000"), int(1));
     for form in taken {
         let (there, here) = (info(old, &form.key), info(new, &form.key));
         assert_eq!(here.capacity, there.capacity, "{form:?}");
-        assert_eq!(
-            here.expansion,
-            there.expansion.map(|factor| factor.min(LARGEST)),
-            "{form:?}"
-        );
+        assert_eq!(here.expansion, there.expansion.map(|factor| factor.min(LARGEST)), "{form:?}");
         if !form.items.is_empty() {
             assert_eq!(
                 mexists(old, &form.key, &form.items),
@@ -413,13 +336,7 @@ fn a_client_of_a_writable_replica_is_no_primary() {
     let replica = primary.replica();
     let client = &mut replica.client();
     assert_eq!(client.run("CONFIG SET replica-read-only no"), ok());
-    assert_eq!(
-        client.run("BF.INSERT k it a"),
-        err("ERR Unknown argument received")
-    );
-    assert_eq!(
-        client.run("BF.RESERVE k 0.01 100 COUNTNG"),
-        err("ERR unknown argument 'COUNTNG'")
-    );
+    assert_eq!(client.run("BF.INSERT k it a"), err("ERR Unknown argument received"));
+    assert_eq!(client.run("BF.RESERVE k 0.01 100 COUNTNG"), err("ERR unknown argument 'COUNTNG'"));
     assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
 }

@@ -1,11 +1,12 @@
-//! Replicas in every position: of a replica, attached in mid-load, with other settings and limits, promoted. All hold the
-//! same bits, by four witnesses: DEBUG DIGEST-VALUE, DUMP, BF.SCANDUMP and BF.INFO.
+//! Replicas in every position: of a replica, attached in mid-load, with other settings and limits,
+//! promoted. All hold the same bits, by four witnesses: DEBUG DIGEST-VALUE, DUMP, BF.SCANDUMP and
+//! BF.INFO.
 
 use crate::{
     every_way::{LIBRARY, write_in_every_way},
     harness::{
-        Builder, Client, Reply, Server, add_until_card, assert_unharmed, config_name, digest, dump, err, int,
-        load, madd, numbered, ok, simple, wait_until,
+        Builder, Client, Reply, Server, add_until_card, assert_unharmed, config_name, digest, dump,
+        err, int, load, madd, numbered, ok, simple, wait_until,
     },
 };
 
@@ -30,7 +31,8 @@ fn wait_for_link(replica: &Server) {
     });
 }
 
-/// Waits until the servers hold the last write of the primary, however many steps away from it they are.
+/// Waits until the servers hold the last write of the primary, however many steps away from it they
+/// are.
 #[track_caller]
 fn wait_for_writes(primary: &mut Client, replicas: &[&Server]) {
     let mark = primary.run("INCR mark").int().to_string();
@@ -48,30 +50,14 @@ fn wait_for_writes(primary: &mut Client, replicas: &[&Server]) {
 fn assert_identical(primary: &mut Client, replica: &Server, keys: &[&str]) {
     let read = &mut replica.client();
     for key in keys {
-        assert_eq!(
-            digest(read, key),
-            digest(primary, key),
-            "DEBUG DIGEST-VALUE {key}"
-        );
+        assert_eq!(digest(read, key), digest(primary, key), "DEBUG DIGEST-VALUE {key}");
         for command in ["DUMP", "BF.INFO", "BF.DEBUG"] {
-            assert_eq!(
-                read.cmd(&[command, key]),
-                primary.cmd(&[command, key]),
-                "{command} {key}"
-            );
+            assert_eq!(read.cmd(&[command, key]), primary.cmd(&[command, key]), "{command} {key}");
         }
         assert!(dump(read, key) == dump(primary, key), "BF.SCANDUMP {key}");
     }
-    assert_eq!(
-        read.run("DEBUG DIGEST"),
-        primary.run("DEBUG DIGEST"),
-        "the whole data set"
-    );
-    assert!(
-        !replica.log().contains("CRITICAL"),
-        "a command was refused:\n{}",
-        replica.log()
-    );
+    assert_eq!(read.run("DEBUG DIGEST"), primary.run("DEBUG DIGEST"), "the whole data set");
+    assert!(!replica.log().contains("CRITICAL"), "a command was refused:\n{}", replica.log());
     assert_unharmed(replica);
 }
 
@@ -109,9 +95,7 @@ fn write_again(client: &mut Client, keys: Vec<&'static str>) -> Vec<&'static str
 #[test]
 fn a_replica_attached_in_mid_load_goes_on_with_the_load() {
     for (diskless, socket) in [("yes", "swapdb"), ("no", "disabled")] {
-        let primary = Server::with()
-            .config(&format!("repl-diskless-sync {diskless}"))
-            .start();
+        let primary = Server::with().config(&format!("repl-diskless-sync {diskless}")).start();
         let client = &mut primary.client();
         // 41 MB: a header and three chunks.
         assert_eq!(client.run("BF.RESERVE whole 0.01 33000000"), ok());
@@ -159,10 +143,8 @@ fn traces(client: &mut Client) -> [String; 3] {
 
 #[test]
 fn what_changed_nothing_leaves_no_trace() {
-    let primary = Server::with()
-        .config("appendonly yes")
-        .config("repl-ping-replica-period 3600")
-        .start();
+    let primary =
+        Server::with().config("appendonly yes").config("repl-ping-replica-period 3600").start();
     let replica = primary.replica();
     let (client, watcher) = (&mut primary.client(), &mut primary.client());
     assert_eq!(client.cmd(&["FUNCTION", "LOAD", LIBRARY]).text(), "bloom");
@@ -174,33 +156,14 @@ fn what_changed_nothing_leaves_no_trace() {
         vec![vec!["BF.ADD", "k", "a"]],
         vec![vec!["BF.MADD", "k", "a", "b", "c", "a"]],
         vec![vec!["BF.INSERT", "k", "ITEMS", "a", "b"]],
-        vec![vec![
-            "BF.INSERT",
-            "k",
-            "CAPACITY",
-            "1000",
-            "ERROR",
-            "0.5",
-            "NOCREATE",
-            "ITEMS",
-            "c",
-        ]],
+        vec![vec!["BF.INSERT", "k", "CAPACITY", "1000", "ERROR", "0.5", "NOCREATE", "ITEMS", "c"]],
         vec![vec!["BF.ADD", "full", "c"]],
         vec![vec!["BF.MADD", "full", "a", "c", "d"]],
         vec![vec!["BF.RESERVE", "k", "0.01", "100"]],
-        vec![
-            vec!["BF.EXISTS", "k", "z"],
-            vec!["BF.INFO", "k"],
-            vec!["BF.SCANDUMP", "k", "0"],
-        ],
+        vec![vec!["BF.EXISTS", "k", "z"], vec!["BF.INFO", "k"], vec!["BF.SCANDUMP", "k", "0"]],
         vec![vec!["EVAL", script, "1", "k", "a", "b"]],
         vec![vec!["FCALL", "add", "1", "k", "a", "c"]],
-        vec![
-            vec!["MULTI"],
-            vec!["BF.ADD", "k", "a"],
-            vec!["BF.MADD", "k", "b", "c"],
-            vec!["EXEC"],
-        ],
+        vec![vec!["MULTI"], vec!["BF.ADD", "k", "a"], vec!["BF.MADD", "k", "b", "c"], vec!["EXEC"]],
         vec![
             vec!["MULTI"],
             vec!["EVAL", script, "1", "k", "a"],
@@ -217,11 +180,7 @@ fn what_changed_nothing_leaves_no_trace() {
         assert_eq!(traces(client), before, "{row:?}");
         watcher.run("MULTI");
         watcher.run("PING");
-        assert_eq!(
-            watcher.run("EXEC").elements(),
-            [simple("PONG")],
-            "{row:?} aborted a WATCH"
-        );
+        assert_eq!(watcher.run("EXEC").elements(), [simple("PONG")], "{row:?} aborted a WATCH");
     }
     // Each of the witnesses sees a change, in every way to make one.
     for (item, row) in [
@@ -230,12 +189,7 @@ fn what_changed_nothing_leaves_no_trace() {
         ("x3", vec![vec!["FCALL", "add", "1", "k", "x3", "b"]]),
         (
             "x4",
-            vec![
-                vec!["MULTI"],
-                vec!["BF.ADD", "k", "a"],
-                vec!["BF.ADD", "k", "x4"],
-                vec!["EXEC"],
-            ],
+            vec![vec!["MULTI"], vec!["BF.ADD", "k", "a"], vec!["BF.ADD", "k", "x4"], vec!["EXEC"]],
         ),
     ] {
         let before = traces(client);
@@ -273,14 +227,8 @@ fn a_replica_obeys_its_primary_beyond_every_limit_of_its_own() {
     let client = &mut primary.client();
     assert_eq!(client.run("BF.RESERVE before 0.01 1000000"), ok());
     add_until_card(client, "before", "item", 1_000);
-    let disk = limited()
-        .config("repl-diskless-load disabled")
-        .replica_of(&primary)
-        .start();
-    let socket = limited()
-        .config("repl-diskless-load swapdb")
-        .replica_of(&primary)
-        .start();
+    let disk = limited().config("repl-diskless-load disabled").replica_of(&primary).start();
+    let socket = limited().config("repl-diskless-load swapdb").replica_of(&primary).start();
     let chained = limited().replica_of(&socket).start();
     let replicas = [&disk, &socket, &chained];
     for replica in replicas {
@@ -292,9 +240,7 @@ fn a_replica_obeys_its_primary_beyond_every_limit_of_its_own() {
     for piece in dump(client, "before") {
         assert_eq!(load(client, "moved", &piece), ok());
     }
-    let Reply::Bulk(payload) = client.run("DUMP grown") else {
-        panic!("no payload")
-    };
+    let Reply::Bulk(payload) = client.run("DUMP grown") else { panic!("no payload") };
     assert_eq!(client.call("RESTORE", "grown2", &[b"0", &payload[..]]), ok());
     assert_eq!(client.run("COPY before before2"), int(1));
     keys.extend(["before", "grown", "moved", "grown2", "before2"]);
@@ -333,12 +279,7 @@ fn a_restart_obeys_its_files_beyond_every_limit() {
             server.restart();
         }
         let client = &mut server.client();
-        assert_eq!(
-            client.run("DEBUG DIGEST"),
-            before,
-            "{line:?}: {} filters",
-            keys.len() + 2
-        );
+        assert_eq!(client.run("DEBUG DIGEST"), before, "{line:?}: {} filters", keys.len() + 2);
         assert!(!server.log().contains("CRITICAL"), "{}", server.log());
     }
 }

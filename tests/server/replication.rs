@@ -39,29 +39,18 @@ fn a_replica_holds_the_items_of_its_master() {
     assert_eq!(read.run("BF.EXISTS made_by_add a"), int(1));
     assert_eq!(read.run("BF.MEXISTS made_by_insert a b").answers(), [true, true]);
     let text = "a replica refuses writers";
-    assert!(
-        read.run("BF.ADD before x").error().starts_with("READONLY"),
-        "{text}"
-    );
+    assert!(read.run("BF.ADD before x").error().starts_with("READONLY"), "{text}");
 }
 
-/// Every random choice of the master must reach the replica, the seed above all, and the replica's own defaults must
-/// not matter.
+/// Every random choice of the master must reach the replica, the seed above all, and the replica's
+/// own defaults must not matter.
 #[test]
 fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
     let master = Server::start();
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
-    for (name, value) in [
-        ("error-rate", "0.2"),
-        ("initial-size", "7"),
-        ("expansion-factor", "0"),
-    ] {
-        assert_eq!(
-            read.cmd(&["CONFIG", "SET", &config_name(name), value]),
-            ok(),
-            "{name}"
-        );
+    for (name, value) in [("error-rate", "0.2"), ("initial-size", "7"), ("expansion-factor", "0")] {
+        assert_eq!(read.cmd(&["CONFIG", "SET", &config_name(name), value]), ok(), "{name}");
     }
     client.run("BF.RESERVE reserved 0.01 100");
     client.run("BF.RESERVE exact 0.123456789012345678 100 NONSCALING");
@@ -72,7 +61,9 @@ fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
         client.call("BF.DEL", "counting", items);
         client.call("BF.MADD", "counting", &items[..20]);
     }
-    client.run("BF.INSERT counting_inserted CAPACITY 3 ERROR 0.1 NONSCALING COUNTING ITEMS a b a c d e f");
+    client.run(
+        "BF.INSERT counting_inserted CAPACITY 3 ERROR 0.1 NONSCALING COUNTING ITEMS a b a c d e f",
+    );
     client.run("BF.ADD counting_inserted a");
     client.run("BF.DEL counting_inserted a x");
     add_until_card(client, "reserved", "item", 400);
@@ -111,11 +102,7 @@ fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
     ];
     for key in keys {
         for command in ["BF.DEBUG", "BF.INFO", "DUMP"] {
-            assert_eq!(
-                read.cmd(&[command, key]),
-                client.cmd(&[command, key]),
-                "{command} {key}"
-            );
+            assert_eq!(read.cmd(&[command, key]), client.cmd(&[command, key]), "{command} {key}");
         }
     }
     assert!(
@@ -125,7 +112,8 @@ fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
     );
 }
 
-/// A command that changed nothing is not sent on: a filter that de-duplicates a stream sees little else.
+/// A command that changed nothing is not sent on: a filter that de-duplicates a stream sees little
+/// else.
 #[test]
 fn what_changed_nothing_is_not_replicated() {
     let master = Server::start();
@@ -169,9 +157,5 @@ fn what_changed_nothing_is_not_replicated() {
     assert_eq!(received(read), before);
     client.run("BF.ADD k d");
     in_sync(client);
-    assert_eq!(
-        received(read),
-        before + 1,
-        "and what changed something is one command"
-    );
+    assert_eq!(received(read), before + 1, "and what changed something is one command");
 }

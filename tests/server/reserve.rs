@@ -38,23 +38,11 @@ fn reserve_takes_capacity_and_expansion_as_asked() {
         ("BF.RESERVE k 0.01 1234567", "CAPACITY", capacity(1_234_567)),
         ("BF.RESERVE k 0.01 100", "EXPANSION", expansion(2)),
         ("BF.RESERVE k 0.01 100 EXPANSION 1", "EXPANSION", expansion(1)),
-        (
-            "BF.RESERVE k 0.01 100 EXPANSION 32768",
-            "EXPANSION",
-            expansion(32_768),
-        ),
+        ("BF.RESERVE k 0.01 100 EXPANSION 32768", "EXPANSION", expansion(32_768)),
         ("BF.RESERVE k 0.01 100 EXPANSION 0", "EXPANSION", non_scaling()),
         ("BF.RESERVE k 0.01 100 NONSCALING", "EXPANSION", non_scaling()),
-        (
-            "BF.RESERVE k 0.01 100 NONSCALING EXPANSION 0",
-            "EXPANSION",
-            non_scaling(),
-        ),
-        (
-            "BF.RESERVE k 0.01 100 EXPANSION 0 NONSCALING",
-            "EXPANSION",
-            non_scaling(),
-        ),
+        ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION 0", "EXPANSION", non_scaling()),
+        ("BF.RESERVE k 0.01 100 EXPANSION 0 NONSCALING", "EXPANSION", non_scaling()),
         // NRedisStack sends the expansion without its word.
         ("BF.RESERVE k 0.01 100 4", "EXPANSION", expansion(4)),
         // It sends NONSCALING with it, too.
@@ -82,11 +70,7 @@ fn a_key_may_be_called_like_an_option() {
     let server = Server::start();
     let client = &mut server.client();
     for key in ["EXPANSION", "NONSCALING", "nonscaling", "expansion", "SEED", "4"] {
-        assert_eq!(
-            client.run(&format!("BF.RESERVE {key} 0.01 100")),
-            ok(),
-            "key {key}"
-        );
+        assert_eq!(client.run(&format!("BF.RESERVE {key} 0.01 100")), ok(), "key {key}");
         assert_eq!(info(client, key).expansion, Some(2), "key {key}");
     }
 }
@@ -114,11 +98,7 @@ fn reserve_reads_an_error_rate_in_every_spelling_of_a_number() {
     for (text, rate) in rows {
         client.run("FLUSHALL");
         // A non-scaling filter has one layer, and that layer has the whole rate.
-        assert_eq!(
-            client.run(&format!("BF.RESERVE k {text} 10 NONSCALING")),
-            ok(),
-            "rate {text}"
-        );
+        assert_eq!(client.run(&format!("BF.RESERVE k {text} 10 NONSCALING")), ok(), "rate {text}");
         let (_, layers) = layers(client, "k");
         // `%g` keeps six digits.
         let error = (layers[0].ratio - rate).abs() / rate;
@@ -155,22 +135,17 @@ fn a_tiny_filter_with_a_huge_error_rate_takes_its_items() {
                 if added == full {
                     continue;
                 }
-                assert!(
-                    added == int(0) || added == int(1),
-                    "{case}: {item} answered {added:?}"
-                );
+                assert!(added == int(0) || added == int(1), "{case}: {item} answered {added:?}");
                 assert_eq!(client.cmd(&["BF.EXISTS", "k", &item]), int(1), "{case}: {item}");
             }
-            assert!(
-                info(client, "k").items <= capacity,
-                "{case}: more items than capacity"
-            );
+            assert!(info(client, "k").items <= capacity, "{case}: more items than capacity");
             assert_eq!(client.run("PING"), simple("PONG"), "{case}");
         }
     }
 }
 
-/// RedisBloom's `test_issue178` reserves this in one go: about 1.1 GB, which must be cheap until it is used.
+/// RedisBloom's `test_issue178` reserves this in one go: about 1.1 GB, which must be cheap until it
+/// is used.
 #[test]
 fn a_filter_for_three_hundred_million_items_at_one_in_a_million_works() {
     let server = Server::start();
@@ -188,21 +163,18 @@ fn a_filter_for_three_hundred_million_items_at_one_in_a_million_works() {
 fn a_full_scaling_filter_grows_by_its_expansion() {
     let server = Server::start();
     let client = &mut server.client();
-    for (expansion, capacities) in [
-        (1, [10, 20, 30, 40]),
-        (2, [10, 30, 70, 150]),
-        (3, [10, 40, 130, 400]),
-    ] {
+    for (expansion, capacities) in
+        [(1, [10, 20, 30, 40]), (2, [10, 30, 70, 150]), (3, [10, 40, 130, 400])]
+    {
         let key = format!("k{expansion}");
-        assert_eq!(
-            client.run(&format!("BF.RESERVE {key} 0.0001 10 EXPANSION {expansion}")),
-            ok()
-        );
+        assert_eq!(client.run(&format!("BF.RESERVE {key} 0.0001 10 EXPANSION {expansion}")), ok());
         for (layer, capacity) in (1..).zip(capacities) {
             let case = format!("expansion {expansion}, layer {layer}");
-            // One more than all layers before: the layer is made when its first item comes, not earlier.
+            // One more than all layers before: the layer is made when its first item comes, not
+            // earlier.
             let before = info(client, &key).items;
-            let tried = crate::harness::add_until_card(client, &key, &format!("layer-{layer}"), capacity);
+            let tried =
+                crate::harness::add_until_card(client, &key, &format!("layer-{layer}"), capacity);
             let now = info(client, &key);
             assert_eq!(
                 (now.filters, now.capacity, now.items),
@@ -210,9 +182,7 @@ fn a_full_scaling_filter_grows_by_its_expansion() {
                 "{case}"
             );
             assert!(
-                crate::harness::mexists(client, &key, &tried)
-                    .iter()
-                    .all(|&there| there),
+                crate::harness::mexists(client, &key, &tried).iter().all(|&there| there),
                 "{case}"
             );
             assert!(before < now.items, "{case}");

@@ -50,17 +50,11 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k 0.01 100 EXPANSION x", "ERR bad expansion"),
     ("BF.RESERVE k 0.01 100 EXPANSION 1.5", "ERR bad expansion"),
     ("BF.RESERVE k 0.01 100 EXPANSION NONSCALING", "ERR bad expansion"),
-    (
-        "BF.RESERVE k 0.01 100 EXPANSION 99999999999999999999",
-        "ERR bad expansion",
-    ),
+    ("BF.RESERVE k 0.01 100 EXPANSION 99999999999999999999", "ERR bad expansion"),
     ("BF.RESERVE k 0.01 100 EXPANSION -1", EXPANSION_RANGE),
     ("BF.RESERVE k 0.01 100 EXPANSION 32769", EXPANSION_RANGE),
     ("BF.RESERVE k 0.01 100 EXPANSION 4294967298", EXPANSION_RANGE),
-    (
-        "BF.RESERVE k 0.01 100 EXPANSION 9223372036854775807",
-        EXPANSION_RANGE,
-    ),
+    ("BF.RESERVE k 0.01 100 EXPANSION 9223372036854775807", EXPANSION_RANGE),
     // A contradiction, in either order.
     ("BF.RESERVE k 0.01 100 EXPANSION 2 NONSCALING", NON_SCALING),
     ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION 2", NON_SCALING),
@@ -68,14 +62,8 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k 0.01 100 4 EXPANSION 2 NONSCALING", NON_SCALING),
     // A word that is no option: a filter of another kind than was meant must not come into being.
     ("BF.RESERVE k 0.01 100 COUNTNG", "ERR unknown argument 'COUNTNG'"),
-    (
-        "BF.RESERVE k 0.01 100 NONSCALING JUNK",
-        "ERR unknown argument 'JUNK'",
-    ),
-    (
-        "BF.RESERVE k 0.01 100 JUNK EXPANSION 5",
-        "ERR unknown argument 'JUNK'",
-    ),
+    ("BF.RESERVE k 0.01 100 NONSCALING JUNK", "ERR unknown argument 'JUNK'"),
+    ("BF.RESERVE k 0.01 100 JUNK EXPANSION 5", "ERR unknown argument 'JUNK'"),
     ("BF.RESERVE k 0.01 100 4 5", "ERR unknown argument '5'"),
     ("BF.RESERVE k 0.01 100 EXPANSION 2 5", "ERR unknown argument '5'"),
     ("BF.RESERVE k 0.01 100 32769", "ERR unknown argument '32769'"),
@@ -99,10 +87,8 @@ fn a_refused_reserve_says_why_and_creates_nothing() {
     let server = Server::start();
     for protocol in Protocol::BOTH {
         let client = &mut server.speak(protocol);
-        let rows: Vec<Case<'_>> = ERRORS
-            .iter()
-            .map(|&(line, text)| (&[][..], line, err(text)))
-            .collect();
+        let rows: Vec<Case<'_>> =
+            ERRORS.iter().map(|&(line, text)| (&[][..], line, err(text))).collect();
         fresh(client, &rows);
         // No row flushes after itself, so look after each once more for what it left.
         for (line, _) in ERRORS {
@@ -160,22 +146,14 @@ fn reserve_never_touches_a_key_that_exists() {
         client,
         &[
             (filter, "BF.RESERVE k 0.01 100", err("ERR item exists")),
-            (
-                filter,
-                "BF.RESERVE k 0.001 1000 NONSCALING",
-                err("ERR item exists"),
-            ),
+            (filter, "BF.RESERVE k 0.001 1000 NONSCALING", err("ERR item exists")),
             (&["BF.ADD k a"], "BF.RESERVE k 0.01 100", err("ERR item exists")),
             (string, "BF.RESERVE k 0.01 100", err(WRONG_TYPE)),
             (&["HSET k f v"], "BF.RESERVE k 0.01 100", err(WRONG_TYPE)),
             // The arguments are looked at before the key.
             (filter, "BF.RESERVE k 2 100", err(RATE_RANGE)),
             (filter, "BF.RESERVE k 0.01 0", err(CAPACITY_RANGE)),
-            (
-                filter,
-                "BF.RESERVE k 0.01 100 EXPANSION x",
-                err("ERR bad expansion"),
-            ),
+            (filter, "BF.RESERVE k 0.01 100 EXPANSION x", err("ERR bad expansion")),
             (string, "BF.RESERVE k 0.01 100 EXPANSION -1", err(EXPANSION_RANGE)),
         ],
     );

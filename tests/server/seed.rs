@@ -1,23 +1,16 @@
-//! The seed: the same one makes the same filter, another one makes another, and by default it is nobody's guess.
+//! The seed: the same one makes the same filter, another one makes another, and by default it is
+//! nobody's guess.
 
 use crate::harness::{Client, Server, mexists, numbered, ok};
 
 /// Positions of the false positives among 20,000 other items, which depend on nothing but the seed.
 fn false_positives(client: &mut Client, key: &str) -> Vec<usize> {
     let there = mexists(client, key, &numbered("other", 20_000));
-    there
-        .iter()
-        .enumerate()
-        .filter(|(_, there)| **there)
-        .map(|(place, _)| place)
-        .collect()
+    there.iter().enumerate().filter(|(_, there)| **there).map(|(place, _)| place).collect()
 }
 
 fn fill(client: &mut Client, key: &str, options: &str) {
-    assert_eq!(
-        client.run(&format!("BF.RESERVE {key} 0.05 1000 NONSCALING {options}")),
-        ok()
-    );
+    assert_eq!(client.run(&format!("BF.RESERVE {key} 0.05 1000 NONSCALING {options}")), ok());
     crate::harness::madd(client, key, &numbered("item", 950));
 }
 
@@ -25,13 +18,9 @@ fn fill(client: &mut Client, key: &str, options: &str) {
 fn equal_seeds_make_equal_filters_and_other_seeds_do_not() {
     let server = Server::start();
     let client = &mut server.client();
-    for (key, seed) in [
-        ("a", "1"),
-        ("b", "1"),
-        ("c", "2"),
-        ("d", "0"),
-        ("e", "18446744073709551615"),
-    ] {
+    for (key, seed) in
+        [("a", "1"), ("b", "1"), ("c", "2"), ("d", "0"), ("e", "18446744073709551615")]
+    {
         fill(client, key, &format!("SEED {seed}"));
     }
     assert_eq!(client.run("DUMP a"), client.run("DUMP b"));
@@ -44,10 +33,8 @@ fn equal_seeds_make_equal_filters_and_other_seeds_do_not() {
     for key in ["c", "d", "e"] {
         assert_ne!(client.run("DUMP a"), client.cmd(&["DUMP", key]), "{key}");
         // 5 % of the 1,000 or so are expected by chance.
-        let common = false_positives(client, key)
-            .iter()
-            .filter(|place| first.contains(place))
-            .count();
+        let common =
+            false_positives(client, key).iter().filter(|place| first.contains(place)).count();
         assert!(
             common * 5 < first.len(),
             "{common} of {} false positives carry over to {key}",
@@ -56,7 +43,8 @@ fn equal_seeds_make_equal_filters_and_other_seeds_do_not() {
     }
 }
 
-/// All of RedisBloom's false positives carry over from one server to another, because its seed is public.
+/// All of RedisBloom's false positives carry over from one server to another, because its seed is
+/// public.
 #[test]
 fn false_positives_do_not_carry_over_to_another_filter_or_server() {
     let (one, other) = (Server::start(), Server::start());
@@ -68,10 +56,6 @@ fn false_positives_do_not_carry_over_to_another_filter_or_server() {
     for (server, key) in [(&one, "l"), (&other, "k")] {
         let second = false_positives(&mut server.client(), key);
         let common = second.iter().filter(|place| first.contains(place)).count();
-        assert!(
-            common * 5 < first.len(),
-            "{common} of {} false positives carry over",
-            first.len()
-        );
+        assert!(common * 5 < first.len(), "{common} of {} false positives carry over", first.len());
     }
 }

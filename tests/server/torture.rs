@@ -1,16 +1,18 @@
-//! Kill -9, again and again, while clients add and delete and the server saves: what was acknowledged is there afterwards.
+//! Kill -9, again and again, while clients add and delete and the server saves: what was
+//! acknowledged is there afterwards.
 //!
 //! ```text
 //!   round:  clients write ──▶ BGSAVE or BGREWRITEAOF ──▶ (random moment) kill -9 ──▶ restart ──▶ compare with the model
 //! ```
 //!
-//! The model is what the clients were told: each item that got an answer, and how often the answer was "new". With
-//! `appendfsync always` a reply leaves the server after the write to the file, so nothing of it may be missing. Each
-//! client also has a filter of its own, and keeps replacing a copy of it: SCANDUMP, LOADCHUNK, RENAME. A kill takes the
-//! process and not the machine; what the disk does with the bytes is not tested here.
+//! The model is what the clients were told: each item that got an answer, and how often the answer
+//! was "new". With `appendfsync always` a reply leaves the server after the write to the file, so
+//! nothing of it may be missing. Each client also has a filter of its own, and keeps replacing a
+//! copy of it: SCANDUMP, LOADCHUNK, RENAME. A kill takes the process and not the machine; what the
+//! disk does with the bytes is not tested here.
 //!
-//! `REDIS_BLOOM_TORTURE_SECONDS` (default 8) says how long, `REDIS_BLOOM_TORTURE_SEED` repeats the choices of a run (the
-//! moments themselves depend on the machine).
+//! `REDIS_BLOOM_TORTURE_SECONDS` (default 8) says how long, `REDIS_BLOOM_TORTURE_SEED` repeats the
+//! choices of a run (the moments themselves depend on the machine).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
@@ -19,10 +21,12 @@ use std::time::{Duration, Instant};
 use crate::harness::{Client, Random, Reply, Server, mexists, ok, simple, wait_until};
 
 const WRITERS: usize = 4;
-/// With more items than this in the model all keys are dropped, so that a long run does not slow down.
+/// With more items than this in the model all keys are dropped, so that a long run does not slow
+/// down.
 const MOST_ITEMS: usize = 150_000;
-/// Filters that every round adds to. One grows at each doubling, one has a layer for every 50 items, one is never
-/// rewritten in a single chunk (48 MB), one is strict, one counts, and is large enough to stay one layer.
+/// Filters that every round adds to. One grows at each doubling, one has a layer for every 50
+/// items, one is never rewritten in a single chunk (48 MB), one is strict, one counts, and is large
+/// enough to stay one layer.
 const SHAPES: [(&str, &str); 5] = [
     ("grown", "0.001 100"),
     ("layers", "0.01 50 EXPANSION 1"),
@@ -32,8 +36,8 @@ const SHAPES: [(&str, &str); 5] = [
 ];
 /// The filter that items are deleted from.
 const COUNTING: &str = "counting";
-/// By how much its count may be off once items were deleted: 150,000 items with a rate of 1e-4 at most, and as little is weighed in
-/// by the counters.
+/// By how much its count may be off once items were deleted: 150,000 items with a rate of 1e-4 at
+/// most, and as little is weighed in by the counters.
 const DRIFT: usize = 5;
 
 /// What clients were told of one key.
@@ -54,9 +58,7 @@ type Model = BTreeMap<String, Told>;
 
 fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| {
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={value} is no number"))
+        value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number"))
     })
 }
 
@@ -71,7 +73,8 @@ fn write(mut client: Client, name: &str, mut random: Random) -> Model {
             _ => random.pick(&SHAPES).0.to_owned(),
         };
         let count = [1, 2, 10, 60][random.below(4)];
-        let mut items: Vec<String> = (number..number + count).map(|n| format!("{name}-{n}")).collect();
+        let mut items: Vec<String> =
+            (number..number + count).map(|n| format!("{name}-{n}")).collect();
         number += count;
         if random.below(3) == 0 {
             items.push(format!("{name}-{}", random.below(number)));
@@ -89,7 +92,10 @@ fn write(mut client: Client, name: &str, mut random: Random) -> Model {
         if random.below(4) == 0 && delete(&mut client, &mut random, counted).is_err() {
             return told;
         }
-        if random.below(10) == 0 && told.contains_key(&own) && copy(&mut client, name, &mut told).is_err() {
+        if random.below(10) == 0
+            && told.contains_key(&own)
+            && copy(&mut client, name, &mut told).is_err()
+        {
             return told;
         }
     }
@@ -97,17 +103,10 @@ fn write(mut client: Client, name: &str, mut random: Random) -> Model {
 
 /// Replaces the copy of the client's own filter by one of the filter as it is now.
 fn copy(client: &mut Client, name: &str, told: &mut Model) -> std::io::Result<()> {
-    let (own, half, whole) = (
-        format!("own-{name}"),
-        format!("half-{name}"),
-        format!("copy-{name}"),
-    );
+    let (own, half, whole) =
+        (format!("own-{name}"), format!("half-{name}"), format!("copy-{name}"));
     let Told { items, new, .. } = &told[&own];
-    let fresh = Told {
-        items: items.clone(),
-        new: *new,
-        ..Told::default()
-    };
+    let fresh = Told { items: items.clone(), new: *new, ..Told::default() };
     let mut iterator = 0;
     loop {
         let reply = client.try_cmd(&["BF.SCANDUMP", &own, &iterator.to_string()])?;
@@ -131,7 +130,12 @@ fn copy(client: &mut Client, name: &str, told: &mut Model) -> std::io::Result<()
 }
 
 /// One command, script or transaction; the answers for its items.
-fn add(client: &mut Client, random: &mut Random, key: &str, items: &[String]) -> std::io::Result<Vec<bool>> {
+fn add(
+    client: &mut Client,
+    random: &mut Random,
+    key: &str,
+    items: &[String],
+) -> std::io::Result<Vec<bool>> {
     let words = |before: &[&str]| -> Vec<String> {
         let before = before.iter().map(|&word| word.to_owned());
         before.chain(items.iter().cloned()).collect()
@@ -178,16 +182,10 @@ fn delete(client: &mut Client, random: &mut Random, told: &mut Told) -> std::io:
     if count == 0 {
         return Ok(());
     }
-    let items: Vec<String> = (0..count)
-        .map(|_| told.items.swap_remove(random.below(told.items.len())))
-        .collect();
+    let items: Vec<String> =
+        (0..count).map(|_| told.items.swap_remove(random.below(told.items.len()))).collect();
     let command: &[&str] = match random.below(3) {
-        0 => &[
-            "EVAL",
-            "return redis.call('BF.DEL', KEYS[1], unpack(ARGV))",
-            "1",
-            COUNTING,
-        ],
+        0 => &["EVAL", "return redis.call('BF.DEL', KEYS[1], unpack(ARGV))", "1", COUNTING],
         _ => &["BF.DEL", COUNTING],
     };
     let words = command.iter().copied().chain(items.iter().map(String::as_str));
@@ -225,7 +223,12 @@ struct Figures {
 }
 
 /// Lets clients write, makes the server save, and kills it; what the clients were told.
-fn round(server: &mut Server, random: &mut Random, number: usize, figures: &mut Figures) -> Vec<Model> {
+fn round(
+    server: &mut Server,
+    random: &mut Random,
+    number: usize,
+    figures: &mut Figures,
+) -> Vec<Model> {
     let mut control = server.client();
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
@@ -237,13 +240,11 @@ fn round(server: &mut Server, random: &mut Random, number: usize, figures: &mut 
         sleep(Duration::from_micros(random.next() % 40_000));
         let save = *random.pick(&["BGSAVE", "BGREWRITEAOF", "BGREWRITEAOF"]);
         let preamble = *random.pick(&["no", "yes"]);
-        assert_eq!(
-            control.cmd(&["CONFIG", "SET", "aof-use-rdb-preamble", preamble]),
-            ok()
-        );
+        assert_eq!(control.cmd(&["CONFIG", "SET", "aof-use-rdb-preamble", preamble]), ok());
         let reply = control.run(save);
         assert!(!reply.is_error(), "{save} answered {reply:?}");
-        // Half of the kills come at any moment of the save, the others around its end, when files change their names.
+        // Half of the kills come at any moment of the save, the others around its end, when files
+        // change their names.
         let mut state = what_it_does(&mut control);
         if random.below(2) == 0 {
             sleep(Duration::from_micros(random.next() % 100_000));
@@ -257,10 +258,7 @@ fn round(server: &mut Server, random: &mut Random, number: usize, figures: &mut 
         }
         figures.kills[state as usize] += 1;
         server.kill();
-        writers
-            .into_iter()
-            .map(|writer| writer.join().expect("a client failed"))
-            .collect()
+        writers.into_iter().map(|writer| writer.join().expect("a client failed")).collect()
     })
 }
 
@@ -351,11 +349,7 @@ fn what_was_acknowledged_survives_kills_during_saves_and_rewrites() {
         server.relaunch();
         figures.slowest_start = figures.slowest_start.max(start.elapsed());
         let client = &mut server.client();
-        compare(
-            client,
-            &model,
-            &format!("REDIS_BLOOM_TORTURE_SEED={seed}, round {rounds}"),
-        );
+        compare(client, &model, &format!("REDIS_BLOOM_TORTURE_SEED={seed}, round {rounds}"));
         rounds += 1;
         // The clients of the next round have other names.
         for key in client.run("KEYS *-*").elements() {
@@ -369,18 +363,9 @@ fn what_was_acknowledged_survives_kills_during_saves_and_rewrites() {
     }
     let digest = server.client().run("DEBUG DIGEST");
     server.kill_and_restart();
-    assert_eq!(
-        server.client().run("DEBUG DIGEST"),
-        digest,
-        "the file reads the same twice"
-    );
-    let Figures {
-        kills: [save, rewrite, nothing],
-        told,
-        unanswered,
-        gone,
-        slowest_start,
-    } = figures;
+    assert_eq!(server.client().run("DEBUG DIGEST"), digest, "the file reads the same twice");
+    let Figures { kills: [save, rewrite, nothing], told, unanswered, gone, slowest_start } =
+        figures;
     println!(
         "{rounds} kills in {:.1?}: {save} during BGSAVE, {rewrite} during BGREWRITEAOF, {nothing} just after either; \
          {told} items acknowledged, none lost; {gone} deleted; {unanswered} sent without an answer; slowest start {slowest_start:.1?}",

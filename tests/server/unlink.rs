@@ -1,10 +1,11 @@
-//! Memory on its way back: freed in the background when it is large, freed wholly, and counted right until then.
+//! Memory on its way back: freed in the background when it is large, freed wholly, and counted
+//! right until then.
 
 use std::time::Instant;
 
 use crate::harness::{
-    Client, Payload, Reply, Server, add_until_card, assert_unharmed, digest, dump, info, int, load, madd,
-    numbered, ok, sealed, settled_memory, wait_until,
+    Client, Payload, Reply, Server, add_until_card, assert_unharmed, digest, dump, info, int, load,
+    madd, numbered, ok, sealed, settled_memory, wait_until,
 };
 
 /// What the server itself keeps between two looks.
@@ -12,10 +13,7 @@ const NOISE: i64 = 100_000;
 
 /// A filter of a gibibyte of which most pages were written to.
 fn dirty_gibibyte(client: &mut Client, key: &str) {
-    assert_eq!(
-        client.run(&format!("BF.RESERVE {key} 0.01 900000000 NONSCALING")),
-        ok()
-    );
+    assert_eq!(client.run(&format!("BF.RESERVE {key} 0.01 900000000 NONSCALING")), ok());
     assert!(info(client, key).size > 1 << 30);
     // An item writes to one block of 64 bytes, so 500,000 touch 85 % of the 262,144 pages.
     for part in 0..10 {
@@ -36,12 +34,10 @@ fn a_gibibyte_of_dirty_pages_is_freed_in_the_background() {
         let took = begin.elapsed();
         let resident = client.memory("used_memory_rss");
         assert!(!reply.is_error(), "{line}: {reply:?}");
-        println!(
-            "{line} of a gibibyte, {} MiB resident: {took:.2?}",
-            resident >> 20
-        );
+        println!("{line} of a gibibyte, {} MiB resident: {took:.2?}", resident >> 20);
         wait_until("the memory is back", || {
-            client.memory("lazyfree_pending_objects") == 0 && client.memory("used_memory") - used < 1 << 20
+            client.memory("lazyfree_pending_objects") == 0
+                && client.memory("used_memory") - used < 1 << 20
         });
         let done = client.memory("lazyfreed_objects") - before;
         assert!(done >= 1, "{line} freed nothing in the background");
@@ -54,11 +50,9 @@ fn a_gibibyte_of_dirty_pages_is_freed_in_the_background() {
 fn only_large_filters_go_to_the_background_thread() {
     let server = Server::start();
     let client = &mut server.client();
-    for (options, background) in [
-        ("0.01 100", false),
-        ("0.01 1000000", true),
-        ("0.01 50 EXPANSION 1", true),
-    ] {
+    for (options, background) in
+        [("0.01 100", false), ("0.01 1000000", true), ("0.01 50 EXPANSION 1", true)]
+    {
         assert_eq!(client.run(&format!("BF.RESERVE k {options}")), ok());
         if options.ends_with("EXPANSION 1") {
             // 800 layers.
@@ -66,9 +60,7 @@ fn only_large_filters_go_to_the_background_thread() {
         }
         let before = client.memory("lazyfreed_objects");
         assert_eq!(client.run("UNLINK k"), int(1));
-        wait_until("nothing is left to free", || {
-            client.memory("lazyfree_pending_objects") == 0
-        });
+        wait_until("nothing is left to free", || client.memory("lazyfree_pending_objects") == 0);
         let freed = client.memory("lazyfreed_objects") - before;
         assert_eq!(freed, i64::from(background), "{options}");
     }
@@ -110,13 +102,8 @@ fn memory_usage_is_true_within_one_per_cent() {
         ("restored", |client| {
             client.run("BF.RESERVE k 1e-9 1000");
             add_until_card(client, "k", "item", 150_000);
-            let Reply::Bulk(payload) = client.run("DUMP k") else {
-                panic!("no payload")
-            };
-            assert_eq!(
-                client.call("RESTORE", "k", &[b"0", &payload[..], b"REPLACE"]),
-                ok()
-            );
+            let Reply::Bulk(payload) = client.run("DUMP k") else { panic!("no payload") };
+            assert_eq!(client.call("RESTORE", "k", &[b"0", &payload[..], b"REPLACE"]), ok());
         }),
         ("reloaded", |client| {
             client.run("BF.RESERVE k 1e-9 50 EXPANSION 1");
@@ -125,10 +112,7 @@ fn memory_usage_is_true_within_one_per_cent() {
         }),
     ];
     // The log of slow commands keeps their arguments.
-    let server = Server::with()
-        .config("latency-tracking no")
-        .config("slowlog-max-len 0")
-        .start();
+    let server = Server::with().config("latency-tracking no").config("slowlog-max-len 0").start();
     server.client().run("BF.ADD another a");
     for (what, make) in rows {
         let before = settled_memory(&server);
@@ -137,10 +121,7 @@ fn memory_usage_is_true_within_one_per_cent() {
         let grown = settled_memory(&server) - before;
         let off = (usage - grown).abs();
         println!("{what}: MEMORY USAGE {usage}, used_memory {grown}");
-        assert!(
-            off <= grown / 100 + 200,
-            "{what}: MEMORY USAGE {usage}, used_memory {grown}"
-        );
+        assert!(off <= grown / 100 + 200, "{what}: MEMORY USAGE {usage}, used_memory {grown}");
         server.client().run("DEL k");
     }
 }
@@ -170,10 +151,7 @@ fn two_hundred_rounds_leave_no_memory_behind() {
             assert_eq!(load(client, "loaded", piece), ok());
         }
         let payload = Payload::of(client, "grown");
-        assert_eq!(
-            client.call("RESTORE", "restored", &[b"0", &payload.bytes()[..]]),
-            ok()
-        );
+        assert_eq!(client.call("RESTORE", "restored", &[b"0", &payload.bytes()[..]]), ok());
         // Refused at the header, and in the middle of the bits.
         let body = payload.body();
         for cut in [60, body.len() - 40] {
@@ -185,14 +163,8 @@ fn two_hundred_rounds_leave_no_memory_behind() {
         client.run("SET full overwritten");
         digest(client, "grown");
         client.run("UNLINK large");
-        client.run(if number.is_multiple_of(2) {
-            "FLUSHALL SYNC"
-        } else {
-            "FLUSHALL ASYNC"
-        });
-        wait_until("nothing is left to free", || {
-            client.memory("lazyfree_pending_objects") == 0
-        });
+        client.run(if number.is_multiple_of(2) { "FLUSHALL SYNC" } else { "FLUSHALL ASYNC" });
+        wait_until("nothing is left to free", || client.memory("lazyfree_pending_objects") == 0);
     };
     for number in 0..10 {
         round(&server, number);

@@ -1,12 +1,13 @@
-//! Filters of valkey-bloom in a server: its AOF, its RDB, what its primary tells a replica, and the way back.
+//! Filters of valkey-bloom in a server: its AOF, its RDB, what its primary tells a replica, and the
+//! way back.
 //!
-//! `tests/codec/valkey/model.rs` is the model that says what valkey-bloom would answer. `valkey_files.rs` has its files, and
-//! `valkey_live.rs` asks a live one.
+//! `tests/codec/valkey/model.rs` is the model that says what valkey-bloom would answer.
+//! `valkey_files.rs` has its files, and `valkey_live.rs` asks a live one.
 
 use crate::{
     harness::{
-        Client, Reply, Server, bulk, config_name, err, info, int, madd, mexists, numbered, ok, sealed,
-        simple, wait_until,
+        Client, Reply, Server, bulk, config_name, err, info, int, madd, mexists, numbered, ok,
+        sealed, simple, wait_until,
     },
     valkey_bloom::Model,
 };
@@ -14,8 +15,8 @@ use crate::{
 pub(crate) const SEED: [u8; 32] = *b"0123456789abcdefFEDCBA9876543210";
 /// What filters have where a random seed is switched off; published in valkey-bloom's sources.
 pub(crate) const FIXED_SEED: [u8; 32] = [
-    89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62, 152, 136,
-    135, 48, 127, 151, 205, 40, 7, 51, 131,
+    89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62,
+    152, 136, 135, 48, 127, 151, 205, 40, 7, 51, 131,
 ];
 
 /// Of all keys.
@@ -42,10 +43,8 @@ fn same(client: &mut Client, key: &str, model: &mut Model, more: &str) {
         assert_eq!(mexists(client, key, &items), expected, "{prefix}");
     }
     let items = numbered(more, 200);
-    let expected: Vec<_> = items
-        .iter()
-        .map(|item| model.add(item.as_bytes()).expect("room"))
-        .collect();
+    let expected: Vec<_> =
+        items.iter().map(|item| model.add(item.as_bytes()).expect("room")).collect();
     assert_eq!(madd(client, key, &items), expected);
     let items: i64 = model.layers.iter().map(|layer| layer.items).sum();
     assert_eq!(info(client, key).items, items);
@@ -79,17 +78,11 @@ fn bf_load_makes_the_filter_that_was_there() {
     assert_eq!(taken, err("BUSYKEY Target key name already exists."));
     client.run("SET s x");
     assert!(
-        client
-            .cmd(&[b"BF.LOAD", b"s" as &[u8], &model.blob()])
-            .error()
-            .starts_with("WRONGTYPE")
+        client.cmd(&[b"BF.LOAD", b"s" as &[u8], &model.blob()]).error().starts_with("WRONGTYPE")
     );
     for (blob, text) in [
         (vec![], "ERR bloom object decoding failed"),
-        (
-            b"nonsense".to_vec(),
-            "ERR bloom object decoding failed. Unsupported version",
-        ),
+        (b"nonsense".to_vec(), "ERR bloom object decoding failed. Unsupported version"),
         (model.blob()[..100].to_vec(), "ERR bloom object decoding failed"),
         (vec![1; 1_000], "ERR bloom object decoding failed"),
     ] {
@@ -106,10 +99,7 @@ fn every_command_works_on_one() {
     let before = (whole(client), client.run("BF.INFO k"), client.run("BF.DEBUG k"));
     assert_eq!(client.run("COPY k copy"), int(1));
     assert_eq!(client.run("TYPE copy"), simple("bloomfltr"));
-    assert_eq!(
-        client.run("DEBUG DIGEST-VALUE copy"),
-        client.run("DEBUG DIGEST-VALUE k")
-    );
+    assert_eq!(client.run("DEBUG DIGEST-VALUE copy"), client.run("DEBUG DIGEST-VALUE k"));
     assert_eq!(client.run("BF.INFO copy"), before.1);
     assert!(client.run("MEMORY USAGE k").int() >= info(client, "k").size);
     assert_eq!(client.run("BF.RESERVE k 0.01 100"), err("ERR item exists"));
@@ -133,10 +123,7 @@ fn every_command_works_on_one() {
         );
     }
     assert_eq!(client.run("BF.DEBUG chunks"), before.2);
-    assert_eq!(
-        client.run("DEBUG DIGEST-VALUE chunks"),
-        client.run("DEBUG DIGEST-VALUE k")
-    );
+    assert_eq!(client.run("DEBUG DIGEST-VALUE chunks"), client.run("DEBUG DIGEST-VALUE k"));
     same(client, "chunks", &mut grown(), "later");
     client.run("DEL chunks");
     assert_eq!(whole(client), before.0);
@@ -160,14 +147,8 @@ fn one_survives_every_file_and_dump() {
     client.run("DEL copy");
     let file = rewritten(&server, client);
     let blob = model.blob();
-    assert!(
-        file.windows(7).any(|window| window == b"BF.LOAD"),
-        "the rewritten AOF has a BF.LOAD"
-    );
-    assert!(
-        file.windows(blob.len()).any(|window| window == blob),
-        "and in it the blob that came"
-    );
+    assert!(file.windows(7).any(|window| window == b"BF.LOAD"), "the rewritten AOF has a BF.LOAD");
+    assert!(file.windows(blob.len()).any(|window| window == blob), "and in it the blob that came");
     assert_eq!(client.run("DEBUG LOADAOF"), ok());
     assert_eq!(whole(client), before, "AOF");
     drop(std::mem::replace(client, server.client()));
@@ -217,10 +198,8 @@ fn a_filter_told_of_by_its_primary_is_the_same_here_and_on_a_replica() {
     let items = numbered("item", 300);
     assert_eq!(client.cmd(&made("empty", &empty, &[])), Reply::Array(vec![]));
     let answers = client.cmd(&made("filled", &filled, &items)).answers();
-    let expected: Vec<_> = items
-        .iter()
-        .map(|item| filled.add(item.as_bytes()).expect("room"))
-        .collect();
+    let expected: Vec<_> =
+        items.iter().map(|item| filled.add(item.as_bytes()).expect("room")).collect();
     assert_eq!(answers, expected);
     client.cmd(&made("fixed", &fixed, &[]));
     // A second time it adds what is not there yet.
@@ -243,18 +222,9 @@ fn a_client_that_speaks_of_tightening_gets_a_native_filter() {
     let server = Server::start();
     let client = &mut server.client();
     for (line, reply) in [
-        (
-            "BF.INSERT a TIGHTENING 0.5 VALIDATESCALETO 1000 ITEMS x",
-            Reply::Array(vec![int(1)]),
-        ),
-        (
-            "BF.INSERT a TIGHTENING 0 ITEMS x",
-            err("ERR (0 < tightening ratio range < 1)"),
-        ),
-        (
-            "BF.INSERT a TIGHTENING nan ITEMS x",
-            err("ERR (0 < tightening ratio range < 1)"),
-        ),
+        ("BF.INSERT a TIGHTENING 0.5 VALIDATESCALETO 1000 ITEMS x", Reply::Array(vec![int(1)])),
+        ("BF.INSERT a TIGHTENING 0 ITEMS x", err("ERR (0 < tightening ratio range < 1)")),
+        ("BF.INSERT a TIGHTENING nan ITEMS x", err("ERR (0 < tightening ratio range < 1)")),
         ("BF.INSERT a VALIDATESCALETO 0 ITEMS x", err("ERR Bad capacity")),
         (
             "BF.INSERT a NONSCALING VALIDATESCALETO 9 ITEMS x",
@@ -270,30 +240,17 @@ fn a_client_that_speaks_of_tightening_gets_a_native_filter() {
     }
     let seed = "0123456789abcdef0123456789abcdef";
     for (line, reply) in [
-        (
-            "CAPACITY 4611686018427387904 ERROR 0.5",
-            "ERR Insufficient memory to create filter",
-        ),
-        (
-            "CAPACITY 4611686018427387904 ERROR 1e-300",
-            "ERR Insufficient memory to create filter",
-        ),
+        ("CAPACITY 4611686018427387904 ERROR 0.5", "ERR Insufficient memory to create filter"),
+        ("CAPACITY 4611686018427387904 ERROR 1e-300", "ERR Insufficient memory to create filter"),
         ("EXPANSION 4294967296", "ERR Bad expansion"),
         ("NOCREATE", "ERR not found"),
     ] {
-        assert_eq!(
-            client.run(&format!("BF.INSERT b {line} SEED {seed}")),
-            err(reply),
-            "{line}"
-        );
+        assert_eq!(client.run(&format!("BF.INSERT b {line} SEED {seed}")), err(reply), "{line}");
     }
     assert_eq!(client.run("EXISTS b"), int(0));
     assert_eq!(client.run("TYPE a"), simple("MBbloom--"));
     for line in ["BF.INSERT a TIGHTENING 0.5", "BF.INSERT a VALIDATESCALETO 5"] {
-        assert!(
-            client.run(line).error().contains("wrong number of arguments"),
-            "{line}"
-        );
+        assert!(client.run(line).error().contains("wrong number of arguments"), "{line}");
     }
 }
 
@@ -316,7 +273,8 @@ fn a_damaged_dump_does_no_harm() {
             bytes[at] ^= change;
             bytes
         });
-        // The version of the format stays at the end; where it is read as a count of items, that is a file too.
+        // The version of the format stays at the end; where it is read as a count of items, that is
+        // a file too.
         let short = [&body[..at.min(body.len() - 2)], &body[body.len() - 2..]].concat();
         for bytes in flipped.iter().chain([&short]) {
             let reply = client.cmd(&[b"RESTORE", b"new" as &[u8], b"0", &sealed(bytes)]);

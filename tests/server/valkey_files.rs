@@ -1,18 +1,20 @@
-//! Filters made by a build after the sources of valkey-bloom 1.0, from its files: every answer is its own, growth included,
-//! and they go back as they came.
+//! Filters made by a build after the sources of valkey-bloom 1.0, from its files: every answer is
+//! its own, growth included, and they go back as they came.
 //!
-//! The files and what it answered are described in `tests/fixtures/products.rs`, where it is from in the README beside it.
+//! The files and what it answered are described in `tests/fixtures/products.rs`, where it is from
+//! in the README beside it.
 
 use crate::{
     as_there::{check_first, go_on, go_on_beside_a_copy, go_on_with_a_replica},
     harness::{
-        Client, Reply, Server, assert_unharmed, digest, err, info, int, mexists, numbered, ok, sealed,
-        simple, wait_until,
+        Client, Reply, Server, assert_unharmed, digest, err, info, int, mexists, numbered, ok,
+        sealed, simple, wait_until,
     },
     products::{Answers, VALKEY_BLOOM, file},
 };
 
-/// A version of the format that every server of these tests reads: a module's value has looked the same since.
+/// A version of the format that every server of these tests reads: a module's value has looked the
+/// same since.
 const RDB_VERSION: u16 = 9;
 
 /// What DUMP gave, without version and checksum.
@@ -25,11 +27,7 @@ fn body(name: &str) -> Vec<u8> {
 #[track_caller]
 fn restore(client: &mut Client, key: &str, name: &str) {
     let payload = sealed(&[body(name), RDB_VERSION.to_le_bytes().to_vec()].concat());
-    assert_eq!(
-        client.call("RESTORE", key, &[&b"0"[..], &payload]),
-        ok(),
-        "{name}"
-    );
+    assert_eq!(client.call("RESTORE", key, &[&b"0"[..], &payload]), ok(), "{name}");
     assert_eq!(client.cmd(&["TYPE", key]), simple("bloomfltr"));
 }
 
@@ -126,21 +124,15 @@ fn a_payload_of_a_development_build_is_refused() {
     let server = Server::start();
     let client = &mut server.client();
     let body = body("valkey-bloom-1.0-one-layer");
-    // type, 0x81 and 8 bytes of id, 1 layer, expansion, rate, tightening, seed; capacity 100, 90 items, bitmap; end.
+    // type, 0x81 and 8 bytes of id, 1 layer, expansion, rate, tightening, seed; capacity 100, 90
+    // items, bitmap; end.
     let at = 10 + 2 + 2 + 9 + 9 + 2;
     let (head, rest) = body.split_at(at);
     assert_eq!(rest[..6], [2, 0x40, 100, 2, 0x40, 90]);
     let (numbers, rest) = rest.split_at(6);
     let (bitmap, end) = rest.split_at(rest.len() - 1);
-    let early = [
-        head,
-        bitmap,
-        &numbers[..3],
-        &numbers[3..],
-        end,
-        &RDB_VERSION.to_le_bytes(),
-    ]
-    .concat();
+    let early =
+        [head, bitmap, &numbers[..3], &numbers[3..], end, &RDB_VERSION.to_le_bytes()].concat();
     let reply: Reply = client.call("RESTORE", "k", &[&b"0"[..], &sealed(&early)]);
     assert_eq!(reply, err("ERR Bad data format"));
     assert_eq!(client.run("EXISTS k"), int(0));

@@ -1,9 +1,11 @@
-//! A live valkey-bloom of version 1.0 or later, where `REDIS_BLOOM_PEER_VALKEY_BLOOM` names its module: filters come from it
-//! and go back. It runs in the server under test, which must be one that it runs on; without it these tests say SKIPPED.
+//! A live valkey-bloom of version 1.0 or later, where `REDIS_BLOOM_PEER_VALKEY_BLOOM` names its
+//! module: filters come from it and go back. It runs in the server under test, which must be one
+//! that it runs on; without it these tests say SKIPPED.
 
 use crate::{
     harness::{
-        Builder, Client, Server, digest, info, int, madd, mexists, numbered, ok, simple, skipped, wait_until,
+        Builder, Client, Server, digest, info, int, madd, mexists, numbered, ok, simple, skipped,
+        wait_until,
     },
     valkey::{FIXED_SEED, SEED, made, rewritten},
     valkey_bloom::Model,
@@ -43,40 +45,19 @@ fn in_step(here: &mut Client, there: &mut Client, key: &str, more: &str, count: 
 /// Filters as the live one makes them: key, command, items at first.
 const MADE: [(&str, &str, usize); 5] = [
     ("default", "BF.INSERT default", 150),
-    (
-        "grown",
-        "BF.INSERT grown CAPACITY 200 ERROR 0.01953125 EXPANSION 2",
-        1_500,
-    ),
-    (
-        "tightening",
-        "BF.INSERT tightening CAPACITY 40 ERROR 0.1 EXPANSION 2 TIGHTENING 0.85",
-        500,
-    ),
-    (
-        "even",
-        "BF.INSERT even CAPACITY 70 ERROR 0.2 EXPANSION 1 TIGHTENING 0.3",
-        400,
-    ),
-    (
-        "nonscaling",
-        "BF.INSERT nonscaling CAPACITY 2000 ERROR 0.05 NONSCALING",
-        900,
-    ),
+    ("grown", "BF.INSERT grown CAPACITY 200 ERROR 0.01953125 EXPANSION 2", 1_500),
+    ("tightening", "BF.INSERT tightening CAPACITY 40 ERROR 0.1 EXPANSION 2 TIGHTENING 0.85", 500),
+    ("even", "BF.INSERT even CAPACITY 70 ERROR 0.2 EXPANSION 1 TIGHTENING 0.3", 400),
+    ("nonscaling", "BF.INSERT nonscaling CAPACITY 2000 ERROR 0.05 NONSCALING", 900),
 ];
 
 #[track_caller]
 fn make(there: &mut Client) {
     for (seed, suffix) in [("yes", ""), ("no", "-fixed")] {
-        assert_eq!(
-            there.cmd(&["CONFIG", "SET", "bf.bloom-use-random-seed", seed]),
-            ok()
-        );
+        assert_eq!(there.cmd(&["CONFIG", "SET", "bf.bloom-use-random-seed", seed]), ok());
         for (key, command, items) in MADE {
-            let (key, command) = (
-                format!("{key}{suffix}"),
-                command.replacen(key, &format!("{key}{suffix}"), 1),
-            );
+            let (key, command) =
+                (format!("{key}{suffix}"), command.replacen(key, &format!("{key}{suffix}"), 1));
             assert!(!there.run(&command).is_error(), "{command}");
             madd(there, &key, &numbered("item", items));
         }
@@ -93,14 +74,10 @@ fn keys() -> impl Iterator<Item = String> {
 #[track_caller]
 fn blob_of(aof: &[u8], key: &str) -> Vec<u8> {
     let mark = format!("BF.LOAD\r\n${}\r\n{key}\r\n$", key.len());
-    let at = aof
-        .windows(mark.len())
-        .position(|window| window == mark.as_bytes());
+    let at = aof.windows(mark.len()).position(|window| window == mark.as_bytes());
     let rest = &aof[at.expect("a BF.LOAD") + mark.len()..];
     let digits = rest.iter().position(|&byte| byte == b'\r').expect("a line");
-    let length: usize = String::from_utf8_lossy(&rest[..digits])
-        .parse()
-        .expect("a number");
+    let length: usize = String::from_utf8_lossy(&rest[..digits]).parse().expect("a number");
     rest[digits + 2..][..length].to_vec()
 }
 
@@ -130,11 +107,7 @@ fn filters_of_a_live_valkey_bloom_come_and_go_back() {
         let dump = here.cmd(&["DUMP", &key]).payload();
         assert_eq!(there.call("RESTORE", "back", &[&b"0"[..], &dump]), ok(), "{key}");
         assert_eq!(digest(there, "back"), digest(there, &key), "{key}");
-        assert_eq!(
-            there.call("BF.LOAD", "loaded", &[blob_of(&ours, &key)]),
-            ok(),
-            "{key}"
-        );
+        assert_eq!(there.call("BF.LOAD", "loaded", &[blob_of(&ours, &key)]), ok(), "{key}");
         assert_eq!(digest(there, "loaded"), digest(there, &key), "{key}");
         assert_eq!(there.run("DEL back loaded"), int(2));
     }
@@ -150,7 +123,8 @@ fn synced(replica: &mut Client) {
 
 #[test]
 fn a_replica_of_a_live_valkey_bloom_is_promoted_without_a_change() {
-    let Some(builder) = live("a_replica_of_a_live_valkey_bloom_is_promoted_without_a_change") else {
+    let Some(builder) = live("a_replica_of_a_live_valkey_bloom_is_promoted_without_a_change")
+    else {
         return;
     };
     let peer = builder.start();
@@ -176,7 +150,9 @@ fn a_replica_of_a_live_valkey_bloom_is_promoted_without_a_change() {
 
 #[test]
 fn a_live_valkey_bloom_can_be_the_replica_while_all_filters_are_its_own() {
-    let Some(builder) = live("a_live_valkey_bloom_can_be_the_replica_while_all_filters_are_its_own") else {
+    let Some(builder) =
+        live("a_live_valkey_bloom_can_be_the_replica_while_all_filters_are_its_own")
+    else {
         return;
     };
     let server = Server::start();

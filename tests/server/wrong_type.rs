@@ -1,4 +1,5 @@
-//! A key that holds something else. RedisBloom answers 0 to BF.EXISTS there; an error is the honest answer.
+//! A key that holds something else. RedisBloom answers 0 to BF.EXISTS there; an error is the honest
+//! answer.
 
 use crate::harness::{Protocol, Server, err, int, ok};
 
@@ -58,20 +59,11 @@ fn commands_of_other_types_refuse_a_filter() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.ADD k a");
-    for command in [
-        "GET k",
-        "APPEND k x",
-        "HGET k f",
-        "LPUSH k x",
-        "SADD k x",
-        "INCR k",
-        "PFADD k x",
-    ] {
+    for command in
+        ["GET k", "APPEND k x", "HGET k f", "LPUSH k x", "SADD k x", "INCR k", "PFADD k x"]
+    {
         let reply = client.run(command);
-        assert!(
-            reply.error().starts_with("WRONGTYPE"),
-            "{command} answered {reply:?}"
-        );
+        assert!(reply.error().starts_with("WRONGTYPE"), "{command} answered {reply:?}");
     }
     assert_eq!(client.run("BF.EXISTS k a"), int(1));
     assert_eq!(client.run("SET k v"), ok(), "SET overwrites any type");

@@ -15,8 +15,9 @@ pub(crate) struct Case {
     pub(crate) layers: usize,
 }
 
-/// One layer 30 % full: in the processor's second cache or not, then far larger than all caches; lower rates, which
-/// have more probes and longer blocks; deep stacks, where an item that is absent is looked for in all of the layers.
+/// One layer 30 % full: in the processor's second cache or not, then far larger than all caches;
+/// lower rates, which have more probes and longer blocks; deep stacks, where an item that is absent
+/// is looked for in all of the layers.
 pub(crate) const CASES: [Case; 7] = [
     case("2M", 2_000_000, 0.01, 600_000, 1),
     case("2M-0.1%", 2_000_000, 0.001, 600_000, 1),

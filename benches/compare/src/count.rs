@@ -1,9 +1,9 @@
 //! Instructions an item, counted by valgrind's callgrind.
 //!
-//! The program runs itself under valgrind, as a worker that fills both filters and gives each one turn of every work.
-//! Callgrind collects in one function alone, and writes a file whenever that returns. So a case takes one run, and
-//! what fills the filters and makes the items is not counted. In the cases of millions of items that run takes
-//! minutes.
+//! The program runs itself under valgrind, as a worker that fills both filters and gives each one
+//! turn of every work. Callgrind collects in one function alone, and writes a file whenever that
+//! returns. So a case takes one run, and what fills the filters and makes the items is not counted.
+//! In the cases of millions of items that run takes minutes.
 
 use std::{
     fs,
@@ -52,7 +52,8 @@ pub(crate) fn run(case: &Case) {
 /// The instructions of a turn. Removes its file.
 fn total(files: &Path, turn: usize) -> f64 {
     let file = PathBuf::from(format!("{}.{turn}", files.display()));
-    let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let text =
+        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     fs::remove_file(&file).expect("a file that was just read");
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
     let total = total.and_then(|total| total.trim().parse().ok());
@@ -74,8 +75,8 @@ pub(crate) fn work(case: &Case) {
     check_layers(case, &filters);
 }
 
-/// One function for both sides, not a generic one: of two that come out equal the compiler may keep one and call it by
-/// both names. Nor mangled: callgrind is told its name.
+/// One function for both sides, not a generic one: of two that come out equal the compiler may keep
+/// one and call it by both names. Nor mangled: callgrind is told its name.
 #[inline(never)]
 // SAFETY: nothing that is linked has this name.
 #[unsafe(no_mangle)]

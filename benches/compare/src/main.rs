@@ -1,9 +1,10 @@
-//! `make compare REV=...`: the filter of another commit and that of this tree, in one process, by turns.
+//! `make compare REV=...`: the filter of another commit and that of this tree, in one process, by
+//! turns.
 //!
-//! Two programs, or two runs of one, differ by more than most changes to the filter do: the machine's speed drifts,
-//! its neighbours come and go, memory lies elsewhere. So both commits are linked into this program, and do the same
-//! work with the same items in turns of a fraction of a millisecond to some milliseconds, now the one first and now
-//! the other:
+//! Two programs, or two runs of one, differ by more than most changes to the filter do: the
+//! machine's speed drifts, its neighbours come and go, memory lies elsewhere. So both commits are
+//! linked into this program, and do the same work with the same items in turns of a fraction of a
+//! millisecond to some milliseconds, now the one first and now the other:
 //!
 //! ```text
 //!   round:  items ─▶ before, after     other items ─▶ after, before
@@ -11,16 +12,18 @@
 //!   a ratio is the median over rounds of the ratio in one round (`benches/suite/measure.rs`)
 //! ```
 //!
-//! With COUNT=1 it counts instructions in place of time: one turn of each, in valgrind's callgrind. These counts are
-//! the same on every run, and are what the essays of `src/filter` cite; what a change does to waits for memory they do
-//! not tell. In both, the loop over the items is included, and the hash; what makes the items is not.
+//! With COUNT=1 it counts instructions in place of time: one turn of each, in valgrind's callgrind.
+//! These counts are the same on every run, and are what the essays of `src/filter` cite; what a
+//! change does to waits for memory they do not tell. In both, the loop over the items is included,
+//! and the hash; what makes the items is not.
 //!
-//! Items are the same, the seed is, so the filters must give equal answers. A turn in which they do not ends the run:
-//! then the commits differ in more than speed.
+//! Items are the same, the seed is, so the filters must give equal answers. A turn in which they do
+//! not ends the run: then the commits differ in more than speed.
 //!
-//! What it uses of the crate must be there in both commits: `Filter` with `new`, `contains`, `hash` and `layers`,
-//! `add_each` and `contains_each` that answer chunk by chunk; `Answers::ones`; `Params` with its five fields, `CellKind` and
-//! `Expansion`. Crates that both depend on are those of this tree's `Cargo.lock` for both.
+//! What it uses of the crate must be there in both commits: `Filter` with `new`, `contains`, `hash`
+//! and `layers`, `add_each` and `contains_each` that answer chunk by chunk; `Answers::ones`;
+//! `Params` with its five fields, `CellKind` and `Expansion`. Crates that both depend on are those
+//! of this tree's `Cargo.lock` for both.
 //!
 //! ```text
 //!   compare time ROUNDS [CASE ...]        all cases if none is named
@@ -111,7 +114,10 @@ fn check_answers(case: &Case, work: &Work, before: usize, after: usize) {
 
 fn print_head(case: &Case, unit: &str) {
     println!("{case}");
-    println!("  {:<12} {:>10} {:>10} {:>8}", unit, "before", "after", "ratio");
+    println!(
+        "  {:<12} {:>10} {:>10} {:>8}",
+        unit, "before", "after", "ratio"
+    );
 }
 
 fn print_row(work: &Work, before: f64, after: f64, ratio: f64) {

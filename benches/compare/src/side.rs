@@ -36,8 +36,8 @@ pub(crate) trait Side: Sized {
     }
 }
 
-/// Makes the filter of one commit a side. The loops are functions of their own, so that the compiler cannot mix those
-/// of one commit with anything around them.
+/// Makes the filter of one commit a side. The loops are functions of their own, so that the
+/// compiler cannot mix those of one commit with anything around them.
 macro_rules! side {
     ($commit:ident) => {
         impl Side for $commit::filter::Filter {

@@ -1,8 +1,9 @@
 //! Nanoseconds of the processor an item.
 //!
-//! Who comes second finds the items, and much else, in nearer caches than who came first. So a round has two turns of
-//! each, with the order turned round: were it turned from round to round, the median would fall among the rounds of
-//! one order. The first round of a work is not counted: code and predictions are cold in it.
+//! Who comes second finds the items, and much else, in nearer caches than who came first. So a
+//! round has two turns of each, with the order turned round: were it turned from round to round,
+//! the median would fall among the rounds of one order. The first round of a work is not counted:
+//! code and predictions are cold in it.
 
 use std::{hint::black_box, time::Duration};
 
@@ -15,7 +16,8 @@ use crate::{
     side::Side,
 };
 
-/// The most rounds of additions: with more the filters would grow, and be other filters than the case says.
+/// The most rounds of additions: with more the filters would grow, and be other filters than the
+/// case says.
 const ADDITIONS: usize = 11;
 
 pub(crate) fn run(case: &Case, rounds: usize) {
@@ -52,8 +54,8 @@ pub(crate) fn run(case: &Case, rounds: usize) {
     check_layers(case, &filters);
 }
 
-/// One turn of one side; how many items got the answer yes. Adds up the nanoseconds of an item, as the mean of a
-/// round's turns.
+/// One turn of one side; how many items got the answer yes. Adds up the nanoseconds of an item, as
+/// the mean of a round's turns.
 fn turn(filter: &mut impl Side, work: &Work, items: &[Item], time: &mut f64) -> usize {
     let start = processor_time();
     let yes = black_box(filter.turn(work, items));
@@ -61,9 +63,9 @@ fn turn(filter: &mut impl Side, work: &Work, items: &[Item], time: &mut f64) -> 
     yes
 }
 
-/// What this thread has had of a processor. A clock on the wall would go on while another process has it; turns are
-/// about as long as a time slice, so that happened in turns of the same side round after round, and showed one as
-/// twice as slow.
+/// What this thread has had of a processor. A clock on the wall would go on while another process
+/// has it; turns are about as long as a time slice, so that happened in turns of the same side
+/// round after round, and showed one as twice as slow.
 fn processor_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

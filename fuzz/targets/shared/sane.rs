@@ -1,5 +1,6 @@
-//! What must hold of a filter that a decoder accepted, whatever the bytes were: it is whole, it answers, it takes what it
-//! has room for, gives it back where it counts, and it reads back as it was written.
+//! What must hold of a filter that a decoder accepted, whatever the bytes were: it is whole, it
+//! answers, it takes what it has room for, gives it back where it counts, and it reads back as it
+//! was written.
 
 use redis_bloom::filter::{Filter, Plan};
 
@@ -10,8 +11,10 @@ pub(crate) fn check(filter: &mut Filter) {
     shape(filter);
     let mut strings = super::strings::Strings::default();
     redis_bloom::codec::native::rdb::save(filter, &mut strings);
-    let again =
-        redis_bloom::codec::native::rdb::load(&mut super::strings::Reading(strings.0.iter()), CEILING);
+    let again = redis_bloom::codec::native::rdb::load(
+        &mut super::strings::Reading(strings.0.iter()),
+        CEILING,
+    );
     let Ok(redis_bloom::codec::native::rdb::Stored::Complete(again)) = again else {
         panic!("its own strings are refused");
     };

@@ -1,7 +1,7 @@
-//! The numbers and strings that an encoder wrote, to be read again; unlike `values.rs`, of any length, and each as what it
-//! was written.
+//! The numbers and strings that an encoder wrote, to be read again; unlike `values.rs`, of any
+//! length, and each as what it was written.
 
-use redis_bloom::codec::io::{NumberSink, Sink, Source, NumberSource};
+use redis_bloom::codec::io::{NumberSink, NumberSource, Sink, Source};
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {

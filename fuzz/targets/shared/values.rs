@@ -1,8 +1,9 @@
 //! The numbers and strings of a foreign RDB, as bytes at random say them.
 //!
-//! A number is 8 bytes, little-endian; a string is its length, u16, and its bytes: the decoder says which it wants next.
+//! A number is 8 bytes, little-endian; a string is its length, u16, and its bytes: the decoder says
+//! which it wants next.
 
-use redis_bloom::codec::io::{Source, NumberSource};
+use redis_bloom::codec::io::{NumberSource, Source};
 
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 

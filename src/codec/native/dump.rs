@@ -1,7 +1,7 @@
 //! A filter in bounded pieces: BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
 //!
-//! A dump is the header (`header.rs`), then the stream of bits (`stream.rs`) in chunks of at most 16 MiB, each in a frame
-//! of its own:
+//! A dump is the header (`header.rs`), then the stream of bits (`stream.rs`) in chunks of at most
+//! 16 MiB, each in a frame of its own:
 //!
 //! ```text
 //!   0        6        8            16             24             32
@@ -12,16 +12,19 @@
 //!   └────────┴────────┴────────────┴──────────────┴──────────────┴─ ─ ─ ─ ─ ─┴──────────┘
 //! ```
 //!
-//! Iterators follow RedisBloom: 0 asks for the header and answers 1; n asks for the stream from byte n - 1 and answers
-//! n plus the bytes given; LOADCHUNK is handed the iterator that came with the data, so data ends at byte iterator - 1.
+//! Iterators follow RedisBloom: 0 asks for the header and answers 1; n asks for the stream from
+//! byte n - 1 and answers n plus the bytes given; LOADCHUNK is handed the iterator that came with
+//! the data, so data ends at byte iterator - 1.
 //!
-//! A dump takes many commands, and the filter may change between them. Additions only set bits, so what was in when
-//! the dump began is in the copy; each frame carries the newest count, so the copy does not promise room that
-//! additions during the dump have used. A filter that grows or is replaced has another identity: its chunks are refused. So
-//! has one that counts after every change.
+//! A dump takes many commands, and the filter may change between them. Additions only set bits, so
+//! what was in when the dump began is in the copy; each frame carries the newest count, so the copy
+//! does not promise room that additions during the dump have used. A filter that grows or is
+//! replaced has another identity: its chunks are refused. So has one that counts after every
+//! change.
 //!
-//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`), which has the same iterators,
-//! bare chunks and a header without a magic: its first 8 bytes are a count of items, and ours would be 10^14 of them.
+//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`), which has
+//! the same iterators, bare chunks and a header without a magic: its first 8 bytes are a count of
+//! items, and ours would be 10^14 of them.
 
 use super::{header, stream};
 use crate::{
@@ -62,16 +65,12 @@ fn read_header(data: &[u8]) -> Result<Plan, Error> {
     }
     match header::decode(data)? {
         (plan, 0) => Ok(plan),
-        (_, present) => Err(Error::Order {
-            from: 0,
-            to: present,
-            received: 0,
-        }),
+        (_, present) => Err(Error::Order { from: 0, to: present, received: 0 }),
     }
 }
 
-/// The chunk that iterator `from` (any number) asks for, and the next iterator; `None` past the end, and for numbers
-/// below 1.
+/// The chunk that iterator `from` (any number) asks for, and the next iterator; `None` past the
+/// end, and for numbers below 1.
 #[must_use]
 pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
@@ -85,7 +84,8 @@ fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     }
 }
 
-/// The words of which all bits are in the chunk that iterator `from` asks for, if `to` is the iterator that came with it.
+/// The words of which all bits are in the chunk that iterator `from` asks for, if `to` is the
+/// iterator that came with it.
 pub fn words(filter: &Filter, from: i64, to: i64) -> impl Iterator<Item = &[u64]> {
     let start = match filter.family() {
         Family::RedisBloom(_) => redisbloom::position(filter, from),
@@ -98,16 +98,14 @@ pub fn words(filter: &Filter, from: i64, to: i64) -> impl Iterator<Item = &[u64]
     span.into_iter().flatten()
 }
 
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "the size of a frame, bounded by `BITS`"
-)]
+#[expect(clippy::arithmetic_side_effects, reason = "the size of a frame, bounded by `BITS`")]
 fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
     let count = end.checked_sub(first).filter(|&left| left > 0)?.min(BITS);
     let next = from.checked_add_unsigned(count)?;
-    // Not a fallible allocation: the server copies the chunk next, with one that is not. A child that rewrites the AOF
-    // must not take "no memory" for "no more chunks"; it ends, and the old AOF stays.
+    // Not a fallible allocation: the server copies the chunk next, with one that is not. A child
+    // that rewrites the AOF must not take "no memory" for "no more chunks"; it ends, and the old
+    // AOF stays.
     let mut out = Vec::with_capacity(FRAME + count as usize + 8);
     out.extend(open(MAGIC, VERSION));
     out.extend(identity(filter).to_le_bytes());
@@ -117,7 +115,8 @@ fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     Some((next, seal(out)))
 }
 
-/// A filter that BF.LOADCHUNK is filling: it has a plan and a part of its bits, and can answer nothing yet.
+/// A filter that BF.LOADCHUNK is filling: it has a plan and a part of its bits, and can answer
+/// nothing yet.
 #[derive(Debug)]
 pub struct Load {
     filter: Filter,
@@ -125,8 +124,8 @@ pub struct Load {
     received: u64,
     /// Whether all that is to come has room.
     whole: bool,
-    /// The filter's identity, which no chunk changes: to compute it takes time by the number of layers, and a client may send
-    /// any number of small chunks.
+    /// The filter's identity, which no chunk changes: to compute it takes time by the number of
+    /// layers, and a client may send any number of small chunks.
     identity: u64,
 }
 
@@ -180,12 +179,7 @@ impl<'a> Part<'a> {
             }
             Family::RedisBloom(_) => {
                 let (first, to) = redisbloom::place(filter, iterator, data)?;
-                Ok(Self {
-                    first,
-                    to,
-                    items: filter.newest().counted(),
-                    bits: data,
-                })
+                Ok(Self { first, to, items: filter.newest().counted(), bits: data })
             }
         }
     }
@@ -195,12 +189,7 @@ impl<'a> Chunk<'a> {
     fn read(iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
         let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
         let (identity, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let chunk = Self {
-            identity,
-            first,
-            items,
-            bits: reader.rest(),
-        };
+        let chunk = Self { identity, first, items, bits: reader.rest() };
         // The iterator says again what the frame says.
         if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != chunk.end() {
             return Err(Error::Order {
@@ -220,11 +209,7 @@ impl<'a> Chunk<'a> {
     fn fits(&self, filter: &Filter, identity: impl FnOnce() -> u64) -> Result<u64, Error> {
         let (total, to) = (filter.bit_bytes(), self.end().unwrap_or(u64::MAX));
         if to > total {
-            return Err(Error::TooBig {
-                from: self.first,
-                to,
-                total,
-            });
+            return Err(Error::TooBig { from: self.first, to, total });
         }
         // The count of a layer of counters may be above its capacity, and then the header says so.
         let most = filter.newest().capacity().max(filter.newest().counted());
@@ -242,7 +227,8 @@ impl<'a> Chunk<'a> {
 }
 
 impl Load {
-    /// Begins with the header of a dump. All memory is allocated (lazily zeroed) here, at most `ceiling` bytes of bits.
+    /// Begins with the header of a dump. All memory is allocated (lazily zeroed) here, at most
+    /// `ceiling` bytes of bits.
     ///
     /// # Errors
     /// Any of [`Error`] for bad bytes.
@@ -251,26 +237,24 @@ impl Load {
         Ok(Self::resume(plan.allocate(ceiling)?, 0))
     }
 
-    /// Whether `data` is the header of a dump of a filter like this: a client sends it again when it got no answer.
+    /// Whether `data` is the header of a dump of a filter like this: a client sends it again when
+    /// it got no answer.
     #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
         let same = |plan: &Plan| header::identity(plan) == self.identity;
         read_header(data).is_ok_and(|plan| same(&plan))
     }
 
-    /// Goes on with a filter of which the first `received` bytes are in, and no others need have room.
+    /// Goes on with a filter of which the first `received` bytes are in, and no others need have
+    /// room.
     pub(in crate::codec) fn resume(filter: Filter, received: u64) -> Self {
         let whole = filter.layers().all(Layer::is_whole);
-        Self {
-            received,
-            whole,
-            identity: identity(&filter),
-            filter,
-        }
+        Self { received, whole, identity: identity(&filter), filter }
     }
 
-    /// Makes room for all that is to come, where a load that was stored has none yet; `ceiling` is told the bytes that are
-    /// in, and answers how many bytes of bits the filter may take. [`Self::take`] does it without one.
+    /// Makes room for all that is to come, where a load that was stored has none yet; `ceiling` is
+    /// told the bytes that are in, and answers how many bytes of bits the filter may take.
+    /// [`Self::take`] does it without one.
     ///
     /// # Errors
     /// `Error::Ceiling`, `Error::OutOfMemory`; no bit has changed then.
@@ -310,15 +294,18 @@ impl Load {
         cut(&self.filter, from, self.received)
     }
 
-    /// Takes the next chunk, or one that is in already (a client repeats what it got no answer for).
+    /// Takes the next chunk, or one that is in already (a client repeats what it got no answer
+    /// for).
     ///
     /// # Errors
-    /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed then.
+    /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed
+    /// then.
     pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
         self.take_and_tell(iterator, data, |_, _| {})
     }
 
-    /// [`Self::take`]; `changed` is told the items of each layer that the chunk reaches, before and after.
+    /// [`Self::take`]; `changed` is told the items of each layer that the chunk reaches, before and
+    /// after.
     ///
     /// # Errors
     /// As [`Self::take`].
@@ -331,16 +318,13 @@ impl Load {
         self.make_whole(|_| u64::MAX)?;
         let chunk = Part::read(&self.filter, || self.identity, iterator, data)?;
         let to = chunk.to;
-        // Counts only rise: a lower one is of a filter that took this one's place, with the same seed, during the dump.
+        // Counts only rise: a lower one is of a filter that took this one's place, with the same
+        // seed, during the dump.
         if chunk.items < self.filter.newest().counted() {
             return Err(Error::OtherFilter);
         }
         if chunk.first > self.received {
-            return Err(Error::Order {
-                from: chunk.first,
-                to,
-                received: self.received,
-            });
+            return Err(Error::Order { from: chunk.first, to, received: self.received });
         }
         if to <= self.received && stream::holds(&self.filter, chunk.first, chunk.bits) {
             return Ok(Taken::Repeated);
@@ -351,11 +335,7 @@ impl Load {
         newest.set_counted(newest.counted().max(chunk.items));
         changed(before, newest.items());
         self.received = self.received.max(to);
-        Ok(if self.received == self.filter.bit_bytes() {
-            Taken::Last
-        } else {
-            Taken::Next
-        })
+        Ok(if self.received == self.filter.bit_bytes() { Taken::Last } else { Taken::Next })
     }
 
     /// A copy.
@@ -363,10 +343,7 @@ impl Load {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
-        Ok(Self {
-            filter: self.filter.duplicate()?,
-            ..*self
-        })
+        Ok(Self { filter: self.filter.duplicate()?, ..*self })
     }
 
     /// The filter, once [`Self::take`] answered [`Taken::Last`].
@@ -379,17 +356,14 @@ impl Load {
 /// Accepts a chunk for a filter that is complete if it holds every bit of it already.
 ///
 /// # Errors
-/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and any other of [`Error`] for bad bytes.
+/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
+/// any other of [`Error`] for bad bytes.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);
     }
     let chunk = Part::read(filter, || identity(filter), iterator, data)?;
-    if stream::holds(filter, chunk.first, chunk.bits) {
-        Ok(())
-    } else {
-        Err(Error::Complete)
-    }
+    if stream::holds(filter, chunk.first, chunk.bits) { Ok(()) } else { Err(Error::Complete) }
 }
 
 #[cfg(test)]
@@ -401,7 +375,8 @@ pub(crate) mod tests {
         steps,
     };
 
-    /// An empty filter of RedisBloom's of so many layers, of one word each: what a client may forge.
+    /// An empty filter of RedisBloom's of so many layers, of one word each: what a client may
+    /// forge.
     pub(crate) fn of_layers(count: usize) -> Result<Filter, Error> {
         let rate = 0.25;
         let shape = Classic {
@@ -410,17 +385,9 @@ pub(crate) mod tests {
             probes: probes(bits_per_item(rate)) as u16,
             rule: Rule::Remainder,
         };
-        let layer = LayerPlan {
-            capacity: 1,
-            items: 1,
-            error_rate: rate,
-            shape: shape.into(),
-        };
+        let layer = LayerPlan { capacity: 1, items: 1, error_rate: rate, shape: shape.into() };
         let plan = Plan {
-            family: Family::RedisBloom(RedisBloom {
-                hash64: true,
-                rounds: false,
-            }),
+            family: Family::RedisBloom(RedisBloom { hash64: true, rounds: false }),
             seed: 0,
             error_rate: rate,
             expansion: Expansion::new(1)?,
@@ -430,8 +397,9 @@ pub(crate) mod tests {
         Ok(plan.allocate(u64::MAX)?)
     }
 
-    /// The most layers that handling `chunks` chunks of one layer each may look at in a filter of `count` layers: for each
-    /// chunk its layer is found at most four times by halving, and a few more are looked at.
+    /// The most layers that handling `chunks` chunks of one layer each may look at in a filter of
+    /// `count` layers: for each chunk its layer is found at most four times by halving, and a few
+    /// more are looked at.
     pub(crate) fn most_steps(chunks: usize, count: usize) -> u64 {
         let a_chunk = u64::from(count.ilog2()).saturating_mul(4).saturating_add(16);
         a_chunk.saturating_mul(chunks as u64)
@@ -447,8 +415,9 @@ pub(crate) mod tests {
         chunks
     }
 
-    /// One chunk for each layer: a dump must not look at all layers for each of them. Twice the layers may take little more
-    /// than twice the steps, where walking to the layer of each chunk takes four times as many.
+    /// One chunk for each layer: a dump must not look at all layers for each of them. Twice the
+    /// layers may take little more than twice the steps, where walking to the layer of each chunk
+    /// takes four times as many.
     #[test]
     fn the_steps_of_a_dump_are_those_of_its_layers() -> Result<(), Error> {
         for count in [1, 2, 3, 1_000, 20_000] {
@@ -470,8 +439,9 @@ pub(crate) mod tests {
         let count = 20_000;
         let filter = of_layers(count)?;
         let (taken, steps) = steps::counted(|| {
-            (1..=count as i64)
-                .try_for_each(|chunk| repeat(&filter, chunk.saturating_mul(8).saturating_add(1), &[0; 8]))
+            (1..=count as i64).try_for_each(|chunk| {
+                repeat(&filter, chunk.saturating_mul(8).saturating_add(1), &[0; 8])
+            })
         });
         taken?;
         assert!(steps <= most_steps(count, count), "{steps} steps");

@@ -12,8 +12,9 @@
 //!             └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴────────────┘
 //! ```
 //!
-//! Version 2, for all others, puts the family between the numbers of the filter and the layers, and lets each kind of
-//! layer have a length of its own. A family and a kind know how many bytes they have; a new one takes the next number.
+//! Version 2, for all others, puts the family between the numbers of the filter and the layers, and
+//! lets each kind of layer have a length of its own. A family and a kind know how many bytes they
+//! have; a new one takes the next number.
 //!
 //! ```text
 //!   as above, version = 2, to byte 40, then    ┌────────┬─ ─ ─ ─ ─ ─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─┬──────────┐
@@ -37,11 +38,12 @@
 //!                      blocks of counters, so four times the bits of kind 0; changes: a hash of them (filter/layer/counting/mod.rs)
 //! ```
 //!
-//! Before the first release the meaning of bits changed once under the same numbers: files of builds before four probes shared a
-//! cache line (`filter/hash/probe.rs`) are not told apart. From then on a new meaning takes a new number.
+//! Before the first release the meaning of bits changed once under the same numbers: files of
+//! builds before four probes shared a cache line (`filter/hash/probe.rs`) are not told apart. From
+//! then on a new meaning takes a new number.
 //!
-//! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that BF.LOADCHUNK is still
-//! filling.
+//! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that
+//! BF.LOADCHUNK is still filling.
 
 use crate::{
     codec::{
@@ -151,11 +153,7 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let factor = reader.u32()?;
     let count = reader.u32()? as usize;
     let present = reader.u64()?;
-    let family = if version == NATIVE {
-        Family::Native
-    } else {
-        family(&mut reader)?
-    };
+    let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
@@ -168,38 +166,21 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         return Err(Error::Truncated);
     }
     let mut layers = Vec::new();
-    layers
-        .try_reserve_exact(count)
-        .map_err(|_| FilterError::OutOfMemory(count as u64))?;
+    layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for _ in 0..count {
         let mut shape = shape(&mut reader, version)?;
         let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
         if let Shape::Counting(counting) = &mut shape {
             (counting.changes, counting.deletions) = (reader.u64()?, reader.u64()?);
         }
-        layers.push(LayerPlan {
-            capacity,
-            items,
-            error_rate,
-            shape,
-        });
+        layers.push(LayerPlan { capacity, items, error_rate, shape });
     }
     reader.end()?;
-    let plan = Plan {
-        family,
-        seed,
-        error_rate,
-        expansion,
-        layers,
-    };
+    let plan = Plan { family, seed, error_rate, expansion, layers };
     plan.check()?;
     let total = plan.bit_bytes();
     if present > total {
-        return Err(Error::TooBig {
-            from: 0,
-            to: present,
-            total,
-        });
+        return Err(Error::TooBig { from: 0, to: present, total });
     }
     Ok((plan, present))
 }
@@ -214,10 +195,7 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
             })),
             options => Err(Error::Options(options.into())),
         },
-        VALKEY => Ok(Family::Valkey(Valkey {
-            seed: reader.array()?,
-            tightening: reader.f64()?,
-        })),
+        VALKEY => Ok(Family::Valkey(Valkey { seed: reader.array()?, tightening: reader.f64()? })),
         GUAVA => Ok(Family::Guava),
         family => Err(Error::Family(family)),
     }
@@ -236,12 +214,7 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
                 rule => return Err(Error::Rule(rule)),
             };
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
-            Ok(Shape::Classic(Classic {
-                bits,
-                bytes,
-                probes,
-                rule,
-            }))
+            Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))
         }
         // What else it has comes behind the numbers that all kinds have.
         COUNTING if version == ANY => Ok(Shape::Counting(Counting::of(geometry(reader)?))),
@@ -253,16 +226,12 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
     let probes = reader.u8()?;
     let block_words = reader.u16()?;
     let blocks = reader.u32()?;
-    Ok(Geometry {
-        blocks,
-        block_words,
-        probes,
-    })
+    Ok(Geometry { blocks, block_words, probes })
 }
 
-/// Tells filters apart by everything but their items: two with the same identity have the same bits for the same
-/// items. It changes when the filter grows; that of a filter of counters, whose halves from before and after a change fit
-/// together no more, with every change.
+/// Tells filters apart by everything but their items: two with the same identity have the same bits
+/// for the same items. It changes when the filter grows; that of a filter of counters, whose halves
+/// from before and after a change fit together no more, with every change.
 pub(in crate::codec) fn identity(plan: &Plan) -> u64 {
     let mut shape = plan.clone();
     for layer in &mut shape.layers {

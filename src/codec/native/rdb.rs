@@ -1,5 +1,5 @@
-//! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits that it announces, as
-//! strings of at most 1 MiB.
+//! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits that
+//! it announces, as strings of at most 1 MiB.
 //!
 //! ```text
 //!   ┌────────┬───────────────┬───────────────┬─ ─ ─ ─┬───────────┐
@@ -7,8 +7,8 @@
 //!   └────────┴───────────────┴───────────────┴─ ─ ─ ─┴───────────┘
 //! ```
 //!
-//! In pieces, because the server compresses each string into a second buffer of its size: a filter of 4 GiB is saved
-//! with 2 MiB of extra memory. The RDB's own checksum covers the bits.
+//! In pieces, because the server compresses each string into a second buffer of its size: a filter
+//! of 4 GiB is saved with 2 MiB of extra memory. The RDB's own checksum covers the bits.
 
 use super::{dump::Load, header, stream};
 use crate::{
@@ -44,10 +44,7 @@ pub fn save_partial(load: &Load, sink: &mut impl Sink) {
     put(load.filter(), load.received(), sink);
 }
 
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "positions inside a filter that exists"
-)]
+#[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     sink.put(&header::encode(&Plan::of(filter), present));
     let mut piece = Vec::new();
@@ -64,22 +61,16 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
 
 /// Reads what [`save`] or [`save_partial`] wrote, into a filter of at most `ceiling` bytes of bits.
 ///
-/// What a header announces is allocated as it arrives ([`Layer::arriving`]): a forged size costs nothing, and what is still to
-/// come of a partial filter gets its memory when BF.LOADCHUNK goes on with it.
+/// What a header announces is allocated as it arrives ([`Layer::arriving`]): a forged size costs
+/// nothing, and what is still to come of a partial filter gets its memory when BF.LOADCHUNK goes on
+/// with it.
 ///
 /// # Errors
 /// Any of [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let (plan, present) = header::decode(source.next().ok_or(Error::Truncated)?.as_ref())?;
     let total = plan.bit_bytes();
-    let mut pieces = Pieces {
-        source,
-        total,
-        present,
-        read: 0,
-        piece: None,
-        used: 0,
-    };
+    let mut pieces = Pieces { source, total, present, read: 0, piece: None, used: 0 };
     let filter = plan.build(ceiling, |plan| pieces.layer(plan))?;
     Ok(if present == total {
         Stored::Complete(filter)

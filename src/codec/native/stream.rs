@@ -1,9 +1,11 @@
-//! The bits of all layers, oldest first, as one stream of bytes; byte i of a layer holds its bits 8 i to 8 i + 7, least
-//! significant first. A layer is a whole number of words, so a stream position that is a multiple of 8 starts a word.
+//! The bits of all layers, oldest first, as one stream of bytes; byte i of a layer holds its bits 8
+//! i to 8 i + 7, least significant first. A layer is a whole number of words, so a stream position
+//! that is a multiple of 8 starts a word.
 //!
-//! A piece of the stream is found by its position (`Filter::layer_at`): by halving in filters of other products, whose chunks
-//! may be as many as their layers; by walking in native ones. Their pieces are of 1 MiB and more, and layers are at most
-//! `MAX_LAYERS`, so all walks together look at no more than one layer for every four bytes of the filter.
+//! A piece of the stream is found by its position (`Filter::layer_at`): by halving in filters of
+//! other products, whose chunks may be as many as their layers; by walking in native ones. Their
+//! pieces are of 1 MiB and more, and layers are at most `MAX_LAYERS`, so all walks together look at
+//! no more than one layer for every four bytes of the filter.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -80,9 +82,9 @@ pub(in crate::codec) fn spans(filter: &Filter, from: u64, to: u64) -> impl Itera
     .filter(|span| !span.is_empty())
 }
 
-/// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` is a multiple of [`WORD`], the
-/// length too or it ends inside the last word of a layer, and the range lies in the stream. `changed` is told the items of
-/// each layer of the range, before and after.
+/// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` is a
+/// multiple of [`WORD`], the length too or it ends inside the last word of a layer, and the range
+/// lies in the stream. `changed` is told the items of each layer of the range, before and after.
 pub(in crate::codec) fn merge(
     filter: &mut Filter,
     from: u64,
@@ -103,7 +105,8 @@ pub(in crate::codec) fn merge(
     }
 }
 
-/// Sets the bits of `bytes` in a layer, from its byte `from` on, a multiple of [`WORD`]. There is room for them.
+/// Sets the bits of `bytes` in a layer, from its byte `from` on, a multiple of [`WORD`]. There is
+/// room for them.
 pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
     layer.merge((from / WORD) as usize, &mut words(bytes));
 }
@@ -112,9 +115,7 @@ pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
 pub(in crate::codec) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
     let mut stored = Vec::new();
     read(filter, from, bytes.len(), &mut stored);
-    words(bytes)
-        .zip(words(&stored))
-        .all(|(bits, word)| bits & !word == 0)
+    words(bytes).zip(words(&stored)).all(|(bits, word)| bits & !word == 0)
 }
 
 /// The words of `bytes`; the last is filled up with zeros.

@@ -75,36 +75,21 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     }
     // The layers are there: the length says so.
     let mut layers = Vec::new();
-    layers
-        .try_reserve_exact(count)
-        .map_err(|_| FilterError::OutOfMemory(count as u64))?;
+    layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for index in 0..count {
         let (bytes, bits, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (rate, bits_per_item) = (reader.f64()?, reader.f64()?);
         let probes = u64::from(reader.u32()?);
-        let capacity = if wide {
-            reader.u64()?
-        } else {
-            u64::from(reader.u32()?)
-        };
+        let capacity = if wide { reader.u64()? } else { u64::from(reader.u32()?) };
         let n2 = u64::from(reader.u8()?);
-        let link = Link {
-            capacity,
-            rate,
-            probes,
-            bits_per_item,
-            bits,
-            n2,
-            bytes,
-            items,
-        };
+        let link = Link { capacity, rate, probes, bits_per_item, bits, n2, bytes, items };
         layers.push(link.plan(index)?);
     }
     chain.plan(layers)
 }
 
-/// Where a layer lies: RedisBloom counts its bytes, our stream (`stream.rs`) whole words. They differ in files of before
-/// 2.2.9.
+/// Where a layer lies: RedisBloom counts its bytes, our stream (`stream.rs`) whole words. They
+/// differ in files of before 2.2.9.
 struct Place {
     /// First byte as RedisBloom counts.
     start: u64,
@@ -122,18 +107,12 @@ fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
         return None;
     };
     let end = start.stored.saturating_add(shape.bytes);
-    (byte < end).then_some(Place {
-        start: start.stored,
-        end,
-        stream: start.memory,
-    })
+    (byte < end).then_some(Place { start: start.stored, end, stream: start.memory })
 }
 
-/// Where in the stream the chunk begins that iterator `from` asks for, and how many bytes of its layer follow.
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "positions inside a filter that exists"
-)]
+/// Where in the stream the chunk begins that iterator `from` asks for, and how many bytes of its
+/// layer follow.
+#[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 fn locate(filter: &Filter, from: i64) -> Option<(u64, u64)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
     let place = place_of(filter, first)?;
@@ -145,7 +124,8 @@ pub(in crate::codec) fn position(filter: &Filter, from: i64) -> Option<u64> {
     locate(filter, from).map(|(at, _)| at)
 }
 
-/// The chunk that iterator `from` asks for, of the first `present` bytes of the stream, and the next iterator.
+/// The chunk that iterator `from` asks for, of the first `present` bytes of the stream, and the
+/// next iterator.
 pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
     let (at, left) = locate(filter, from)?;
     let count = left.min(BITS).min(present.saturating_sub(at));
@@ -158,19 +138,20 @@ pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<
 /// Where in the stream a chunk belongs: its first byte and the byte after its last.
 ///
 /// # Errors
-/// `Error::TooBig` if it does not lie inside one layer, `Error::Unaligned` if it does not cover whole words of it.
-pub(in crate::codec) fn place(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(u64, u64), Error> {
+/// `Error::TooBig` if it does not lie inside one layer, `Error::Unaligned` if it does not cover
+/// whole words of it.
+pub(in crate::codec) fn place(
+    filter: &Filter,
+    iterator: i64,
+    data: &[u8],
+) -> Result<(u64, u64), Error> {
     let (count, total) = (data.len() as u64, filter.bit_bytes());
     let end = iterator.checked_sub(1).and_then(|end| u64::try_from(end).ok());
     let Some((end, from)) = end.and_then(|end| Some((end, end.checked_sub(count)?))) else {
         let bytes = data.len();
         return Err(Error::Iterator { iterator, bytes });
     };
-    let place = place_of(filter, from).ok_or(Error::Order {
-        from,
-        to: end,
-        received: total,
-    })?;
+    let place = place_of(filter, from).ok_or(Error::Order { from, to: end, received: total })?;
     if end > place.end {
         return Err(Error::TooBig { from, to: end, total });
     }

@@ -1,4 +1,5 @@
-//! RedisBloom's own layouts: RDB and DUMP of the encoding versions 0 to 4, and the chunks of BF.SCANDUMP and its AOF.
+//! RedisBloom's own layouts: RDB and DUMP of the encoding versions 0 to 4, and the chunks of
+//! BF.SCANDUMP and its AOF.
 //!
 //! ```text
 //!   RDB        size · layers · [options]₂₊ · [growth]₄ · a layer after the other:
@@ -14,20 +15,22 @@
 //!   n2         0, or the layer has 2^n2 positions; bits is then 0 (before 2.2), 2^n2, or 8 times the bytes
 //! ```
 //!
-//! These files crash RedisBloom when they are forged: it allocates by counts that it has not checked, and probes by
-//! numbers that do not fit the array. Here a layer is allocated when its string has arrived and has the length that
-//! follows from capacity and rate, and nothing that can be computed is believed (`filter::fits`).
+//! These files crash RedisBloom when they are forged: it allocates by counts that it has not
+//! checked, and probes by numbers that do not fit the array. Here a layer is allocated when its
+//! string has arrived and has the length that follows from capacity and rate, and nothing that can
+//! be computed is believed (`filter::fits`).
 //!
-//! This file has what both layouts share: the numbers of a filter and of a layer, and what makes a plan of them. `rdb.rs`
-//! reads RDB and DUMP; `chunk.rs` reads and writes the header and the chunks. What is written is what RedisBloom 2.4 and
-//! later read, so that nobody is locked in.
+//! This file has what both layouts share: the numbers of a filter and of a layer, and what makes a
+//! plan of them. `rdb.rs` reads RDB and DUMP; `chunk.rs` reads and writes the header and the
+//! chunks. What is written is what RedisBloom 2.4 and later read, so that nobody is locked in.
 
 mod dump;
 mod rdb;
 
 use super::Error;
 use crate::filter::{
-    Classic, Error as FilterError, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule, foreign::redisbloom,
+    Classic, Error as FilterError, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule,
+    foreign::redisbloom,
 };
 
 pub(super) use dump::{cut, header, place, position, read_header};
@@ -39,7 +42,8 @@ const NONSCALING: u64 = 8;
 
 /// The growth of filters that do not say: RedisBloom's default, then and now.
 const GROWTH: u64 = 2;
-/// How far a stored number of bits per item may be from ours: the logarithms of C libraries differ in the last bit.
+/// How far a stored number of bits per item may be from ours: the logarithms of C libraries differ
+/// in the last bit.
 const ROUNDING: f64 = 1e-12;
 
 /// The numbers of a filter.
@@ -61,14 +65,13 @@ impl Chain {
             _ if !scales => Expansion::NONSCALING,
             // Versions before 2.2.10 lost the growth of filters that they loaded from a dump.
             0 => Expansion::stored(GROWTH as u32),
-            growth => Expansion::stored(u32::try_from(growth).map_err(|_| FilterError::Expansion(growth))?),
+            growth => Expansion::stored(
+                u32::try_from(growth).map_err(|_| FilterError::Expansion(growth))?,
+            ),
         };
         Ok(Self {
             size,
-            family: RedisBloom {
-                hash64: options & HASH64 != 0,
-                rounds: options & EXACT == 0,
-            },
+            family: RedisBloom { hash64: options & HASH64 != 0, rounds: options & EXACT == 0 },
             expansion,
             halves: scales && growth.is_some(),
         })
@@ -76,9 +79,7 @@ impl Chain {
 
     /// The plan of the filter with these layers, checked.
     fn plan(&self, layers: Vec<LayerPlan>) -> Result<Plan, Error> {
-        let sum = layers
-            .iter()
-            .fold(0_u64, |sum, layer| sum.saturating_add(layer.items));
+        let sum = layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.items));
         if sum != self.size {
             return Err(Error::Sum { size: self.size, sum });
         }
@@ -137,12 +138,7 @@ impl Link {
             }
             (positions, Rule::LowBits)
         };
-        let shape = Classic {
-            bits,
-            bytes: self.bytes,
-            probes,
-            rule,
-        };
+        let shape = Classic { bits, bytes: self.bytes, probes, rule };
         if !shape.is_sound() || !redisbloom::fits(&shape, self.capacity, self.rate) {
             return Err(forged("bits"));
         }

@@ -12,7 +12,8 @@ pub const ENCODING_VERSIONS: std::ops::RangeInclusive<i32> = 0..=4;
 const BITS_SINCE: i32 = 1;
 /// The first that has options.
 const OPTIONS_SINCE: i32 = 2;
-/// The first that has the growth; and since then the first layer gets half of the rate that was asked for.
+/// The first that has the growth; and since then the first layer gets half of the rate that was
+/// asked for.
 const GROWTH_SINCE: i32 = 4;
 
 /// Reads a filter of one of the `ENCODING_VERSIONS`, of at most `ceiling` bytes of bits.
@@ -22,16 +23,8 @@ const GROWTH_SINCE: i32 = 4;
 pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Result<Filter, Error> {
     let size = unsigned(source)?;
     let count = unsigned(source)?;
-    let options = if version >= OPTIONS_SINCE {
-        unsigned(source)?
-    } else {
-        0
-    };
-    let growth = if version >= GROWTH_SINCE {
-        Some(unsigned(source)?)
-    } else {
-        None
-    };
+    let options = if version >= OPTIONS_SINCE { unsigned(source)? } else { 0 };
+    let growth = if version >= GROWTH_SINCE { Some(unsigned(source)?) } else { None };
     let chain = Chain::new(size, options, growth)?;
     if count == 0 || count > MAX_LAYERS as u64 {
         return Err(FilterError::Layers.into());
@@ -74,13 +67,7 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
         plans.push(plan);
         layers.push(layer);
     }
-    let Plan {
-        family,
-        seed,
-        error_rate,
-        expansion,
-        ..
-    } = chain.plan(plans)?;
+    let Plan { family, seed, error_rate, expansion, .. } = chain.plan(plans)?;
     Filter::from_layers(family, seed, error_rate, expansion, layers).ok_or(Error::Truncated)
 }
 

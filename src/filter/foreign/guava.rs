@@ -1,5 +1,5 @@
-//! Guava's filters, and bitmaps that clients fill by its recipe: the hash, and the formulas between capacity, rate, bits and
-//! probes.
+//! Guava's filters, and bitmaps that clients fill by its recipe: the hash, and the formulas between
+//! capacity, rate, bits and probes.
 //!
 //! ```text
 //!   hash of an item    MurmurHash3, 128 bits, seed 0, of its bytes
@@ -9,12 +9,14 @@
 //!   items in it        n = -bits / k * ln(1 - fill)
 //! ```
 //!
-//! What Guava writes has bits and probes alone. Which of its two strategies finds the positions is the rule of the layer
-//! (`layer/classic/positions.rs`). Such a filter never grows: in Guava there is no growth to go on with.
+//! What Guava writes has bits and probes alone. Which of its two strategies finds the positions is
+//! the rule of the layer (`layer/classic/positions.rs`). Such a filter never grows: in Guava there
+//! is no growth to go on with.
 //!
-//! The logarithm is `libm`'s: what is accepted and where a bitmap's bits lie must be the same on every machine. Java's own may differ
-//! from it in the last bit, which moves no size unless `-n ln(p) / ln(2)^2` lies that close to a whole number: of the 90,000
-//! capacities and rates of the test below, none does.
+//! The logarithm is `libm`'s: what is accepted and where a bitmap's bits lie must be the same on
+//! every machine. Java's own may differ from it in the last bit, which moves no size unless `-n
+//! ln(p) / ln(2)^2` lies that close to a whole number: of the 90,000 capacities and rates of the
+//! test below, none does.
 
 use super::murmur3;
 use crate::filter::hash::Hash;
@@ -77,19 +79,20 @@ pub fn items_of(set: u64, bits: u64, probes: u16) -> u64 {
 mod tests {
     use super::*;
 
-    /// Whichever logarithm Guava computed with, as long as it is off by no more than a unit in the last place, it decided the
-    /// same. Java promises that of its own.
+    /// Whichever logarithm Guava computed with, as long as it is off by no more than a unit in the
+    /// last place, it decided the same. Java promises that of its own.
     #[test]
     fn no_logarithm_within_a_unit_of_the_last_place_decides_otherwise() {
-        let decimals =
-            (1..=15).flat_map(|n| (1..=9).map(move |digit| f64::from(digit) / libm::exp10(f64::from(n))));
+        let decimals = (1..=15)
+            .flat_map(|n| (1..=9).map(move |digit| f64::from(digit) / libm::exp10(f64::from(n))));
         let halves = (1..=60).map(|n| libm::ldexp(1.0, -n));
         let thirds = (1..=20).map(|n| 1.0 / f64::from(3 * n));
         let rates: Vec<f64> = decimals.chain(halves).chain(thirds).collect();
         let capacities: Vec<u64> = (0..10)
             .flat_map(|power| (1..=47).map(move |digits| digits * 10_u64.pow(power)))
             .collect();
-        // What `writeTo` can say: a number of longs in an `int`. Of more bits a last place weighs more.
+        // What `writeTo` can say: a number of longs in an `int`. Of more bits a last place weighs
+        // more.
         let most = 64 * i32::MAX as u64;
         let mut decided = 0;
         for &rate in &rates {

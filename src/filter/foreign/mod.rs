@@ -1,4 +1,5 @@
-//! The family of a filter: where it comes from, which decides how its items are hashed and how it grows.
+//! The family of a filter: where it comes from, which decides how its items are hashed and how it
+//! grows.
 //!
 //! ```text
 //!   family       hash of an item                      layers     growth
@@ -8,11 +9,13 @@
 //!   Guava        MurmurHash3, 128 bits, no seed       classic    never
 //! ```
 //!
-//! A filter that another product made keeps its family for ever, for its bits mean nothing under another hash; a new
-//! filter is native. Bloom filters cannot be hashed anew: the items are not in them.
+//! A filter that another product made keeps its family for ever, for its bits mean nothing under
+//! another hash; a new filter is native. Bloom filters cannot be hashed anew: the items are not in
+//! them.
 //!
-//! A family is a tag of two bytes in every filter. One that needs more (Valkey's has a key of 32 bytes) keeps that behind
-//! the pointer to the older layers, not in the filter: people hold millions of small filters.
+//! A family is a tag of two bytes in every filter. One that needs more (Valkey's has a key of 32
+//! bytes) keeps that behind the pointer to the older layers, not in the filter: people hold
+//! millions of small filters.
 
 pub mod guava;
 mod murmur2;
@@ -83,9 +86,6 @@ impl RedisBloom {
             let start = murmur2::hash32(item, SEED_32);
             (u64::from(start), u64::from(murmur2::hash32(item, start)))
         };
-        Hash {
-            block: start,
-            probes: step,
-        }
+        Hash { block: start, probes: step }
     }
 }

@@ -1,4 +1,5 @@
-//! MurmurHash2 by Austin Appleby (public domain): the 32-bit form and the 64-bit form "A", as RedisBloom uses them.
+//! MurmurHash2 by Austin Appleby (public domain): the 32-bit form and the 64-bit form "A", as
+//! RedisBloom uses them.
 //!
 //! ```text
 //!   h = seed ^ len * m                each word k:   k *= m; k ^= k >> r; k *= m;   h = (h ^ k) * m   (64 bits)
@@ -7,8 +8,8 @@
 //!   last:                                            h ^= h >> s; h *= m; h ^= h >> t
 //! ```
 //!
-//! Only for filters that came with it. It has no secret, and collisions for any seed are known: new filters use XXH3.
-//! Words are read as little-endian on every machine.
+//! Only for filters that came with it. It has no secret, and collisions for any seed are known: new
+//! filters use XXH3. Words are read as little-endian on every machine.
 
 /// Multiplier of the 64-bit form.
 const M64: u64 = 0xC6A4_A793_5BD1_E995;
@@ -25,10 +26,7 @@ pub(super) fn hash64(item: &[u8], seed: u64) -> u64 {
         hash = (hash ^ word.wrapping_mul(M64)).wrapping_mul(M64);
     }
     if !extra.is_empty() {
-        let word = extra
-            .iter()
-            .rev()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte));
+        let word = extra.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
         hash = (hash ^ word).wrapping_mul(M64);
     }
     hash ^= hash >> 47;
@@ -46,10 +44,7 @@ pub(super) fn hash32(item: &[u8], seed: u32) -> u32 {
         hash = hash.wrapping_mul(M32) ^ word.wrapping_mul(M32);
     }
     if !extra.is_empty() {
-        let word = extra
-            .iter()
-            .rev()
-            .fold(0, |word, &byte| word << 8 | u32::from(byte));
+        let word = extra.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
         hash = (hash ^ word).wrapping_mul(M32);
     }
     hash ^= hash >> 13;
@@ -61,8 +56,9 @@ pub(super) fn hash32(item: &[u8], seed: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The verification value of SMHasher: hash the bytes 0, 1, .. i - 1 under seed 256 - i for i in 0..256, then hash
-    /// the concatenated hashes under seed 0. It covers every length of the rest.
+    /// The verification value of SMHasher: hash the bytes 0, 1, .. i - 1 under seed 256 - i for i
+    /// in 0..256, then hash the concatenated hashes under seed 0. It covers every length of the
+    /// rest.
     fn verification<const N: usize>(hash: impl Fn(&[u8], u32) -> [u8; N]) -> u32 {
         let key: Vec<u8> = (0..=255).collect();
         let hashes: Vec<u8> = (0..256).flat_map(|i| hash(&key[..i], 256 - i as u32)).collect();
@@ -72,7 +68,8 @@ mod tests {
 
     #[test]
     fn both_forms_pass_the_verification_of_smhasher() {
-        // The values stand in SMHasher's main.cpp beside "Murmur2" and "Murmur2B" (its name of 64A).
+        // The values stand in SMHasher's main.cpp beside "Murmur2" and "Murmur2B" (its name of
+        // 64A).
         let found = (
             verification(|item, seed| hash32(item, seed).to_le_bytes()),
             verification(|item, seed| hash64(item, u64::from(seed)).to_le_bytes()),

@@ -1,5 +1,5 @@
-//! MurmurHash3 by Austin Appleby (public domain), the 128-bit form for 64-bit machines with seed 0, as Guava's
-//! `Hashing.murmur3_128()` has it.
+//! MurmurHash3 by Austin Appleby (public domain), the 128-bit form for 64-bit machines with seed 0,
+//! as Guava's `Hashing.murmur3_128()` has it.
 //!
 //! ```text
 //!   each 16 bytes, as two words k1, k2:      k1 *= C1; k1 <<<= 31; k1 *= C2; h1 ^= k1
@@ -10,7 +10,8 @@
 //!   last:                                    h1 ^= len; h2 ^= len; mixed into each other
 //! ```
 //!
-//! Only for filters that came with it: it has no secret. Words are read as little-endian on every machine.
+//! Only for filters that came with it: it has no secret. Words are read as little-endian on every
+//! machine.
 
 const C1: u64 = 0x87C3_7B91_1142_53D5;
 const C2: u64 = 0x4CF5_AD43_2745_937F;
@@ -75,10 +76,7 @@ mod tests {
         let key: Vec<u8> = (0..=255).collect();
         let hashes: Vec<u8> = (0..256).flat_map(|i| bytes(&key[..i], 256 - i as u32)).collect();
         let last = bytes(&hashes, 0);
-        assert_eq!(
-            u32::from_le_bytes([last[0], last[1], last[2], last[3]]),
-            0x6384_BA69
-        );
+        assert_eq!(u32::from_le_bytes([last[0], last[1], last[2], last[3]]), 0x6384_BA69);
     }
 
     #[test]

@@ -8,13 +8,14 @@
 //!   next layer      rate / 2, capacity * expansion, whichever version made the last
 //! ```
 //!
-//! A filter that comes from RedisBloom goes on as RedisBloom would have: each answer of its life is the same, false
-//! positives included. And since RedisBloom computes shapes from (capacity, rate), a stored shape that does not follow
-//! from them was forged: `fits` is what a decoder asks.
+//! A filter that comes from RedisBloom goes on as RedisBloom would have: each answer of its life is
+//! the same, false positives included. And since RedisBloom computes shapes from (capacity, rate),
+//! a stored shape that does not follow from them was forged: `fits` is what a decoder asks.
 //!
-//! The logarithm is `libm`'s for the reason given in `sizing.rs`: replicas of different builds must agree. It differs
-//! from the C library's by at most the last bit, which moves no layer by a word unless `capacity * bpe` lies within a
-//! billionth of a whole number of words; and at powers of two, where k hangs on it, both are exact.
+//! The logarithm is `libm`'s for the reason given in `sizing.rs`: replicas of different builds must
+//! agree. It differs from the C library's by at most the last bit, which moves no layer by a word
+//! unless `capacity * bpe` lies within a billionth of a whole number of words; and at powers of
+//! two, where k hangs on it, both are exact.
 
 use super::RedisBloom;
 use crate::filter::{
@@ -46,9 +47,14 @@ pub fn probes(bits_per_item: f64) -> u64 {
 }
 
 impl RedisBloom {
-    /// The layer that RedisBloom puts on top of one of `capacity` items at `rate`; `None` where it could not: the rate
-    /// underflows, or the bits are too many.
-    pub(in crate::filter) fn next_layer(self, capacity: u64, rate: f64, factor: u32) -> Option<LayerPlan> {
+    /// The layer that RedisBloom puts on top of one of `capacity` items at `rate`; `None` where it
+    /// could not: the rate underflows, or the bits are too many.
+    pub(in crate::filter) fn next_layer(
+        self,
+        capacity: u64,
+        rate: f64,
+        factor: u32,
+    ) -> Option<LayerPlan> {
         let capacity = capacity.checked_mul(u64::from(factor))?;
         self.layer(capacity, rate * TIGHTENING)
     }
@@ -68,39 +74,26 @@ impl RedisBloom {
             // The power of two above: 2^n <= wanted < 2^(n+1).
             let bits = 2 << (wanted as u64).ilog2();
             let spare = (bits as f64 - wanted) as u64;
-            let shape = Classic {
-                bits,
-                bytes: (bits / 8).max(8),
-                probes,
-                rule: Rule::LowBits,
-            };
+            let shape = Classic { bits, bytes: (bits / 8).max(8), probes, rule: Rule::LowBits };
             (capacity + (spare as f64 / per_item) as u64, shape)
         } else {
             if wanted >= MAX_BITS {
                 return None;
             }
             let words = (wanted as u64).max(1).div_ceil(64);
-            let shape = Classic {
-                bits: words * 64,
-                bytes: words * 8,
-                probes,
-                rule: Rule::Remainder,
-            };
+            let shape =
+                Classic { bits: words * 64, bytes: words * 8, probes, rule: Rule::Remainder };
             (capacity, shape)
         };
-        Some(LayerPlan {
-            capacity,
-            items: 0,
-            error_rate: rate,
-            shape: shape.into(),
-        })
+        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: shape.into() })
     }
 }
 
 /// The most bits a layer is sized for; far above what memory holds.
 const MAX_BITS: f64 = (1_u64 << 61) as f64;
 
-/// How far a product of doubles may be off: one bit in the logarithm, one in the division, one in the product.
+/// How far a product of doubles may be off: one bit in the logarithm, one in the division, one in
+/// the product.
 const ROUNDING: f64 = 1e-15;
 
 /// Whether some version of RedisBloom gives a layer of `capacity` items at `rate` this shape.
@@ -117,8 +110,9 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
             // Any number between the two is `wanted` cut to whole; nearly always they are equal.
             let least = ((wanted * (1.0 - ROUNDING)) as u64).max(1);
             let most = ((wanted * (1.0 + ROUNDING)) as u64).max(1);
-            let within =
-                |unit: u64, found: u64| (least.div_ceil(unit)..=most.div_ceil(unit)).contains(&found);
+            let within = |unit: u64, found: u64| {
+                (least.div_ceil(unit)..=most.div_ceil(unit)).contains(&found)
+            };
             let whole = bytes.checked_mul(8) == Some(bits);
             let as_bits = within(1, bits) && bytes == bits.div_ceil(8);
             let as_bytes = whole && within(8, bytes);
@@ -128,8 +122,8 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
         Rule::LowBits => {
             // The capacity was raised to what fits: less than one item's bits are left over.
             let bits = bits as f64;
-            let full =
-                wanted <= bits * (1.0 + ROUNDING) && wanted + per_item + 1.0 >= bits * (1.0 - ROUNDING);
+            let full = wanted <= bits * (1.0 + ROUNDING)
+                && wanted + per_item + 1.0 >= bits * (1.0 - ROUNDING);
             let least = shape.bits.div_ceil(8);
             full && (bytes == least || bytes == least.max(8))
         }
@@ -138,17 +132,15 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what decides is compared with the platform's own"
-)]
+#[expect(clippy::disallowed_methods, reason = "what decides is compared with the platform's own")]
 mod tests {
     use super::*;
 
     #[test]
     fn the_logarithm_that_decides_the_probes_is_that_of_the_c_library() {
         let powers = (1..=1074).map(|n| 0.5_f64.powi(n));
-        let decimals = (1..=300).flat_map(|n| (0..8).map(move |m| 10_f64.powi(-n) * 0.5_f64.powi(m)));
+        let decimals =
+            (1..=300).flat_map(|n| (0..8).map(move |m| 10_f64.powi(-n) * 0.5_f64.powi(m)));
         for rate in powers.chain(decimals).filter(|&rate| rate > 0.0) {
             let by_library = (rate.ln() / LN2_SQUARED).abs();
             assert_eq!(probes(bits_per_item(rate)), probes(by_library), "{rate:e}");
@@ -170,29 +162,12 @@ mod tests {
                     let crate::filter::Shape::Classic(shape) = layer.shape else {
                         panic!("{:?}", layer.shape);
                     };
-                    assert!(
-                        shape.is_sound() && fits(&shape, layer.capacity, rate),
-                        "{layer:?}"
-                    );
+                    assert!(shape.is_sound() && fits(&shape, layer.capacity, rate), "{layer:?}");
                     for wrong in [
-                        Classic {
-                            bits: shape.bits + 64,
-                            bytes: shape.bytes + 8,
-                            ..shape
-                        },
-                        Classic {
-                            bits: shape.bits * 2,
-                            bytes: shape.bytes * 2,
-                            ..shape
-                        },
-                        Classic {
-                            probes: shape.probes + 1,
-                            ..shape
-                        },
-                        Classic {
-                            bytes: shape.bytes + 1,
-                            ..shape
-                        },
+                        Classic { bits: shape.bits + 64, bytes: shape.bytes + 8, ..shape },
+                        Classic { bits: shape.bits * 2, bytes: shape.bytes * 2, ..shape },
+                        Classic { probes: shape.probes + 1, ..shape },
+                        Classic { bytes: shape.bytes + 1, ..shape },
                     ] {
                         assert!(
                             !(wrong.is_sound() && fits(&wrong, layer.capacity, rate)),

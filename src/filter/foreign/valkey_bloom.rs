@@ -8,12 +8,12 @@
 //!   layer n          rate * tightening^n, the capacity of the one before * expansion
 //! ```
 //!
-//! The formulas are those of the crate `bloomfilter` 3, which holds its bits; the positions are in `layer/classic/positions.rs`. As
-//! with RedisBloom's, a filter goes on as it would have there, and a shape that does not follow from capacity and rate
-//! was forged (`fits`).
+//! The formulas are those of the crate `bloomfilter` 3, which holds its bits; the positions are in
+//! `layer/classic/positions.rs`. As with RedisBloom's, a filter goes on as it would have there, and
+//! a shape that does not follow from capacity and rate was forged (`fits`).
 //!
-//! The union of the layers reaches twice the asked rate with a ratio of one half. That is the filter that was made there;
-//! a new filter keeps the asked rate (`budget.rs`).
+//! The union of the layers reaches twice the asked rate with a ratio of one half. That is the
+//! filter that was made there; a new filter keeps the asked rate (`budget.rs`).
 
 use std::{f64::consts::LN_2, hash::Hasher};
 
@@ -28,10 +28,11 @@ use crate::filter::{
 /// The ratio of a filter that was made without saying: valkey-bloom's default.
 pub const TIGHTENING: f64 = 0.5;
 
-/// The seed of filters that are made with `bloom-use-random-seed no`. Public, so it keeps nothing secret.
+/// The seed of filters that are made with `bloom-use-random-seed no`. Public, so it keeps nothing
+/// secret.
 pub const FIXED_SEED: [u8; 32] = [
-    89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62, 152, 136,
-    135, 48, 127, 151, 205, 40, 7, 51, 131,
+    89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62,
+    152, 136, 135, 48, 127, 151, 205, 40, 7, 51, 131,
 ];
 
 /// What a filter of valkey-bloom's has beside its layers.
@@ -45,16 +46,13 @@ pub struct Valkey {
 
 impl Default for Valkey {
     fn default() -> Self {
-        Self {
-            seed: FIXED_SEED,
-            tightening: TIGHTENING,
-        }
+        Self { seed: FIXED_SEED, tightening: TIGHTENING }
     }
 }
 
 impl Valkey {
-    /// The hash of an item: the first two words of its walk. `first` is told the first while the second is computed, which
-    /// takes as long as half of the wait for memory.
+    /// The hash of an item: the first two words of its walk. `first` is told the first while the
+    /// second is computed, which takes as long as half of the wait for memory.
     pub(in crate::filter) fn hash(&self, item: &[u8], first: impl FnOnce(u64)) -> Hash {
         let (keys, _) = self.seed.as_chunks::<16>();
         let of = |key: &[u8; 16]| {
@@ -66,14 +64,11 @@ impl Valkey {
         };
         let block = of(&keys[0]);
         first(block);
-        Hash {
-            block,
-            probes: of(&keys[1]),
-        }
+        Hash { block, probes: of(&keys[1]) }
     }
 
-    /// The rate of layer `index` of a filter of this rate; `None` where valkey-bloom refuses to go on, at the smallest
-    /// normal double, and for a ratio outside (0, 1).
+    /// The rate of layer `index` of a filter of this rate; `None` where valkey-bloom refuses to go
+    /// on, at the smallest normal double, and for a ratio outside (0, 1).
     #[must_use]
     pub fn layer_rate(&self, error_rate: f64, index: usize) -> Option<f64> {
         // NaN is outside too.
@@ -109,12 +104,7 @@ impl Valkey {
             probes: u16::try_from(probes(bytes * 8, capacity)).ok()?,
             rule: Rule::Prime,
         };
-        Some(LayerPlan {
-            capacity,
-            items: 0,
-            error_rate: rate,
-            shape: shape.into(),
-        })
+        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: shape.into() })
     }
 
     /// Whether valkey-bloom gives a layer of `capacity` items at `rate` this shape.
@@ -129,7 +119,8 @@ impl Valkey {
     }
 }
 
-/// How far a product of doubles may be off: one bit in the logarithm, one in the product, one in the division.
+/// How far a product of doubles may be off: one bit in the logarithm, one in the product, one in
+/// the division.
 const ROUNDING: f64 = 1e-15;
 
 /// Bytes of a layer, not yet whole.
@@ -142,8 +133,8 @@ fn probes(bits: u64, capacity: u64) -> u64 {
     ((bits as f64 / capacity as f64 * LN_2).round() as u64).max(1)
 }
 
-/// `base` to the power of `exponent` by squaring, in the order of the compiler's own `powi`: every step rounds, and the
-/// result must be its to the last bit.
+/// `base` to the power of `exponent` by squaring, in the order of the compiler's own `powi`: every
+/// step rounds, and the result must be its to the last bit.
 fn power(base: f64, mut exponent: usize) -> f64 {
     let (mut power, mut square) = (1.0, base);
     loop {
@@ -159,10 +150,7 @@ fn power(base: f64, mut exponent: usize) -> f64 {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what decides is compared with the platform's own"
-)]
+#[expect(clippy::disallowed_methods, reason = "what decides is compared with the platform's own")]
 mod tests {
     use super::*;
 
@@ -184,32 +172,14 @@ mod tests {
                 let crate::filter::Shape::Classic(shape) = layer.shape else {
                     panic!("{:?}", layer.shape);
                 };
-                assert!(
-                    shape.is_sound() && Valkey::fits(&shape, capacity, rate),
-                    "{layer:?}"
-                );
-                let Classic {
-                    bits, bytes, probes, ..
-                } = shape;
+                assert!(shape.is_sound() && Valkey::fits(&shape, capacity, rate), "{layer:?}");
+                let Classic { bits, bytes, probes, .. } = shape;
                 let (bits_on, bytes_on) = (bits + 8, bytes + 1);
                 for wrong in [
-                    Classic {
-                        bits: bits_on,
-                        bytes: bytes_on,
-                        ..shape
-                    },
-                    Classic {
-                        bits: bits + 1,
-                        ..shape
-                    },
-                    Classic {
-                        bytes: bytes_on,
-                        ..shape
-                    },
-                    Classic {
-                        probes: probes + 1,
-                        ..shape
-                    },
+                    Classic { bits: bits_on, bytes: bytes_on, ..shape },
+                    Classic { bits: bits + 1, ..shape },
+                    Classic { bytes: bytes_on, ..shape },
+                    Classic { probes: probes + 1, ..shape },
                 ] {
                     assert!(!Valkey::fits(&wrong, capacity, rate), "{wrong:?} of {layer:?}");
                 }

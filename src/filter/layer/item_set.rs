@@ -3,7 +3,8 @@
 /// Items in a chunk: as many as there are bits in a [`ItemSet`].
 pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 
-/// Where a first look at an item goes in a layer of blocks: a line, and four bits in it (`probe.rs`).
+/// Where a first look at an item goes in a layer of blocks: a line, and four bits in it
+/// (`probe.rs`).
 #[derive(Clone, Copy)]
 pub(in crate::filter) struct FirstGroup {
     /// The first word of the line in the array.
@@ -14,10 +15,7 @@ pub(in crate::filter) struct FirstGroup {
 /// Those of the items of a chunk.
 pub(in crate::filter) type FirstGroups = [FirstGroup; CHUNK];
 /// Before any aim. Whoever looks there is out of bounds.
-pub(in crate::filter) const NO_GROUP: FirstGroup = FirstGroup {
-    start: usize::MAX,
-    places: 0,
-};
+pub(in crate::filter) const NO_GROUP: FirstGroup = FirstGroup { start: usize::MAX, places: 0 };
 
 /// A set of items of a chunk, by their indices: bit i is item i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +58,8 @@ impl ItemSet {
         Self(self.0 | other.0)
     }
 
-    /// Those for which `test`, told them one by one, answers 1 and not 0. No branch depends on an answer.
+    /// Those for which `test`, told them one by one, answers 1 and not 0. No branch depends on an
+    /// answer.
     #[inline(always)]
     pub(in crate::filter) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
         let mut kept = 0;

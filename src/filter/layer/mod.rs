@@ -1,8 +1,9 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! The kinds are a closed set. Every match over them is in this file, `other.rs`, `shape.rs` or `counts.rs`, a kind is a file
-//! beside them that knows no other, and a new kind is one file and one arm per match. Every kind but `Blocked` belongs in a box:
-//! there is one `Layer` in every filter, and people keep millions of small filters.
+//! The kinds are a closed set. Every match over them is in this file, `other.rs`, `shape.rs` or
+//! `counts.rs`, a kind is a file beside them that knows no other, and a new kind is one file and
+//! one arm per match. Every kind but `Blocked` belongs in a box: there is one `Layer` in every
+//! filter, and people keep millions of small filters.
 
 pub(super) mod bits;
 mod blocked;
@@ -27,8 +28,8 @@ use super::{error::Error, hash::Hash};
 #[derive(Debug)]
 pub struct Layer {
     kind: Kind,
-    /// Items counted so far: those that tested absent when they were added, less those that did once they were deleted. Above
-    /// `capacity` only in a layer of counters (`fullness.rs`).
+    /// Items counted so far: those that tested absent when they were added, less those that did
+    /// once they were deleted. Above `capacity` only in a layer of counters (`fullness.rs`).
     counted: u64,
     /// Items that it was sized for, at least 1.
     capacity: u64,
@@ -36,8 +37,8 @@ pub struct Layer {
     error_rate: f64,
 }
 
-/// The kind that new filters of bits have is in place, the others are behind a pointer: there is one `Layer` in every filter,
-/// and people keep millions of small filters.
+/// The kind that new filters of bits have is in place, the others are behind a pointer: there is
+/// one `Layer` in every filter, and people keep millions of small filters.
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
@@ -48,9 +49,9 @@ enum Kind {
 // The tag of `Kind` lies in a niche of `Blocked`: more kinds take no more memory.
 const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 
-/// How many times as many words as have arrived of a layer get room. Each time the room is used up, the words that are there
-/// are copied: a seventh of the layer in all, at most. A larger factor lets a forged size allocate more, a smaller one copies
-/// more.
+/// How many times as many words as have arrived of a layer get room. Each time the room is used up,
+/// the words that are there are copied: a seventh of the layer in all, at most. A larger factor
+/// lets a forged size allocate more, a smaller one copies more.
 const AHEAD: u64 = 8;
 
 /// Fewer items than this are few ([`Layer::filter_present_staged`]).
@@ -67,26 +68,22 @@ impl Layer {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
-        Ok(Self::over(
-            Bits::zeroed(shape.words())?,
-            shape,
-            capacity,
-            error_rate,
-        ))
+        Ok(Self::over(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
     }
 
-    /// An empty layer whose bits are still to come, with room for the first `words` words of them ([`Self::make_room`]). It must
-    /// be whole ([`Self::is_whole`]) before it is queried or added to.
+    /// An empty layer whose bits are still to come, with room for the first `words` words of them
+    /// ([`Self::make_room`]). It must be whole ([`Self::is_whole`]) before it is queried or added
+    /// to.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub fn arriving(shape: Shape, capacity: u64, error_rate: f64, words: u64) -> Result<Self, Error> {
-        Ok(Self::over(
-            Bits::zeroed(with_room(shape, words))?,
-            shape,
-            capacity,
-            error_rate,
-        ))
+    pub fn arriving(
+        shape: Shape,
+        capacity: u64,
+        error_rate: f64,
+        words: u64,
+    ) -> Result<Self, Error> {
+        Ok(Self::over(Bits::zeroed(with_room(shape, words))?, shape, capacity, error_rate))
     }
 
     fn over(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
@@ -98,15 +95,11 @@ impl Layer {
                 Kind::Counting(Box::new(layer))
             }
         };
-        Self {
-            kind,
-            counted: 0,
-            capacity,
-            error_rate,
-        }
+        Self { kind, counted: 0, capacity, error_rate }
     }
 
-    /// Makes room for its first `words` words, and ahead of time for more of them, up to eight times as many in all.
+    /// Makes room for its first `words` words, and ahead of time for more of them, up to eight
+    /// times as many in all.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; the layer is unchanged then.
@@ -138,7 +131,9 @@ impl Layer {
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let kind = match &self.kind {
-            Kind::Blocked(layer) => Kind::Blocked(Blocked::new(layer.geometry(), layer.bits().duplicate()?)),
+            Kind::Blocked(layer) => {
+                Kind::Blocked(Blocked::new(layer.geometry(), layer.bits().duplicate()?))
+            }
             Kind::Classic(layer) => {
                 let mut copy = ClassicLayer::new(layer.shape(), layer.bits().duplicate()?);
                 copy.set_start(layer.start());
@@ -149,8 +144,8 @@ impl Layer {
         Ok(Self { kind, ..*self })
     }
 
-    /// Items in it, as far as it can know: those counted, or of one with counters what those and the counters say together
-    /// (`fullness.rs`). Never above the capacity.
+    /// Items in it, as far as it can know: those counted, or of one with counters what those and
+    /// the counters say together (`fullness.rs`). Never above the capacity.
     #[must_use]
     pub fn items(&self) -> u64 {
         match self.counting() {
@@ -213,8 +208,12 @@ impl Layer {
     pub fn boxed(&self) -> Option<(*const u8, usize)> {
         match &self.kind {
             Kind::Blocked(_) => None,
-            Kind::Classic(layer) => Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer))),
-            Kind::Counting(layer) => Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer))),
+            Kind::Classic(layer) => {
+                Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer)))
+            }
+            Kind::Counting(layer) => {
+                Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer)))
+            }
         }
     }
 
@@ -245,8 +244,9 @@ impl Layer {
         }
     }
 
-    /// Sets the bits of `words` from word `from` on, and keeps those that are set; false when there are no more words. The only
-    /// way in from outside, since counters that are written are also counted.
+    /// Sets the bits of `words` from word `from` on, and keeps those that are set; false when there
+    /// are no more words. The only way in from outside, since counters that are written are also
+    /// counted.
     pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
@@ -296,7 +296,8 @@ impl Layer {
         matches!(&self.kind, Kind::Blocked(layer) if layer.is_at(address_of_blocks))
     }
 
-    /// [`Self::prefetch`] of the first position of a walk that starts there, in a layer of positions; no other has one.
+    /// [`Self::prefetch`] of the first position of a walk that starts there, in a layer of
+    /// positions; no other has one.
     pub fn prefetch_start(&self, start: u64) {
         if let Kind::Classic(layer) = &self.kind {
             layer.prefetch_start(start);
@@ -313,9 +314,15 @@ impl Layer {
         }
     }
 
-    /// Asks for the memory that a first look at each of these items needs, and aims there where a kind can.
+    /// Asks for the memory that a first look at each of these items needs, and aims there where a
+    /// kind can.
     #[inline]
-    pub(super) fn prefetch_first(&self, hashes: &[Hash], items: ItemSet, first_groups: &mut FirstGroups) {
+    pub(super) fn prefetch_first(
+        &self,
+        hashes: &[Hash],
+        items: ItemSet,
+        first_groups: &mut FirstGroups,
+    ) {
         match &self.kind {
             Kind::Blocked(layer) => layer.prefetch_first(hashes, items, first_groups),
             boxed => boxed.prefetch_each(hashes, items),
@@ -339,8 +346,9 @@ impl Layer {
         }
     }
 
-    /// The same, quickest where most of them are not: of items aimed at this layer ([`Self::prefetch_first`]). Those that may be in an
-    /// older one are aimed at the `next` on the way.
+    /// The same, quickest where most of them are not: of items aimed at this layer
+    /// ([`Self::prefetch_first`]). Those that may be in an older one are aimed at the `next` on the
+    /// way.
     #[inline]
     pub(super) fn filter_present_staged(
         &self,
@@ -359,8 +367,9 @@ impl Layer {
                 layer.filter_present_staged(hashes, items, first_groups, next)
             }
             Kind::Classic(_) | Kind::Counting(_) => {
-                // Few items are looked at in the next layer sooner than memory answers. Of many, those are left out that are
-                // here. In 8 layers of 250,000 items batches of 10 take a fifth longer the other way round.
+                // Few items are looked at in the next layer sooner than memory answers. Of many,
+                // those are left out that are here. In 8 layers of 250,000 items batches of 10 take
+                // a fifth longer the other way round.
                 let few = hashes.len() < FEW;
                 if let (Some(next), true) = (next, few) {
                     next.prefetch_first(hashes, items, first_groups);
@@ -374,8 +383,8 @@ impl Layer {
         }
     }
 
-    /// Whether a first look at all items of a chunk is worth its while even where most of them are there: a wait that a
-    /// processor does not hide by itself.
+    /// Whether a first look at all items of a chunk is worth its while even where most of them are
+    /// there: a wait that a processor does not hide by itself.
     #[inline]
     pub(super) fn is_far(&self) -> bool {
         matches!(&self.kind, Kind::Blocked(layer) if layer.is_far())
@@ -393,8 +402,8 @@ impl Layer {
         absent
     }
 
-    /// [`Self::add`] of these items of a chunk; which of them tested absent. There must be room for all. They have been
-    /// prefetched.
+    /// [`Self::add`] of these items of a chunk; which of them tested absent. There must be room for
+    /// all. They have been prefetched.
     #[inline]
     pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         debug_assert!(self.room() >= items.len());
@@ -406,8 +415,9 @@ impl Layer {
         absent
     }
 
-    /// Adds an item to a layer that may be full; whether it tested absent. A full layer of bits does not count the item; one
-    /// of counters does, because a deletion of the item takes it off the count again.
+    /// Adds an item to a layer that may be full; whether it tested absent. A full layer of bits
+    /// does not count the item; one of counters does, because a deletion of the item takes it off
+    /// the count again.
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
@@ -442,16 +452,16 @@ impl Layer {
         self.counting().is_some()
     }
 
-    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The count may pass the capacity
-    /// (`fullness.rs`).
+    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The count
+    /// may pass the capacity (`fullness.rs`).
     pub(super) fn raise(&mut self, hash: Hash) -> bool {
         let absent = self.counting_mut().is_some_and(|layer| layer.raise(hash));
         self.counted = self.counted.saturating_add(u64::from(absent));
         absent
     }
 
-    /// Lowers the counters of an item, and counts it no more if it tests absent then; whether a counter went down, or
-    /// `None` if it tests absent now.
+    /// Lowers the counters of an item, and counts it no more if it tests absent then; whether a
+    /// counter went down, or `None` if it tests absent now.
     pub(super) fn lower(&mut self, hash: Hash) -> Option<bool> {
         let lowered = self.counting_mut()?.lower(hash)?;
         self.counted = match lowered {
@@ -507,8 +517,9 @@ impl Layer {
     }
 }
 
-// None of these is inlined: a call an item is nothing beside the waits for memory of the kinds behind a pointer, and the path
-// of the blocked layers, in which they would stand as other arms of a match, stays short.
+// None of these is inlined: a call an item is nothing beside the waits for memory of the kinds
+// behind a pointer, and the path of the blocked layers, in which they would stand as other arms of
+// a match, stays short.
 impl Kind {
     #[inline(never)]
     fn prefetch(&self, hash: Hash) {

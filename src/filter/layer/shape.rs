@@ -66,7 +66,8 @@ impl From<Counting> for Shape {
     }
 }
 
-/// Odd, and no bit of it tells of another: SplitMix64's first multiplier (Steele, Lea and Flood, 2014).
+/// Odd, and no bit of it tells of another: SplitMix64's first multiplier (Steele, Lea and Flood,
+/// 2014).
 const MIX: u64 = 0xBF58_476D_1CE4_E5B9;
 
 /// A counting layer without its counters.
@@ -74,7 +75,8 @@ const MIX: u64 = 0xBF58_476D_1CE4_E5B9;
 pub struct Counting {
     /// Of the blocked layer that this one counts in.
     pub geometry: Geometry,
-    /// A running hash of what was raised and lowered, in order: tells the states of a layer apart, and two that were the same once.
+    /// A running hash of what was raised and lowered, in order: tells the states of a layer apart,
+    /// and two that were the same once.
     pub changes: u64,
     /// Deletions that lowered a counter, since the layer was last empty.
     pub deletions: u64,
@@ -84,11 +86,7 @@ impl Counting {
     /// An empty layer.
     #[must_use]
     pub fn of(geometry: Geometry) -> Self {
-        Self {
-            geometry,
-            changes: 0,
-            deletions: 0,
-        }
+        Self { geometry, changes: 0, deletions: 0 }
     }
 
     /// Words of the whole layer.

@@ -2,8 +2,9 @@
 //!
 //! # Blocks
 //!
-//! A layer is `blocks` blocks of B bits; an item sets k bits of one block. With n items the load of a block is Poisson
-//! with mean n / blocks (Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007), so
+//! A layer is `blocks` blocks of B bits; an item sets k bits of one block. With n items the load of
+//! a block is Poisson with mean n / blocks (Putze, Sanders and Singler, "Cache-, Hash- and
+//! Space-Efficient Bloom Filters", 2007), so
 //!
 //! ```text
 //!   rate = sum over j of Poisson(j) * hit(j)
@@ -11,22 +12,24 @@
 //!                                                     v = e^-a (1 - (1 + a) e^-a) / B   its variance, a = k j / B
 //! ```
 //!
-//! The second factor is the spread of f around its mean (the textbook f^k leaves it out; at B = 512 and k = 9 it is
-//! worth 2 %; the exponential also bounds the higher orders, which matter for a few items in a few words). A single
-//! block has no spread of loads: its rate is hit(n).
+//! The second factor is the spread of f around its mean (the textbook f^k leaves it out; at B = 512
+//! and k = 9 it is worth 2 %; the exponential also bounds the higher orders, which matter for a few
+//! items in a few words). A single block has no spread of loads: its rate is hit(n).
 //!
 //! # Lines
 //!
-//! In a block of L cache lines, L > 1, probes come in groups of four, each group in one line, and the last takes what is
-//! left (`probe.rs`). How many groups a line gets is chance: lines are more unlike one another than if every probe went
-//! its own way, and those who ask for four bits of one line pay for that. So in hit(j) pairs of probes are told apart.
-//! With s pairs in the same group and d pairs in different ones, s + d = k (k-1) / 2,
+//! In a block of L cache lines, L > 1, probes come in groups of four, each group in one line, and
+//! the last takes what is left (`probe.rs`). How many groups a line gets is chance: lines are more
+//! unlike one another than if every probe went its own way, and those who ask for four bits of one
+//! line pay for that. So in hit(j) pairs of probes are told apart. With s pairs in the same group
+//! and d pairs in different ones, s + d = k (k-1) / 2,
 //!
 //! ```text
 //!   hit(j) = f^k * e^((s u + d v) / f^2)     f = 1 - c, u = variance of the share of set bits of a line, v = of the block
 //! ```
 //!
-//! All three are exact. Some bits stay clear if each group of each item spares them, which a group of g probes does
+//! All three are exact. Some bits stay clear if each group of each item spares them, which a group
+//! of g probes does
 //!
 //! ```text
 //!   one bit                      1 - (1 - (1 - 1/512)^g) / L              to the power of j, all groups multiplied:  c
@@ -36,10 +39,11 @@
 //!   u = c / 512 + (1 - 1/512) t - c^2              v = u / L + (1 - 1/L) (r - c^2)
 //! ```
 //!
-//! The rate of random groups, simulated, is 0.995 to 1.001 of this for 7 to 27 probes in 2 to 64 lines, 0.985 for 92 in
-//! 512: the exponential bounds the higher orders here too. Groups take 0.4 % more memory in two lines at 0.1 %, and 0.9 %
-//! more in 32 and above at 1e-6 and below. Blocks of one line, those that are not of whole lines, and the block of a
-//! layer that has no other are as above.
+//! The rate of random groups, simulated, is 0.995 to 1.001 of this for 7 to 27 probes in 2 to 64
+//! lines, 0.985 for 92 in 512: the exponential bounds the higher orders here too. Groups take 0.4 %
+//! more memory in two lines at 0.1 %, and 0.9 % more in 32 and above at 1e-6 and below. Blocks of
+//! one line, those that are not of whole lines, and the block of a layer that has no other are as
+//! above.
 
 use crate::filter::geometry::PROBE_GROUP;
 
@@ -48,7 +52,8 @@ const GROUP: u32 = PROBE_GROUP as u32;
 /// Bits in a line.
 const LINE_BITS: f64 = 512.0;
 
-/// Terms on either side of the peak: some 20 are needed; the bound ends the loop whatever the numbers.
+/// Terms on either side of the peak: some 20 are needed; the bound ends the loop whatever the
+/// numbers.
 const MOST_TERMS: u32 = 1000;
 
 /// A block and the probes of an item in it.
@@ -67,7 +72,8 @@ enum Spread {
     Groups(Groups),
 }
 
-/// Logarithms of the probabilities that an item spares certain bits, and what else the second part of the essay names.
+/// Logarithms of the probabilities that an item spares certain bits, and what else the second part
+/// of the essay names.
 #[derive(Clone, Copy)]
 struct Groups {
     lines: f64,
@@ -113,10 +119,12 @@ impl Block {
         (power(fill, self.probes) * libm::exp(exponent / (fill * fill))).min(1.0)
     }
 
-    /// The rate of a layer of such blocks that hold `load` items on average: the sum over j in the file's essay.
+    /// The rate of a layer of such blocks that hold `load` items on average: the sum over j in the
+    /// file's essay.
     ///
-    /// Summed outwards from the largest term. Beyond a standard deviation of 6 only every second (third, ...) j is taken:
-    /// the trapezoid rule on a bell curve is exact to e^(-2 pi^2 s^2) at s nodes a deviation.
+    /// Summed outwards from the largest term. Beyond a standard deviation of 6 only every second
+    /// (third, ...) j is taken: the trapezoid rule on a bell curve is exact to e^(-2 pi^2 s^2) at s
+    /// nodes a deviation.
     pub(in crate::filter) fn rate(&self, load: f64) -> f64 {
         let peak = peak_of_sum(load, self.bits, f64::from(self.probes));
         let stride = (peak.sqrt() / 3.0).floor().max(1.0);
@@ -159,7 +167,8 @@ impl Groups {
         let (full, extra) = (probes / GROUP, probes % GROUP);
         // The logarithm of what all groups of an item spare, `bits` of each of `share` lines.
         let spared = |bits: f64, share: f64| {
-            let group = |probes| libm::log1p(-(1.0 - power(1.0 - bits / LINE_BITS, probes)) * share);
+            let group =
+                |probes| libm::log1p(-(1.0 - power(1.0 - bits / LINE_BITS, probes)) * share);
             f64::from(full) * group(GROUP) + group(extra)
         };
         let pairs = |probes: u32| f64::from(probes) * (f64::from(probes) - 1.0) / 2.0;
@@ -176,15 +185,17 @@ impl Groups {
 
     /// The share of set bits, and s u + d v.
     fn fill(&self, items: f64) -> (f64, f64) {
-        let [clear, two, apart] = [self.one, self.two, self.apart].map(|spared| libm::exp(items * spared));
+        let [clear, two, apart] =
+            [self.one, self.two, self.apart].map(|spared| libm::exp(items * spared));
         let line = clear / LINE_BITS + (1.0 - 1.0 / LINE_BITS) * two - clear * clear;
         let block = line / self.lines + (1.0 - 1.0 / self.lines) * (apart - clear * clear);
         (1.0 - clear, self.same * line + self.different * block)
     }
 }
 
-/// The j at which Poisson(j) f(j)^k is largest: above the mean, because full blocks answer wrong most often. Newton on
-/// the derivative of its logarithm, which falls and is convex, so that the steps from the left never overshoot.
+/// The j at which Poisson(j) f(j)^k is largest: above the mean, because full blocks answer wrong
+/// most often. Newton on the derivative of its logarithm, which falls and is convex, so that the
+/// steps from the left never overshoot.
 fn peak_of_sum(load: f64, bits: f64, k: f64) -> f64 {
     let mut j = load;
     for _ in 0..12 {

@@ -11,14 +11,16 @@ use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, milliseconds, raw};
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub(super) *mut raw::RedisModuleCtx);
 
-/// What the server calls when something happens: its context, the event, what of it, and more of some.
+/// What the server calls when something happens: its context, the event, what of it, and more of
+/// some.
 type Told = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
 impl Context {
     /// Wraps what the server passed to an entry.
     ///
     /// # Safety
-    /// `ctx` is alive until the entry returns; null only where the functions called with it allow that.
+    /// `ctx` is alive until the entry returns; null only where the functions called with it allow
+    /// that.
     pub(crate) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
         Self(ctx)
     }
@@ -66,28 +68,18 @@ impl Context {
     }
 
     pub(crate) fn reply_bulk(self, bytes: &[u8]) {
-        call!(RedisModule_ReplyWithStringBuffer(
-            self.0,
-            bytes.as_ptr().cast(),
-            bytes.len()
-        ));
+        call!(RedisModule_ReplyWithStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len()));
     }
 
     /// The head of an array of `len` elements, which the caller then sends.
     #[inline]
     pub(crate) fn reply_array(self, len: usize) {
-        call!(RedisModule_ReplyWithArray(
-            self.0,
-            c_long::try_from(len).unwrap_or(c_long::MAX)
-        ));
+        call!(RedisModule_ReplyWithArray(self.0, c_long::try_from(len).unwrap_or(c_long::MAX)));
     }
 
     /// The head of a map of `len` pairs; a flat array of twice as many elements in RESP2.
     pub(crate) fn reply_map(self, len: usize) {
-        call!(RedisModule_ReplyWithMap(
-            self.0,
-            c_long::try_from(len).unwrap_or(c_long::MAX)
-        ));
+        call!(RedisModule_ReplyWithMap(self.0, c_long::try_from(len).unwrap_or(c_long::MAX)));
     }
 
     pub(crate) fn reply_wrong_arity(self) {
@@ -97,24 +89,17 @@ impl Context {
     /// Writes a warning to the server's log.
     pub(crate) fn warn(self, text: &str) {
         let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).chain([0]).collect();
-        call!(RedisModule_Log(
-            self.0,
-            c"warning".as_ptr(),
-            c"%s".as_ptr(),
-            text.as_ptr()
-        ));
+        call!(RedisModule_Log(self.0, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr()));
     }
 
-    /// The same for what clients may bring about all day: ten lines at once, but no more than one a second in the long run.
+    /// The same for what clients may bring about all day: ten lines at once, but no more than one a
+    /// second in the long run.
     #[cold]
     pub(crate) fn warn_rate_limited(self, text: impl FnOnce() -> String) {
         /// When the last line would have been written if there were one a second.
         static PACE: AtomicI64 = AtomicI64::new(0);
         let now = milliseconds();
-        let next = PACE
-            .load(Relaxed)
-            .max(now.saturating_sub(10_000))
-            .saturating_add(1_000);
+        let next = PACE.load(Relaxed).max(now.saturating_sub(10_000)).saturating_add(1_000);
         if next <= now {
             PACE.store(next, Relaxed);
             self.warn(&text());
@@ -132,14 +117,17 @@ impl Context {
         call!(RedisModule_SubscribeToServerEvent(self.0, event, Some(told)));
     }
 
-    /// Whether the server itself calls the client one that must be obeyed; `None` where it has no such notion.
+    /// Whether the server itself calls the client one that must be obeyed; `None` where it has no
+    /// such notion.
     pub(crate) fn must_obey_client(self) -> Option<bool> {
         let function = MUST_OBEY_CLIENT.get().filter(|_| !self.0.is_null())?;
-        // SAFETY: 1. the server named the function, with the signature of its header. 2. The context is alive.
+        // SAFETY: 1. the server named the function, with the signature of its header. 2. The
+        // context is alive.
         Some(unsafe { function(self.0) } != 0)
     }
 
-    /// Whether the running command is not a client's own: a primary, the AOF or a node that hands over a slot sends it.
+    /// Whether the running command is not a client's own: a primary, the AOF or a node that hands
+    /// over a slot sends it.
     pub(crate) fn is_replayed(self) -> bool {
         let flags = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         self.must_obey_client() == Some(true) || self.flags() & flags as c_int != 0
@@ -170,7 +158,8 @@ impl Context {
         call!(RedisModule_IsKeysPositionRequest(self.0)) != 0
     }
 
-    /// Names the word at `position` as a key, with flags as in a key spec (`REDISMODULE_CMD_KEY_*`).
+    /// Names the word at `position` as a key, with flags as in a key spec
+    /// (`REDISMODULE_CMD_KEY_*`).
     pub(crate) fn report_key(self, position: usize, flags: u32) {
         let position = c_int::try_from(position).unwrap_or(0); // which the server passes over
         call!(RedisModule_KeyAtPosWithFlags(self.0, position, flags as c_int));

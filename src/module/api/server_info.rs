@@ -31,14 +31,16 @@ impl Context {
             return None;
         }
         // A name and its value.
-        let value: *mut raw::RedisModuleCallReply = call!(RedisModule_CallReplyArrayElement(reply, 1));
+        let value: *mut raw::RedisModuleCallReply =
+            call!(RedisModule_CallReplyArrayElement(reply, 1));
         let mut len = 0;
         let start: *const c_char = match value.is_null() {
             true => std::ptr::null(),
             false => call!(RedisModule_CallReplyStringPtr(value, &raw mut len)),
         };
         let text = (!start.is_null()).then(|| {
-            // SAFETY: the server answers the start and length of bytes that live as long as the reply.
+            // SAFETY: the server answers the start and length of bytes that live as long as the
+            // reply.
             let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) };
             String::from_utf8_lossy(bytes).into_owned()
         });
@@ -61,7 +63,8 @@ impl ServerInfo {
 
     /// A field as it stands.
     pub(crate) fn text(&self, field: &CStr) -> Option<&str> {
-        let value: *const c_char = call!(RedisModule_ServerInfoGetFieldC(self.0.as_ptr(), field.as_ptr()));
+        let value: *const c_char =
+            call!(RedisModule_ServerInfoGetFieldC(self.0.as_ptr(), field.as_ptr()));
         if value.is_null() {
             return None;
         }

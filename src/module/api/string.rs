@@ -26,8 +26,8 @@ impl<'a> Str<'a> {
         if start.is_null() {
             return &[];
         }
-        // SAFETY: 1. the server answers the start and length of the bytes of a live string. 2. Nobody writes to an
-        // argument while the command runs.
+        // SAFETY: 1. the server answers the start and length of the bytes of a live string. 2.
+        // Nobody writes to an argument while the command runs.
         unsafe { slice::from_raw_parts(start.cast(), len) }
     }
 }

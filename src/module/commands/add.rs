@@ -1,8 +1,9 @@
-//! `BF.ADD key item` and `BF.MADD key item [item ...]`: add to a filter, which they make if there is none.
+//! `BF.ADD key item` and `BF.MADD key item [item ...]`: add to a filter, which they make if there
+//! is none.
 //!
-//! Both, and BF.INSERT, end in this file. Mutation comes first and is finished before the reply begins, because the
-//! length of the reply depends on it: an error is an element of the array, and always the last (clients stop reading at
-//! the first).
+//! Both, and BF.INSERT, end in this file. Mutation comes first and is finished before the reply
+//! begins, because the length of the reply depends on it: an error is an element of the array, and
+//! always the last (clients stop reading at the first).
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -82,7 +83,8 @@ impl Command for MultiAdd {
         uses: Uses::Adds,
         categories: "write",
         summary: c"Adds items to a Bloom filter, which is created if it does not exist",
-        complexity: c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity:
+            c"O(N * L), where N is the number of items and L the number of layers of the filter",
         since: c"1.0.0",
         tips: None,
         arguments: &[Argument::Items],
@@ -103,7 +105,11 @@ impl Command for MultiAdd {
 ///
 /// # Errors
 /// As [`Value::filter_in_key`] and [`create_with`]. That an item was refused is one of the answers.
-fn add_or_create<'a>(ctx: Context, key: &mut Key, items: &[Str<'a>]) -> Result<(Added, Change<'a>), Refusal> {
+fn add_or_create<'a>(
+    ctx: Context,
+    key: &mut Key,
+    items: &[Str<'a>],
+) -> Result<(Added, Change<'a>), Refusal> {
     let Some(filter) = Value::filter_in_key(key)? else {
         return create_with(ctx, key, Options::default(), items);
     };
@@ -128,17 +134,15 @@ pub(super) fn create_with<'a>(
     Value::Ready(filter).put(key)?;
     let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
     let answers = add(ctx, filter, items);
-    let change = Change {
-        created,
-        ..answers.change(items)
-    };
+    let change = Change { created, ..answers.change(items) };
     Ok((answers, change))
 }
 
 /// Adds `items` to a filter of the server, in order, up to the first that cannot be added.
 ///
-/// A full filter that does not grow takes what must be obeyed uncounted: where a primary or an AOF are of another product, or
-/// make the filter by commands whose hash is another here, it may be full here some items sooner than there.
+/// A full filter that does not grow takes what must be obeyed uncounted: where a primary or an AOF
+/// are of another product, or make the filter by commands whose hash is another here, it may be
+/// full here some items sooner than there.
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let before = Before::of(filter);
     let mut answers = Vec::new();
@@ -148,7 +152,9 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let count = total(&answers, Answers::count);
     let counted = total(&answers, Answers::ones);
     if error == Some(Error::Full) && limit::must_obey(ctx) {
-        ctx.warn_rate_limited(|| "a full filter took items uncounted, from a primary or an AOF".into());
+        ctx.warn_rate_limited(|| {
+            "a full filter took items uncounted, from a primary or an AOF".into()
+        });
         let left = items.get(count..).unwrap_or_default();
         filter.add_each_uncounted(bytes(left), |chunk| answers.push(chunk));
         error = None;
@@ -186,7 +192,8 @@ fn refused(ctx: Context, error: Error) -> Refusal {
 /// A filter before additions, as far as it matters after them.
 struct Before {
     older: usize,
-    /// Items of the newest layer of one that counts: there an item may be new to a layer and not to the filter.
+    /// Items of the newest layer of one that counts: there an item may be new to a layer and not to
+    /// the filter.
     items: Option<u64>,
 }
 
@@ -205,7 +212,8 @@ impl Before {
         self.items.is_some()
     }
 
-    /// Counts additions of which `new` tested absent before; what they did to the shape of the filter.
+    /// Counts additions of which `new` tested absent before; what they did to the shape of the
+    /// filter.
     #[inline(always)]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
         let layers = filter.older().len().saturating_sub(self.older);
@@ -221,8 +229,8 @@ impl Before {
     }
 }
 
-/// How many more items a filter that counts has, which had `items` in its newest layer and was given `layers` since: the
-/// others take nothing.
+/// How many more items a filter that counts has, which had `items` in its newest layer and was
+/// given `layers` since: the others take nothing.
 #[inline(never)]
 fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
     let changed = filter.layers().rev().take(layers + 1).map(Layer::items);
@@ -267,22 +275,14 @@ impl Added {
             .filter(|(new, _)| *new || self.counts)
             .map(|(_, item)| *item)
             .collect();
-        Change {
-            created: None,
-            items: Items::Listed(changed),
-            shape: self.shape,
-        }
+        Change { created: None, items: Items::Listed(changed), shape: self.shape }
     }
 
     /// The same for a command that may be repeated word for word, if every item changed the filter.
     fn change_or_all<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
         let changed = if self.counts { self.count() } else { self.ones() };
         if changed == items.len() {
-            Change {
-                created: None,
-                items: Items::All,
-                shape: self.shape,
-            }
+            Change { created: None, items: Items::All, shape: self.shape }
         } else {
             self.change(items)
         }

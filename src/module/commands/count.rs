@@ -15,7 +15,8 @@ impl Command for Count {
         arity: 3,
         uses: Uses::Reads,
         categories: "read",
-        summary: c"Tells at most how often an item is in a Bloom filter that was reserved with COUNTING",
+        summary:
+            c"Tells at most how often an item is in a Bloom filter that was reserved with COUNTING",
         complexity: c"O(L), where L is the number of layers of the filter (1 unless it grew)",
         since: c"0.1.0",
         tips: None,

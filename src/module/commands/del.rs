@@ -1,7 +1,8 @@
 //! `BF.DEL key item [item ...]`: deletes items from a filter that counts, each once.
 //!
-//! The answer tells whether the item went: no for one that tests absent, and for one that the filter cannot take out without
-//! the risk of losing another (`filter/deletion.rs`). No memory is asked for, so a full server deletes too.
+//! The answer tells whether the item went: no for one that tests absent, and for one that the
+//! filter cannot take out without the risk of losing another (`filter/deletion.rs`). No memory is
+//! asked for, so a full server deletes too.
 
 use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried};
 use crate::{
@@ -22,7 +23,8 @@ impl Command for Del {
         uses: Uses::Deletes,
         categories: "write",
         summary: c"Deletes items, each once, from a Bloom filter that was reserved with COUNTING",
-        complexity: c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity:
+            c"O(N * L), where N is the number of items and L the number of layers of the filter",
         since: c"0.1.0",
         tips: None,
         arguments: &[Argument::Items],

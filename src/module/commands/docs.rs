@@ -1,9 +1,10 @@
-//! What the server knows of a command before it runs: flags, keys, ACL categories, and the documentation that COMMAND DOCS
-//! and the hints of redis-cli show.
+//! What the server knows of a command before it runs: flags, keys, ACL categories, and the
+//! documentation that COMMAND DOCS and the hints of redis-cli show.
 //!
-//! A server finds the keys of a call in two ways, and both follow from the row. ACL permissions and COMMAND GETKEYS use the
-//! key specs. Cluster routing knows the first key alone, unless the command has the flag `getkeys-api`: then the server
-//! calls the command to ask where its keys are ([`CommandSpec::report_keys`]).
+//! A server finds the keys of a call in two ways, and both follow from the row. ACL permissions and
+//! COMMAND GETKEYS use the key specs. Cluster routing knows the first key alone, unless the command
+//! has the flag `getkeys-api`: then the server calls the command to ask where its keys are
+//! ([`CommandSpec::report_keys`]).
 
 use std::{
     ffi::{CStr, CString, c_int},
@@ -25,11 +26,13 @@ pub(super) struct CommandSpec {
     pub(super) categories: &'static str,
     pub(super) summary: &'static CStr,
     pub(super) complexity: &'static CStr,
-    /// The release of RedisBloom that had it first; of this module for a command that is not RedisBloom's.
+    /// The release of RedisBloom that had it first; of this module for a command that is not
+    /// RedisBloom's.
     pub(super) since: &'static CStr,
     /// Hints for clients, such as `dont_cache`.
     pub(super) tips: Option<&'static CStr>,
-    /// Behind the key, which every command has first. A [`Argument::Key`] behind a word is a second key.
+    /// Behind the key, which every command has first. A [`Argument::Key`] behind a word is a second
+    /// key.
     pub(super) arguments: &'static [Argument],
 }
 
@@ -70,7 +73,8 @@ pub(super) enum Argument {
 /// The release of this module that first had what RedisBloom has not.
 const OWN_SINCE: &CStr = c"0.1.0";
 
-/// The ACL category of the commands that RedisBloom has too, on servers that let a module have one (Redis 7.4, Valkey 8).
+/// The ACL category of the commands that RedisBloom has too, on servers that let a module have one
+/// (Redis 7.4, Valkey 8).
 const CATEGORY: &CStr = c"bloom";
 
 /// Adds the category, once, before the commands.
@@ -95,21 +99,12 @@ impl CommandSpec {
             let text = format!("{} getkeys-api", flags.to_string_lossy());
             flags = CString::new(text).unwrap_or_default();
         }
-        let created: c_int = call!(RedisModule_CreateCommand(
-            ctx.as_ptr(),
-            name,
-            entry,
-            flags.as_ptr(),
-            1,
-            1,
-            1
-        ));
-        let command: *mut raw::RedisModuleCommand = call!(RedisModule_GetCommand(ctx.as_ptr(), name));
+        let created: c_int =
+            call!(RedisModule_CreateCommand(ctx.as_ptr(), name, entry, flags.as_ptr(), 1, 1, 1));
+        let command: *mut raw::RedisModuleCommand =
+            call!(RedisModule_GetCommand(ctx.as_ptr(), name));
         if created != raw::REDISMODULE_OK as c_int || command.is_null() {
-            return Err(format!(
-                "the server refuses the command {}",
-                self.name.to_string_lossy()
-            ));
+            return Err(format!("the server refuses the command {}", self.name.to_string_lossy()));
         }
         self.set_categories(command, redisblooms);
         if !self.describe(command) {
@@ -121,14 +116,13 @@ impl CommandSpec {
         Ok(())
     }
 
-    /// Where the server has categories for modules: with `bloom`, or without where it does not know that one.
+    /// Where the server has categories for modules: with `bloom`, or without where it does not know
+    /// that one.
     fn set_categories(&self, command: *mut raw::RedisModuleCommand, redisblooms: bool) {
         let set = |categories: &str| -> bool {
             let categories = format!("{categories}\0");
-            let set: c_int = call!(RedisModule_SetCommandACLCategories(
-                command,
-                categories.as_ptr().cast()
-            ));
+            let set: c_int =
+                call!(RedisModule_SetCommandACLCategories(command, categories.as_ptr().cast()));
             set == raw::REDISMODULE_OK as c_int
         };
         let bloom = format!("{} {}", self.categories, CATEGORY.to_string_lossy());
@@ -149,10 +143,11 @@ impl CommandSpec {
         None
     }
 
-    /// Answers the server that asks where the keys of a call are: the positions and flags of the key specs.
+    /// Answers the server that asks where the keys of a call are: the positions and flags of the
+    /// key specs.
     ///
-    /// `words` may be any call that has the command's arity. Valkey asks on its I/O threads too, while other commands run:
-    /// this reads nothing but its arguments.
+    /// `words` may be any call that has the command's arity. Valkey asks on its I/O threads too,
+    /// while other commands run: this reads nothing but its arguments.
     pub(super) fn report_keys(&self, ctx: Context, words: &[Str]) {
         let behind = self.second_key().and_then(|token| {
             let is_token = |word: &Str| word.bytes().eq_ignore_ascii_case(token.to_bytes());
@@ -174,11 +169,7 @@ impl CommandSpec {
             key_spec_index: 0,
             ..END_OF_ARGUMENTS
         }];
-        arguments.extend(
-            self.arguments
-                .iter()
-                .map(|argument| argument.describe(&mut parts)),
-        );
+        arguments.extend(self.arguments.iter().map(|argument| argument.describe(&mut parts)));
         arguments.push(END_OF_ARGUMENTS);
         let second = self.second_key().map_or(END_OF_KEY_SPECS, key_behind);
         let mut key_specs = [self.uses.key_spec(), second, END_OF_KEY_SPECS];
@@ -193,7 +184,8 @@ impl CommandSpec {
             key_specs: key_specs.as_mut_ptr(),
             args: arguments.as_mut_ptr(),
         };
-        // The server copies all of it; `parts` holds what the pointers in `arguments` point to until then.
+        // The server copies all of it; `parts` holds what the pointers in `arguments` point to
+        // until then.
         let set: c_int = call!(RedisModule_SetCommandInfo(command, &raw const info));
         drop(parts);
         set == raw::REDISMODULE_OK as c_int
@@ -258,7 +250,10 @@ fn only_this(mut spec: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleComman
 
 impl Argument {
     /// The server's form of it; arrays that it points to go to `parts`.
-    fn describe(&self, parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>) -> raw::RedisModuleCommandArg {
+    fn describe(
+        &self,
+        parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
+    ) -> raw::RedisModuleCommandArg {
         use raw::{
             REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
@@ -269,13 +264,14 @@ impl Argument {
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
             RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
         };
-        let leaf = |name: &CStr, type_, token: Option<&CStr>, flags: u32| raw::RedisModuleCommandArg {
-            name: name.as_ptr(),
-            type_,
-            token: token.map_or(std::ptr::null(), CStr::as_ptr),
-            flags: flags as c_int,
-            ..END_OF_ARGUMENTS
-        };
+        let leaf =
+            |name: &CStr, type_, token: Option<&CStr>, flags: u32| raw::RedisModuleCommandArg {
+                name: name.as_ptr(),
+                type_,
+                token: token.map_or(std::ptr::null(), CStr::as_ptr),
+                flags: flags as c_int,
+                ..END_OF_ARGUMENTS
+            };
         match self {
             Self::String(name) => leaf(name, STRING, None, 0),
             Self::Integer(name) => leaf(name, INTEGER, None, 0),
@@ -296,15 +292,12 @@ impl Argument {
                     ..leaf(name, BLOCK, Some(token), OPTIONAL)
                 }
             }
-            Self::Own(argument) => raw::RedisModuleCommandArg {
-                since: OWN_SINCE.as_ptr(),
-                ..argument.describe(parts)
-            },
+            Self::Own(argument) => {
+                raw::RedisModuleCommandArg { since: OWN_SINCE.as_ptr(), ..argument.describe(parts) }
+            }
             Self::OneOf(name, words) => {
-                let members = words
-                    .iter()
-                    .map(|(name, token)| leaf(name, TOKEN, Some(token), 0))
-                    .collect();
+                let members =
+                    words.iter().map(|(name, token)| leaf(name, TOKEN, Some(token), 0)).collect();
                 raw::RedisModuleCommandArg {
                     subargs: group(parts, members),
                     ..leaf(name, ONE_OF, None, OPTIONAL)
@@ -326,7 +319,8 @@ fn group(
     start
 }
 
-/// Sizes of the structures above, by which the server steps through the arrays: it may know other versions.
+/// Sizes of the structures above, by which the server steps through the arrays: it may know other
+/// versions.
 static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
     version: 1,
     sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -336,10 +330,8 @@ static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfo
 
 /// All zero: ends an array.
 // SAFETY: null pointers and zero numbers are valid in every field.
-const END_OF_ARGUMENTS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
-    key_spec_index: -1,
-    ..unsafe { std::mem::zeroed() }
-};
+const END_OF_ARGUMENTS: raw::RedisModuleCommandArg =
+    raw::RedisModuleCommandArg { key_spec_index: -1, ..unsafe { std::mem::zeroed() } };
 
 /// All zero: ends an array.
 // SAFETY: null pointers and zero numbers are valid in every field, the unions included.

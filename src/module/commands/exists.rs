@@ -1,7 +1,8 @@
 //! `BF.EXISTS key item` and `BF.MEXISTS key item [item ...]`: whether items may have been added.
 //!
-//! A missing key answers "no" for every item, as clients expect. To a guard in front of a database that is the unsafe
-//! answer (a lost filter would turn all traffic away), so the setting `missing-key-error` makes it an error.
+//! A missing key answers "no" for every item, as clients expect. To a guard in front of a database
+//! that is the unsafe answer (a lost filter would turn all traffic away), so the setting
+//! `missing-key-error` makes it an error.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -36,7 +37,8 @@ impl Command for Exists {
         let (name, [item]) = call.key_and()?;
         let lookahead = Lookahead::new(name.bytes(), item.bytes());
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = queried(&mut key)?.is_some_and(|filter| filter.contains(lookahead.hash(filter)));
+        let found =
+            queried(&mut key)?.is_some_and(|filter| filter.contains(lookahead.hash(filter)));
         stats::CHECKS.add(1);
         stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
@@ -54,7 +56,8 @@ impl Command for MultiExists {
         uses: Uses::Reads,
         categories: "read",
         summary: c"Tells for each item whether it may have been added to a Bloom filter",
-        complexity: c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity:
+            c"O(N * L), where N is the number of items and L the number of layers of the filter",
         since: c"1.0.0",
         tips: None,
         arguments: &[Argument::Items],
@@ -65,7 +68,8 @@ impl Command for MultiExists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = queried(&mut key)?;
         stats::CHECKS.add(items.len() as u64);
-        // All answers before the reply begins: what stops in the middle of an array leaves the client out of step.
+        // All answers before the reply begins: what stops in the middle of an array leaves the
+        // client out of step.
         let found = filter.map(|filter| {
             let mut found = Found::default();
             filter.contains_each(items.iter().map(|item| item.bytes()), |chunk| found.push(chunk));
@@ -87,7 +91,8 @@ impl Command for MultiExists {
     }
 }
 
-/// Answers, chunk by chunk. The first chunk has a place of its own, so that a small batch allocates nothing.
+/// Answers, chunk by chunk. The first chunk has a place of its own, so that a small batch allocates
+/// nothing.
 #[derive(Default)]
 struct Found {
     first: Option<Answers>,

@@ -1,7 +1,9 @@
-//! `BF.IMPORT key GUAVA bytes`, `BF.IMPORT key BITMAP source`: filters that programs made without a module.
+//! `BF.IMPORT key GUAVA bytes`, `BF.IMPORT key BITMAP source`: filters that programs made without a
+//! module.
 //!
-//! The key must be free, and is made whole or not at all. What is taken is decided by the words of the command and, for a
-//! bitmap, the other key, so replicas and the AOF are told the command as it came: they hold the same bitmap at that point.
+//! The key must be free, and is made whole or not at all. What is taken is decided by the words of
+//! the command and, for a bitmap, the other key, so replicas and the AOF are told the command as it
+//! came: they hold the same bitmap at that point.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -57,7 +59,9 @@ impl Command for Import {
                     guava::read_bitmap(bitmap, strategy, purpose, ceiling)
                 }
             };
-            filter.map_err(|error| super::refused(call.ctx, "BF.IMPORT", error, Refusal::of_import(error)))
+            filter.map_err(|error| {
+                super::refused(call.ctx, "BF.IMPORT", error, Refusal::of_import(error))
+            })
         })
     }
 }

@@ -1,7 +1,8 @@
 //! `BF.INFO key [field]`: what a filter is, in five fields, and more on request.
 //!
-//! The full reply has exactly RedisBloom's five pairs: go-redis fails on a sixth. What else there is to know has a word of
-//! its own. A single field is an array of one in RESP2 and a map of one pair in RESP3.
+//! The full reply has exactly RedisBloom's five pairs: go-redis fails on a sixth. What else there
+//! is to know has a word of its own. A single field is an array of one in RESP2 and a map of one
+//! pair in RESP3.
 
 use std::ffi::CStr;
 
@@ -58,8 +59,7 @@ impl Command for Info {
             None => {
                 let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(asked)).collect();
                 ctx.reply_map(full.len());
-                full.iter()
-                    .for_each(|(label, shown)| shown.reply_under(ctx, label));
+                full.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
             }
             Some(word) => {
                 let field = FIELDS
@@ -86,7 +86,8 @@ struct Field {
     value: fn(&Filter) -> Shown,
 }
 
-/// A value, which is computed before the reply begins: what stops in the middle of a map leaves the client out of step.
+/// A value, which is computed before the reply begins: what stops in the middle of a map leaves the
+/// client out of step.
 enum Shown<'f> {
     Integer(u64),
     Double(f64),
@@ -103,11 +104,7 @@ const FIELDS: [Field; 11] = [
         label: c"Capacity",
         value: |filter| Shown::Integer(filter.capacity()),
     },
-    Field {
-        word: "SIZE",
-        label: c"Size",
-        value: |filter| Shown::Integer(filter.bytes()),
-    },
+    Field { word: "SIZE", label: c"Size", value: |filter| Shown::Integer(filter.bytes()) },
     Field {
         word: "FILTERS",
         label: c"Number of filters",
@@ -135,12 +132,9 @@ const FIELDS: [Field; 11] = [
         label: c"False positive rate",
         value: |filter| Shown::Double(filter.estimate().error_rate),
     },
-    // The share of bits that are set, or of counters that are not 0; a filter at its capacity has about half of them set.
-    Field {
-        word: "FILL",
-        label: c"Fill",
-        value: |filter| Shown::Double(filter.estimate().fill),
-    },
+    // The share of bits that are set, or of counters that are not 0; a filter at its capacity has
+    // about half of them set.
+    Field { word: "FILL", label: c"Fill", value: |filter| Shown::Double(filter.estimate().fill) },
     Field {
         word: "LAYERS",
         label: c"Layers",
@@ -184,9 +178,7 @@ impl Shown<'_> {
             Self::Null => ctx.reply_null(),
             Self::Layers(layers) => {
                 ctx.reply_array(layers.len());
-                layers
-                    .iter()
-                    .for_each(|(layer, estimate)| reply_layer(ctx, layer, *estimate));
+                layers.iter().for_each(|(layer, estimate)| reply_layer(ctx, layer, *estimate));
             }
         }
     }
@@ -203,7 +195,5 @@ fn reply_layer(ctx: Context, layer: &Layer, estimate: Estimate) {
         (c"Fill", Shown::Double(estimate.fill)),
     ];
     ctx.reply_map(fields.len());
-    fields
-        .iter()
-        .for_each(|(label, shown)| shown.reply_under(ctx, label));
+    fields.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
 }

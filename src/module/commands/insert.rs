@@ -1,7 +1,9 @@
-//! `BF.INSERT key [options] ITEMS item [item ...]`: BF.MADD with a say in how a missing filter is made.
+//! `BF.INSERT key [options] ITEMS item [item ...]`: BF.MADD with a say in how a missing filter is
+//! made.
 //!
-//! It is also how a primary with valkey-bloom tells of a filter that it made, with a tightening ratio and a seed of 32
-//! bytes (`args.rs`). Those forms are for servers, and not in the documentation that clients show.
+//! It is also how a primary with valkey-bloom tells of a filter that it made, with a tightening
+//! ratio and a seed of 32 bytes (`args.rs`). Those forms are for servers, and not in the
+//! documentation that clients show.
 
 use super::{
     Argument, Call, Command, CommandSpec, Uses,
@@ -53,11 +55,7 @@ impl Command for Insert {
             }
             read => read,
         };
-        let args::Insert {
-            options,
-            no_create,
-            has_items,
-        } = read?;
+        let args::Insert { options, no_create, has_items } = read?;
         let items = rest.as_slice();
         if has_items && items.is_empty() {
             return Err(Refusal::Arity);

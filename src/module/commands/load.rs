@@ -24,7 +24,9 @@ impl Command for Load {
         let (name, [blob]) = call.key_and()?;
         import::put(call, name, |ceiling| {
             let filter = valkey_bloom::read_blob(blob.bytes(), ceiling);
-            filter.map_err(|error| super::refused(call.ctx, "BF.LOAD", error, Refusal::of_blob(error)))
+            filter.map_err(|error| {
+                super::refused(call.ctx, "BF.LOAD", error, Refusal::of_blob(error))
+            })
         })
     }
 }

@@ -1,8 +1,9 @@
 //! `BF.LOADCHUNK key iterator data`: restores what BF.SCANDUMP gave, chunk by chunk, in order.
 //!
-//! The header makes the key, and allocates all of it. Of a load that was read from a file, the next chunk allocates the rest.
-//! Until the last chunk is in, the key answers no query and takes no item: it would say "absent" of what it is about to
-//! hold. It can be deleted, saved, copied and replicated meanwhile.
+//! The header makes the key, and allocates all of it. Of a load that was read from a file, the next
+//! chunk allocates the rest. Until the last chunk is in, the key answers no query and takes no
+//! item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and
+//! replicated meanwhile.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -38,7 +39,8 @@ impl Command for LoadChunk {
         let (name, [iterator, data]) = call.key_and()?;
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let refused = |error| super::refused(call.ctx, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
+        let refused =
+            |error| super::refused(call.ctx, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
         let taken = match Value::in_key(&mut key)? {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling(call.ctx, 0);
@@ -59,7 +61,12 @@ impl Command for LoadChunk {
 }
 
 /// Takes a chunk into a key that exists.
-fn take(ctx: Context, value: &mut Value, iterator: i64, data: &[u8]) -> Result<Taken, codec::Error> {
+fn take(
+    ctx: Context,
+    value: &mut Value,
+    iterator: i64,
+    data: &[u8],
+) -> Result<Taken, codec::Error> {
     match value {
         Value::Ready(filter) => {
             dump::repeat(filter, iterator, data)?;
@@ -87,8 +94,8 @@ mod tests {
         filter::steps,
     };
 
-    /// RedisBloom's dumps have a chunk for every layer, and a forged header has as many layers as there may be: the whole
-    /// command looks at a few layers a chunk, not at all of them.
+    /// RedisBloom's dumps have a chunk for every layer, and a forged header has as many layers as
+    /// there may be: the whole command looks at a few layers a chunk, not at all of them.
     #[test]
     fn the_steps_of_a_load_are_those_of_its_layers() -> Result<(), codec::Error> {
         for count in [1, 2, 3, 1_000, 20_000] {

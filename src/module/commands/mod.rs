@@ -1,8 +1,9 @@
 //! The commands: one file and one row each.
 //!
-//! A command is a type with a `CommandSpec` (all that the server wants to know of it before it runs) and a `run`. `entry` is the
-//! only code between the server and `run`: it wraps what the server passed, catches a panic, and sends a refusal. It also
-//! answers the server that calls a command with a second key only to ask where the keys are.
+//! A command is a type with a `CommandSpec` (all that the server wants to know of it before it
+//! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
+//! server passed, catches a panic, and sends a refusal. It also answers the server that calls a
+//! command with a second key only to ask where the keys are.
 
 mod add;
 mod card;
@@ -58,8 +59,8 @@ trait Command {
     /// What the server knows of it.
     const SPEC: CommandSpec;
 
-    /// Whether it is one of RedisBloom's. The others are not in its ACL category, which its tests want to hold exactly its
-    /// own.
+    /// Whether it is one of RedisBloom's. The others are not in its ACL category, which its tests
+    /// want to hold exactly its own.
     const REDISBLOOMS: bool = true;
 
     /// Runs it and replies, or refuses without having replied.
@@ -77,9 +78,12 @@ unsafe extern "C" fn entry<C: Command>(
 ) -> c_int {
     // SAFETY: the server's own context, alive until this returns.
     let ctx = unsafe { Context::new(ctx) };
-    // SAFETY: 1. the server passes `argc` pointers at `argv`, which live, with what they point to, until this returns.
+    // SAFETY: 1. the server passes `argc` pointers at `argv`, which live, with what they point to,
+    // until this returns.
     // 2. `Str` is transparent over such a pointer.
-    let words = unsafe { std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0)) };
+    let words = unsafe {
+        std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0))
+    };
     let call = Call { ctx, words };
     // Read as UTF-8 by the compiler, not with every command.
     let name = const {
@@ -140,8 +144,9 @@ impl Call<'_> {
         }
     }
 
-    /// A change that a primary, an AOF or a slot migration sends has happened elsewhere. If it is refused here, this
-    /// server's data are others from now on: the log names the key, and INFO counts the command.
+    /// A change that a primary, an AOF or a slot migration sends has happened elsewhere. If it is
+    /// refused here, this server's data are others from now on: the log names the key, and INFO
+    /// counts the command.
     #[cold]
     fn report_unapplied(&self, why: &CStr) {
         if !self.ctx.is_replayed() {

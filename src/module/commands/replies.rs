@@ -1,7 +1,9 @@
-//! That commands finish their work before they begin to reply: a panic between the head of an array and its last element
-//! would leave the client waiting for the rest, and take the next reply for it.
+//! That commands finish their work before they begin to reply: a panic between the head of an array
+//! and its last element would leave the client waiting for the rest, and take the next reply for
+//! it.
 //!
-//! The server is a table of functions here: one key, and replies that note how many layers had been looked at by then.
+//! The server is a table of functions here: one key, and replies that note how many layers had been
+//! looked at by then.
 
 use std::{
     cell::{Cell, RefCell},
@@ -68,7 +70,8 @@ unsafe extern "C" fn bulk(_: Ctx, _: *const c_char, _: usize) -> c_int {
 
 /// Fills the table; what is not in it answers nothing, zero, null.
 fn fill_table() {
-    // SAFETY: no other test of this program calls a function of the table, so nobody reads it meanwhile.
+    // SAFETY: no other test of this program calls a function of the table, so nobody reads it
+    // meanwhile.
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "assignments, for one reason")]
     unsafe {
         raw::RedisModule_OpenKey = Some(open);
@@ -85,7 +88,8 @@ fn fill_table() {
     }
 }
 
-/// Runs a command of `words` words; how many replies it sent, and whether it looked at a layer after the first.
+/// Runs a command of `words` words; how many replies it sent, and whether it looked at a layer
+/// after the first.
 fn run<C: Command>(words: usize) -> (usize, bool) {
     let mut arguments = vec![ptr::dangling_mut(); words];
     REPLIES.with_borrow_mut(Vec::clear);

@@ -1,4 +1,5 @@
-//! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: makes an empty filter.
+//! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: makes an
+//! empty filter.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -45,7 +46,9 @@ impl Command for Reserve {
         let words = words.iter().map(|word| word.bytes());
         let options = match args::reserve(words.clone()) {
             Ok(options) if replayed::is_own(&options) => Ok(options),
-            read if call.ctx.is_replayed() => replayed::reserve(name.bytes(), words).map_or(read, Ok),
+            read if call.ctx.is_replayed() => {
+                replayed::reserve(name.bytes(), words).map_or(read, Ok)
+            }
             read => read,
         }?;
         let mut key = Key::open(call.ctx, name, Access::Write);
@@ -56,11 +59,7 @@ impl Command for Reserve {
         let created = Some(CreatedWith::of(&filter));
         Value::Ready(filter).put(&mut key)?;
         drop(key);
-        let change = Change {
-            created,
-            items: Items::Listed(Vec::new()),
-            shape: Shape::default(),
-        };
+        let change = Change { created, items: Items::Listed(Vec::new()), shape: Shape::default() };
         effects::announce(call.ctx, name, &change);
         call.ctx.reply_ok();
         Ok(())

@@ -1,4 +1,5 @@
-//! `BF.SCANDUMP key iterator`: a filter in chunks of at most 16 MiB, to be restored by BF.LOADCHUNK.
+//! `BF.SCANDUMP key iterator`: a filter in chunks of at most 16 MiB, to be restored by
+//! BF.LOADCHUNK.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{

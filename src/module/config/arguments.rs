@@ -1,5 +1,6 @@
-//! The load arguments: pairs of a name and a value, as RedisBloom has them. What is not known is refused: a server that
-//! starts with a setting that nobody heeds is worse than one that does not start.
+//! The load arguments: pairs of a name and a value, as RedisBloom has them. What is not known is
+//! refused: a server that starts with a setting that nobody heeds is worse than one that does not
+//! start.
 
 use super::{ERROR_RATE, INITIAL_SIZE};
 use crate::{
@@ -18,9 +19,9 @@ pub(super) fn take(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         arguments => arguments,
     };
     for pair in arguments.chunks(2) {
-        let name = pair.first().map_or(String::new(), |name| {
-            String::from_utf8_lossy(name.bytes()).into_owned()
-        });
+        let name = pair
+            .first()
+            .map_or(String::new(), |name| String::from_utf8_lossy(name.bytes()).into_owned());
         let Some(value) = pair.get(1).map(|value| value.bytes()) else {
             return Err(format!("load argument {name} has no value"));
         };

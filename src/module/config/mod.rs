@@ -8,9 +8,10 @@
 //! | max-filter-bytes  | the most bytes of bits of one filter; 0 = see `limit.rs`   | 0       | [0, 2^63)      |
 //! | missing-key-error | whether BF.EXISTS of a missing key is an error             | no      | yes, no        |
 //!
-//! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in RedisBloom 8; elsewhere the
-//! server makes them `bf.error-rate`. There the seven names of valkey-bloom are understood too, so that a configuration
-//! file written for it starts the server: four are second names of settings of ours (aliases), three have no effect.
+//! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
+//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. There the seven names of
+//! valkey-bloom are understood too, so that a configuration file written for it starts the server:
+//! four are second names of settings of ours (aliases), three have no effect.
 //!
 //! ```text
 //!   arguments   the words behind --loadmodule: other defaults
@@ -89,8 +90,9 @@ static TIGHTENING_RATIO: Setting = Setting::new(Kind::Rate, 0.5_f64.to_bits());
 static RANDOM_SEED: Setting = Setting::new(Kind::Switch, 1);
 static DEFRAG_ENABLED: Setting = Setting::new(Kind::Switch, 1);
 
-/// Every name, in the order in which the server sets them when it starts. Our names come first: the server sets each to its
-/// default if the configuration file has no such line, and must not overwrite what the file says under an alias.
+/// Every name, in the order in which the server sets them when it starts. Our names come first: the
+/// server sets each to its default if the configuration file has no such line, and must not
+/// overwrite what the file says under an alias.
 static NAMES: [Name; 12] = [
     name(c"error-rate", Role::Own, &ERROR_RATE),
     name(c"initial-size", Role::Own, &INITIAL_SIZE),
@@ -132,13 +134,13 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Redis from version 8 on; not Valkey, which calls itself Redis 7.2 in one field and by its own name in another.
+/// Redis from version 8 on; not Valkey, which calls itself Redis 7.2 in one field and by its own
+/// name in another.
 fn takes_unprefixed_names(ctx: Context) -> bool {
     let Some(server) = ctx.server_info(c"server") else {
         return false;
     };
-    let major = server
-        .text(c"redis_version")
-        .and_then(|version| version.split('.').next()?.parse().ok());
+    let major =
+        server.text(c"redis_version").and_then(|version| version.split('.').next()?.parse().ok());
     !server.is(c"server_name", "valkey") && major.is_some_and(|major: u32| major >= 8)
 }

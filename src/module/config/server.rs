@@ -1,10 +1,12 @@
-//! The names of settings as the server sees them: how they are registered, and the callbacks that CONFIG GET, CONFIG SET, CONFIG
-//! REWRITE and the configuration file go through. The server hands each callback the name that it is about.
+//! The names of settings as the server sees them: how they are registered, and the callbacks that
+//! CONFIG GET, CONFIG SET, CONFIG REWRITE and the configuration file go through. The server hands
+//! each callback the name that it is about.
 //!
-//! When the module loads, the server sets every name once, in the order of registration: to the text in the configuration
-//! file, or to the default of the registration. CONFIG REWRITE writes what is not the default. An alias has the default
-//! "", which says nothing, and shows a value only while the value was set under it: so a setting is written under the
-//! names that it was set under, and not under an alias that nobody used.
+//! When the module loads, the server sets every name once, in the order of registration: to the
+//! text in the configuration file, or to the default of the registration. CONFIG REWRITE writes
+//! what is not the default. An alias has the default "", which says nothing, and shows a value only
+//! while the value was set under it: so a setting is written under the names that it was set under,
+//! and not under an alias that nobody used.
 
 use std::{
     ffi::{CString, c_char, c_int, c_uint, c_void},
@@ -25,14 +27,12 @@ impl Name {
         format!("bf{join}{}", self.name.to_string_lossy())
     }
 
-    /// Registers it with the value that its setting has now as the default; false if the server refuses.
+    /// Registers it with the value that its setting has now as the default; false if the server
+    /// refuses.
     pub(super) fn register(&'static self, ctx: Context) -> bool {
         let (name, flags) = match UNPREFIXED.load(Relaxed) {
             true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
-            false => (
-                self.name.to_string_lossy().into_owned(),
-                raw::REDISMODULE_CONFIG_DEFAULT,
-            ),
+            false => (self.name.to_string_lossy().into_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
         };
         let name = CString::new(name).unwrap_or_default();
         let default = CString::new(self.text().unwrap_or_default()).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! A setting: its value, how the value is written, and which values it takes.
 //!
-//! Every kind of value is kept as 64 bits and goes to and from the server as text. The server has numbers of its own for
-//! settings, but refuses or wraps some of them before it asks the module, differently from version to version.
+//! Every kind of value is kept as 64 bits and goes to and from the server as text. The server has
+//! numbers of its own for settings, but refuses or wraps some of them before it asks the module,
+//! differently from version to version.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -114,7 +115,8 @@ impl Setting {
     }
 }
 
-/// A number of bytes, perhaps with one of the server's units: `k` is 1,000 and `kb` 1,024, and so on.
+/// A number of bytes, perhaps with one of the server's units: `k` is 1,000 and `kb` 1,024, and so
+/// on.
 fn bytes(text: &[u8]) -> Option<i128> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, unit) = text.split_at_checked(digits)?;

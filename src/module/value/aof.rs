@@ -1,5 +1,6 @@
-//! AOF rewrite: a filter becomes BF.LOADCHUNK commands of at most 16 MiB, so that no record comes near the server's limit
-//! of 512 MB for an argument. One of valkey-bloom's becomes what valkey-bloom writes, a single BF.LOAD.
+//! AOF rewrite: a filter becomes BF.LOADCHUNK commands of at most 16 MiB, so that no record comes
+//! near the server's limit of 512 MB for an argument. One of valkey-bloom's becomes what
+//! valkey-bloom writes, a single BF.LOAD.
 
 use std::ffi::{c_longlong, c_void};
 
@@ -19,8 +20,8 @@ pub(super) unsafe extern "C" fn rewrite(
     value: *mut c_void,
 ) {
     guarded("aof_rewrite", (), || {
-        // SAFETY: the server passes a live value, and nothing writes to it meanwhile (this runs in a child process, or
-        // between commands).
+        // SAFETY: the server passes a live value, and nothing writes to it meanwhile (this runs in
+        // a child process, or between commands).
         let value = unsafe { Value::borrow(value) };
         let mut written = Written::to(io);
         let emit = |iterator: i64, data: &[u8]| {

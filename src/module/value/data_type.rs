@@ -1,10 +1,12 @@
-//! The data type: its name, and the callbacks by which the server saves, loads, copies, measures and frees a value
-//! (`value.rs`).
+//! The data type: its name, and the callbacks by which the server saves, loads, copies, measures
+//! and frees a value (`value.rs`).
 //!
-//! The name is RedisBloom's, with an encoding version of our own (100): the server finds a type by name and hands
-//! `rdb_load` the version it found, so one type can read both, and tools that know Bloom keys by TYPE keep working.
+//! The name is RedisBloom's, with an encoding version of our own (100): the server finds a type by
+//! name and hands `rdb_load` the version it found, so one type can read both, and tools that know
+//! Bloom keys by TYPE keep working.
 //!
-//! A filter that comes from valkey-bloom is of a second type, under valkey-bloom's name and with its encoding version:
+//! A filter that comes from valkey-bloom is of a second type, under valkey-bloom's name and with
+//! its encoding version:
 //!
 //! ```text
 //!   type        holds                       RDB                              rewritten AOF
@@ -12,8 +14,8 @@
 //!   bloomfltr   a filter of valkey-bloom's  valkey-bloom's, both ways        BF.LOAD
 //! ```
 //!
-//! All else they share: the value is the same, so is every command. Where another module has taken the second name, such
-//! a filter lives under the first.
+//! All else they share: the value is the same, so is every command. Where another module has taken
+//! the second name, such a filter lives under the first.
 
 use std::ffi::{CStr, c_void};
 
@@ -59,7 +61,9 @@ pub(crate) fn register(ctx: Context) -> bool {
     }
     let valkeys = create(ctx, VALKEY_NAME, valkey_bloom::ENCODING_VERSION, valkeys);
     if valkeys.is_null() {
-        ctx.warn("the type bloomfltr is taken: files and replication of valkey-bloom cannot be read");
+        ctx.warn(
+            "the type bloomfltr is taken: files and replication of valkey-bloom cannot be read",
+        );
     }
     keep_types(own, valkeys);
     true
@@ -72,12 +76,7 @@ fn create(
     version: i32,
     mut methods: raw::RedisModuleTypeMethods,
 ) -> *mut raw::RedisModuleType {
-    call!(RedisModule_CreateDataType(
-        ctx.as_ptr(),
-        name.as_ptr(),
-        version,
-        &raw mut methods
-    ))
+    call!(RedisModule_CreateDataType(ctx.as_ptr(), name.as_ptr(), version, &raw mut methods))
 }
 
 /// Every callback that is not named above.
@@ -96,7 +95,8 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded("mem_usage", 0, || unsafe { Value::borrow(value) }.memory())
 }
 
-/// How much work it is to free: more than 64 sends it to a background thread, and freeing 64 KiB is where that pays.
+/// How much work it is to free: more than 64 sends it to a background thread, and freeing 64 KiB is
+/// where that pays.
 unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
     guarded("free_effort", 1, || {
@@ -114,8 +114,8 @@ unsafe extern "C" fn copy(
     guarded("copy", std::ptr::null_mut(), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        // No ceiling: the server does not say whose COPY it is, and what comes from a primary or with a slot must be obeyed.
-        // The filter that is copied was accepted already.
+        // No ceiling: the server does not say whose COPY it is, and what comes from a primary or
+        // with a slot must be obeyed. The filter that is copied was accepted already.
         let copied = match value {
             Value::Ready(filter) => filter.duplicate().map(Value::Ready),
             Value::Loading(load) => load.duplicate().map(|load| Value::Loading(Box::new(load))),
@@ -143,10 +143,6 @@ struct Digest(*mut raw::RedisModuleDigest);
 
 impl io::Sink for Digest {
     fn put(&mut self, bytes: &[u8]) {
-        call!(RedisModule_DigestAddStringBuffer(
-            self.0,
-            bytes.as_ptr().cast(),
-            bytes.len()
-        ));
+        call!(RedisModule_DigestAddStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len()));
     }
 }

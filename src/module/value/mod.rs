@@ -1,6 +1,8 @@
-//! The value behind a key: a filter, or one on its way in; how it gets into a key, out of one, and to the server.
+//! The value behind a key: a filter, or one on its way in; how it gets into a key, out of one, and
+//! to the server.
 //!
-//! It may be stored under two types (`value/data_type.rs`), whose handles are here: the value is the same, so is every command.
+//! It may be stored under two types (`value/data_type.rs`), whose handles are here: the value is
+//! the same, so is every command.
 
 use std::{
     ffi::c_void,
@@ -27,7 +29,8 @@ use crate::{
 pub(crate) enum Value {
     /// A filter.
     Ready(Filter),
-    /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will hold is not all in.
+    /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will
+    /// hold is not all in.
     Loading(Box<Load>),
 }
 
@@ -54,13 +57,14 @@ impl Value {
         if raw.is_null() {
             raw = Self::under_the_second_name(key)?;
         }
-        // SAFETY: 1. a value of our type was made by `into_raw`: nothing else is given to the server. 2. It lives as long
-        // as the key is open, and the exclusive borrow of the key makes this the only reference: commands run one at a
-        // time.
+        // SAFETY: 1. a value of our type was made by `into_raw`: nothing else is given to the
+        // server. 2. It lives as long as the key is open, and the exclusive borrow of the key makes
+        // this the only reference: commands run one at a time.
         Ok(unsafe { raw.as_mut() })
     }
 
-    /// What a key that holds nothing of the first type holds of the second; null if the key is not there.
+    /// What a key that holds nothing of the first type holds of the second; null if the key is not
+    /// there.
     #[cold]
     fn under_the_second_name(key: &Key) -> Result<*mut Self, Refusal> {
         let raw = key.value(VALKEY_TYPE.load(Relaxed)).cast::<Self>();
@@ -75,11 +79,7 @@ impl Value {
         match self {
             Self::Ready(filter) if matches!(filter.family(), Family::Valkey(_)) => {
                 let second = VALKEY_TYPE.load(Relaxed);
-                if second.is_null() {
-                    DATA_TYPE.load(Relaxed)
-                } else {
-                    second
-                }
+                if second.is_null() { DATA_TYPE.load(Relaxed) } else { second }
             }
             Self::Ready(_) | Self::Loading(_) => DATA_TYPE.load(Relaxed),
         }
@@ -116,8 +116,8 @@ impl Value {
     /// Makes a filter of a load that is complete.
     pub(crate) fn finish_load(&mut self) {
         if let Self::Loading(load) = self {
-            // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or drop it again:
-            // nothing in between can panic.
+            // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or
+            // drop it again: nothing in between can panic.
             let load = unsafe { std::ptr::read(load) };
             // SAFETY: `self` is valid for writes; its old content was moved out by the line above.
             unsafe { std::ptr::write(self, Self::Ready(load.into_filter())) };
@@ -144,7 +144,8 @@ impl Value {
     /// What the server passed to a callback.
     ///
     /// # Safety
-    /// `raw` came from [`Self::into_raw`], and is not written to or freed while the reference lives.
+    /// `raw` came from [`Self::into_raw`], and is not written to or freed while the reference
+    /// lives.
     pub(crate) unsafe fn borrow<'a>(raw: *const c_void) -> &'a Self {
         // SAFETY: the caller's promise.
         unsafe { &*raw.cast() }
@@ -174,15 +175,10 @@ impl Value {
         };
         let filter = self.filter();
         let list: usize = filter.older_memory().into_iter().flatten().map(malloc_size).sum();
-        let bits: usize = filter
-            .layers()
-            .map(|layer| malloc_size(layer.bits().words().as_ptr()))
-            .sum();
-        let boxes: usize = filter
-            .layers()
-            .filter_map(Layer::boxed)
-            .map(|(address, _)| malloc_size(address))
-            .sum();
+        let bits: usize =
+            filter.layers().map(|layer| malloc_size(layer.bits().words().as_ptr())).sum();
+        let boxes: usize =
+            filter.layers().filter_map(Layer::boxed).map(|(address, _)| malloc_size(address)).sum();
         malloc_size(std::ptr::from_ref(self)) + boxed + list + bits + boxes
     }
 }

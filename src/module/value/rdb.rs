@@ -1,7 +1,8 @@
 //! RDB, DUMP and RESTORE: the server's stream as source and sink of the codec.
 //!
-//! The module declares that it handles read errors: a short or damaged stream is a failed load for the caller (RESTORE
-//! answers an error, a replica asks again), never a crash. Each read is checked before its result is used.
+//! The module declares that it handles read errors: a short or damaged stream is a failed load for
+//! the caller (RESTORE answers an error, a replica asks again), never a crash. Each read is checked
+//! before its result is used.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -43,10 +44,7 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
                 redisbloom::load(stream, old, ceiling).map(native::rdb::Stored::Complete)
             }
             _ => {
-                log(
-                    io,
-                    &format!("bf: cannot read encoding version {version} of a filter"),
-                );
+                log(io, &format!("bf: cannot read encoding version {version} of a filter"));
                 return std::ptr::null_mut();
             }
         };
@@ -79,12 +77,17 @@ pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: 
 }
 
 /// As `load`, of the type that has valkey-bloom's name.
-pub(super) unsafe extern "C" fn load_valkey(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+pub(super) unsafe extern "C" fn load_valkey(
+    io: *mut raw::RedisModuleIO,
+    version: c_int,
+) -> *mut c_void {
     guarded("rdb_load", std::ptr::null_mut(), || {
         if version != valkey_bloom::ENCODING_VERSION {
             log(
                 io,
-                &format!("bf: cannot read encoding version {version} of a filter of valkey-bloom's"),
+                &format!(
+                    "bf: cannot read encoding version {version} of a filter of valkey-bloom's"
+                ),
             );
             return std::ptr::null_mut();
         }
@@ -96,7 +99,8 @@ pub(super) unsafe extern "C" fn load_valkey(io: *mut raw::RedisModuleIO, version
 #[cold]
 fn log(io: *mut raw::RedisModuleIO, text: &str) {
     let ctx: *mut raw::RedisModuleCtx = call!(RedisModule_GetContextFromIO(io));
-    // SAFETY: the server makes the context for this callback and keeps it until the callback returns.
+    // SAFETY: the server makes the context for this callback and keeps it until the callback
+    // returns.
     unsafe { Context::new(ctx) }.warn(text);
 }
 
@@ -115,11 +119,7 @@ impl Writing {
 
 impl io::Sink for Writing {
     fn put(&mut self, bytes: &[u8]) {
-        call!(RedisModule_SaveStringBuffer(
-            self.io,
-            bytes.as_ptr().cast(),
-            bytes.len()
-        ));
+        call!(RedisModule_SaveStringBuffer(self.io, bytes.as_ptr().cast(), bytes.len()));
     }
 
     fn done_with(&mut self, words: &[u64]) {
@@ -179,8 +179,8 @@ struct Piece {
 
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the server allocated `len` bytes at `start`, which is not null where a piece is handed out; they are
-        // ours until dropped.
+        // SAFETY: the server allocated `len` bytes at `start`, which is not null where a piece is
+        // handed out; they are ours until dropped.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 }

@@ -1,7 +1,8 @@
 //! redis-rs: every method of its `bloom` feature, in both protocols.
 //!
-//! `make test-clients` starts the server and names it in `REDIS_URL`. What is not part of a return type of the client
-//! (integer or boolean on the wire) is tested elsewhere; here it is enough that the client reads it.
+//! `make test-clients` starts the server and names it in `REDIS_URL`. What is not part of a return
+//! type of the client (integer or boolean on the wire) is tested elsewhere; here it is enough that
+//! the client reads it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,8 +18,8 @@ fn connections() -> impl Iterator<Item = (Connection, String)> {
     let url = std::env::var("REDIS_URL")
         .expect("REDIS_URL names the server: run these tests with `make test-clients`");
     ["resp2", "resp3"].into_iter().map(move |protocol| {
-        let client =
-            redis::Client::open(format!("{url}?protocol={protocol}")).expect("a well-formed address");
+        let client = redis::Client::open(format!("{url}?protocol={protocol}"))
+            .expect("a well-formed address");
         let connection = client.get_connection().expect("the server answers");
         (
             connection,
@@ -43,7 +44,10 @@ fn refused<T: std::fmt::Debug>(reply: Result<T, RedisError>) -> String {
 fn reserve_makes_a_filter_as_asked() -> Result<(), RedisError> {
     for (mut redis, key) in connections() {
         redis.bf_reserve(&key, 1e-7, 1000)?;
-        assert_eq!(refused(redis.bf_reserve(&key, 1e-7, 1000)), "ERR item exists");
+        assert_eq!(
+            refused(redis.bf_reserve(&key, 1e-7, 1000)),
+            "ERR item exists"
+        );
         let info = redis.bf_info(&key)?;
         let mut names: Vec<_> = info.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -71,8 +75,8 @@ fn reserve_takes_options() -> Result<(), RedisError> {
         assert_eq!(redis.bf_info_type(&key, Field::Expansion)?, 4.0);
         let rigid = format!("{key}:2");
         redis.bf_reserve_options(&rigid, "0.01", "100", Scaling::NonScaling)?;
-        // A null. The client reads it as 0 in the full reply, and not at all inside the array of one field, which has
-        // this shape in RedisBloom too.
+        // A null. The client reads it as 0 in the full reply, and not at all inside the array of
+        // one field, which has this shape in RedisBloom too.
         assert_eq!(redis.bf_info(&rigid)?["Expansion rate"], 0.0);
         let unread = redis
             .bf_info_type(&rigid, Field::Expansion)
@@ -99,7 +103,10 @@ fn insert_takes_options() -> Result<(), RedisError> {
     for (mut redis, key) in connections() {
         let options = || Insert::default().capacity(500).error_rate(0.0001);
         let grows = options().expansion(Scaling::ExpansionRate(3));
-        assert_eq!(redis.bf_insert_options(&key, &["a", "b"], grows)?, [true, true]);
+        assert_eq!(
+            redis.bf_insert_options(&key, &["a", "b"], grows)?,
+            [true, true]
+        );
         assert_eq!(redis.bf_info_type(&key, Field::Capacity)?, 500.0);
         assert_eq!(redis.bf_info_type(&key, Field::Expansion)?, 3.0);
 
@@ -123,7 +130,10 @@ fn questions_find_what_was_added() -> Result<(), RedisError> {
         assert_eq!(redis.bf_mexists(&key, &["a", "b"])?, [false, false]);
         assert_eq!(redis.bf_card(&key)?, 0);
         assert_eq!(refused(redis.bf_info(&key)), "ERR not found");
-        assert_eq!(refused(redis.bf_info_type(&key, Field::Size)), "ERR not found");
+        assert_eq!(
+            refused(redis.bf_info_type(&key, Field::Size)),
+            "ERR not found"
+        );
         let items: [&[u8]; 3] = [b"\r\n\0\xff", b"", b"a"];
         redis.bf_madd(&key, &items[..])?;
         assert!(redis.bf_exists(&key, "a")?);
@@ -160,7 +170,10 @@ fn an_error_inside_the_answers_is_an_error_of_the_call() -> Result<(), RedisErro
             refused(redis.bf_madd(&key, &["a", "b", "c"])),
             "ERR non scaling filter is full"
         );
-        assert_eq!(refused(redis.bf_add(&key, "b")), "ERR non scaling filter is full");
+        assert_eq!(
+            refused(redis.bf_add(&key, "b")),
+            "ERR non scaling filter is full"
+        );
         // In step, and the item before the error is in.
         assert!(redis.bf_exists(&key, "a")?);
         assert_eq!(redis.bf_card(&key)?, 1);
@@ -172,7 +185,8 @@ fn an_error_inside_the_answers_is_an_error_of_the_call() -> Result<(), RedisErro
 fn a_dump_loads_into_an_equal_filter() -> Result<(), RedisError> {
     for (mut redis, key) in connections() {
         redis.bf_madd(&key, (0..1000).collect::<Vec<_>>())?;
-        let chunks: Vec<_> = BloomFilterDumpIterator::new(&mut redis, &key).collect::<Result<_, _>>()?;
+        let chunks: Vec<_> =
+            BloomFilterDumpIterator::new(&mut redis, &key).collect::<Result<_, _>>()?;
         assert!(chunks.len() > 1);
         let copy = format!("{key}:2");
         for chunk in chunks {
@@ -220,7 +234,9 @@ fn a_pipeline_stays_in_step_behind_an_error_inside_an_array() -> Result<(), Redi
     for (mut redis, key) in connections() {
         redis.bf_reserve_options(&key, 1e-9, 1, Scaling::NonScaling)?;
         let mut pipeline = redis::pipe();
-        pipeline.bf_madd(&key, &["a", "b", "c"]).bf_exists(&key, "a");
+        pipeline
+            .bf_madd(&key, &["a", "b", "c"])
+            .bf_exists(&key, "a");
         let reply = pipeline.query::<(Vec<bool>, bool)>(&mut redis);
         assert_eq!(refused(reply), "ERR non scaling filter is full");
         assert!(redis.bf_exists(&key, "a")?);

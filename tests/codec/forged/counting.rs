@@ -21,21 +21,14 @@ fn counting_layers_are_refused_by_the_same_rules() {
     let filter = sample::small_of(CellKind::Counters);
     let oldest = filter.layers().next().expect("a layer");
     assert!(oldest.items() < oldest.capacity(), "deletions took some");
-    let broken = |index, layer: &Layer| {
-        Error::Broken(Broken::Shape {
-            index,
-            shape: layer.shape(),
-        })
-    };
+    let broken =
+        |index, layer: &Layer| Error::Broken(Broken::Shape { index, shape: layer.shape() });
     let (blocked, layers): (_, Vec<_>) = (sample::small(), filter.layers().collect());
     let Shape::Counting(newest) = layers[2].shape() else {
         panic!("{:?}", layers[2].shape());
     };
     let zero = |geometry| {
-        Error::Broken(Broken::Shape {
-            index: 2,
-            shape: Counting { geometry, ..newest }.into(),
-        })
+        Error::Broken(Broken::Shape { index: 2, shape: Counting { geometry, ..newest }.into() })
     };
     check(
         &filter,
@@ -43,29 +36,18 @@ fn counting_layers_are_refused_by_the_same_rules() {
             ("version 1", VERSION, &1_u16.to_le_bytes(), Error::Kind(63)),
             ("family 1", FAMILY, &[1], Error::Options(2)),
             ("family 200", FAMILY, &[200], Error::Family(200)),
-            (
-                "kind 3 or whatever is not there",
-                LAYERS_AT,
-                &[99],
-                Error::Kind(99),
-            ),
+            ("kind 3 or whatever is not there", LAYERS_AT, &[99], Error::Kind(99)),
             (
                 "no blocks",
                 LAYERS_AT + 2 * LONG + BLOCKS,
                 &[0; 4],
-                zero(Geometry {
-                    blocks: 0,
-                    ..newest.geometry
-                }),
+                zero(Geometry { blocks: 0, ..newest.geometry }),
             ),
             (
                 "no probes",
                 LAYERS_AT + 2 * LONG + PROBES,
                 &[0],
-                zero(Geometry {
-                    probes: 0,
-                    ..newest.geometry
-                }),
+                zero(Geometry { probes: 0, ..newest.geometry }),
             ),
         ],
     );
@@ -79,7 +61,8 @@ fn counting_layers_are_refused_by_the_same_rules() {
     );
 }
 
-/// Counts that only a forger writes: every sum stays in its range, and nothing that is shown leaves the capacity.
+/// Counts that only a forger writes: every sum stays in its range, and nothing that is shown leaves
+/// the capacity.
 #[test]
 fn forged_counts_of_items_and_deletions_make_a_sane_filter() {
     for cells in CELLS {

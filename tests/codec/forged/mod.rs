@@ -1,5 +1,6 @@
-//! Numbers that no filter has, under a checksum that is right: each is refused, by its own error, before anything of
-//! its size is allocated. The list of what broke the peers is in `filter/check.rs` what must hold.
+//! Numbers that no filter has, under a checksum that is right: each is refused, by its own error,
+//! before anything of its size is allocated. The list of what broke the peers is in
+//! `filter/check.rs` what must hold.
 
 mod counting;
 mod numbers;
@@ -59,17 +60,15 @@ fn a_header_of_no_layers_is_refused() {
     none[LAYERS..PRESENT].copy_from_slice(&[0; 4]);
     none.extend([0; forge::SEAL]);
     forge::seal(&mut none);
-    assert_eq!(
-        refused(&none, 1 << 20, "no layers"),
-        Error::Broken(Broken::Layers(0))
-    );
+    assert_eq!(refused(&none, 1 << 20, "no layers"), Error::Broken(Broken::Layers(0)));
 }
 
 #[test]
 fn a_filter_of_another_seed_is_a_filter() {
     // Nothing in a seed can be wrong; the items are just not found.
     let (_, header) = dump::header(&sample::small());
-    let load = Load::begin(&forge::patched(&header, SEED, &[255; 8]), 1 << 20).expect("any seed is good");
+    let load =
+        Load::begin(&forge::patched(&header, SEED, &[255; 8]), 1 << 20).expect("any seed is good");
     assert_eq!(load.filter().seed(), u64::MAX);
 }
 
@@ -78,13 +77,7 @@ fn no_bytes_at_all_are_refused() {
     for bytes in [&b""[..], b"r", b"rbloom", b"rbloom\x01\0", &[0; 48], &[255; 48]] {
         assert!(Load::begin(bytes, 1 << 20).is_err(), "{bytes:?}");
         let strings = Strings(vec![bytes.to_vec()]);
-        assert!(
-            rdb::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(),
-            "{bytes:?}"
-        );
+        assert!(rdb::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(), "{bytes:?}");
     }
-    assert!(matches!(
-        rdb::load(&mut Reading([].iter()), 1 << 20),
-        Err(Error::Truncated)
-    ));
+    assert!(matches!(rdb::load(&mut Reading([].iter()), 1 << 20), Err(Error::Truncated)));
 }

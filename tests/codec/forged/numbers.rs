@@ -8,8 +8,8 @@ use redis_bloom::{
 use super::check;
 use crate::{
     forge::header::{
-        BLOCK_WORDS, BLOCKS, CAPACITY, ERROR_RATE, EXPANSION, FIRST, ITEMS, KIND, LAYER, LAYER_RATE, LAYERS,
-        MAGIC, PROBES, VERSION,
+        BLOCK_WORDS, BLOCKS, CAPACITY, ERROR_RATE, EXPANSION, FIRST, ITEMS, KIND, LAYER,
+        LAYER_RATE, LAYERS, MAGIC, PROBES, VERSION,
     },
     sample,
 };
@@ -25,12 +25,7 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
     check(
         &sample::small(),
         &[
-            (
-                "another magic",
-                MAGIC,
-                b"rbloom2",
-                Error::Version(u16::from(b'2')),
-            ),
+            ("another magic", MAGIC, b"rbloom2", Error::Version(u16::from(b'2'))),
             ("the magic of a chunk", MAGIC, b"rbchnk", Error::Magic("rbloom")),
             ("no magic", MAGIC, &[0; 6], Error::Magic("rbloom")),
             ("version 0", VERSION, &0_u16.to_le_bytes(), Error::Version(0)),
@@ -44,12 +39,7 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
             ("rate 2", ERROR_RATE, &2_f64.to_le_bytes(), rate(2.0)),
             ("rate -0.5", ERROR_RATE, &(-0.5_f64).to_le_bytes(), rate(-0.5)),
             ("rate NaN", ERROR_RATE, &f64::NAN.to_le_bytes(), rate(f64::NAN)),
-            (
-                "rate infinite",
-                ERROR_RATE,
-                &f64::INFINITY.to_le_bytes(),
-                rate(f64::INFINITY),
-            ),
+            ("rate infinite", ERROR_RATE, &f64::INFINITY.to_le_bytes(), rate(f64::INFINITY)),
             (
                 "expansion 32769",
                 EXPANSION,
@@ -81,38 +71,13 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
                 Error::Broken(Broken::Layers(3)),
             ),
             ("no layers", LAYERS, &[0; 4], Error::Excess(3 * LAYER)),
-            (
-                "2 of 3 layers",
-                LAYERS,
-                &2_u32.to_le_bytes(),
-                Error::Excess(LAYER),
-            ),
+            ("2 of 3 layers", LAYERS, &2_u32.to_le_bytes(), Error::Excess(LAYER)),
             ("4 of 3 layers", LAYERS, &4_u32.to_le_bytes(), Error::Truncated),
-            (
-                "65536 layers",
-                LAYERS,
-                &65_536_u32.to_le_bytes(),
-                Error::Truncated,
-            ),
+            ("65536 layers", LAYERS, &65_536_u32.to_le_bytes(), Error::Truncated),
             ("2^18 layers", LAYERS, &many.to_le_bytes(), Error::Truncated),
-            (
-                "2^18 + 1 layers",
-                LAYERS,
-                &(many + 1).to_le_bytes(),
-                FilterError::Layers.into(),
-            ),
-            (
-                "2^31 - 1 layers",
-                LAYERS,
-                &i32::MAX.to_le_bytes(),
-                FilterError::Layers.into(),
-            ),
-            (
-                "2^31 layers",
-                LAYERS,
-                &(1_u32 << 31).to_le_bytes(),
-                FilterError::Layers.into(),
-            ),
+            ("2^18 + 1 layers", LAYERS, &(many + 1).to_le_bytes(), FilterError::Layers.into()),
+            ("2^31 - 1 layers", LAYERS, &i32::MAX.to_le_bytes(), FilterError::Layers.into()),
+            ("2^31 layers", LAYERS, &(1_u32 << 31).to_le_bytes(), FilterError::Layers.into()),
             ("2^32 - 1 layers", LAYERS, &[255; 4], FilterError::Layers.into()),
         ],
     );
@@ -137,13 +102,7 @@ fn numbers_of_a_layer_out_of_range_are_refused() {
             let shape = geometry.into();
             Error::Broken(Broken::Shape { index, shape })
         };
-        let items = |items, capacity| {
-            Error::Broken(Broken::Items {
-                index,
-                items,
-                capacity,
-            })
-        };
+        let items = |items, capacity| Error::Broken(Broken::Items { index, items, capacity });
         let probes = |probes| broken(Geometry { probes, ..shape });
         let rate = |rate| range(FilterError::ErrorRate(rate));
         let small = |capacity| range(FilterError::Capacity(capacity));
@@ -160,24 +119,11 @@ fn numbers_of_a_layer_out_of_range_are_refused() {
                     "no words",
                     at(BLOCK_WORDS),
                     &[0; 2],
-                    broken(Geometry {
-                        block_words: 0,
-                        ..shape
-                    }),
+                    broken(Geometry { block_words: 0, ..shape }),
                 ),
-                (
-                    "no blocks",
-                    at(BLOCKS),
-                    &[0; 4],
-                    broken(Geometry { blocks: 0, ..shape }),
-                ),
+                ("no blocks", at(BLOCKS), &[0; 4], broken(Geometry { blocks: 0, ..shape })),
                 ("capacity 0", at(CAPACITY), &[0; 8], small(0)),
-                (
-                    "capacity 2^62 + 1",
-                    at(CAPACITY),
-                    &above.to_le_bytes(),
-                    small(above),
-                ),
+                ("capacity 2^62 + 1", at(CAPACITY), &above.to_le_bytes(), small(above)),
                 ("capacity 2^64 - 1", at(CAPACITY), &[255; 8], small(u64::MAX)),
                 (
                     "an item too many",
@@ -185,28 +131,13 @@ fn numbers_of_a_layer_out_of_range_are_refused() {
                     &(capacity + 1).to_le_bytes(),
                     items(capacity + 1, capacity),
                 ),
-                (
-                    "2^63 items",
-                    at(ITEMS),
-                    &(1_u64 << 63).to_le_bytes(),
-                    items(1 << 63, capacity),
-                ),
+                ("2^63 items", at(ITEMS), &(1_u64 << 63).to_le_bytes(), items(1 << 63, capacity)),
                 ("2^64 - 1 items", at(ITEMS), &[255; 8], items(u64::MAX, capacity)),
                 ("rate 0", at(LAYER_RATE), &0_f64.to_le_bytes(), rate(0.0)),
                 ("rate 1", at(LAYER_RATE), &1_f64.to_le_bytes(), rate(1.0)),
                 ("rate 2", at(LAYER_RATE), &2_f64.to_le_bytes(), rate(2.0)),
-                (
-                    "rate NaN",
-                    at(LAYER_RATE),
-                    &f64::NAN.to_le_bytes(),
-                    rate(f64::NAN),
-                ),
-                (
-                    "rate -NaN",
-                    at(LAYER_RATE),
-                    &(-f64::NAN).to_le_bytes(),
-                    rate(-f64::NAN),
-                ),
+                ("rate NaN", at(LAYER_RATE), &f64::NAN.to_le_bytes(), rate(f64::NAN)),
+                ("rate -NaN", at(LAYER_RATE), &(-f64::NAN).to_le_bytes(), rate(-f64::NAN)),
             ],
         );
         if index < 2 {

@@ -25,36 +25,15 @@ fn bits_that_are_not_there_are_refused() {
     let filter = sample::small();
     let total = filter.bit_bytes();
     let (_, header) = dump::header(&filter);
-    for present in [
-        total + 1,
-        total + 8,
-        2 * total,
-        1 << 32,
-        1 << 63,
-        u64::MAX - 7,
-        u64::MAX,
-    ] {
-        let error = refused(
-            &forge::patched(&header, PRESENT, &present.to_le_bytes()),
-            1 << 20,
-            "present",
-        );
-        assert_eq!(
-            error,
-            Error::TooBig {
-                from: 0,
-                to: present,
-                total
-            }
-        );
+    for present in [total + 1, total + 8, 2 * total, 1 << 32, 1 << 63, u64::MAX - 7, u64::MAX] {
+        let error =
+            refused(&forge::patched(&header, PRESENT, &present.to_le_bytes()), 1 << 20, "present");
+        assert_eq!(error, Error::TooBig { from: 0, to: present, total });
     }
     // Positions inside a word are none at which a file ends.
     for present in 1..total {
         let header = forge::patched(&header, PRESENT, &present.to_le_bytes());
-        assert!(
-            Load::begin(&header, 1 << 20).is_err(),
-            "a dump has no bits in its header"
-        );
+        assert!(Load::begin(&header, 1 << 20).is_err(), "a dump has no bits in its header");
         let strings = Strings(vec![header, vec![0; present as usize]]);
         let read = rdb::load(&mut Reading(strings.0.iter()), 1 << 20);
         assert_eq!(read.is_ok(), present.is_multiple_of(8), "{present} bytes present");
@@ -65,15 +44,11 @@ fn bits_that_are_not_there_are_refused() {
 fn enormous_shapes_are_refused_before_anything_is_allocated() {
     let (_, header) = dump::header(&sample::small());
     let shape = |header: &[u8], index, words: u16, blocks: u32| {
-        let header = forge::patched(header, FIRST + index * LAYER + BLOCK_WORDS, &words.to_le_bytes());
+        let header =
+            forge::patched(header, FIRST + index * LAYER + BLOCK_WORDS, &words.to_le_bytes());
         forge::patched(&header, FIRST + index * LAYER + BLOCKS, &blocks.to_le_bytes())
     };
-    for (words, blocks) in [
-        (u16::MAX, u32::MAX),
-        (1, u32::MAX),
-        (4_096, 1 << 31),
-        (u16::MAX, 16),
-    ] {
+    for (words, blocks) in [(u16::MAX, u32::MAX), (1, u32::MAX), (4_096, 1 << 31), (u16::MAX, 16)] {
         let forged = shape(&header, 2, words, blocks);
         for ceiling in [0, 1 << 20] {
             let error = refused(&forged, ceiling, "one enormous layer");
@@ -95,17 +70,15 @@ fn enormous_shapes_are_refused_before_anything_is_allocated() {
     ));
 }
 
-/// What a stored filter announces is allocated as it arrives, for at most eight times of what is there: however much is
-/// announced, and whether all of it is said to follow or only a part.
+/// What a stored filter announces is allocated as it arrives, for at most eight times of what is
+/// there: however much is announced, and whether all of it is said to follow or only a part.
 #[test]
 fn bits_that_do_not_come_are_not_allocated() {
     const CAME: usize = 1 << 16;
-    // Of one layer: a counting one is behind the family, and has four words for each of a layer of bits.
+    // Of one layer: a counting one is behind the family, and has four words for each of a layer of
+    // bits.
     for (cells, layer, width) in [(CellKind::Bits, FIRST, 1), (CellKind::Counters, FIRST + 1, 4)] {
-        let one = filter(&Params {
-            cells,
-            ..params(0.01, 20, 2, 1)
-        });
+        let one = filter(&Params { cells, ..params(0.01, 20, 2, 1) });
         let (_, header) = dump::header(&one);
         for blocks in [1 << 16, 1 << 20, 1 << 24, 1 << 28, u32::MAX] {
             let forged = forge::patched(&header, layer + BLOCK_WORDS, &64_u16.to_le_bytes());
@@ -114,16 +87,14 @@ fn bits_that_do_not_come_are_not_allocated() {
             for present in [announced, announced / 2] {
                 let forged = forge::patched(&forged, PRESENT, &present.to_le_bytes());
                 for pieces in [0, 1, 3] {
-                    let strings = Strings([vec![forged.clone()], vec![vec![0; CAME]; pieces]].concat());
+                    let strings =
+                        Strings([vec![forged.clone()], vec![vec![0; CAME]; pieces]].concat());
                     let read = || rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
                     let (outcome, most) = peak(read);
                     assert_eq!(outcome, Err(Error::Truncated), "{blocks} blocks, {present} bytes");
                     // While it grows, the old array is there beside the new one.
                     let bound = pieces * CAME * 9 + OVERHEAD;
-                    assert!(
-                        most < bound,
-                        "{most} bytes for {pieces} pieces of {present} bytes"
-                    );
+                    assert!(most < bound, "{most} bytes for {pieces} pieces of {present} bytes");
                 }
             }
         }
@@ -132,7 +103,8 @@ fn bits_that_do_not_come_are_not_allocated() {
 
 #[test]
 fn layers_that_only_together_are_too_large_are_refused() {
-    // 2^48 words each: 200 of them are more than can be addressed, and 2^18 more than a u64 of bytes.
+    // 2^48 words each: 200 of them are more than can be addressed, and 2^18 more than a u64 of
+    // bytes.
     let mut one = filter(&params(0.5, 1, 1, 1));
     fill(&mut one, 1, 1);
     let (_, header) = dump::header(&one);
@@ -159,9 +131,6 @@ fn the_ceiling_is_the_last_byte_that_is_taken() {
     let total = filter.bit_bytes();
     let (_, header) = dump::header(&filter);
     assert!(Load::begin(&header, total).is_ok());
-    let expected = Error::Filter(FilterError::Ceiling {
-        wanted: total,
-        ceiling: total - 1,
-    });
+    let expected = Error::Filter(FilterError::Ceiling { wanted: total, ceiling: total - 1 });
     assert_eq!(refused(&header, total - 1, "a byte too many"), expected);
 }

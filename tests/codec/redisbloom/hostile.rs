@@ -1,4 +1,5 @@
-//! Inputs that crashed, hung or fooled RedisBloom, and their neighbours: each is refused before it costs anything.
+//! Inputs that crashed, hung or fooled RedisBloom, and their neighbours: each is refused before it
+//! costs anything.
 
 use redis_bloom::{
     codec::{Error, native::dump::Load, redisbloom},
@@ -43,13 +44,7 @@ fn forged_values_are_refused() {
     use Value::{Double, String, Unsigned};
     let sum = |size, sum| Error::Sum { size, sum };
     let many = Error::Filter(FilterError::Layers);
-    let items = |items| {
-        Error::Broken(Broken::Items {
-            index: 0,
-            items,
-            capacity: 100,
-        })
-    };
+    let items = |items| Error::Broken(Broken::Items { index: 0, items, capacity: 100 });
     let cases: &[(&str, usize, Value, Error)] = &[
         // Counts that RedisBloom allocated by.
         (ONE, LAYERS, Unsigned(0), many),
@@ -116,12 +111,7 @@ fn forged_values_are_refused() {
         (ONE, OPTIONS, Unsigned(7), Error::Options(7)),
         (ONE, OPTIONS, Unsigned(16), Error::Options(16)),
         (ONE, OPTIONS, Unsigned(u64::MAX), Error::Options(u64::MAX)),
-        (
-            ONE,
-            GROWTH,
-            Unsigned(1 << 32),
-            FilterError::Expansion(1 << 32).into(),
-        ),
+        (ONE, GROWTH, Unsigned(1 << 32), FilterError::Expansion(1 << 32).into()),
         // Values of another type.
         (ONE, STRING, Unsigned(0), Error::Truncated),
         (ONE, RATE, Unsigned(0), Error::Truncated),
@@ -188,10 +178,7 @@ fn damaged_headers_are_refused_or_harmless() {
         // Old headers are shorter: cut to the length of one, it is one.
         let layers = (header.len() - 20) / 53;
         for length in (0..header.len()).filter(|&length| length != 20 + 49 * layers) {
-            assert!(
-                Load::begin(&header[..length], 1 << 20).is_err(),
-                "{name}: {length} bytes"
-            );
+            assert!(Load::begin(&header[..length], 1 << 20).is_err(), "{name}: {length} bytes");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Filters of RedisBloom: they answer as it does, item by item, and go back to it as they came. Forged ones are refused.
+//! Filters of RedisBloom: they answer as it does, item by item, and go back to it as they came.
+//! Forged ones are refused.
 
 mod hostile;
 pub(crate) mod product;
@@ -54,12 +55,8 @@ fn items_added_in_a_batch_get_the_same_answers() {
         let (mut filter, answers) = (filter(name), Answers::read(name));
         let items: Vec<_> = (0..answers.later.len()).map(|i| format!("later-{i}")).collect();
         // Up to the first error: there a batch ends.
-        let expected: Vec<_> = answers
-            .later
-            .iter()
-            .copied()
-            .take_while(|&answer| answer < 2)
-            .collect();
+        let expected: Vec<_> =
+            answers.later.iter().copied().take_while(|&answer| answer < 2).collect();
         let mut found = Vec::new();
         let outcome = filter.add_each(
             items.iter().map(String::as_bytes),
@@ -75,20 +72,16 @@ fn items_added_in_a_batch_get_the_same_answers() {
 fn chunks_are_loaded_and_given_back_to_the_byte() {
     for name in REDISBLOOM {
         let pieces = product::pieces(name);
-        let mut load = Load::begin(&pieces[0].1, u64::MAX).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut load =
+            Load::begin(&pieces[0].1, u64::MAX).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(load.began_with(&pieces[0].1));
         let last = pieces.len() - 1;
         for (index, (iterator, data)) in pieces.iter().enumerate().skip(1) {
             // Half of it is as good as none, and a client may repeat what is in.
             sane::check_load(&load, u64::MAX);
-            let taken = load
-                .take(*iterator, data)
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(
-                taken,
-                if index == last { Taken::Last } else { Taken::Next },
-                "{name}"
-            );
+            let taken =
+                load.take(*iterator, data).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(taken, if index == last { Taken::Last } else { Taken::Next }, "{name}");
             if index < last {
                 assert_eq!(load.take(*iterator, data), Ok(Taken::Repeated), "{name}");
             }
@@ -101,15 +94,12 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
             given.push(next);
         }
         // But for the last bit of the bits per item, which each computes by its own logarithm.
-        let per_item = |layer: &[u8]| u64::from_le_bytes(layer[32..40].try_into().expect("eight bytes"));
+        let per_item =
+            |layer: &[u8]| u64::from_le_bytes(layer[32..40].try_into().expect("eight bytes"));
         let layers = given[0].1[20..].chunks(53).zip(pieces[0].1[20..].chunks(53));
         for (ours, theirs) in layers {
             assert!(per_item(ours).abs_diff(per_item(theirs)) <= 1, "{name}");
-            assert_eq!(
-                (&ours[..32], &ours[40..]),
-                (&theirs[..32], &theirs[40..]),
-                "{name}"
-            );
+            assert_eq!((&ours[..32], &ours[40..]), (&theirs[..32], &theirs[40..]), "{name}");
         }
         assert_eq!(given[0].1[..20], pieces[0].1[..20], "{name}");
         assert_eq!(given[1..], pieces[1..], "{name}");
@@ -121,7 +111,8 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
     }
 }
 
-/// Where each layer begins is kept while a filter grows and is copied: of layers of whole words, and of older ones.
+/// Where each layer begins is kept while a filter grows and is copied: of layers of whole words,
+/// and of older ones.
 #[test]
 fn a_filter_that_grew_here_is_dumped_and_loaded() {
     for name in REDISBLOOM {
@@ -135,8 +126,7 @@ fn a_filter_that_grew_here_is_dumped_and_loaded() {
             assert_eq!(pieces.len(), 1 + filter.layers().len(), "{name}");
             let mut load = Load::begin(&pieces[0].1, u64::MAX).expect("its header");
             for (iterator, data) in &pieces[1..] {
-                load.take(*iterator, data)
-                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+                load.take(*iterator, data).unwrap_or_else(|error| panic!("{name}: {error}"));
             }
             assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter), "{name}");
         }
@@ -153,17 +143,11 @@ fn chunks_out_of_place_are_refused() {
     // Layers of 48 and 176 bytes: a chunk may not reach from one into the next.
     let both = [first.1.as_slice(), &second.1].concat();
     assert!(matches!(load.take(second.0, &both), Err(Error::TooBig { .. })));
-    assert!(matches!(
-        load.take(first.0 - 1, &first.1[..47]),
-        Err(Error::Unaligned { .. })
-    ));
+    assert!(matches!(load.take(first.0 - 1, &first.1[..47]), Err(Error::Unaligned { .. })));
     assert!(matches!(load.take(first.0, &[]), Err(Error::Unaligned { .. })));
     for iterator in [0, -1, 1, 47, i64::MIN] {
         let bytes = first.1.len();
-        assert_eq!(
-            load.take(iterator, &first.1),
-            Err(Error::Iterator { iterator, bytes })
-        );
+        assert_eq!(load.take(iterator, &first.1), Err(Error::Iterator { iterator, bytes }));
     }
     assert!(matches!(load.take(i64::MAX, &first.1), Err(Error::Order { .. })));
     // In halves it is as good as in one.
@@ -211,7 +195,8 @@ fn version_0_is_read() {
     let Fields(fields) = product::fields(name);
     // Without options and growth, number of bits and n2.
     let fields = Fields([&fields[..2], &fields[4..8], &fields[10..]].concat());
-    let mut filter = redisbloom::load(&mut fields.read(), 0, u64::MAX).expect("a file of version 0");
+    let mut filter =
+        redisbloom::load(&mut fields.read(), 0, u64::MAX).expect("a file of version 0");
     let answers = Answers::read(name);
     product::check_first(&filter, &answers, name);
     goes_on(&mut filter, &answers, name);
@@ -232,7 +217,8 @@ fn older_headers_of_dumps_are_read() {
             old.extend(&layer[..48]);
             old.push(layer[52]);
         }
-        let mut load = Load::begin(&old, u64::MAX).unwrap_or_else(|error| panic!("{with_growth}: {error}"));
+        let mut load =
+            Load::begin(&old, u64::MAX).unwrap_or_else(|error| panic!("{with_growth}: {error}"));
         for (iterator, data) in &pieces[1..] {
             load.take(*iterator, data).expect("the next chunk");
         }

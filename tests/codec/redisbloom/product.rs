@@ -1,4 +1,5 @@
-//! Files of other products as sources for the decoders, and the answers of RedisBloom beside those of a filter.
+//! Files of other products as sources for the decoders, and the answers of RedisBloom beside those
+//! of a filter.
 
 use redis_bloom::{
     codec::io::{NumberSource, Source},

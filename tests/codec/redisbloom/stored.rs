@@ -35,9 +35,7 @@ const END: usize = 86;
 
 fn path(name: &str) -> PathBuf {
     let name = format!("v100-rdb-{name}.bin");
-    [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name]
-        .iter()
-        .collect()
+    [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name].iter().collect()
 }
 
 /// The strings one after the other, each behind its length; as in `fixtures.rs`.
@@ -53,11 +51,7 @@ fn framed(strings: &Strings) -> Vec<u8> {
 /// `REDIS_BLOOM_WRITE_FIXTURES=1` writes files that are missing; those that are there never change.
 #[test]
 fn a_shipped_header_of_version_2_is_written_and_read_for_ever() {
-    for name in [
-        "redisbloom-2.8-grown",
-        "redisbloom-2.8-rounded-32",
-        "redisbloom-2.8-encver-0",
-    ] {
+    for name in ["redisbloom-2.8-grown", "redisbloom-2.8-rounded-32", "redisbloom-2.8-encver-0"] {
         let strings = Strings::of(&filter(name));
         let path = path(name);
         if std::env::var_os("REDIS_BLOOM_WRITE_FIXTURES").is_some() && !path.exists() {
@@ -93,12 +87,8 @@ fn forged_numbers_are_refused() {
         ("items", ITEMS, &101_u64.to_le_bytes(), |e| {
             matches!(e, Error::Broken(Broken::Items { .. }))
         }),
-        ("no layers", header::LAYERS, &[0; 4], |e| {
-            matches!(e, Error::Excess(44))
-        }),
-        ("two layers", header::LAYERS, &[2, 0, 0, 0], |e| {
-            *e == Error::Truncated
-        }),
+        ("no layers", header::LAYERS, &[0; 4], |e| matches!(e, Error::Excess(44))),
+        ("two layers", header::LAYERS, &[2, 0, 0, 0], |e| *e == Error::Truncated),
     ];
     for (what, at, new, expected) in cases {
         let strings = with(*at, new);

@@ -46,7 +46,8 @@ fn forged_numbers_are_refused_before_they_cost_anything() {
         (BITMAP, vec![2]),
         (EXPANSION, vec![0, 0, 0, 0]),
     ];
-    // That filter does not scale, and is sound: the only change above that makes another filter, not a broken one.
+    // That filter does not scale, and is sound: the only change above that makes another filter,
+    // not a broken one.
     let nonscaling = cases.pop().expect("a case");
     for number in [0, 2, 3, 1 << 18, (1 << 18) + 1, 1 << 31, 1 << 60, u64::MAX] {
         cases.push((LAYERS, numbers(number)));
@@ -60,18 +61,8 @@ fn forged_numbers_are_refused_before_they_cost_anything() {
     for number in [0_u32, 1, 6, 8, 255, 1_101, 65_543, u32::MAX] {
         cases.push((PROBES, number.to_le_bytes().to_vec()));
     }
-    for rate in [
-        0.0,
-        -0.0,
-        -0.1,
-        1.0,
-        1.1,
-        0.02,
-        0.009,
-        f64::NAN,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-    ] {
+    for rate in [0.0, -0.0, -0.1, 1.0, 1.1, 0.02, 0.009, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]
+    {
         cases.push((RATE, doubles(rate)));
     }
     for ratio in [0.0, 1.0, -1.0, 2.0, f64::NAN, f64::INFINITY] {
@@ -104,7 +95,8 @@ fn every_truncation_and_anything_behind_is_refused() {
     for case in [CASES[1], CASES[2]] {
         let blob = model(case, &SEED).blob();
         for length in 0..blob.len() {
-            let refused = valkey_bloom::read_blob(&blob[..length], u64::MAX).map(|filter| filter.items());
+            let refused =
+                valkey_bloom::read_blob(&blob[..length], u64::MAX).map(|filter| filter.items());
             assert!(refused.is_err(), "{length} of {} bytes: {refused:?}", blob.len());
         }
         let more = [blob.as_slice(), &[0]].concat();
@@ -115,7 +107,8 @@ fn every_truncation_and_anything_behind_is_refused() {
         let fields = fields(&model(case, &SEED));
         for length in 0..fields.0.len() {
             let fields = crate::redisbloom::product::Fields(fields.0[..length].to_vec());
-            let refused = valkey_bloom::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
+            let refused =
+                valkey_bloom::load(&mut fields.read(), u64::MAX).map(|filter| filter.items());
             assert_eq!(refused, Err(Error::Truncated), "{length} values");
         }
     }
@@ -147,7 +140,8 @@ fn layers_with_different_seeds_are_refused() {
     assert_eq!(refused, Err(Error::Valkey { index: 1, field }));
 }
 
-/// Development builds of valkey-bloom stored a bitmap before the capacity, and the items behind everything.
+/// Development builds of valkey-bloom stored a bitmap before the capacity, and the items behind
+/// everything.
 #[test]
 fn the_order_of_development_builds_is_refused() {
     for case in [CASES[1], CASES[2]] {
@@ -166,14 +160,9 @@ fn the_order_of_development_builds_is_refused() {
 #[test]
 fn a_ceiling_is_kept_and_named() {
     let blob = model(CASES[2], &SEED).blob();
-    let bytes = valkey_bloom::read_blob(&blob, u64::MAX)
-        .expect("a filter")
-        .bit_bytes();
+    let bytes = valkey_bloom::read_blob(&blob, u64::MAX).expect("a filter").bit_bytes();
     assert!(valkey_bloom::read_blob(&blob, bytes).is_ok());
     let refused = valkey_bloom::read_blob(&blob, bytes - 1).map(|filter| filter.items());
     let (wanted, ceiling) = (bytes, bytes - 1);
-    assert_eq!(
-        refused,
-        Err(Error::Filter(FilterError::Ceiling { wanted, ceiling }))
-    );
+    assert_eq!(refused, Err(Error::Filter(FilterError::Ceiling { wanted, ceiling })));
 }

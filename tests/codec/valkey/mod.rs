@@ -1,5 +1,5 @@
-//! Filters of valkey-bloom: they answer as it does, item by item, grow as it does, and go back to it as they came. Forged
-//! ones are refused.
+//! Filters of valkey-bloom: they answer as it does, item by item, grow as it does, and go back to
+//! it as they came. Forged ones are refused.
 
 mod hostile;
 mod model;
@@ -11,7 +11,9 @@ use redis_bloom::{
         native::dump::{self, Load, Taken},
         valkey_bloom,
     },
-    filter::{CellKind, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey},
+    filter::{
+        CellKind, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey,
+    },
 };
 
 use crate::{
@@ -61,9 +63,7 @@ fn same(filter: &Filter, model: &Model) {
             batch.extend(found.each());
         });
         assert_eq!(batch, expected, "{prefix} in a batch");
-        let one_by_one = items
-            .iter()
-            .map(|item| filter.contains(filter.hash(item.as_bytes())));
+        let one_by_one = items.iter().map(|item| filter.contains(filter.hash(item.as_bytes())));
         assert_eq!(one_by_one.collect::<Vec<_>>(), expected, "{prefix}");
     }
 }
@@ -125,8 +125,8 @@ fn a_file_answers_as_there_grows_as_there_and_goes_back() {
     for case in CASES {
         let mut model = model(case, &SEED);
         let fields = fields(&model);
-        let mut filter =
-            valkey_bloom::load(&mut fields.read(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        let mut filter = valkey_bloom::load(&mut fields.read(), u64::MAX)
+            .unwrap_or_else(|e| panic!("{case:?}: {e}"));
         same(&filter, &model);
         let mut written = Written(Vec::new());
         valkey_bloom::save(&filter, &mut written);
@@ -141,20 +141,12 @@ fn a_blob_answers_as_there_grows_as_there_and_goes_back() {
     for case in CASES {
         let mut model = model(case, &FIXED_SEED);
         model.random = false;
-        let mut filter =
-            valkey_bloom::read_blob(&model.blob(), u64::MAX).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        let mut filter = valkey_bloom::read_blob(&model.blob(), u64::MAX)
+            .unwrap_or_else(|e| panic!("{case:?}: {e}"));
         same(&filter, &model);
-        assert_eq!(
-            valkey_bloom::blob(&filter).expect("a blob"),
-            model.blob(),
-            "{case:?}"
-        );
+        assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
         goes_on(&mut filter, &mut model);
-        assert_eq!(
-            valkey_bloom::blob(&filter).expect("a blob"),
-            model.blob(),
-            "{case:?}"
-        );
+        assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
         let copy = filter.duplicate().expect("memory");
         assert_eq!(valkey_bloom::blob(&copy), valkey_bloom::blob(&filter), "{case:?}");
         sane::check_filter(&mut filter, u64::MAX);
@@ -176,8 +168,8 @@ impl NumberSink for Longest {
     fn double(&mut self, _: f64) {}
 }
 
-/// A child that saves holds one copy of what it writes: of a layer in an RDB, of the whole filter in a blob, which is one
-/// string.
+/// A child that saves holds one copy of what it writes: of a layer in an RDB, of the whole filter
+/// in a blob, which is one string.
 #[test]
 fn what_is_written_is_in_memory_once() {
     // Layers of 60 kB to 2 MB, whose bytes are no whole words.
@@ -197,11 +189,7 @@ fn what_is_written_is_in_memory_once() {
     let (blob, bytes) = peak(|| valkey_bloom::blob(&filter));
     let blob = blob.expect("a blob");
     assert_eq!(blob.capacity(), blob.len());
-    assert!(
-        bytes <= most(blob.len()),
-        "{bytes} bytes for a blob of {}",
-        blob.len()
-    );
+    assert!(bytes <= most(blob.len()), "{bytes} bytes for a blob of {}", blob.len());
     let (longest, bytes) = peak(|| {
         let mut longest = Longest(0);
         valkey_bloom::save(&filter, &mut longest);
@@ -222,15 +210,9 @@ fn a_filter_made_from_its_parameters_is_the_one_that_is_made_there() {
             expansion: Expansion::stored(expansion),
             seed: 0,
         };
-        let family = Valkey {
-            seed: SEED,
-            tightening,
-        };
+        let family = Valkey { seed: SEED, tightening };
         let mut filter = Filter::of_valkey(family, &params, u64::MAX).expect("a filter");
-        assert_eq!(
-            (filter.family(), filter.params()),
-            (Family::Valkey(family), params)
-        );
+        assert_eq!((filter.family(), filter.params()), (Family::Valkey(family), params));
         assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob());
         goes_on(&mut filter, &mut model);
     }
@@ -242,7 +224,8 @@ fn the_size_of_a_layer_is_that_of_the_crate_over_many_capacities_and_rates() {
     let mut cases = 0;
     while rate > 1e-12 {
         for capacity in (1..60).chain((60..40_000).step_by(997)) {
-            let bloom = bloomfilter::Bloom::<[u8]>::new_for_fp_rate_with_seed(capacity, rate, &SEED);
+            let bloom =
+                bloomfilter::Bloom::<[u8]>::new_for_fp_rate_with_seed(capacity, rate, &SEED);
             let bloom = bloom.expect("a filter");
             let params = Params {
                 cells: CellKind::Bits,
@@ -253,10 +236,7 @@ fn the_size_of_a_layer_is_that_of_the_crate_over_many_capacities_and_rates() {
             };
             let filter = Filter::of_valkey(Valkey::default(), &params, u64::MAX).expect("a filter");
             let shape = filter.newest().shape();
-            let found = (
-                filter.newest().bits().words().len() as u64,
-                u32::from(shape.probes()),
-            );
+            let found = (filter.newest().bits().words().len() as u64, u32::from(shape.probes()));
             let expected = (bloom.len().div_ceil(64), bloom.number_of_hash_functions());
             assert_eq!(found, expected, "{capacity} at {rate}");
             cases += 1;
@@ -273,19 +253,13 @@ fn our_own_stores_keep_it_whole() {
         let filter = valkey_bloom::read_blob(&model.blob(), u64::MAX).expect("a filter");
         // RDB of the first type, where the second is taken.
         let mut stored = Strings::of(&filter).filter();
-        assert_eq!(
-            valkey_bloom::blob(&stored).expect("a blob"),
-            model.blob(),
-            "{case:?}"
-        );
+        assert_eq!(valkey_bloom::blob(&stored).expect("a blob"), model.blob(), "{case:?}");
         // BF.SCANDUMP and BF.LOADCHUNK.
         let (mut iterator, header) = dump::header(&filter);
         let mut load = Load::begin(&header, u64::MAX).expect("a header");
         let mut taken = Taken::Next;
         while let Some((next, data)) = dump::at(&filter, iterator) {
-            taken = load
-                .take(next, &data)
-                .unwrap_or_else(|error| panic!("{case:?}: {error}"));
+            taken = load.take(next, &data).unwrap_or_else(|error| panic!("{case:?}: {error}"));
             iterator = next;
         }
         assert_eq!(taken, Taken::Last, "{case:?}");

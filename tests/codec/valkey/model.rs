@@ -1,5 +1,6 @@
-//! valkey-bloom as a model: the crate `bloomfilter` 3 that it is built on, with the growth, the blob and the numbers of its
-//! version 1 written down from its sources. Nothing here is taken from the code under test.
+//! valkey-bloom as a model: the crate `bloomfilter` 3 that it is built on, with the growth, the
+//! blob and the numbers of its version 1 written down from its sources. Nothing here is taken from
+//! the code under test.
 
 use bloomfilter::Bloom;
 
@@ -25,16 +26,18 @@ pub(crate) struct Part {
 impl Part {
     fn new(capacity: i64, rate: f64, seed: &[u8; 32]) -> Self {
         let bloom = Bloom::new_for_fp_rate_with_seed(capacity as usize, rate, seed);
-        Self {
-            bloom: bloom.expect("a filter"),
-            items: 0,
-            capacity,
-        }
+        Self { bloom: bloom.expect("a filter"), items: 0, capacity }
     }
 }
 
 impl Model {
-    pub(crate) fn new(capacity: i64, rate: f64, tightening: f64, expansion: u32, seed: &[u8; 32]) -> Self {
+    pub(crate) fn new(
+        capacity: i64,
+        rate: f64,
+        tightening: f64,
+        expansion: u32,
+        seed: &[u8; 32],
+    ) -> Self {
         Self {
             expansion,
             rate,

@@ -1,5 +1,6 @@
-//! What a build after the sources of valkey-bloom 1.0 wrote and answered (`tests/fixtures/README.md`): every answer is its
-//! own, growth included, and what is written here is what it wrote.
+//! What a build after the sources of valkey-bloom 1.0 wrote and answered
+//! (`tests/fixtures/README.md`): every answer is its own, growth included, and what is written here
+//! is what it wrote.
 
 use redis_bloom::{
     codec::valkey_bloom,
@@ -16,14 +17,12 @@ use crate::{
 /// The filter of a fixture.
 #[track_caller]
 fn filter(name: &str) -> Filter {
-    valkey_bloom::load(
-        &mut dumped(name, valkey_bloom::ENCODING_VERSION as u64).read(),
-        u64::MAX,
-    )
-    .unwrap_or_else(|error| panic!("{name}: {error}"))
+    valkey_bloom::load(&mut dumped(name, valkey_bloom::ENCODING_VERSION as u64).read(), u64::MAX)
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// BF.INFO as valkey-bloom words it, but for two sizes: that of its memory, and the one that this could grow to.
+/// BF.INFO as valkey-bloom words it, but for two sizes: that of its memory, and the one that this
+/// could grow to.
 fn info(filter: &Filter) -> Vec<String> {
     let Family::Valkey(family) = filter.family() else {
         panic!("{:?}", filter.family());
@@ -52,11 +51,7 @@ fn told(lines: &[String]) -> Vec<&String> {
 #[track_caller]
 fn check_first(filter: &Filter, answers: &Answers, name: &str) {
     same_first(filter, answers, name);
-    assert_eq!(
-        info(filter).iter().collect::<Vec<_>>(),
-        told(&answers.info),
-        "{name}"
-    );
+    assert_eq!(info(filter).iter().collect::<Vec<_>>(), told(&answers.info), "{name}");
 }
 
 /// Adds the later items as valkey-bloom did, and compares each answer.
@@ -72,11 +67,7 @@ fn go_on(filter: &mut Filter, answers: &Answers, name: &str) {
         assert_eq!(answer, expected, "{name}: {item}");
     }
     same_later(filter, answers, name);
-    assert_eq!(
-        info(filter).iter().collect::<Vec<_>>(),
-        told(&answers.info_later),
-        "{name}"
-    );
+    assert_eq!(info(filter).iter().collect::<Vec<_>>(), told(&answers.info_later), "{name}");
 }
 
 #[test]
@@ -134,10 +125,9 @@ fn commands(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
 #[test]
 fn the_blobs_of_its_aof_are_the_filters_of_its_dumps() {
     let commands = commands(&file("valkey-bloom-1.0.aof"));
-    for (key, name) in [
-        ("grown", "valkey-bloom-1.0-grown"),
-        ("full", "valkey-bloom-1.0-nonscaling"),
-    ] {
+    for (key, name) in
+        [("grown", "valkey-bloom-1.0-grown"), ("full", "valkey-bloom-1.0-nonscaling")]
+    {
         let load = [b"BF.LOAD".to_vec(), key.into()];
         let blob = commands.iter().find(|command| command.starts_with(&load));
         let blob = &blob.expect("a BF.LOAD")[2];
@@ -157,10 +147,7 @@ fn a_bitmap_of_another_length_is_refused() {
             let mut fields = whole.clone();
             if let Value::String(bitmap) = &mut fields.0[at] {
                 bitmap.pop();
-                assert!(
-                    valkey_bloom::load(&mut fields.read(), u64::MAX).is_err(),
-                    "{name}"
-                );
+                assert!(valkey_bloom::load(&mut fields.read(), u64::MAX).is_err(), "{name}");
             }
         }
     }

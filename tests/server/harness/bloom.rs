@@ -31,9 +31,7 @@ pub(crate) struct Layer {
 pub(crate) fn info(client: &mut Client, key: &str) -> Info {
     let reply = client.cmd(&["BF.INFO", key]);
     let field = |name: &str| {
-        reply
-            .get(name)
-            .unwrap_or_else(|| panic!("BF.INFO has no {name:?}: {reply:?}"))
+        reply.get(name).unwrap_or_else(|| panic!("BF.INFO has no {name:?}: {reply:?}"))
     };
     Info {
         capacity: field("Capacity").int(),
@@ -47,7 +45,8 @@ pub(crate) fn info(client: &mut Client, key: &str) -> Info {
     }
 }
 
-/// BF.DEBUG of a filter that exists: the item count of its first line, and its layers, oldest first.
+/// BF.DEBUG of a filter that exists: the item count of its first line, and its layers, oldest
+/// first.
 #[track_caller]
 pub(crate) fn layers(client: &mut Client, key: &str) -> (i64, Vec<Layer>) {
     let reply = client.cmd(&["BF.DEBUG", key]);
@@ -65,16 +64,14 @@ pub(crate) fn layers(client: &mut Client, key: &str) -> (i64, Vec<Layer>) {
 fn layer(line: &str) -> Layer {
     let mut words = line.split_whitespace();
     let mut field = |name: &str| {
-        let word = words
-            .next()
-            .and_then(|word| word.strip_prefix(name)?.strip_prefix(':'));
-        word.unwrap_or_else(|| panic!("{name} is not where it belongs in the BF.DEBUG line {line:?}"))
-            .to_owned()
+        let word = words.next().and_then(|word| word.strip_prefix(name)?.strip_prefix(':'));
+        word.unwrap_or_else(|| {
+            panic!("{name} is not where it belongs in the BF.DEBUG line {line:?}")
+        })
+        .to_owned()
     };
-    let whole = |text: String| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{text:?} in {line:?} is no number"))
-    };
+    let whole =
+        |text: String| text.parse().unwrap_or_else(|_| panic!("{text:?} in {line:?} is no number"));
     Layer {
         bytes: whole(field("bytes")),
         bits: whole(field("bits")),
@@ -107,15 +104,16 @@ pub(crate) fn mexists<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A
 }
 
 #[track_caller]
-fn batches<A: AsRef<[u8]>>(client: &mut Client, command: &str, key: &str, items: &[A]) -> Vec<bool> {
+fn batches<A: AsRef<[u8]>>(
+    client: &mut Client,
+    command: &str,
+    key: &str,
+    items: &[A],
+) -> Vec<bool> {
     let mut answers = Vec::with_capacity(items.len());
     for batch in items.chunks(1000) {
         let reply = client.call(command, key, batch);
-        assert_eq!(
-            reply.elements().len(),
-            batch.len(),
-            "{command} {key}: an answer per item"
-        );
+        assert_eq!(reply.elements().len(), batch.len(), "{command} {key}: an answer per item");
         answers.extend(reply.answers());
     }
     answers
@@ -126,11 +124,16 @@ pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
 }
 
-/// Adds `prefix-0`, `prefix-1`, … until the filter counts exactly `card` items; returns all it tried. A false positive
-/// is not counted, so this may take a few more items than `card`; a filter that is saturated counts nothing more, and
-/// then this panics.
+/// Adds `prefix-0`, `prefix-1`, … until the filter counts exactly `card` items; returns all it
+/// tried. A false positive is not counted, so this may take a few more items than `card`; a filter
+/// that is saturated counts nothing more, and then this panics.
 #[track_caller]
-pub(crate) fn add_until_card(client: &mut Client, key: &str, prefix: &str, card: i64) -> Vec<String> {
+pub(crate) fn add_until_card(
+    client: &mut Client,
+    key: &str,
+    prefix: &str,
+    card: i64,
+) -> Vec<String> {
     let wanted = usize::try_from(card).expect("a count of items");
     let most = 20 * wanted + 1_000;
     let mut now = usize::try_from(client.cmd(&["BF.CARD", key]).int()).expect("a count of items");
@@ -142,9 +145,8 @@ pub(crate) fn add_until_card(client: &mut Client, key: &str, prefix: &str, card:
         );
         // As many as are missing cannot be too many.
         let batch = 1_000.min(wanted - now);
-        let items: Vec<_> = (tried.len()..tried.len() + batch)
-            .map(|number| format!("{prefix}-{number}"))
-            .collect();
+        let items: Vec<_> =
+            (tried.len()..tried.len() + batch).map(|number| format!("{prefix}-{number}")).collect();
         now += madd(client, key, &items).iter().filter(|&&new| new).count();
         tried.extend(items);
     }

@@ -1,4 +1,5 @@
-//! What a server is told before it starts: its configuration file, the module's arguments, the bounds of its process.
+//! What a server is told before it starts: its configuration file, the module's arguments, the
+//! bounds of its process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +7,8 @@ use std::process::Command;
 use super::server::Server;
 use super::version::version;
 
-/// Another process may take the port between our look and the server's bind; then another port is tried.
+/// Another process may take the port between our look and the server's bind; then another port is
+/// tried.
 const PORT_ATTEMPTS: u32 = 5;
 
 /// Hides the control groups of the machine from a process with a mount namespace of its own.
@@ -14,9 +16,7 @@ const OWN_CGROUPS: &str = "mount -t tmpfs none /sys/fs/cgroup";
 
 /// Whether this process may give a server a mount namespace of its own.
 pub(crate) fn can_contain() -> bool {
-    let tried = Command::new("unshare")
-        .args(["-m", "sh", "-c", OWN_CGROUPS])
-        .output();
+    let tried = Command::new("unshare").args(["-m", "sh", "-c", OWN_CGROUPS]).output();
     tried.is_ok_and(|output| output.status.success())
 }
 
@@ -28,8 +28,7 @@ pub(crate) fn module_path() -> PathBuf {
         )
     });
     let path = PathBuf::from(path);
-    path.canonicalize()
-        .unwrap_or_else(|error| panic!("REDIS_BLOOM_SO={}: {error}", path.display()))
+    path.canonicalize().unwrap_or_else(|error| panic!("REDIS_BLOOM_SO={}: {error}", path.display()))
 }
 
 /// What a server is started with.
@@ -69,20 +68,23 @@ impl Builder {
         self
     }
 
-    /// Bounds the virtual memory of the process, in bytes, so that an allocation fails where the machine would give it.
+    /// Bounds the virtual memory of the process, in bytes, so that an allocation fails where the
+    /// machine would give it.
     pub(crate) fn address_space(mut self, bytes: u64) -> Builder {
         self.address_space = Some(bytes);
         self
     }
 
-    /// Lets the process see the memory limit of a container of that many bytes: what it reads in `/sys/fs/cgroup`, in a mount
-    /// namespace of its own. Nothing is enforced. Where [`can_contain`] says no, such a server does not start.
+    /// Lets the process see the memory limit of a container of that many bytes: what it reads in
+    /// `/sys/fs/cgroup`, in a mount namespace of its own. Nothing is enforced. Where
+    /// [`can_contain`] says no, such a server does not start.
     pub(crate) fn container(mut self, bytes: u64) -> Builder {
         self.container = Some(bytes);
         self
     }
 
-    /// Ignores SIGXFSZ, so that a write beyond a bound on the size of files fails, as on a full disk, and does not kill.
+    /// Ignores SIGXFSZ, so that a write beyond a bound on the size of files fails, as on a full
+    /// disk, and does not kill.
     pub(crate) fn survives_full_files(mut self) -> Builder {
         self.survives_full_files = true;
         self
@@ -90,18 +92,13 @@ impl Builder {
 
     /// What a shell must do before it becomes the server, if anything.
     pub(crate) fn preparation(&self) -> Option<String> {
-        let bound = self
-            .address_space
-            .map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
+        let bound = self.address_space.map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
         let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
         let limit = self
             .container
             .map(|bytes| format!("{OWN_CGROUPS} && echo {bytes} > /sys/fs/cgroup/memory.max && "));
         let steps = [limit, bound, ignore];
-        steps
-            .iter()
-            .any(Option::is_some)
-            .then(|| steps.into_iter().flatten().collect())
+        steps.iter().any(Option::is_some).then(|| steps.into_iter().flatten().collect())
     }
 
     /// The program that becomes that shell, and its arguments before the shell's own.
@@ -120,8 +117,7 @@ impl Builder {
     /// Starts the server; panics with its log if it does not come up.
     #[track_caller]
     pub(crate) fn start(self) -> Server {
-        self.try_start()
-            .unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
+        self.try_start().unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
     /// Starts the server, or returns its log if it does not come up.
@@ -137,15 +133,14 @@ impl Builder {
 
     /// The whole configuration file of a server.
     pub(crate) fn text(&self, port: u16, dir: &Path) -> String {
-        let mut text = format!(
-            "{}\nport {port}\nbind 127.0.0.1\ndaemonize no\nsave \"\"\n",
-            self.file
-        );
+        let mut text =
+            format!("{}\nport {port}\nbind 127.0.0.1\ndaemonize no\nsave \"\"\n", self.file);
         text += &format!("dir \"{}\"\n", dir.display());
         if version().major >= 7 {
             text += "enable-debug-command yes\nshutdown-timeout 1\n";
         }
-        // By default a server may hold back what it has answered, for seconds on a busy disk: a kill would lose it.
+        // By default a server may hold back what it has answered, for seconds on a busy disk: a
+        // kill would lose it.
         text += "repl-diskless-sync-delay 0\nappendfsync always\n";
         for line in &self.lines {
             text += &format!("{line}\n");

@@ -11,8 +11,8 @@ pub(crate) struct Stopped(u32);
 #[track_caller]
 pub(crate) fn child(server: &Server) -> u32 {
     let pid = server.pid();
-    let children =
-        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("the server's children");
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .expect("the server's children");
     children.trim().parse().expect("one child")
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::decode::read_reply;
 use super::reply::Reply;
 
-/// How long a reply may take before the test fails. Only a hanging server or a reply that is shorter than announced
-/// gets here; the slowest honest command of these tests takes a few seconds.
+/// How long a reply may take before the test fails. Only a hanging server or a reply that is
+/// shorter than announced gets here; the slowest honest command of these tests takes a few seconds.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which dialect a connection speaks.
@@ -47,9 +47,7 @@ impl Client {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         stream.set_nodelay(true).ok()?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT)).ok()?;
-        Some(Client {
-            stream: BufReader::new(stream),
-        })
+        Some(Client { stream: BufReader::new(stream) })
     }
 
     /// Sends the words of a line, parted at blanks: `run("BF.ADD key item")`.
@@ -65,12 +63,12 @@ impl Client {
         self.read()
     }
 
-    /// Sends `name`, `key` and then `items`, which may be of another type: the shape of most of the commands.
+    /// Sends `name`, `key` and then `items`, which may be of another type: the shape of most of the
+    /// commands.
     #[track_caller]
     pub(crate) fn call<A: AsRef<[u8]>>(&mut self, name: &str, key: &str, items: &[A]) -> Reply {
-        let words = [name.as_bytes(), key.as_bytes()]
-            .into_iter()
-            .chain(items.iter().map(AsRef::as_ref));
+        let words =
+            [name.as_bytes(), key.as_bytes()].into_iter().chain(items.iter().map(AsRef::as_ref));
         self.cmd(&words.collect::<Vec<_>>())
     }
 
@@ -91,8 +89,7 @@ impl Client {
     /// Reads the next reply.
     #[track_caller]
     pub(crate) fn read(&mut self) -> Reply {
-        self.try_read()
-            .unwrap_or_else(|error| panic!("no reply: {error}"))
+        self.try_read().unwrap_or_else(|error| panic!("no reply: {error}"))
     }
 
     /// Reads the next reply, or says why there is none.
@@ -117,11 +114,7 @@ impl Client {
     /// Asserts that the connection is in step: the next reply belongs to the next command.
     #[track_caller]
     pub(crate) fn assert_in_step(&mut self) {
-        assert_eq!(
-            self.run("PING"),
-            Reply::Simple("PONG".into()),
-            "replies are out of step"
-        );
+        assert_eq!(self.run("PING"), Reply::Simple("PONG".into()), "replies are out of step");
     }
 
     /// A line of `INFO section`, as text.
@@ -130,30 +123,24 @@ impl Client {
         let all = self.cmd(&["INFO", section]).text();
         let prefix = format!("{field}:");
         let line = all.lines().find_map(|line| line.strip_prefix(&prefix));
-        line.unwrap_or_else(|| panic!("INFO {section} has no field {field}:\n{all}"))
-            .to_owned()
+        line.unwrap_or_else(|| panic!("INFO {section} has no field {field}:\n{all}")).to_owned()
     }
 
-    /// Whether the server has a child that saves or rewrites, or is about to make one. All of it is from one INFO: asked for
-    /// one by one, a rewrite that was waiting at the first and runs at the second would be missed.
+    /// Whether the server has a child that saves or rewrites, or is about to make one. All of it is
+    /// from one INFO: asked for one by one, a rewrite that was waiting at the first and runs at the
+    /// second would be missed.
     #[track_caller]
     pub(crate) fn has_child(&mut self) -> bool {
         let all = self.cmd(&["INFO", "persistence"]).text();
-        [
-            "rdb_bgsave_in_progress:1",
-            "aof_rewrite_in_progress:1",
-            "aof_rewrite_scheduled:1",
-        ]
-        .iter()
-        .any(|line| all.lines().any(|found| found == *line))
+        ["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"]
+            .iter()
+            .any(|line| all.lines().any(|found| found == *line))
     }
 
     /// A number of `INFO memory`, in bytes.
     #[track_caller]
     pub(crate) fn memory(&mut self, field: &str) -> i64 {
-        self.server_info("memory", field)
-            .parse()
-            .expect("a field of INFO memory is a number")
+        self.server_info("memory", field).parse().expect("a field of INFO memory is a number")
     }
 
     /// The value of one configuration parameter, or `None` if the server does not know it.

@@ -1,4 +1,5 @@
-//! A Redis Cluster on this machine, three primaries with a replica each, and a client that finds the way.
+//! A Redis Cluster on this machine, three primaries with a replica each, and a client that finds
+//! the way.
 //!
 //! ```text
 //!   node 0, 1, 2   primaries, a third of the 16,384 slots each
@@ -47,15 +48,10 @@ impl Cluster {
             })
             .collect();
         let mut clients: Vec<Client> = nodes.iter().map(Server::client).collect();
-        let ids: Vec<String> = clients
-            .iter_mut()
-            .map(|client| client.run("CLUSTER MYID").text())
-            .collect();
+        let ids: Vec<String> =
+            clients.iter_mut().map(|client| client.run("CLUSTER MYID").text()).collect();
         for (number, client) in clients.iter_mut().enumerate() {
-            assert_eq!(
-                client.run(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)),
-                ok()
-            );
+            assert_eq!(client.run(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)), ok());
             if number < PRIMARIES {
                 let first = number * SLOTS / PRIMARIES;
                 let last = (number + 1) * SLOTS / PRIMARIES - 1;
@@ -78,8 +74,8 @@ impl Cluster {
         let cluster = Cluster { nodes, ids };
         for (number, client) in clients.iter_mut().enumerate() {
             wait_until("the cluster is up", || {
-                let linked =
-                    number < PRIMARIES || client.server_info("replication", "master_link_status") == "up";
+                let linked = number < PRIMARIES
+                    || client.server_info("replication", "master_link_status") == "up";
                 linked && client.run("CLUSTER INFO").text().contains("cluster_state:ok")
             });
         }
@@ -109,18 +105,14 @@ pub(crate) fn slot(key: &str) -> usize {
         .filter(|tag| !tag.is_empty());
     let crc = tag.unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                crc << 1 ^ 0x1021
-            }
+            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
         })
     });
     usize::from(crc) % SLOTS
 }
 
-/// A client as the cluster specification asks for it: it keeps a map of slots, follows MOVED and ASK, and asks again when
-/// a node is gone.
+/// A client as the cluster specification asks for it: it keeps a map of slots, follows MOVED and
+/// ASK, and asks again when a node is gone.
 pub(crate) struct ClusterClient {
     ports: Vec<u16>,
     /// Port of the primary of each slot.
@@ -133,7 +125,8 @@ pub(crate) struct ClusterClient {
 }
 
 impl ClusterClient {
-    /// Sends a command whose key is its second word, until it is answered by the node that owns the key.
+    /// Sends a command whose key is its second word, until it is answered by the node that owns the
+    /// key.
     #[track_caller]
     pub(crate) fn call<A: AsRef<[u8]>>(&mut self, key: &str, words: &[A]) -> Reply {
         let deadline = Instant::now() + CALL_TIMEOUT;
@@ -207,7 +200,8 @@ impl ClusterClient {
     /// Asks the nodes, until one answers, who has which slots.
     fn learn(&mut self) {
         for port in self.ports.clone() {
-            let Some(Reply::Array(ranges)) = self.try_call(port, false, &["CLUSTER", "SLOTS"]) else {
+            let Some(Reply::Array(ranges)) = self.try_call(port, false, &["CLUSTER", "SLOTS"])
+            else {
                 continue;
             };
             for range in &ranges {
@@ -232,7 +226,8 @@ fn target(text: &str) -> u16 {
 
 #[test]
 fn keys_are_in_the_slots_of_the_specification() {
-    // The first is the check value of CRC-16/XMODEM, the others are from the cluster specification and redis-cli.
+    // The first is the check value of CRC-16/XMODEM, the others are from the cluster specification
+    // and redis-cli.
     assert_eq!(slot("123456789"), 0x31c3);
     assert_eq!(slot("foo"), 12_182);
     assert_eq!(slot("{foo}.bar"), slot("foo"));

@@ -1,5 +1,5 @@
-//! RESP2 and RESP3 bytes to a `Reply`. Strict: a malformed reply is an error, because half of these tests exist to
-//! catch a module that announces five elements and sends four.
+//! RESP2 and RESP3 bytes to a `Reply`. Strict: a malformed reply is an error, because half of these
+//! tests exist to catch a module that announces five elements and sends four.
 
 use std::io::{self, BufRead};
 
@@ -8,9 +8,7 @@ use super::reply::Reply;
 /// Reads exactly one reply.
 pub(crate) fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
     let line = read_line(from)?;
-    let (kind, rest) = line
-        .split_at_checked(1)
-        .ok_or_else(|| malformed("an empty line"))?;
+    let (kind, rest) = line.split_at_checked(1).ok_or_else(|| malformed("an empty line"))?;
     Ok(match kind {
         "+" => Reply::Simple(rest.to_owned()),
         "-" => Reply::Error(rest.to_owned()),
@@ -43,9 +41,7 @@ pub(crate) fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
         "=" => {
             let bytes = read_bytes(from, number(rest)?)?;
             // The first four bytes name the format: `txt:` or `mkd:`.
-            let text = bytes
-                .get(4..)
-                .ok_or_else(|| malformed("a short verbatim string"))?;
+            let text = bytes.get(4..).ok_or_else(|| malformed("a short verbatim string"))?;
             Reply::Verbatim(String::from_utf8_lossy(text).into_owned())
         }
         "(" => Reply::BigNumber(rest.to_owned()),
@@ -79,9 +75,7 @@ fn read_line(from: &mut impl BufRead) -> io::Result<String> {
             "the server closed the connection",
         ));
     }
-    let text = line
-        .strip_suffix(b"\r\n")
-        .ok_or_else(|| malformed("a line without CRLF"))?;
+    let text = line.strip_suffix(b"\r\n").ok_or_else(|| malformed("a line without CRLF"))?;
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
@@ -104,32 +98,21 @@ fn every_wire_type_is_read_as_itself() {
         ("$-1\r\n", Reply::Null),
         ("_\r\n", Reply::Null),
         ("*-1\r\n", Reply::NullArray),
-        (
-            "*2\r\n:1\r\n-ERR x\r\n",
-            Reply::Array(vec![Reply::Int(1), Reply::Error("ERR x".into())]),
-        ),
-        (
-            "%1\r\n+a\r\n_\r\n",
-            Reply::Map(vec![(Reply::Simple("a".into()), Reply::Null)]),
-        ),
+        ("*2\r\n:1\r\n-ERR x\r\n", Reply::Array(vec![Reply::Int(1), Reply::Error("ERR x".into())])),
+        ("%1\r\n+a\r\n_\r\n", Reply::Map(vec![(Reply::Simple("a".into()), Reply::Null)])),
         ("#t\r\n", Reply::Bool(true)),
         (",1e-05\r\n", Reply::Double(1e-5)),
         ("~1\r\n#f\r\n", Reply::Set(vec![Reply::Bool(false)])),
         (">1\r\n$1\r\na\r\n", Reply::Push(vec![Reply::Bulk(b"a".to_vec())])),
         ("=5\r\ntxt:a\r\n", Reply::Verbatim("a".into())),
-        (
-            "(123456789012345678901\r\n",
-            Reply::BigNumber("123456789012345678901".into()),
-        ),
+        ("(123456789012345678901\r\n", Reply::BigNumber("123456789012345678901".into())),
     ];
     for (wire, expected) in cases {
-        let got = read_reply(&mut wire.as_bytes()).unwrap_or_else(|error| panic!("{wire:?}: {error}"));
+        let got =
+            read_reply(&mut wire.as_bytes()).unwrap_or_else(|error| panic!("{wire:?}: {error}"));
         assert_eq!(got, expected, "{wire:?}");
     }
     for wire in ["", "*2\r\n:1\r\n", "$3\r\nabcd\r\n", ":x\r\n", "#x\r\n", "?\r\n"] {
-        assert!(
-            read_reply(&mut wire.as_bytes()).is_err(),
-            "{wire:?} must be refused"
-        );
+        assert!(read_reply(&mut wire.as_bytes()).is_err(), "{wire:?} must be refused");
     }
 }

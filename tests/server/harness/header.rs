@@ -1,11 +1,13 @@
-//! The header of a stored filter as numbers, to be forged: any value can be put in, and the checksum is right again.
+//! The header of a stored filter as numbers, to be forged: any value can be put in, and the
+//! checksum is right again.
 //!
-//! The layout is drawn in `src/codec/native/header.rs`; it is written down a second time here because a test that used the
-//! module's own encoder could not store what that encoder refuses.
+//! The layout is drawn in `src/codec/native/header.rs`; it is written down a second time here
+//! because a test that used the module's own encoder could not store what that encoder refuses.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The numbers of a filter: version 1, or version 2 of the family of native filters, for counting layers.
+/// The numbers of a filter: version 1, or version 2 of the family of native filters, for counting
+/// layers.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) version: u16,
@@ -81,15 +83,7 @@ impl Header {
             }
             layers.push(layer);
         }
-        let header = Header {
-            version,
-            seed,
-            error_rate,
-            expansion,
-            count,
-            present,
-            layers,
-        };
+        let header = Header { version, seed, error_rate, expansion, count, present, layers };
         assert_eq!(header.bytes(), bytes, "a header put together again is the same");
         header
     }

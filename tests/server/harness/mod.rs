@@ -1,4 +1,5 @@
-//! What every black-box test stands on: a real server with the module in it, and a client that shows the wire.
+//! What every black-box test stands on: a real server with the module in it, and a client that
+//! shows the wire.
 //!
 //! ```text
 //!   Server::with()...start() ──> Server (own port, own directory, dies with the value)
@@ -8,9 +9,10 @@
 //!           run("BF.ADD k a")  ──>  Reply::Bool(true)    RESP3
 //! ```
 //!
-//! The tests know the module only through its commands: nothing here may `use redis_bloom`. Two variables tell where
-//! things are: `REDIS_BLOOM_SO` (the module, required) and `REDIS_SERVER` (the server, default `redis-server`; a
-//! wrapper script must `exec` the server, because tests kill it by the child's process id).
+//! The tests know the module only through its commands: nothing here may `use redis_bloom`. Two
+//! variables tell where things are: `REDIS_BLOOM_SO` (the module, required) and `REDIS_SERVER` (the
+//! server, default `redis-server`; a wrapper script must `exec` the server, because tests kill it
+//! by the child's process id).
 
 mod bloom;
 mod builder;

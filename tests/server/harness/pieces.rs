@@ -24,10 +24,7 @@ pub(crate) fn dump(client: &mut Client, key: &str) -> Vec<Piece> {
             return pieces;
         }
         assert!(*next <= 1 << 53, "JavaScript cannot hold the iterator {next}");
-        assert!(
-            *next > iterator,
-            "the iterator must grow: {iterator}, then {next}"
-        );
+        assert!(*next > iterator, "the iterator must grow: {iterator}, then {next}");
         pieces.push((*next, data.clone()));
         iterator = *next;
     }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A port nobody listens on. Below the range that the kernel hands out to outgoing connections, and each test process
-/// begins elsewhere in it, so two runs at a time rarely meet.
+/// A port nobody listens on. Below the range that the kernel hands out to outgoing connections, and
+/// each test process begins elsewhere in it, so two runs at a time rarely meet.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;

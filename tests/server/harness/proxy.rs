@@ -26,7 +26,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Stands in front of the primary. Each connection meets one of the faults, in order; when none is left they work.
+    /// Stands in front of the primary. Each connection meets one of the faults, in order; when none
+    /// is left they work.
     pub(crate) fn before(primary: u16, faults: &[Fault]) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();

@@ -1,7 +1,7 @@
 //! Seeded randomness, so that a failure can be seen twice.
 //!
-//! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one word of state, good
-//! enough to choose moments and bytes.
+//! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one
+//! word of state, good enough to choose moments and bytes.
 
 /// A generator that gives the same numbers for the same seed.
 #[derive(Clone, Debug)]

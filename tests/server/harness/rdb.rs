@@ -1,4 +1,5 @@
-//! RDB bytes taken apart and put together again, so that a test can damage them and make every checksum right again.
+//! RDB bytes taken apart and put together again, so that a test can damage them and make every
+//! checksum right again.
 //!
 //! ```text
 //!   DUMP:    ┌──────┬───────────────┬───┬────────┬───┬────────┬ ─ ─ ┬───┬─────────────┬──────────┐
@@ -8,8 +9,9 @@
 //!            1      0x81 + 8 bytes   each string: length, bytes
 //! ```
 //!
-//! A length is 6 bits (`00……`), 14 (`01……`), or 0x80 and 32, or 0x81 and 64, big-endian. A dump file ends in the same
-//! CRC-64 over everything. Servers must run with `rdbcompression no`, or strings may be packed.
+//! A length is 6 bits (`00……`), 14 (`01……`), or 0x80 and 32, or 0x81 and 64, big-endian. A dump
+//! file ends in the same CRC-64 over everything. Servers must run with `rdbcompression no`, or
+//! strings may be packed.
 
 use super::client::Client;
 use super::reply::Reply;
@@ -18,16 +20,11 @@ use super::reply::Reply;
 pub(crate) fn crc64(bytes: &[u8]) -> u64 {
     const REFLECTED: u64 = 0xad93_d235_94c9_35a9_u64.reverse_bits();
     let step = |crc: u64| {
-        if crc & 1 == 1 {
-            crc >> 1 ^ REFLECTED
-        } else {
-            crc >> 1
-        }
+        if crc & 1 == 1 { crc >> 1 ^ REFLECTED } else { crc >> 1 }
     };
-    let table: [u64; 256] = std::array::from_fn(|byte| (0..8).fold(byte as u64, |crc, _| step(crc)));
-    bytes.iter().fold(0, |crc: u64, &byte| {
-        crc >> 8 ^ table[usize::from(crc as u8 ^ byte)]
-    })
+    let table: [u64; 256] =
+        std::array::from_fn(|byte| (0..8).fold(byte as u64, |crc, _| step(crc)));
+    bytes.iter().fold(0, |crc: u64, &byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
 }
 
 /// Puts the right checksum behind the bytes.
@@ -77,11 +74,7 @@ impl Payload {
             strings.push(rest[skip..skip + len].to_vec());
             rest = &rest[skip + len..];
         }
-        Payload {
-            head: head.to_vec(),
-            strings,
-            tail: rest[..TAIL].to_vec(),
-        }
+        Payload { head: head.to_vec(), strings, tail: rest[..TAIL].to_vec() }
     }
 
     /// Everything before the checksum.

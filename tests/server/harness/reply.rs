@@ -1,7 +1,8 @@
-//! One reply of a server with its wire type kept, so that a test can tell `:1` from `#t` and `+Capacity` from a bulk.
+//! One reply of a server with its wire type kept, so that a test can tell `:1` from `#t` and
+//! `+Capacity` from a bulk.
 //!
-//! RESP2 and RESP3 types side by side, as in the Redis serialization protocol specification. Only values
-//! live here; the bytes are read in `decode.rs`.
+//! RESP2 and RESP3 types side by side, as in the Redis serialization protocol specification. Only
+//! values live here; the bytes are read in `decode.rs`.
 
 use std::fmt;
 
@@ -10,7 +11,8 @@ const SHOWN_BYTES: usize = 120;
 /// Elements of a list that a failing test prints.
 const SHOWN_ELEMENTS: usize = 24;
 
-/// A reply as it came over the wire. `Null` is `$-1` of RESP2 and `_` of RESP3, which mean the same.
+/// A reply as it came over the wire. `Null` is `$-1` of RESP2 and `_` of RESP3, which mean the
+/// same.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Reply {
     Simple(String),
@@ -57,7 +59,8 @@ impl Reply {
         }
     }
 
-    /// The text of a simple, bulk or verbatim string; panics on another type or on bytes that are not UTF-8.
+    /// The text of a simple, bulk or verbatim string; panics on another type or on bytes that are
+    /// not UTF-8.
     #[track_caller]
     pub(crate) fn text(&self) -> String {
         match self {
@@ -84,19 +87,18 @@ impl Reply {
     /// The value under `key` of a map, or of the flat key-value array that RESP2 sends for a map.
     pub(crate) fn get(&self, key: &str) -> Option<&Reply> {
         match self {
-            Reply::Map(pairs) => pairs
-                .iter()
-                .find(|(name, _)| name.text() == key)
-                .map(|(_, value)| value),
-            Reply::Array(flat) => flat
-                .chunks_exact(2)
-                .find(|pair| pair[0].text() == key)
-                .map(|pair| &pair[1]),
+            Reply::Map(pairs) => {
+                pairs.iter().find(|(name, _)| name.text() == key).map(|(_, value)| value)
+            }
+            Reply::Array(flat) => {
+                flat.chunks_exact(2).find(|pair| pair[0].text() == key).map(|pair| &pair[1])
+            }
             other => panic!("expected a map, got {other:?}"),
         }
     }
 
-    /// Whether each element says "yes" (1 or true); panics on an element that is neither yes nor no.
+    /// Whether each element says "yes" (1 or true); panics on an element that is neither yes nor
+    /// no.
     #[track_caller]
     pub(crate) fn answers(&self) -> Vec<bool> {
         self.elements()
@@ -152,12 +154,7 @@ pub(crate) fn ints(values: impl IntoIterator<Item = i64>) -> Reply {
 
 /// A RESP3 map whose keys are simple strings.
 pub(crate) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Reply)>) -> Reply {
-    Reply::Map(
-        pairs
-            .into_iter()
-            .map(|(name, value)| (simple(name), value))
-            .collect(),
-    )
+    Reply::Map(pairs.into_iter().map(|(name, value)| (simple(name), value)).collect())
 }
 
 impl fmt::Debug for Reply {
@@ -179,10 +176,9 @@ impl fmt::Debug for Reply {
             Reply::Null => f.write_str("null"),
             Reply::NullArray => f.write_str("null array"),
             Reply::Array(elements) => list(f, "", elements),
-            Reply::Map(pairs) => f
-                .debug_map()
-                .entries(pairs.iter().map(|(name, value)| (name, value)))
-                .finish(),
+            Reply::Map(pairs) => {
+                f.debug_map().entries(pairs.iter().map(|(name, value)| (name, value))).finish()
+            }
             Reply::Bool(value) => f.write_str(if *value { "#t" } else { "#f" }),
             Reply::Double(value) => write!(f, ",{value}"),
             Reply::Set(elements) => list(f, "~", elements),
@@ -196,9 +192,7 @@ impl fmt::Debug for Reply {
 /// Prints a list and cuts it after `SHOWN_ELEMENTS`.
 fn list(f: &mut fmt::Formatter<'_>, sign: &str, elements: &[Reply]) -> fmt::Result {
     f.write_str(sign)?;
-    f.debug_list()
-        .entries(elements.iter().take(SHOWN_ELEMENTS))
-        .finish()?;
+    f.debug_list().entries(elements.iter().take(SHOWN_ELEMENTS)).finish()?;
     if elements.len() > SHOWN_ELEMENTS {
         write!(f, "… ({} elements)", elements.len())
     } else {

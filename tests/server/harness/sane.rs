@@ -1,4 +1,5 @@
-//! What must hold of a server that was given bad bytes: it lives, and whatever it accepted behaves as a filter.
+//! What must hold of a server that was given bad bytes: it lives, and whatever it accepted behaves
+//! as a filter.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use super::reply::{Reply, bulk, int, null};
 use super::server::Server;
 use super::wait::wait_until;
 
-/// A filter of a few layers answers all of this in milliseconds; one that hangs never does. Generous, for a busy machine.
+/// A filter of a few layers answers all of this in milliseconds; one that hangs never does.
+/// Generous, for a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Words that a log holds only after a crash or a panic.
@@ -37,7 +39,8 @@ pub(crate) fn assert_no_crash(log: &str) {
     }
 }
 
-/// `used_memory` once all other connections, whose buffers it counts, are closed, and nothing is left to free.
+/// `used_memory` once all other connections, whose buffers it counts, are closed, and nothing is
+/// left to free.
 #[track_caller]
 pub(crate) fn settled_memory(server: &Server) -> i64 {
     let mut client = server.client();
@@ -67,14 +70,9 @@ pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
     assert_eq!(client.cmd(&["COPY", key, "twin", "REPLACE"]), int(1), "{what}");
     let saved = client.cmd(&["DUMP", key]);
     assert_eq!(client.run("DUMP twin"), saved, "{what}");
-    let Reply::Bulk(payload) = saved else {
-        panic!("{what}: DUMP answered {saved:?}")
-    };
+    let Reply::Bulk(payload) = saved else { panic!("{what}: DUMP answered {saved:?}") };
     let restored = client.call("RESTORE", "twin", &[b"0", &payload[..], b"REPLACE"]);
-    assert!(
-        !restored.is_error(),
-        "{what}: its own payload is refused: {restored:?}"
-    );
+    assert!(!restored.is_error(), "{what}: its own payload is refused: {restored:?}");
     if let Reply::Error(text) = card {
         // Half a filter: it says so to every question, and the next chunk would go on.
         assert_eq!(text, "ERR filter is being loaded by BF.LOADCHUNK", "{what}");
@@ -91,16 +89,10 @@ pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
         let there = numbered("sane", answered.len() + usize::from(!refused));
         if !there.is_empty() {
             let reply = client.call("BF.MEXISTS", key, &there);
-            assert!(
-                reply.answers().iter().all(|&there| there),
-                "{what}: what was added is there"
-            );
+            assert!(reply.answers().iter().all(|&there| there), "{what}: what was added is there");
         }
         let more = client.cmd(&["BF.CARD", key]).int();
-        assert!(
-            more >= card.int(),
-            "{what}: the count went from {card:?} to {more}"
-        );
+        assert!(more >= card.int(), "{what}: the count went from {card:?} to {more}");
         let counts = client.cmd(&["BF.INFO", key, "SATURATED"]).elements()[0] != null();
         if counts && !there.is_empty() {
             let deleted = client.call("BF.DEL", key, &there).answers();
@@ -110,10 +102,6 @@ pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
     }
     client.assert_in_step();
     assert_eq!(client.cmd(&["DEL", key, "twin"]), int(2), "{what}");
-    assert!(
-        begin.elapsed() < AT_ONCE,
-        "{what}: it answers, but takes {:?}",
-        begin.elapsed()
-    );
+    assert!(begin.elapsed() < AT_ONCE, "{what}: it answers, but takes {:?}", begin.elapsed());
     assert_eq!(client.cmd(&["ECHO", "in step"]), bulk("in step"), "{what}");
 }

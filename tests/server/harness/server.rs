@@ -1,7 +1,7 @@
 //! A server process that belongs to one test.
 //!
-//! Everything it is told stands in `redis.conf` of its own temporary directory, so a restart is the same server again.
-//! Dropping the value kills the process by its id and removes the directory.
+//! Everything it is told stands in `redis.conf` of its own temporary directory, so a restart is the
+//! same server again. Dropping the value kills the process by its id and removes the directory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use super::port::free_port;
 use super::reply::{Reply, simple};
 use super::version::server_program;
 
-/// How long a start or a stop may take: loading the largest file of these tests takes a few seconds.
+/// How long a start or a stop may take: loading the largest file of these tests takes a few
+/// seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two looks at a server that starts or stops.
 const POLL: Duration = Duration::from_millis(5);
@@ -29,15 +30,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the described server on a port of its own choice; an error is its log if it does not come up.
+    /// Starts the described server on a port of its own choice; an error is its log if it does not
+    /// come up.
     pub(crate) fn launched(builder: &Builder) -> Result<Server, String> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let mut server = Server {
-            child: None,
-            port: free_port(),
-            dir,
-            builder: builder.clone(),
-        };
+        let mut server = Server { child: None, port: free_port(), dir, builder: builder.clone() };
         server.launch()?;
         Ok(server)
     }
@@ -143,8 +140,7 @@ impl Server {
     /// Starts it again after `kill`.
     #[track_caller]
     pub(crate) fn relaunch(&mut self) {
-        self.try_relaunch()
-            .unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
+        self.try_relaunch().unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
     }
 
     /// Starts it again after `kill`; an error is its log if it does not come up.
@@ -165,12 +161,10 @@ impl Server {
     /// Starts the process and waits until it serves; an error is the log of a process that ended.
     fn launch(&mut self) -> Result<(), String> {
         let config = self.dir().join("redis.conf");
-        fs::write(&config, self.builder.text(self.port, self.dir())).expect("redis.conf can be written");
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
-            .expect("a log file");
+        fs::write(&config, self.builder.text(self.port, self.dir()))
+            .expect("redis.conf can be written");
+        let log =
+            File::options().create(true).append(true).open(self.log_path()).expect("a log file");
         let program = server_program();
         let mut command = match self.builder.preparation() {
             None => Command::new(&program),
@@ -179,9 +173,12 @@ impl Server {
                     unreachable!("a shell has a name")
                 };
                 let mut shell = Command::new(name);
-                shell
-                    .args(arguments)
-                    .args(["-c", &format!(r#"{preparation}exec "$@""#), "sh", &program]);
+                shell.args(arguments).args([
+                    "-c",
+                    &format!(r#"{preparation}exec "$@""#),
+                    "sh",
+                    &program,
+                ]);
                 shell
             }
         };
@@ -206,9 +203,7 @@ impl Server {
             // While it loads its data it answers PING with an error.
             // One that refuses its file may be gone before it can be asked.
             if let Some(mut client) = Client::try_connect(self.port)
-                && client
-                    .try_cmd(&["PING"])
-                    .is_ok_and(|reply| reply == simple("PONG"))
+                && client.try_cmd(&["PING"]).is_ok_and(|reply| reply == simple("PONG"))
             {
                 return Ok(());
             }
@@ -226,11 +221,7 @@ impl Server {
     fn wait_for_exit(&mut self) {
         let deadline = Instant::now() + START_TIMEOUT;
         while !self.has_exited() {
-            assert!(
-                Instant::now() < deadline,
-                "the server does not stop; log:\n{}",
-                self.log()
-            );
+            assert!(Instant::now() < deadline, "the server does not stop; log:\n{}", self.log());
             sleep(POLL);
         }
         self.child = None;
@@ -239,7 +230,8 @@ impl Server {
     /// Kills it with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; then there is nothing to kill, and waiting still reaps it.
+            // It may have ended by itself; then there is nothing to kill, and waiting still reaps
+            // it.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,21 +1,20 @@
-//! Tables of commands and the replies they must get. All rows run; the failing ones are printed together.
+//! Tables of commands and the replies they must get. All rows run; the failing ones are printed
+//! together.
 
 use super::client::Client;
 use super::reply::Reply;
 
 /// One row: what happens first (none of it may fail), the command, and its reply.
 ///
-/// Seeds are random where a row gives none, so an item that must be new to a full filter needs a rate like 1e-9: at 1 %
-/// such a row fails once in a hundred runs.
+/// Seeds are random where a row gives none, so an item that must be new to a full filter needs a
+/// rate like 1e-9: at 1 % such a row fails once in a hundred runs.
 pub(crate) type Case<'a> = (&'a [&'a str], &'a str, Reply);
 
 /// Runs the rows one after another in the same data set.
 #[track_caller]
 pub(crate) fn check(client: &mut Client, rows: &[(&str, Reply)]) {
-    let failures: Vec<String> = rows
-        .iter()
-        .filter_map(|(line, expected)| row(client, line, expected))
-        .collect();
+    let failures: Vec<String> =
+        rows.iter().filter_map(|(line, expected)| row(client, line, expected)).collect();
     report(&failures, rows.len());
 }
 

@@ -1,4 +1,5 @@
-//! Which server the tests run against, asked once per test binary: what a server cannot do is not a failure of ours.
+//! Which server the tests run against, asked once per test binary: what a server cannot do is not a
+//! failure of ours.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -12,7 +13,8 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Redis of at least this release, or any Valkey (which left Redis at 7.2.4) of at least `valkey`.
+    /// Redis of at least this release, or any Valkey (which left Redis at 7.2.4) of at least
+    /// `valkey`.
     pub(crate) fn at_least(self, redis: (u32, u32), valkey: (u32, u32)) -> bool {
         (self.major, self.minor) >= if self.valkey { valkey } else { redis }
     }
@@ -23,19 +25,20 @@ pub(crate) fn server_program() -> String {
     std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// The version of that program, from its `--version` line: `Redis server v=7.0.15 …`, `Valkey server v=8.1.1 …`.
+/// The version of that program, from its `--version` line: `Redis server v=7.0.15 …`, `Valkey
+/// server v=8.1.1 …`.
 pub(crate) fn version() -> Version {
     static VERSION: OnceLock<Version> = OnceLock::new();
     *VERSION.get_or_init(|| {
         let program = server_program();
-        let output = Command::new(&program)
-            .arg("--version")
-            .output()
-            .unwrap_or_else(|error| {
-                panic!("cannot run {program}: {error}; install it with `make setup` or set REDIS_SERVER")
-            });
+        let output = Command::new(&program).arg("--version").output().unwrap_or_else(|error| {
+            panic!(
+                "cannot run {program}: {error}; install it with `make setup` or set REDIS_SERVER"
+            )
+        });
         let line = String::from_utf8_lossy(&output.stdout).into_owned();
-        parse(&line).unwrap_or_else(|| panic!("{program} --version says {line:?}, which names no version"))
+        parse(&line)
+            .unwrap_or_else(|| panic!("{program} --version says {line:?}, which names no version"))
     })
 }
 
@@ -49,36 +52,20 @@ fn parse(line: &str) -> Option<Version> {
     })
 }
 
-/// The name of a configuration of ours, given the part after `bf`: `error-rate` is `bf-error-rate` on Redis 8, where a
-/// module may name its configurations as it likes, and `bf.error-rate` elsewhere.
+/// The name of a configuration of ours, given the part after `bf`: `error-rate` is `bf-error-rate`
+/// on Redis 8, where a module may name its configurations as it likes, and `bf.error-rate`
+/// elsewhere.
 pub(crate) fn config_name(name: &str) -> String {
-    let separator = if !version().valkey && version().major >= 8 {
-        '-'
-    } else {
-        '.'
-    };
+    let separator = if !version().valkey && version().major >= 8 { '-' } else { '.' };
     format!("bf{separator}{name}")
 }
 
 #[test]
 fn the_version_line_of_each_kind_of_server_is_understood() {
     let redis = parse("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1");
-    assert_eq!(
-        redis,
-        Some(Version {
-            valkey: false,
-            major: 7,
-            minor: 0
-        })
-    );
-    let valkey = parse("Valkey server v=8.1.1 sha=00000000:1 malloc=jemalloc-5.3.0 bits=64 build=1");
-    assert_eq!(
-        valkey,
-        Some(Version {
-            valkey: true,
-            major: 8,
-            minor: 1
-        })
-    );
+    assert_eq!(redis, Some(Version { valkey: false, major: 7, minor: 0 }));
+    let valkey =
+        parse("Valkey server v=8.1.1 sha=00000000:1 malloc=jemalloc-5.3.0 bits=64 build=1");
+    assert_eq!(valkey, Some(Version { valkey: true, major: 8, minor: 1 }));
     assert_eq!(parse("command not found"), None);
 }

@@ -1,4 +1,5 @@
-//! Waiting for a server that does something by itself: by looking, never by sleeping as long as it might take.
+//! Waiting for a server that does something by itself: by looking, never by sleeping as long as it
+//! might take.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! One look at a line: whether four bits of it are set. All that depends on the processor; `simd.rs` has the other one.
+//! One look at a line: whether four bits of it are set. All that depends on the processor;
+//! `simd.rs` has the other one.
 
 use crate::filter::{geometry::LINE_WORDS, hash::probe::ProbeGroup};
 
@@ -10,7 +11,8 @@ pub(super) trait LineProbe: Copy {
     /// Calls `work`, which is compiled for it as far as it is inlined.
     fn run<R>(self, work: impl FnOnce() -> R) -> R;
 
-    /// Whether the first `count` of four bits of a line are set, at most four: 1 if they are, else 0.
+    /// Whether the first `count` of four bits of a line are set, at most four: 1 if they are, else
+    /// 0.
     fn set_in_line(self, line: &Line, group: ProbeGroup, count: u8) -> u64;
 }
 

@@ -8,20 +8,21 @@
 //!                            └───┴── k bits inside it, four by four in a line (probe.rs)
 //! ```
 //!
-//! Putze, Sanders and Singler (2007). One item touches one block: one page, or two that meet, at rates down to
-//! 1e-6, one cache line where the block is 512 bits. A classic filter touches k lines and k pages, which is what a query
-//! costs once the array outgrows the caches, and copies k pages an insert while the server forks for a snapshot. What is
-//! done inside a block: `probing.rs`.
+//! Putze, Sanders and Singler (2007). One item touches one block: one page, or two that meet, at
+//! rates down to 1e-6, one cache line where the block is 512 bits. A classic filter touches k lines
+//! and k pages, which is what a query costs once the array outgrows the caches, and copies k pages
+//! an insert while the server forks for a snapshot. What is done inside a block: `probing.rs`.
 //!
-//! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are under way is what limits
-//! a batch. So a chunk goes through older layers in two stages, each of which fetches its lines for all items that are
-//! still in question before it looks at the first: the line of the first four probes (a glance, after which 15 of 16 of
-//! the absent items are settled), then the rest, which hardly any but the items that are there need. The lines of a
-//! glance are fetched while the layer above is glanced at, and where they are is kept until then (an aim). An item that
-//! is to be added needs all its lines at once.
+//! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are
+//! under way is what limits a batch. So a chunk goes through older layers in two stages, each of
+//! which fetches its lines for all items that are still in question before it looks at the first:
+//! the line of the first four probes (a glance, after which 15 of 16 of the absent items are
+//! settled), then the rest, which hardly any but the items that are there need. The lines of a
+//! glance are fetched while the layer above is glanced at, and where they are is kept until then
+//! (an aim). An item that is to be added needs all its lines at once.
 //!
-//! What it is worth that four probes share a line: time in one process, of the time when each lay anywhere in the block
-//! (commit 22683b9), arrays on whole lines as a server's are:
+//! What it is worth that four probes share a line: time in one process, of the time when each lay
+//! anywhere in the block (commit 22683b9), arrays on whole lines as a server's are:
 //!
 //! | filter                           | batch | hit  | miss | new  |
 //! |----------------------------------|-------|------|------|------|
@@ -34,9 +35,10 @@
 //! | 12 layers at 1 %, 4.2 M items    | 100   | 0.57 | 0.72 | 0.67 |
 //! |                                  | 1     | 0.79 | 0.80 |      |
 //!
-//! In the newest layer, where an item that is there most likely is, and which is the only one of most filters, a glance
-//! costs a hit more than it gains a miss while a processor hides the waits by running ahead; so there it is taken beyond
-//! 4 MiB. In older layers, most of what is asked for is absent.
+//! In the newest layer, where an item that is there most likely is, and which is the only one of
+//! most filters, a glance costs a hit more than it gains a miss while a processor hides the waits
+//! by running ahead; so there it is taken beyond 4 MiB. In older layers, most of what is asked for
+//! is absent.
 
 mod line_probe;
 mod prefetch;
@@ -61,7 +63,8 @@ use crate::filter::{
     },
 };
 
-/// Arrays up to this many words (4 MiB) are in the processor's second cache for the most part, or one step beyond.
+/// Arrays up to this many words (4 MiB) are in the processor's second cache for the most part, or
+/// one step beyond.
 const FAR_WORDS: usize = 1 << 19;
 
 /// A bit array cut into equal blocks.
@@ -75,32 +78,19 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// A layer of the given shape over these bits, which become as many before it is asked anything.
+    /// A layer of the given shape over these bits, which become as many before it is asked
+    /// anything.
     #[must_use]
     pub fn new(geometry: Geometry, bits: Bits) -> Self {
-        let Geometry {
-            blocks,
-            block_words,
-            probes,
-        } = geometry;
-        Self {
-            bits,
-            blocks,
-            block_words,
-            probes,
-            probing: Probing::of(geometry),
-        }
+        let Geometry { blocks, block_words, probes } = geometry;
+        Self { bits, blocks, block_words, probes, probing: Probing::of(geometry) }
     }
 
     /// The shape.
     #[inline]
     #[must_use]
     pub fn geometry(&self) -> Geometry {
-        Geometry {
-            blocks: self.blocks,
-            block_words: self.block_words,
-            probes: self.probes,
-        }
+        Geometry { blocks: self.blocks, block_words: self.block_words, probes: self.probes }
     }
 
     /// The bit array.
@@ -131,7 +121,9 @@ impl Blocked {
     fn lines(&self) -> Option<u64> {
         match self.probing {
             Probing::Anywhere => None,
-            Probing::Lines(_) | Probing::Avx512(_) => Some((self.block_words() / LINE_WORDS) as u64),
+            Probing::Lines(_) | Probing::Avx512(_) => {
+                Some((self.block_words() / LINE_WORDS) as u64)
+            }
         }
     }
 
@@ -152,9 +144,7 @@ impl Blocked {
     /// Where the blocks are; `None` of an array that is cached anyway.
     #[inline]
     pub(super) fn address_of_blocks(&self) -> Option<BlockAddress> {
-        self.bits
-            .is_uncached()
-            .then(|| BlockAddress::new(self.address(0), self.geometry()))
+        self.bits.is_uncached().then(|| BlockAddress::new(self.address(0), self.geometry()))
     }
 
     /// Whether that is where the blocks are.
@@ -190,7 +180,9 @@ impl Blocked {
         let (block, sequence) = (self.block(hash), ProbeSequence::new(hash));
         match self.probing {
             Probing::Anywhere => probing::all_set_anywhere(block, sequence, self.probes),
-            Probing::Lines(_) | Probing::Avx512(_) => probing::all_set(Scalar, block, sequence, self.probes),
+            Probing::Lines(_) | Probing::Avx512(_) => {
+                probing::all_set(Scalar, block, sequence, self.probes)
+            }
         }
     }
 
@@ -206,7 +198,12 @@ impl Blocked {
 
     /// The same in lines.
     #[inline(always)]
-    fn filter_present_with(&self, line_probe: impl LineProbe, hashes: &[Hash], items: ItemSet) -> ItemSet {
+    fn filter_present_with(
+        &self,
+        line_probe: impl LineProbe,
+        hashes: &[Hash],
+        items: ItemSet,
+    ) -> ItemSet {
         line_probe.run(|| {
             items.keep(|i| {
                 let sequence = ProbeSequence::new(hashes[i]);
@@ -222,7 +219,12 @@ impl Blocked {
 
     /// Asks for the line that a first look at each of these items needs, and aims there.
     #[inline(never)]
-    pub(super) fn prefetch_first(&self, hashes: &[Hash], items: ItemSet, first_groups: &mut FirstGroups) {
+    pub(super) fn prefetch_first(
+        &self,
+        hashes: &[Hash],
+        items: ItemSet,
+        first_groups: &mut FirstGroups,
+    ) {
         match self.lines() {
             Some(lines) => items
                 .members()
@@ -231,21 +233,18 @@ impl Blocked {
         }
     }
 
-    /// The same for one item, in blocks of `lines` lines. Those of small arrays are asked for too: to tell them apart, item by
-    /// item, costs the large ones more than that costs the small.
+    /// The same for one item, in blocks of `lines` lines. Those of small arrays are asked for too:
+    /// to tell them apart, item by item, costs the large ones more than that costs the small.
     #[inline(always)]
     fn prefetch_first_of(&self, lines: u64, hash: Hash) -> FirstGroup {
         let group = ProbeSequence::new(hash).group(lines);
         let start = self.block_start(hash) + group.line * LINE_WORDS;
         prefetch_line(self.address(start));
-        FirstGroup {
-            start,
-            places: group.places,
-        }
+        FirstGroup { start, places: group.places }
     }
 
-    /// Which of these items, at which `first_groups` aims, have every bit set, in two stages (see the essay). Those that may be in
-    /// the `next` layer are aimed there on the way.
+    /// Which of these items, at which `first_groups` aims, have every bit set, in two stages (see
+    /// the essay). Those that may be in the `next` layer are aimed there on the way.
     #[inline]
     pub(super) fn filter_present_staged(
         &self,
@@ -287,8 +286,10 @@ impl Blocked {
         {
             let stood = line_probe.run(|| {
                 items.keep(|i| {
-                    let prefetch_first =
-                        std::mem::replace(&mut first_groups[i], next.prefetch_first_of(lines, hashes[i]));
+                    let prefetch_first = std::mem::replace(
+                        &mut first_groups[i],
+                        next.prefetch_first_of(lines, hashes[i]),
+                    );
                     self.set_at(line_probe, prefetch_first, PROBE_GROUP)
                 })
             });
@@ -311,17 +312,22 @@ impl Blocked {
         first_groups: &FirstGroups,
     ) -> ItemSet {
         let count = self.probes.min(PROBE_GROUP);
-        let stood = line_probe.run(|| items.keep(|i| self.set_at(line_probe, first_groups[i], count)));
+        let stood =
+            line_probe.run(|| items.keep(|i| self.set_at(line_probe, first_groups[i], count)));
         self.filter_present_remaining(line_probe, hashes, stood)
     }
 
-    /// Whether the first `count` bits of an item are set, at most four, where it is aimed: 1 if they are, else 0.
+    /// Whether the first `count` bits of an item are set, at most four, where it is aimed: 1 if
+    /// they are, else 0.
     #[inline(always)]
-    fn set_at(&self, line_probe: impl LineProbe, FirstGroup { start, places }: FirstGroup, count: u8) -> u64 {
+    fn set_at(
+        &self,
+        line_probe: impl LineProbe,
+        FirstGroup { start, places }: FirstGroup,
+        count: u8,
+    ) -> u64 {
         let line = self.bits.words()[start..].first_chunk();
-        line.map_or(0, |line| {
-            line_probe.set_in_line(line, ProbeGroup { line: 0, places }, count)
-        })
+        line.map_or(0, |line| line_probe.set_in_line(line, ProbeGroup { line: 0, places }, count))
     }
 
     /// Which of these items have their bits from the fifth on set.
@@ -343,12 +349,7 @@ impl Blocked {
         line_probe.run(|| {
             items.keep(|i| {
                 let sequence = self.after_four(hashes[i]);
-                u64::from(probing::all_set(
-                    line_probe,
-                    self.block(hashes[i]),
-                    sequence,
-                    left,
-                ))
+                u64::from(probing::all_set(line_probe, self.block(hashes[i]), sequence, left))
             })
         })
     }
@@ -394,8 +395,8 @@ impl Blocked {
 
     /// Sets every bit of the item; whether one was not set.
     ///
-    /// Writes nothing where all were: a write that changes nothing would still copy the page while the server forks for a
-    /// snapshot.
+    /// Writes nothing where all were: a write that changes nothing would still copy the page while
+    /// the server forks for a snapshot.
     #[inline(always)]
     pub fn add(&mut self, hash: Hash) -> bool {
         let (probing, sequence, probes) = (self.probing, ProbeSequence::new(hash), self.probes);
@@ -418,17 +419,17 @@ impl Blocked {
 
     /// The same in lines.
     #[inline(always)]
-    fn add_chunk_with(&mut self, line_probe: impl LineProbe, hashes: &[Hash], items: ItemSet) -> ItemSet {
+    fn add_chunk_with(
+        &mut self,
+        line_probe: impl LineProbe,
+        hashes: &[Hash],
+        items: ItemSet,
+    ) -> ItemSet {
         let probes = self.probes;
         line_probe.run(|| {
             items.keep(|i| {
                 let sequence = ProbeSequence::new(hashes[i]);
-                u64::from(probing::add(
-                    line_probe,
-                    self.block_mut(hashes[i]),
-                    sequence,
-                    probes,
-                ))
+                u64::from(probing::add(line_probe, self.block_mut(hashes[i]), sequence, probes))
             })
         })
     }

@@ -1,4 +1,5 @@
-//! Where the blocks of a layer are: enough to ask for the cache lines of an item, and not to read them.
+//! Where the blocks of a layer are: enough to ask for the cache lines of an item, and not to read
+//! them.
 
 use crate::filter::{
     geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
@@ -9,10 +10,12 @@ use crate::filter::{
     layer::bits::prefetch,
 };
 
-/// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages (`blocked.rs`).
+/// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages
+/// (`blocked.rs`).
 pub(super) const WHOLE_BLOCK: usize = 16;
 
-/// The place of a layer of blocks. The layer need not be there any more: an address to prefetch is never read.
+/// The place of a layer of blocks. The layer need not be there any more: an address to prefetch is
+/// never read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::filter) struct BlockAddress {
     words: *const u64,
@@ -36,13 +39,15 @@ impl BlockAddress {
         self.geometry
     }
 
-    /// Whether the blocks begin there. Their shape is not asked: that of another filter at the same address costs a prefetch.
+    /// Whether the blocks begin there. Their shape is not asked: that of another filter at the same
+    /// address costs a prefetch.
     #[inline]
     pub(super) fn begins_at(self, words: *const u64) -> bool {
         self.words == words
     }
 
-    /// Asks for the cache lines that the item needs first: its whole block, or a few probes of a long one.
+    /// Asks for the cache lines that the item needs first: its whole block, or a few probes of a
+    /// long one.
     #[inline]
     pub(in crate::filter) fn prefetch(self, hash: Hash) {
         let geometry = self.geometry;
@@ -66,8 +71,8 @@ pub(super) fn block_start(hash: Hash, geometry: Geometry) -> usize {
     scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
 }
 
-/// Asks for a line of a block. Under an allocator that does not put arrays on whole lines it lies in two, and then both
-/// are asked for.
+/// Asks for a line of a block. Under an allocator that does not put arrays on whole lines it lies
+/// in two, and then both are asked for.
 #[inline]
 pub(super) fn prefetch_line(start: *const u64) {
     prefetch(start);

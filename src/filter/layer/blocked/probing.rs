@@ -1,19 +1,21 @@
 //! Inside one block: whether bits on a walk are set, and setting them.
 //!
-//! Four probes are looked at together, without a branch between them. Half of the bits of a full layer are set, so a
-//! branch after each probe of an absent item is a coin toss, and a toss that the processor loses costs more than three
-//! probes; after four it is right 15 times of 16. Server CPU per item in batches of 100, with a branch each time and so,
-//! in one run each, RedisBloom 2.8 beside it:
+//! Four probes are looked at together, without a branch between them. Half of the bits of a full
+//! layer are set, so a branch after each probe of an absent item is a coin toss, and a toss that
+//! the processor loses costs more than three probes; after four it is right 15 times of 16. Server
+//! CPU per item in batches of 100, with a branch each time and so, in one run each, RedisBloom 2.8
+//! beside it:
 //!
 //! | work                      | branches | fours  | RedisBloom |
 //! |---------------------------|----------|--------|------------|
 //! | miss, 2 M items           | 101 ns   | 86 ns  | 215 ns     |
 //! | hit, 2 M items            | 101 ns   | 85 ns  | 231 ns     |
 //!
-//! Most filters have blocks of one cache line, and those have a copy of the code of their own, in which the compiler
-//! knows that there is no line to choose and no bound to check. An addition looks and sets on one walk: fours that are
-//! set are left behind, and the first that is not tells that the item is new, so that all from there on is set without
-//! another look. Instructions an item (`make compare COUNT=1`, batches of 100, 2 M items at 1 %, the hash among them):
+//! Most filters have blocks of one cache line, and those have a copy of the code of their own, in
+//! which the compiler knows that there is no line to choose and no bound to check. An addition
+//! looks and sets on one walk: fours that are set are left behind, and the first that is not tells
+//! that the item is new, so that all from there on is set without another look. Instructions an
+//! item (`make compare COUNT=1`, batches of 100, 2 M items at 1 %, the hash among them):
 //!
 //! | code                                         | hit | miss | new |
 //! |----------------------------------------------|-----|------|-----|
@@ -25,10 +27,11 @@
 //! | the additions of a chunk in a loop           | 167 | 141  | 217 |
 //! | answers chunk by chunk                       | 156 | 129  | 219 |
 //!
-//! Single misses in 12 layers take 959 instructions with four probes from one step, and 1,310 with a copy for blocks of one line.
+//! Single misses in 12 layers take 959 instructions with four probes from one step, and 1,310 with
+//! a copy for blocks of one line.
 //!
-//! That is plain code, which every processor runs, and valgrind's. In batches a look at four probes is one of nine
-//! instructions where the processor has them (`simd.rs`).
+//! That is plain code, which every processor runs, and valgrind's. In batches a look at four probes
+//! is one of nine instructions where the processor has them (`simd.rs`).
 
 use super::{
     line_probe::{Line, LineProbe, Scalar},
@@ -63,16 +66,27 @@ impl Probing {
 
 /// Whether the next `left` bits on a walk over a block of lines are set.
 #[inline(always)]
-pub(super) fn all_set(line_probe: impl LineProbe, block: &[u64], sequence: ProbeSequence, left: u8) -> bool {
+pub(super) fn all_set(
+    line_probe: impl LineProbe,
+    block: &[u64],
+    sequence: ProbeSequence,
+    left: u8,
+) -> bool {
     match block.as_chunks().0 {
         [line] => all_set_in(line_probe, std::array::from_ref(line), sequence, left),
         lines => all_set_in(line_probe, lines, sequence, left),
     }
 }
 
-/// Sets the next `left` bits on a walk over a block of lines; whether one was not set. Where all were, nothing is written.
+/// Sets the next `left` bits on a walk over a block of lines; whether one was not set. Where all
+/// were, nothing is written.
 #[inline(always)]
-pub(super) fn add(line_probe: impl LineProbe, block: &mut [u64], sequence: ProbeSequence, left: u8) -> bool {
+pub(super) fn add(
+    line_probe: impl LineProbe,
+    block: &mut [u64],
+    sequence: ProbeSequence,
+    left: u8,
+) -> bool {
     match block.as_chunks_mut().0 {
         [line] => add_to(line_probe, std::array::from_mut(line), sequence, left),
         lines => add_to(line_probe, lines, sequence, left),
@@ -92,7 +106,12 @@ fn set(line: &mut Line, group: ProbeGroup, count: u8) {
 
 /// [`all_set`] in these lines.
 #[inline(always)]
-fn all_set_in(line_probe: impl LineProbe, lines: &[Line], mut sequence: ProbeSequence, mut left: u8) -> bool {
+fn all_set_in(
+    line_probe: impl LineProbe,
+    lines: &[Line],
+    mut sequence: ProbeSequence,
+    mut left: u8,
+) -> bool {
     let mut are_set = |count| {
         let group = sequence.group(lines.len() as u64);
         line_probe.set_in_line(&lines[group.line], group, count) == 1
@@ -106,9 +125,15 @@ fn all_set_in(line_probe: impl LineProbe, lines: &[Line], mut sequence: ProbeSeq
     left == 0 || are_set(left)
 }
 
-/// [`add`] to these lines. Once a bit was not set the item is new, and the rest is set without a look.
+/// [`add`] to these lines. Once a bit was not set the item is new, and the rest is set without a
+/// look.
 #[inline(always)]
-fn add_to(line_probe: impl LineProbe, lines: &mut [Line], mut sequence: ProbeSequence, mut left: u8) -> bool {
+fn add_to(
+    line_probe: impl LineProbe,
+    lines: &mut [Line],
+    mut sequence: ProbeSequence,
+    mut left: u8,
+) -> bool {
     let count = lines.len() as u64;
     let mut absent = false;
     while left >= PROBE_GROUP {

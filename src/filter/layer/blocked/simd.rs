@@ -1,4 +1,5 @@
-//! Four probes in one look: on x86-64 processors with AVX-512VL, most of Intel's servers since Skylake and of AMD's since Zen 4.
+//! Four probes in one look: on x86-64 processors with AVX-512VL, most of Intel's servers since
+//! Skylake and of AMD's since Zen 4.
 //!
 //! ```text
 //!   places   ┌────┬────┬────┬────┐      the same 64 bits in four lanes
@@ -8,12 +9,14 @@
 //!   missing  lanes in which word & bit = 0
 //! ```
 //!
-//! Nine instructions for 28, in registers of 256 bits: for those of 512 processors slow down, some of them much, and most of
-//! all when they meet one after a pause. Which code is taken is decided for a chunk of items, because a function that is
-//! compiled for these instructions cannot be part of one that is not; single items are looked for in plain code, where that
-//! call would cost more than it gains.
+//! Nine instructions for 28, in registers of 256 bits: for those of 512 processors slow down, some
+//! of them much, and most of all when they meet one after a pause. Which code is taken is decided
+//! for a chunk of items, because a function that is compiled for these instructions cannot be part
+//! of one that is not; single items are looked for in plain code, where that call would cost more
+//! than it gains.
 //!
-//! CPU time in one process, of that in plain code (`make compare REV=0683694`, arrays on whole lines, batches of 100):
+//! CPU time in one process, of that in plain code (`make compare REV=0683694`, arrays on whole
+//! lines, batches of 100):
 //!
 //! | filter                      | hit  | miss | new  |
 //! |-----------------------------|------|------|------|
@@ -23,10 +26,11 @@
 //! | 8 layers, 0.8 M items, 1 %  | 0.83 | 0.73 | 0.77 |
 //! | 12 layers, 4.2 M items, 1 % | 0.89 | 0.81 | 0.83 |
 //!
-//! Also measured, and not kept: one choice from both halves, of which the compiler makes one from a register of 512 bits (0.82,
-//! 0.89 and 0.77 in the first row; 0.78 of misses in 12 layers); eight probes at once in such registers (0.83, 0.94 and 0.94;
-//! 0.83); the same look with AVX2, which has no test into a mask (0.89, 0.90 and 0.9; 0.87); plain code compiled for BMI2
-//! (0.91, 0.98 and 0.86; 1.07).
+//! Also measured, and not kept: one choice from both halves, of which the compiler makes one from a
+//! register of 512 bits (0.82, 0.89 and 0.77 in the first row; 0.78 of misses in 12 layers); eight
+//! probes at once in such registers (0.83, 0.94 and 0.94; 0.83); the same look with AVX2, which has
+//! no test into a mask (0.89, 0.90 and 0.9; 0.87); plain code compiled for BMI2 (0.91, 0.98 and
+//! 0.86; 1.07).
 
 pub(super) use code::Avx512;
 
@@ -89,8 +93,8 @@ mod code {
     fn missing(&[a, b, c, d, e, f, g, h]: &Line, group: ProbeGroup) -> u8 {
         let places = _mm256_set1_epi64x(group.places.cast_signed());
         let at = _mm256_srlv_epi64(places, _mm256_setr_epi64x(61, 52, 43, 34));
-        // Of the first half by the two lowest bits of `at`, of the second where the third is set. One choice from both halves
-        // the compiler makes a choice from one register of 512 bits.
+        // Of the first half by the two lowest bits of `at`, of the second where the third is set.
+        // One choice from both halves the compiler makes a choice from one register of 512 bits.
         let first = _mm256_permutexvar_epi64(at, half([a, b, c, d]));
         let second = _mm256_test_epi64_mask(at, _mm256_set1_epi64x(4));
         let word = _mm256_mask_permutexvar_epi64(first, second, at, half([e, f, g, h]));
@@ -147,7 +151,8 @@ mod tests {
     #[test]
     fn a_wide_look_sees_what_a_plain_one_sees() {
         let Some(wide) = Avx512::detected() else {
-            // None to be had. A processor's own word for it: what is never detected is never tested.
+            // None to be had. A processor's own word for it: what is never detected is never
+            // tested.
             let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
             let has = processor.split_whitespace().any(|flag| flag == "avx512vl");
             let hidden = cfg!(any(feature = "portable", miri, not(target_arch = "x86_64")));
@@ -163,10 +168,7 @@ mod tests {
         for _ in 0..20_000 {
             // Three of four bits are set, so that every answer of every count is frequent.
             let line: Line = std::array::from_fn(|_| random() | random());
-            let group = ProbeGroup {
-                line: 0,
-                places: random(),
-            };
+            let group = ProbeGroup { line: 0, places: random() };
             for count in 0..=4 {
                 let plain = Scalar.set_in_line(&line, group, count);
                 assert_eq!(
@@ -180,9 +182,6 @@ mod tests {
             }
         }
         assert_eq!(seen[0], [0, 20_000]);
-        assert!(
-            seen[1..].iter().flatten().all(|&answers| answers > 4_000),
-            "{seen:?}"
-        );
+        assert!(seen[1..].iter().flatten().all(|&answers| answers > 4_000), "{seen:?}");
     }
 }

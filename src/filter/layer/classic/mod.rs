@@ -1,4 +1,5 @@
-//! The classic Bloom layer: k bits of an item, anywhere in the array. For filters that other products made.
+//! The classic Bloom layer: k bits of an item, anywhere in the array. For filters that other
+//! products made.
 //!
 //! ```text
 //!   ┌──────────────────────────────────────────────────────────┐
@@ -8,14 +9,15 @@
 //!
 //! So in RedisBloom; what other products make of a and b is in `positions.rs`.
 //!
-//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). One item touches k cache lines and k pages;
-//! the blocked layer touches one. What can be done about that here:
+//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). One item touches k
+//! cache lines and k pages; the blocked layer touches one. What can be done about that here:
 //!
-//! * **No division a probe.** Positions are carried from one to the next: adding b mod bits keeps the remainder, except
-//!   that where a + i b passes 2^64 it loses 2^64 mod bits. So there are two steps, one of which is taken, and a
-//!   subtraction where the sum passes `bits`: two divisions an item instead of k, and no branch to mispredict.
-//! * **All positions first.** In batches (`batch.rs`) the k positions of every item are asked for before the first is
-//!   read, so that their k waits for memory become one.
+//! * **No division a probe.** Positions are carried from one to the next: adding b mod bits keeps
+//!   the remainder, except that where a + i b passes 2^64 it loses 2^64 mod bits. So there are two
+//!   steps, one of which is taken, and a subtraction where the sum passes `bits`: two divisions an
+//!   item instead of k, and no branch to mispredict.
+//! * **All positions first.** In batches (`batch.rs`) the k positions of every item are asked for
+//!   before the first is read, so that their k waits for memory become one.
 
 use std::hint::select_unpredictable;
 
@@ -44,7 +46,8 @@ pub enum Rule {
 pub struct Classic {
     /// Positions there are, in [1, `MAX_BITS`]; a power of two with `Rule::LowBits`.
     pub bits: u64,
-    /// Bytes of the array as its maker stores it, at least `bits` / 8; rounded up to words in memory.
+    /// Bytes of the array as its maker stores it, at least `bits` / 8; rounded up to words in
+    /// memory.
     pub bytes: u64,
     /// Bits set per item, in [1, `MAX_CLASSIC_PROBES`].
     pub probes: u16,
@@ -52,7 +55,8 @@ pub struct Classic {
     pub rule: Rule,
 }
 
-/// Where a layer begins in its filter: the bytes of all layers below it, of those still to arrive too.
+/// Where a layer begins in its filter: the bytes of all layers below it, of those still to arrive
+/// too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// Bytes as the maker of the filter stores them (`Classic::bytes`).
@@ -64,8 +68,9 @@ pub struct Start {
 /// The most positions: two of them are added up in a word.
 pub const MAX_BITS: u64 = 1 << 62;
 
-/// Arrays up to this many bytes are in the processor's own caches when they are used at all: walking ahead of the probes
-/// costs more than it saves (12 of 40 ns an item at 135 KiB; at 27 MiB it saves 40 of 170).
+/// Arrays up to this many bytes are in the processor's own caches when they are used at all:
+/// walking ahead of the probes costs more than it saves (12 of 40 ns an item at 135 KiB; at 27 MiB
+/// it saves 40 of 170).
 const CACHED: u64 = 256 << 10;
 
 /// The most probes: RedisBloom at the smallest double, 5e-324, asks for 1,075.
@@ -93,7 +98,8 @@ impl Classic {
 pub struct ClassicLayer {
     bits: Bits,
     map: Map,
-    /// Kept, so that the layer of a chunk is found by halving: RedisBloom's dumps have at least one chunk for every layer.
+    /// Kept, so that the layer of a chunk is found by halving: RedisBloom's dumps have at least one
+    /// chunk for every layer.
     start: Start,
 }
 
@@ -102,11 +108,7 @@ impl ClassicLayer {
     #[must_use]
     pub fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
-        Self {
-            bits,
-            map: Map::new(shape),
-            start: Start::default(),
-        }
+        Self { bits, map: Map::new(shape), start: Start::default() }
     }
 
     /// Where it begins in its filter.
@@ -170,9 +172,7 @@ impl ClassicLayer {
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let words = self.bits.words();
-        self.map.all(hash, |position| {
-            words[(position / 64) as usize] >> (position % 64) & 1 == 1
-        })
+        self.map.all(hash, |position| words[(position / 64) as usize] >> (position % 64) & 1 == 1)
     }
 
     /// Sets every bit of the item; whether one was not set. Writes nothing where all were.
@@ -202,18 +202,14 @@ impl Map {
     fn new(shape: Classic) -> Self {
         // 2^64 - bits and 2^64 have the same remainder.
         let lost = shape.bits.wrapping_neg() % shape.bits;
-        Self {
-            shape,
-            passing: shape.bits - lost,
-        }
+        Self { shape, passing: shape.bits - lost }
     }
 
-    /// Whether `each` holds of all positions of an item; those after one of which it does not are not asked about.
+    /// Whether `each` holds of all positions of an item; those after one of which it does not are
+    /// not asked about.
     #[inline]
     fn all(&self, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
-        let Classic {
-            bits, probes, rule, ..
-        } = self.shape;
+        let Classic { bits, probes, rule, .. } = self.shape;
         match rule {
             Rule::Remainder | Rule::LowBits => self.positions(hash).all(each),
             Rule::Prime => positions::prime(hash, probes, bits).all(each),
@@ -273,7 +269,8 @@ impl Iterator for Positions {
         self.sum = sum;
         // Both conditions are coin flips: selected, not branched on.
         let there = here + select_unpredictable(passes, self.passing, self.step);
-        self.position = select_unpredictable(there >= self.bits, there.wrapping_sub(self.bits), there);
+        self.position =
+            select_unpredictable(there >= self.bits, there.wrapping_sub(self.bits), there);
         Some(here)
     }
 }
@@ -297,12 +294,7 @@ mod tests {
                 if rule == Rule::LowBits && !u64::is_power_of_two(bits) {
                     continue;
                 }
-                let shape = Classic {
-                    bits,
-                    bytes: bits.div_ceil(8),
-                    probes: 40,
-                    rule,
-                };
+                let shape = Classic { bits, bytes: bits.div_ceil(8), probes: 40, rule };
                 let map = Map::new(shape);
                 let hashes = (0..2_000).map(|_| (next(), next())).chain([
                     (0, 0),
@@ -313,18 +305,12 @@ mod tests {
                     (0, bits.wrapping_neg()),
                 ]);
                 for (start, step) in hashes {
-                    let hash = Hash {
-                        block: start,
-                        probes: step,
-                    };
+                    let hash = Hash { block: start, probes: step };
                     let direct: Vec<_> = (0..40)
                         .map(|i: u64| start.wrapping_add(i.wrapping_mul(step)) % bits)
                         .collect();
                     let walked: Vec<_> = map.positions(hash).collect();
-                    assert_eq!(
-                        walked, direct,
-                        "{bits} bits, {rule:?}, {start:#x} + i * {step:#x}"
-                    );
+                    assert_eq!(walked, direct, "{bits} bits, {rule:?}, {start:#x} + i * {step:#x}");
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! The positions of an item in the classic layers of other products than RedisBloom: k of them, from the two words of its
-//! hash.
+//! The positions of an item in the classic layers of other products than RedisBloom: k of them,
+//! from the two words of its hash.
 //!
 //! ```text
 //!   prime     a, b, then (a + i b mod 2^64) mod P for i in 2 .. k, each mod bits          P = 2^64 - 59
@@ -7,15 +7,16 @@
 //!   mitz64    a + i b for i in 0 .. k, its lowest 63 bits mod bits
 //! ```
 //!
-//! Unlike in `classic.rs` there is a division a probe: a remainder is not kept from one position to the next by a prime
-//! in between, nor by a complement or by bits that are cut off.
+//! Unlike in `classic.rs` there is a division a probe: a remainder is not kept from one position to
+//! the next by a prime in between, nor by a complement or by bits that are cut off.
 
 use crate::filter::hash::Hash;
 
 /// The largest prime below 2^64.
 const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
 
-/// The crate `bloomfilter`, which valkey-bloom is built on: the two hashes as they are, then combinations of them.
+/// The crate `bloomfilter`, which valkey-bloom is built on: the two hashes as they are, then
+/// combinations of them.
 #[inline]
 pub(super) fn prime(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
     (0..u64::from(probes)).map(move |i| {

@@ -41,11 +41,7 @@ mod tests {
                 let counters = || (0..16).map(|i| word >> (4 * i) & SATURATED);
                 let count = |is: fn(&u64) -> bool| counters().filter(is).count() as u32;
                 assert_eq!(nonzero(word), count(|&counter| counter != 0), "{word:#018x}");
-                assert_eq!(
-                    saturated(word),
-                    count(|&counter| counter == SATURATED),
-                    "{word:#018x}"
-                );
+                assert_eq!(saturated(word), count(|&counter| counter == SATURATED), "{word:#018x}");
             }
         }
     }

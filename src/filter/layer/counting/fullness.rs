@@ -1,36 +1,39 @@
 //! How full a counting layer is, judged by two numbers that err in different ways.
 //!
-//! n, the items counted: those that tested absent when they came, less those that test absent once they went. Exact as long
-//! as nothing is deleted. An addition that tests present by accident is not counted, and a deletion after which the item
-//! still tests present takes nothing away. Each happens with the layer's rate p at most, alike often, so n does a random
-//! walk: after D deletions, and as many additions, its variance is at most
+//! n, the items counted: those that tested absent when they came, less those that test absent once
+//! they went. Exact as long as nothing is deleted. An addition that tests present by accident is
+//! not counted, and a deletion after which the item still tests present takes nothing away. Each
+//! happens with the layer's rate p at most, alike often, so n does a random walk: after D
+//! deletions, and as many additions, its variance is at most
 //!
 //! ```text
 //!   V = 2 p D
 //! ```
 //!
-//! r, the counters that are not 0: a function of the items that are in, and of nothing else. It cannot drift, but the
-//! same number of items raises now more, now fewer. An item raises c (1 - (1 - 1/c)^k) = k' different ones of the c
-//! counters of its block; in one of l lines, of 512 counters each, c (1 - (1 - h(4) / l)^(k / 4)) where h(g) = 1 - (1 -
-//! 1/512)^g is how likely four (or what is left over) hit a counter of their line. At a share f = r / m of m counters
-//! raised, another counted item comes with m / k' * (1 - f^k) / (1 - f) of them: 1 - f^k of all items are counted, and
-//! raise k' (1 - f) each. Summed up from the empty layer that is, without a logarithm,
+//! r, the counters that are not 0: a function of the items that are in, and of nothing else. It
+//! cannot drift, but the same number of items raises now more, now fewer. An item raises c (1 - (1
+//! - 1/c)^k) = k' different ones of the c counters of its block; in one of l lines, of 512 counters
+//! each, c (1 - (1 - h(4) / l)^(k / 4)) where h(g) = 1 - (1 - 1/512)^g is how likely four (or what
+//! is left over) hit a counter of their line. At a share f = r / m of m counters raised, another
+//! counted item comes with m / k' * (1 - f^k) / (1 - f) of them: 1 - f^k of all items are counted,
+//! and raise k' (1 - f) each. Summed up from the empty layer that is, without a logarithm,
 //!
 //! ```text
 //!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)
 //! ```
 //!
-//! in the units of n, with what is not counted left out, as the sizing does (`distinct` in `sizing.rs`). It has an end, where all
-//! counters are raised: twice the capacity at 50 %, four times at 1 %. The classical occupancy
-//! problem gives the variance of r for a known number of items, and its square root over the slope k e^-a the error of n(r)
-//! (Johnson and Kotz, "Urn Models", 1977), with a = -ln(1 - f) at the capacity:
+//! in the units of n, with what is not counted left out, as the sizing does (`distinct` in
+//! `sizing.rs`). It has an end, where all counters are raised: twice the capacity at 50 %, four
+//! times at 1 %. The classical occupancy problem gives the variance of r for a known number of
+//! items, and its square root over the slope k e^-a the error of n(r) (Johnson and Kotz, "Urn
+//! Models", 1977), with a = -ln(1 - f) at the capacity:
 //!
 //! ```text
 //!   S = m (e^a - 1 - a) / k^2
 //! ```
 //!
-//! Blocks whose loads differ add k^2 / c of it, 7 % at 1 %. Measured (`tests/filter/fullness.rs`, 400 filters a row), at nine tenths of
-//! the capacity, in items:
+//! Blocks whose loads differ add k^2 / c of it, 7 % at 1 %. Measured (`tests/filter/fullness.rs`,
+//! 400 filters a row), at nine tenths of the capacity, in items:
 //!
 //! | rate  | items  | n(r) - n, mean | deviation | root of S there |
 //! |-------|--------|----------------|-----------|-----------------|
@@ -43,17 +46,18 @@
 //!
 //! (At 25 % n misses what n(r) leaves out, too, and they err alike.)
 //!
-//! Two numbers whose errors have the variances V and S, and nothing to do with each other, are best weighed by the inverse of
-//! those:
+//! Two numbers whose errors have the variances V and S, and nothing to do with each other, are best
+//! weighed by the inverse of those:
 //!
 //! ```text
 //!   items = n + w (n(r) - n)          w = V / (V + S)
 //! ```
 //!
-//! which is n where nothing was deleted, still n to the item after a few deletions (V is a thousandth of S in a filter of 1,000
-//! items at 5 %, one of which is replaced), and n(r) after a million. Its variance, V S / (V + S), is below both.
-//! Neither alone will do. By n, filters for 1,000 at 5 % of which 950 items were replaced 100,000 times took anything
-//! between 560 and 1,000 for their count, and let 1,093 items in. By r, a filter of exactly its capacity that loses an
+//! which is n where nothing was deleted, still n to the item after a few deletions (V is a
+//! thousandth of S in a filter of 1,000 items at 5 %, one of which is replaced), and n(r) after a
+//! million. Its variance, V S / (V + S), is below both. Neither alone will do. By n, filters for
+//! 1,000 at 5 % of which 950 items were replaced 100,000 times took anything between 560 and 1,000
+//! for their count, and let 1,093 items in. By r, a filter of exactly its capacity that loses an
 //! item and gets another is full half of the time, by chance. By both, after 110,000 replacements:
 //!
 //! | rate | items shown (young filter) | deviation | full with (young filter) | deviation | rate when full, of the asked |
@@ -62,8 +66,9 @@
 //! | 5 %  | 941 (941)                  | 10        | 1,012 (1,011)            | 10        | 0.963                        |
 //! | 1 %  | 949 (949)                  | 7         | 1,001 (1,002)            | 7         | 0.971                        |
 //!
-//! Filters kept full: the oldest item is deleted, then new ones are added until the filter is full again. Each item is added
-//! once and deleted once. The rate at the end, of the asked (200 filters a row, +- 0.014):
+//! Filters kept full: the oldest item is deleted, then new ones are added until the filter is full
+//! again. Each item is added once and deleted once. The rate at the end, of the asked (200 filters
+//! a row, +- 0.014):
 //!
 //! | rate   | turnovers | 30 items | 100   | 300   | 1,000 |
 //! |--------|-----------|----------|-------|-------|-------|
@@ -73,13 +78,16 @@
 //!
 //! (Young filters of so few items differ as much: their bits are rounded up to whole words.)
 //!
-//! That number, or the capacity if it is higher, is what BF.CARD and BF.INFO show, and what decides whether the layer takes more.
-//! n itself may pass the capacity. Its walk is that of a layer at the capacity: cut off there, it could only go down, and a
-//! layer with too low an n takes too many items (with it the row at 0.01 % measured 1.07 to 1.17). n is cut off at 0, where its
-//! walk seldom is and too high an n is harmless. A layer without a raised counter is empty, and its n and its D begin at 0 again. A counter at 15 stays
-//! raised when its items are gone: it takes room for ever, as it makes the rate what it is.
+//! That number, or the capacity if it is higher, is what BF.CARD and BF.INFO show, and what decides
+//! whether the layer takes more. n itself may pass the capacity. Its walk is that of a layer at the
+//! capacity: cut off there, it could only go down, and a layer with too low an n takes too many
+//! items (with it the row at 0.01 % measured 1.07 to 1.17). n is cut off at 0, where its walk
+//! seldom is and too high an n is harmless. A layer without a raised counter is empty, and its n
+//! and its D begin at 0 again. A counter at 15 stays raised when its items are gone: it takes room
+//! for ever, as it makes the rate what it is.
 //!
-//! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *, / and `libm`.
+//! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *,
+//! / and `libm`.
 
 use crate::filter::{
     geometry::{Geometry, PROBE_GROUP},
@@ -120,18 +128,21 @@ impl Fullness {
             full_at: 0,
         };
         fullness.full_at = fullness.find_full(shape);
-        // A stored shape may be too small for its capacity, and never reach it: half a counter is left then.
+        // A stored shape may be too small for its capacity, and never reach it: half a counter is
+        // left then.
         let clear = (1.0 - fullness.full_at as f64 / counters).max(0.5 / counters);
         fullness.spread = counters * (1.0 / clear - 1.0 + libm::log(clear)) / (probes * probes);
         fullness
     }
 
-    /// The fewest raised counters at which n(r) rounds to the capacity; all of them, if it never does.
+    /// The fewest raised counters at which n(r) rounds to the capacity; all of them, if it never
+    /// does.
     fn find_full(&self, shape: &Counting) -> u64 {
         let counters = shape.counters();
         let goal = self.capacity as f64 - 0.5;
-        // The sum is at least f, so this lies to the right of the solution; and it rises and bends upwards, so that Newton's
-        // method comes down to the solution from there and never passes it.
+        // The sum is at least f, so this lies to the right of the solution; and it rises and bends
+        // upwards, so that Newton's method comes down to the solution from there and never passes
+        // it.
         let mut fill = (goal / self.scale).min(1.0);
         for _ in 0..STEPS {
             let (sum, slope) = series(fill, shape.geometry.probes);
@@ -162,7 +173,8 @@ impl Fullness {
         self.scale * series(fill, shape.geometry.probes).0
     }
 
-    /// The items of a layer that counts `counted` and has `nonzero` counters raised, at most its capacity.
+    /// The items of a layer that counts `counted` and has `nonzero` counters raised, at most its
+    /// capacity.
     pub(super) fn items(&self, shape: &Counting, counted: u64, nonzero: u64) -> u64 {
         if shape.deletions == 0 {
             return counted.min(self.capacity);
@@ -174,8 +186,8 @@ impl Fullness {
         ((items + 0.5) as u64).min(self.capacity)
     }
 
-    /// Whether [`Self::items`] is the capacity. Asked at each addition, so where both numbers agree nothing is computed: what
-    /// is weighed lies between them.
+    /// Whether [`Self::items`] is the capacity. Asked at each addition, so where both numbers agree
+    /// nothing is computed: what is weighed lies between them.
     #[inline]
     pub(super) fn is_full(&self, shape: &Counting, counted: u64, nonzero: u64) -> bool {
         let by_count = counted >= self.capacity;
@@ -191,9 +203,11 @@ impl Fullness {
 fn distinct(geometry: Geometry) -> f64 {
     let counters = f64::from(geometry.block_words) * 64.0;
     let (fours, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
-    let hit = |line: f64, probes: u8| -line * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / line));
+    let hit =
+        |line: f64, probes: u8| -line * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / line));
     match geometry.lines() {
-        // A counter is missed by a four in another line, and by one in its own whose places are others.
+        // A counter is missed by a four in another line, and by one in its own whose places are
+        // others.
         Some(lines) if lines > 1 => {
             let line = counters / lines as f64;
             let by = |probes| libm::log1p(-hit(line, probes) / counters);

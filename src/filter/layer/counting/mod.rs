@@ -1,4 +1,5 @@
-//! The counting Bloom layer: where the blocked layer has a bit, this one has a counter of four bits.
+//! The counting Bloom layer: where the blocked layer has a bit, this one has a counter of four
+//! bits.
 //!
 //! ```text
 //!   hash.block ──scale──▶ block b of 0 .. blocks
@@ -11,28 +12,33 @@
 //!          └────┴────┴────┴ ─ ─ ┴────┘      significant first; an item is there if none of its counters is 0
 //! ```
 //!
-//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), in blocks. An addition raises the item's counters, a deletion lowers
-//! them. A counter that reaches 15 no longer knows how many items it stands for, so it stays there for ever: it may keep a
-//! deleted item, it never loses one that is in. At the capacity a counter has a mean of some 0.7, and one in some 10^14 reaches 15
-//! if no item is added twice; so it is the items that are added over and over that get stuck.
+//! Fan, Cao, Almeida and Broder, "Summary Cache" (2000), in blocks. An addition raises the item's
+//! counters, a deletion lowers them. A counter that reaches 15 no longer knows how many items it
+//! stands for, so it stays there for ever: it may keep a deleted item, it never loses one that is
+//! in. At the capacity a counter has a mean of some 0.7, and one in some 10^14 reaches 15 if no
+//! item is added twice; so it is the items that are added over and over that get stuck.
 //!
-//! An item whose walk meets a counter twice raises it twice, and lowers it twice. To do it once would mean to look for
-//! the meeting on every walk.
+//! An item whose walk meets a counter twice raises it twice, and lowers it twice. To do it once
+//! would mean to look for the meeting on every walk.
 //!
-//! The counters that are not 0 are counted, and those at 15, wherever one is raised, lowered, or read from a stored layer
-//! ([`CountingLayer::merge`] is the only way in): the first number tells how many items there are (`fullness.rs`).
+//! The counters that are not 0 are counted, and those at 15, wherever one is raised, lowered, or
+//! read from a stored layer ([`CountingLayer::merge`] is the only way in): the first number tells
+//! how many items there are (`fullness.rs`).
 //!
-//! Each change goes into a running hash, (h ^ item) * odd, of what was raised or lowered and in which order. Halves of a layer from
-//! before and after a change do not fit together, nor do halves of two copies that changed since: chunks of a dump carry
-//! the hash (`codec/native/dump.rs`).
+//! Each change goes into a running hash, (h ^ item) * odd, of what was raised or lowered and in
+//! which order. Halves of a layer from before and after a change do not fit together, nor do halves
+//! of two copies that changed since: chunks of a dump carry the hash (`codec/native/dump.rs`).
 //!
-//! Positions, blocks and probes are those of a blocked layer of the same geometry: the counters that are not 0 stand where its
-//! bits would be set, and the rate is the same to the item. The price is four times its memory.
+//! Positions, blocks and probes are those of a blocked layer of the same geometry: the counters
+//! that are not 0 stand where its bits would be set, and the rate is the same to the item. The
+//! price is four times its memory.
 //!
-//! Beyond the caches time goes by lines that nobody asked for in time: a block of 2,048 bits lies in five of them (a large array
-//! starts 16 bytes into a line), of which an item at 1 % needs three or four. So each word of the item is prefetched, by its walk.
-//! Nanoseconds an item in process, in batches of 100 at 1 %, 30 % in, median of 31 rounds by turns (deletions are set beside
-//! plain additions); in brackets what it is to the plain filter, whose additions were not yet one walk (`probing.rs`):
+//! Beyond the caches time goes by lines that nobody asked for in time: a block of 2,048 bits lies
+//! in five of them (a large array starts 16 bytes into a line), of which an item at 1 % needs three
+//! or four. So each word of the item is prefetched, by its walk. Nanoseconds an item in process, in
+//! batches of 100 at 1 %, 30 % in, median of 31 rounds by turns (deletions are set beside plain
+//! additions); in brackets what it is to the plain filter, whose additions were not yet one walk
+//! (`probing.rs`):
 //!
 //! | work               | plain | all lines of the block | the item's words |
 //! |--------------------|-------|------------------------|------------------|
@@ -45,12 +51,15 @@
 //! | delete             |       | 100 (2.30)             | 79 (1.83)        |
 //! | hit                | 34    | 86                     | 63               |
 //!
-//! (These and what follows were measured before four counters shared 256 bytes, `probe.rs`.) Fewer will not do: every second line takes 140 and 170 ns to add, the first four words 140 and 117. Prefetching for a write
-//! changes nothing. Of the older layers of a stack the first four words are enough, since most items are not there: in 12 layers, 4.5
-//! million items, a miss takes 490 ns, a hit 400, a deletion 710; with all words 840, 515 and 950; with whole blocks 800, 370 and
-//! 1,040. Two stages, as in a blocked layer, do as well there, and cost the hits in a single layer 3 to 9 ns. Instructions
-//! (callgrind, with those of the bench): add 366 before the counters that are not 0 were counted, 471 now; delete 564 before, 624
-//! now. To keep the places of the test for the change, in an array on the stack, takes as many as to walk twice.
+//! (These and what follows were measured before four counters shared 256 bytes, `probe.rs`.) Fewer
+//! will not do: every second line takes 140 and 170 ns to add, the first four words 140 and 117.
+//! Prefetching for a write changes nothing. Of the older layers of a stack the first four words are
+//! enough, since most items are not there: in 12 layers, 4.5 million items, a miss takes 490 ns, a
+//! hit 400, a deletion 710; with all words 840, 515 and 950; with whole blocks 800, 370 and 1,040.
+//! Two stages, as in a blocked layer, do as well there, and cost the hits in a single layer 3 to 9
+//! ns. Instructions (callgrind, with those of the bench): add 366 before the counters that are not
+//! 0 were counted, 471 now; delete 564 before, 624 now. To keep the places of the test for the
+//! change, in an array on the stack, takes as many as to walk twice.
 
 pub(super) mod counters;
 mod fullness;
@@ -82,7 +91,8 @@ pub struct CountingLayer {
     nonzero: u64,
     /// Counters at 15.
     saturated: u64,
-    /// Deletions that were refused while this was the newest layer. Of this server alone: neither stored nor copied.
+    /// Deletions that were refused while this was the newest layer. Of this server alone: neither
+    /// stored nor copied.
     pub(super) refused: u64,
 }
 
@@ -98,8 +108,8 @@ pub(super) struct Lowered {
 }
 
 impl CountingLayer {
-    /// A layer of the given shape, made for `capacity` items at `error_rate`, over these counters: all 0, and as many as it
-    /// has before it is asked anything.
+    /// A layer of the given shape, made for `capacity` items at `error_rate`, over these counters:
+    /// all 0, and as many as it has before it is asked anything.
     #[must_use]
     pub fn new(shape: Counting, capacity: u64, error_rate: f64, bits: Bits) -> Self {
         Self {
@@ -117,11 +127,7 @@ impl CountingLayer {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        Ok(Self {
-            bits: self.bits.duplicate()?,
-            refused: 0,
-            ..*self
-        })
+        Ok(Self { bits: self.bits.duplicate()?, refused: 0, ..*self })
     }
 
     /// The shape.
@@ -171,7 +177,8 @@ impl CountingLayer {
     }
 
     /// Items in it, if it counted `counted` (`fullness.rs`).
-    // Not inlined, as what follows: both are asked of layers of bits too, and their path stays short.
+    // Not inlined, as what follows: both are asked of layers of bits too, and their path stays
+    // short.
     #[inline(never)]
     pub(super) fn items(&self, counted: u64) -> u64 {
         self.fullness.items(&self.shape, counted, self.nonzero)
@@ -191,7 +198,8 @@ impl CountingLayer {
         (block * words, words)
     }
 
-    /// Hands the positions of the item's counters to `test`, four by four, until it says no; whether it never did.
+    /// Hands the positions of the item's counters to `test`, four by four, until it says no;
+    /// whether it never did.
     #[inline(always)]
     fn all_positions(&self, hash: Hash, test: impl FnMut(&[u64]) -> bool) -> bool {
         all_positions(hash, self.shape.geometry, test)
@@ -208,10 +216,7 @@ impl CountingLayer {
     fn prefetch_first(&self, hash: Hash, count: u8) {
         if self.bits.is_uncached() {
             let (start, _) = self.block(hash);
-            let first = Geometry {
-                probes: count,
-                ..self.shape.geometry
-            };
+            let first = Geometry { probes: count, ..self.shape.geometry };
             all_positions(hash, first, |positions| {
                 let words = positions.iter().map(|&at| place(at).0);
                 words.for_each(|word| self.bits.prefetch(start + word));
@@ -220,12 +225,11 @@ impl CountingLayer {
         }
     }
 
-    /// Asks for the lines that tell of most of these items that they are not there, as it is in all layers but one.
+    /// Asks for the lines that tell of most of these items that they are not there, as it is in all
+    /// layers but one.
     #[inline(never)]
     pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
-        items
-            .members()
-            .for_each(|i| self.prefetch_first(hashes[i], PROBE_GROUP));
+        items.members().for_each(|i| self.prefetch_first(hashes[i], PROBE_GROUP));
     }
 
     /// Which of these items are there.
@@ -242,7 +246,8 @@ impl CountingLayer {
         let block = &self.bits.words()[start..start + words];
         self.all_positions(hash, |positions| {
             // Of a counter of 0 the highest bit is set then.
-            let less_one = |(word, shift): (usize, u32)| (block[word] >> shift & SATURATED).wrapping_sub(1);
+            let less_one =
+                |(word, shift): (usize, u32)| (block[word] >> shift & SATURATED).wrapping_sub(1);
             let any = positions.iter().fold(0, |any, &at| any | less_one(place(at)));
             any >> 63 == 0
         })
@@ -292,10 +297,12 @@ impl CountingLayer {
         nonzero > 0
     }
 
-    /// Lowers those of the item's counters that are neither 0 nor stuck; `None`, and nothing happens, if it tests absent.
+    /// Lowers those of the item's counters that are neither 0 nor stuck; `None`, and nothing
+    /// happens, if it tests absent.
     #[inline(never)]
     pub(super) fn lower(&mut self, hash: Hash) -> Option<Lowered> {
-        // Asked first: a write that must be taken back would copy the page while the server forks for a snapshot.
+        // Asked first: a write that must be taken back would copy the page while the server forks
+        // for a snapshot.
         if !self.contains(hash) {
             return None;
         }
@@ -324,10 +331,6 @@ impl CountingLayer {
                 _ => self.shape.deletions.saturating_add(1),
             };
         }
-        Some(Lowered {
-            any,
-            absent: cleared > 0,
-            last: self.nonzero == 0,
-        })
+        Some(Lowered { any, absent: cleared > 0, last: self.nonzero == 0 })
     }
 }
