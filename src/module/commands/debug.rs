@@ -30,11 +30,11 @@ impl Command for Debug {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
-        call.ctx.reply_array(1 + filter.layers().len());
-        call.ctx.reply_bulk(format!("size:{}", filter.items()).as_bytes());
-        for layer in filter.layers() {
-            call.ctx.reply_bulk(describe(layer, filter.family()).as_bytes());
-        }
+        let layers = filter.layers().map(|layer| describe(layer, filter.family()));
+        let lines: Vec<String> =
+            std::iter::once(format!("size:{}", filter.items())).chain(layers).collect();
+        call.ctx.reply_array(lines.len());
+        lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
         Ok(())
     }
 }

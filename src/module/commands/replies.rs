@@ -11,7 +11,7 @@ use std::{
     ptr,
 };
 
-use super::{Command, exists::MultiExists, info::Info, scandump::ScanDump};
+use super::{Command, debug::Debug, exists::MultiExists, info::Info, scandump::ScanDump};
 use crate::{
     filter::{CellKind, Error, Expansion, Filter, Params, steps},
     module::{api::raw, value::Value},
@@ -123,6 +123,7 @@ fn no_command_works_on_behind_the_head_of_its_reply() -> Result<(), Error> {
     WORD.set(c"1");
     assert_eq!(run::<ScanDump>(3), (3, false));
     assert_eq!(run::<Info>(2), (11, false));
+    assert_eq!(run::<Debug>(2), (1 + 4, false));
     for word in [c"CAPACITY", c"SIZE", c"ITEMS", c"FPR", c"FILL", c"SATURATED"] {
         WORD.set(word);
         assert_eq!(run::<Info>(3), (2, false), "{word:?}");
