@@ -4,7 +4,7 @@
 //! so that what is taken is what was written. A float may have an exponent (`1.0E-4` from Java,
 //! `1E-05` from .NET), and is never NaN.
 //!
-//! `any_unsigned` and `any_float` read what some other product accepts and replicates.
+//! `any_integer` and `any_float` read what some other product accepts and replicates.
 
 use std::str::FromStr;
 
@@ -29,8 +29,8 @@ fn exact<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
     (number.to_string() == text).then_some(number)
 }
 
-/// An unsigned 64-bit integer, also with a plus sign or leading zeros.
-pub fn any_unsigned(text: &[u8]) -> Option<u64> {
+/// A signed 64-bit integer, also with a plus sign or leading zeros.
+pub fn any_integer(text: &[u8]) -> Option<i64> {
     str::from_utf8(text).ok()?.parse().ok()
 }
 

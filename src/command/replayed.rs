@@ -29,18 +29,18 @@ pub fn reserve<'a>(
     key: &'a [u8],
     mut words: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Option<Options> {
-    let error_rate = rate(words.next()?)?;
-    let capacity = capacity(words.next()?)?;
+    let error_rate = to_rate(number::any_float(words.next()?)?)?;
+    let capacity = to_capacity(number::any_integer(words.next()?)?)?;
     let mut all = words.clone().chain([key]);
     let nonscaling = all.any(|word| is(word, "NONSCALING"));
     let expansion = match words.find(|word| is(word, "EXPANSION")) {
-        Some(_) => Some(expansion(words.next()?)?),
+        Some(_) => Some(to_expansion(number::any_integer(words.next()?)?)?),
         None => None,
     };
     Some(Options {
         error_rate: Some(error_rate),
         capacity: Some(capacity),
-        expansion: if nonscaling { Some(Expansion::NONSCALING) } else { expansion },
+        expansion: growth(nonscaling, expansion),
         ..Options::default()
     })
 }
@@ -53,17 +53,20 @@ pub fn is_own(options: &Options) -> bool {
 /// Reads what follows the key of a BF.INSERT of either product, up to and with the word for ITEMS;
 /// what is left of `words` are the items. `None` for what both refuse.
 pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> {
-    let mut insert = Insert::default();
-    let (options, mut nonscaling) = (&mut insert.options, false);
+    let (mut no_create, mut nonscaling) = (false, false);
+    // RedisBloom 2 checks the ranges of the last values alone: an earlier one may lie outside.
+    let (mut error_rate, mut capacity, mut expansion) = (None, None, None);
     loop {
         let word = words.next()?;
         let letter = |index: usize| word.get(index).map(u8::to_ascii_lowercase);
         match letter(0)? {
             b'i' => break,
-            b'c' => options.capacity = Some(capacity(words.next()?)?),
-            b'e' if letter(1) == Some(b'r') => options.error_rate = Some(rate(words.next()?)?),
-            b'e' => options.expansion = Some(expansion(words.next()?)?),
-            b'n' if letter(2) == Some(b'c') => insert.no_create = true,
+            b'c' => capacity = Some(number::any_integer(words.next()?)?),
+            b'e' if letter(1) == Some(b'r') => {
+                error_rate = Some(number::any_float(words.next()?)?);
+            }
+            b'e' => expansion = Some(number::any_integer(words.next()?)?),
+            b'n' if letter(2) == Some(b'c') => no_create = true,
             b'n' => nonscaling = true,
             _ if ["TIGHTENING", "SEED", "VALIDATESCALETO"]
                 .iter()
@@ -74,22 +77,37 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> 
             _ => return None,
         }
     }
-    if nonscaling {
-        options.expansion = Some(Expansion::NONSCALING);
+    let options = Options {
+        error_rate: in_range(error_rate, to_rate)?,
+        capacity: in_range(capacity, to_capacity)?,
+        expansion: growth(nonscaling, in_range(expansion, to_expansion)?),
+        ..Options::default()
+    };
+    Some(Insert { options, no_create, has_items: true })
+}
+
+/// NONSCALING wins over EXPANSION.
+fn growth(nonscaling: bool, expansion: Option<Expansion>) -> Option<Expansion> {
+    if nonscaling { Some(Expansion::NONSCALING) } else { expansion }
+}
+
+/// The option in its range, if there is one; `None` for an option that is out of range.
+fn in_range<T, U>(option: Option<T>, to: impl Fn(T) -> Option<U>) -> Option<Option<U>> {
+    match option {
+        Some(value) => to(value).map(Some),
+        None => Some(None),
     }
-    insert.has_items = true;
-    Some(insert)
 }
 
-fn rate(word: &[u8]) -> Option<f64> {
-    number::any_float(word).filter(|&rate| is_rate(rate))
+fn to_rate(rate: f64) -> Option<f64> {
+    is_rate(rate).then_some(rate)
 }
 
-fn capacity(word: &[u8]) -> Option<u64> {
-    let capacity = number::any_unsigned(word)?;
+fn to_capacity(capacity: i64) -> Option<u64> {
+    let capacity = u64::try_from(capacity).ok()?;
     (capacity > 0).then(|| capacity.min(MAX_CAPACITY))
 }
 
-fn expansion(word: &[u8]) -> Option<Expansion> {
-    Expansion::new(number::any_unsigned(word)?.min(MAX_EXPANSION.into())).ok()
+fn to_expansion(factor: i64) -> Option<Expansion> {
+    Expansion::new(u64::try_from(factor).ok()?.min(MAX_EXPANSION.into())).ok()
 }
