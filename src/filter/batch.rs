@@ -1,16 +1,17 @@
-//! Many items at once: hash a chunk, ask for its memory, then probe.
+//! Many items at once: hash a chunk, prefetch its memory, then probe.
 //!
-//! A probe into a large filter waits some 100 ns for memory. A chunk of 64 items has 64 such loads
-//! under way at once, so that the wait is paid about once a chunk:
+//! A probe into a large filter waits some 100 ns for memory. A chunk of 64 items issues 64 such
+//! loads at once, so the wait is paid about once per chunk:
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
-//!   layer n     probe those not found yet, and prefetch layer n-1 for them meanwhile
+//!   layer n     probe the items not found yet; meanwhile prefetch layer n-1 for them
 //!   layer n-1   probe ...
 //! ```
 //!
-//! Nothing is allocated: the chunk's hashes (1 KiB) are on the stack, in older layers where the
-//! items are aimed at too (another KiB), and the items found are a set in a `u64` (`chunk.rs`).
+//! Nothing is allocated. The hashes of a chunk (1 KiB) are on the stack, and so are the first probe
+//! groups that older layers need (1 KiB). The items found are a set in a `u64`
+//! (`layer/item_set.rs`).
 
 use super::{
     error::Error,
@@ -20,7 +21,7 @@ use super::{
 };
 
 impl Filter {
-    /// Answers for each item, in order and chunk by chunk, whether it may have been added.
+    /// Answers whether each item may have been added, in order, one chunk at a time.
     #[inline]
     pub fn contains_each<'a>(
         &self,
@@ -28,14 +29,14 @@ impl Filter {
         mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
-        let far = self.newest().is_far();
+        let memory_bound = self.newest().is_memory_bound();
         loop {
-            let hashes = self.hash_chunk(&mut items, &mut chunk, !far);
+            let hashes = self.hash_chunk(&mut items, &mut chunk, !memory_bound);
             if hashes.is_empty() {
                 return;
             }
             let items = ItemSet::first(hashes.len());
-            let found = if far {
+            let found = if memory_bound {
                 self.found_below(0, hashes, items)
             } else {
                 let found = self.newest().filter_present(hashes, items);
@@ -45,12 +46,12 @@ impl Filter {
         }
     }
 
-    /// Adds each item in order, as [`Filter::add`], and answers chunk by chunk whether it tested
-    /// absent before.
+    /// Adds each item in order, as [`Filter::add`] does. Answers, one chunk at a time, whether each
+    /// item tested absent before.
     ///
     /// # Errors
-    /// As [`Filter::add`], for the first item without an answer; it and those after it are not
-    /// added.
+    /// Those of [`Filter::add`]. The first item that fails and all items after it are not added and
+    /// get no answer.
     #[inline]
     pub fn add_each<'a>(
         &mut self,
@@ -80,8 +81,8 @@ impl Filter {
         }
     }
 
-    /// Adds the items of a chunk, of which these are `in_older` layers, where the newest may become
-    /// full within it.
+    /// Adds the items of a chunk when the newest layer may become full during the chunk. `in_older`
+    /// are the items that older layers hold.
     #[inline(never)]
     fn add_growing(
         &mut self,
@@ -96,7 +97,7 @@ impl Filter {
             answers.push(if in_older.has(i) {
                 false
             } else if self.newest().is_full() || self.older().len() != layers {
-                // What was looked up no longer covers every layer.
+                // A new layer was added, so `in_older` no longer covers every older layer.
                 self.add(hash, ceiling)?
             } else {
                 self.newest_mut().add(hash)
@@ -107,8 +108,9 @@ impl Filter {
         outcome
     }
 
-    /// [`Self::add_each`] of items that must not be refused: what there is no room for goes in
-    /// uncounted. Such items are never forgotten, but the rate is promised for the capacity only.
+    /// Adds items that must not be refused, as [`Self::add_each`] does. If there is no room, an
+    /// item is added uncounted: it is never lost, but the error rate is guaranteed only up to the
+    /// capacity.
     #[cold]
     pub fn add_each_uncounted<'a>(
         &mut self,
@@ -121,8 +123,8 @@ impl Filter {
         self.change_each(items, over, answer);
     }
 
-    /// Changes the filter by each item in order, chunk by chunk: `change` is told the hashes of a
-    /// chunk and gives an answer for each.
+    /// Changes the filter by each item in order, one chunk at a time. `change` gets the hashes of a
+    /// chunk and pushes one answer for each.
     #[inline]
     pub(super) fn change_each<'a>(
         &mut self,
@@ -132,7 +134,7 @@ impl Filter {
     ) {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
-            // By reference as in `add_each_counted`.
+            // `by_ref` for the reason given in `add_each_counted`.
             let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
                 return;
@@ -143,8 +145,8 @@ impl Filter {
         }
     }
 
-    /// Hashes the next items, at most a chunk of them, and if asked to prefetches the newest layer
-    /// for each.
+    /// Hashes the next items, at most one chunk. With `prefetch`, prefetches the newest layer for
+    /// each.
     #[inline]
     pub(super) fn hash_chunk<'c, 'a>(
         &self,
@@ -163,8 +165,9 @@ impl Filter {
         &chunk[..count]
     }
 
-    /// Which of these items of a chunk some layer holds, the `above` newest left out. A layer is
-    /// asked for those alone that no newer one holds. Not inlined: most filters have one layer.
+    /// Returns which of these items some layer holds, ignoring the `above` newest layers. Each
+    /// layer is asked only for the items that no newer layer holds. Not inlined: most filters have
+    /// one layer.
     #[inline(never)]
     pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let mut layers = self.layers().rev().skip(above).peekable();
@@ -172,7 +175,7 @@ impl Filter {
             return ItemSet::default();
         };
         let mut first_groups = [NO_GROUP; CHUNK];
-        first.prefetch_first(hashes, items, &mut first_groups);
+        first.prefetch_first_lines(hashes, items, &mut first_groups);
         let mut missing = items;
         while let Some(layer) = layers.next()
             && !missing.is_empty()

@@ -1,12 +1,13 @@
-//! What must hold of any filter, whoever made it: the one list that every decoder goes through.
+//! The invariants of every filter, whoever made it: the one list that every decoder checks.
 //!
-//! Stored bytes are hostile until they passed here. A decoder first parses numbers into a [`Plan`],
-//! then asks [`Plan::check`], and only then allocates and reads bits; so a forged count costs
-//! nothing but the refusal.
+//! Stored bytes are hostile until they pass this check. A decoder first parses numbers into a
+//! [`Plan`], then calls [`Plan::check`], and only then allocates and reads bits. So a forged number
+//! costs only the refusal.
 //!
-//! Not asked: that the geometry of a native filter is the one `sizing.rs` would choose today. Each
-//! layer stores its own rate and shape, so that the sizing may improve without a new encoding. Of a
-//! foreign one it is asked: its maker computes it from capacity and rate, always (`redisbloom.rs`).
+//! The geometry of a native filter need not be the one that `sizing/mod.rs` would choose today:
+//! each layer stores its own rate and shape, so the sizing may improve without a new encoding. The
+//! shape of a RedisBloom or valkey-bloom layer must follow from its capacity and rate, because
+//! those products always compute it from them (`foreign/redisbloom.rs`).
 
 use super::{
     error::Error,
@@ -22,35 +23,35 @@ use super::{
 /// A filter without its bits: what a decoder has read before it allocates anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Whose rules it follows.
+    /// The product whose rules the filter follows.
     pub family: Family,
     /// Key of the hash; 0 in families without one.
     pub seed: u64,
     /// Rate of the whole filter.
     pub error_rate: f64,
-    /// How it grows.
+    /// How the filter grows.
     pub expansion: Expansion,
-    /// Oldest first.
+    /// The layers, oldest first.
     pub layers: Vec<LayerPlan>,
 }
 
-/// Which rule stored numbers break.
+/// The invariant that stored numbers break.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Broken {
     /// Rate or capacity out of range.
     #[error(transparent)]
     Range(#[from] Error),
-    /// The rates of a filter of valkey-bloom's do not fall by a ratio inside (0, 1).
+    /// The rates of a valkey-bloom filter do not fall by a ratio inside (0, 1).
     #[error("layer {index}: rate {error_rate} with a tightening ratio of {tightening}")]
     Tightening {
-        /// Position of the layer, oldest first.
+        /// Index of the layer, oldest first.
         index: usize,
-        /// Its rate.
+        /// The layer's rate.
         error_rate: f64,
         /// The ratio.
         tightening: f64,
     },
-    /// A family that does not grow, in a filter that says it does.
+    /// The family does not grow, but the filter has an expansion.
     #[error("a filter of a family that does not grow, with an expansion")]
     Grows,
     /// No layer, too many, or several in a non-scaling filter.
@@ -59,26 +60,26 @@ pub enum Broken {
     /// In a layer of bits: more items than the capacity, or fewer in an older layer.
     #[error("layer {index}: {items} items of {capacity}")]
     Items {
-        /// Position of the layer, oldest first.
+        /// Index of the layer, oldest first.
         index: usize,
         /// Items counted.
         items: u64,
-        /// Items it was made for.
+        /// Items that the layer is sized for.
         capacity: u64,
     },
-    /// No blocks, no words, no probes, too many probes, more bits than can be addressed; or a shape
-    /// that filters of this family never have.
+    /// No blocks, no words, no probes, too many probes, or more bits than can be addressed; or a
+    /// shape that filters of this family never have.
     #[error("layer {index}: shape {shape:?}")]
     Shape {
-        /// Position of the layer, oldest first.
+        /// Index of the layer, oldest first.
         index: usize,
-        /// Its shape.
+        /// The layer's shape.
         shape: Shape,
     },
 }
 
 impl Plan {
-    /// The plan of a filter that exists.
+    /// The plan of an existing filter.
     #[must_use]
     pub fn of(filter: &Filter) -> Self {
         let layer = |layer: &Layer| LayerPlan {
@@ -96,7 +97,7 @@ impl Plan {
         }
     }
 
-    /// Bytes of all bit arrays, `u64::MAX` if more.
+    /// Bytes of all bit arrays; `u64::MAX` if there are more.
     #[must_use]
     pub fn bit_bytes(&self) -> u64 {
         self.layers
@@ -104,10 +105,10 @@ impl Plan {
             .fold(0, |sum, layer| sum.saturating_add(layer.shape.words().saturating_mul(8)))
     }
 
-    /// Checks every rule.
+    /// Checks every invariant.
     ///
     /// # Errors
-    /// The first that is broken.
+    /// The first invariant that is broken.
     pub fn check(&self) -> Result<(), Broken> {
         let count = self.layers.len();
         let most = if self.expansion.factor().is_some() { MAX_LAYERS } else { 1 };
@@ -124,8 +125,8 @@ impl Plan {
                 cells: shape.cells(),
             };
             ranges.check()?;
-            // Deletions take items from older layers too, and the count of a layer of counters may
-            // pass its capacity.
+            // Deletions remove items from older layers too, and the count of a counting layer may
+            // exceed its capacity.
             let counters = shape.cells() == CellKind::Counters;
             let may_lack = index + 1 == count || counters;
             if (items > capacity && !counters) || (items < capacity && !may_lack) {
@@ -164,8 +165,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether filters of this family have layers like that. All layers of a filter have bits, or
-    /// all have counters.
+    /// Returns whether filters of this family have such layers. Either all layers of a filter have
+    /// bits, or all have counters.
     fn may_have(&self, layer: &LayerPlan) -> bool {
         let newest = self.layers.last().map(|newest| newest.shape.cells());
         let sound = match (self.family, layer.shape) {
@@ -188,7 +189,7 @@ impl Plan {
                     && classic.is_sound()
                     && Valkey::fits(&classic, layer.capacity, layer.error_rate)
             }
-            // Whoever made it chose its bits and probes by rules of their own.
+            // Users of Guava choose bits and probes freely.
             (Family::Guava, Shape::Classic(classic)) => {
                 matches!(classic.rule, Rule::Mitz32 | Rule::Mitz64) && classic.is_sound()
             }
@@ -201,20 +202,21 @@ impl Plan {
         sound && layer.shape.words() <= MAX_WORDS
     }
 
-    /// An empty-bitted filter of this plan, for a decoder to fill. Call [`Self::check`] first.
+    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
+    /// first.
     ///
     /// # Errors
-    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`.
+    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
     }
 
-    /// A filter of this plan, of layers that `layer` makes one after the other, oldest first. Call
+    /// Makes a filter of this plan. Calls `layer` to make each layer, oldest first. Call
     /// [`Self::check`] first.
     ///
     /// # Errors
-    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`, and what `layer`
-    /// answers.
+    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`, and the
+    /// errors of `layer`.
     pub fn build<E: From<Error>>(
         &self,
         ceiling: u64,

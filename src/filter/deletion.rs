@@ -1,33 +1,31 @@
-//! Filters that also delete: their layers have counters where others have bits
+//! Counting filters: additions and deletions. Their layers have counters in the place of bits
 //! (`layer/counting/mod.rs`).
 //!
 //! ```text
 //!             newest        older
-//!   add       raise         ask                 always raised: what tests present may be another item's doing, and would
-//!                                               vanish with that item
-//!   delete    ask           ask                 present in one layer: lower there
-//!                                               in none: there is nothing to delete; in several: refused
-//!   contains  ask           ask                 as of any filter
+//!   add       increment     test         always increments: an item may test present by accident,
+//!                                        because of another item, and would vanish with that item
+//!   delete    test          test         present in one layer: decrement there
+//!                                        in none: nothing to delete; in several: refused
+//!   contains  test          test         as in any filter
 //! ```
 //!
-//! The promise: as long as only items are deleted that were added, no item tests absent whose
-//! additions exceed its deletions. For each addition of an item raised counters in some layer, and
-//! each deletion lowered them in the same one: a layer that holds the item tests positive, and a
-//! deletion lowers only where no other layer does. Two that test positive leave open which one the
-//! item went into (the other may do so by accident, or the item was added to both), so the filter
-//! stays as it is. The item remains "maybe present", which is what a Bloom filter may always say.
+//! The guarantee: if only items are deleted that were added before, an item with more additions
+//! than deletions never tests absent. Each addition increments the item's counters in one layer. A
+//! deletion must decrement them in that layer. A layer that holds the item tests positive, so if
+//! exactly one layer does, it is the right one. If two test positive, the right one is unknown: the
+//! other may do so by accident, or the item was added to both. Then the filter does not change, and
+//! the item remains "maybe present", which a Bloom filter may always answer.
 //!
-//! Who deletes what was never added lowers counters of other items, and may lose those. Nothing in
-//! the filter can tell. Who never deletes what tested present when it was added leaves it in for
-//! ever, and such items gather in the fullest blocks: in the end the rate rises, though the layer
-//! is no fuller (`tests/filter/fullness.rs`).
+//! Two misuses cannot be detected. Deleting an item that was never added decrements counters of
+//! other items, and may lose those. Never deleting an item because it tested present when it was
+//! added leaves it in for ever. Such items collect in the fullest blocks, and in the end the rate
+//! rises although the layer is no fuller (`tests/filter/fullness.rs`).
 //!
-//! An answer of "deleted" says that a counter went down. Where none could, because all are stuck,
-//! the item stays for ever, and the answer is that of a refusal.
+//! An answer of "deleted" means that a counter was decremented. If all counters of an item are at
+//! 15, the item stays for ever, and the deletion is refused.
 //!
-//! How many items there are, and when a layer is full, a layer judges by two numbers
-//! (`layer/counting/fullness.rs`): those that tested absent when they came, less those that test
-//! absent once they went; and the counters that are not 0.
+//! `layer/counting/fullness.rs` estimates how many items a layer holds and when it is full.
 
 use super::{
     error::Error,
@@ -40,15 +38,15 @@ use super::{
 };
 
 impl Filter {
-    /// Whether items can be deleted from it.
+    /// Returns whether items can be deleted from the filter.
     #[inline]
     #[must_use]
     pub fn counts(&self) -> bool {
         self.newest().counts()
     }
 
-    /// [`Self::add`] of a filter of counters.
-    // Not inlined, as what follows: the path of filters of bits stays short.
+    /// [`Self::add`] for a counting filter.
+    // Not inlined, so that the path of filters of bits stays short.
     #[inline(never)]
     pub(super) fn add_counted(
         &mut self,
@@ -56,11 +54,11 @@ impl Filter {
         ceiling: impl FnOnce(u64) -> u64,
     ) -> Result<bool, Error> {
         let in_older = self.in_older(hash);
-        self.raise(hash, in_older, ceiling)
+        self.increment(hash, in_older, ceiling)
     }
 
-    /// The same for an item of which the older layers were asked.
-    fn raise(
+    /// Adds an item when it is known whether an older layer holds it.
+    fn increment(
         &mut self,
         hash: Hash,
         in_older: bool,
@@ -70,10 +68,10 @@ impl Filter {
         if self.newest().is_full() && !self.newest().contains(hash) {
             self.grow(ceiling(self.bit_bytes()))?;
         }
-        Ok(self.newest_mut().raise(hash) && !in_older)
+        Ok(self.newest_mut().increment(hash) && !in_older)
     }
 
-    /// [`Self::add_each`] of a filter of counters.
+    /// [`Self::add_each`] for a counting filter.
     #[inline(never)]
     pub(super) fn add_each_counted<'a>(
         &mut self,
@@ -83,8 +81,8 @@ impl Filter {
     ) -> Result<(), Error> {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
-            // By reference: a type, and so a copy of `hash_chunk`, of its own. With one more caller
-            // the copy of the filters of bits would not be inlined into their loop.
+            // `by_ref` gives this caller its own type, and so its own copy of `hash_chunk`. With
+            // one more caller, the copy for filters of bits would not be inlined into its loop.
             let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
                 return Ok(());
@@ -93,11 +91,11 @@ impl Filter {
             let found = self.found_below(1, hashes, ItemSet::first(hashes.len()));
             let mut answers = Answers::default();
             let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
-                // A layer that became full within this chunk holds items that were not there when
-                // it was asked.
+                // A layer that became full within this chunk holds items that were added after
+                // `found` was computed.
                 let in_older =
                     if self.older().len() == layers { found.has(i) } else { self.in_older(hash) };
-                answers.push(self.raise(hash, in_older, &ceiling)?);
+                answers.push(self.increment(hash, in_older, &ceiling)?);
                 Ok(())
             });
             answer(answers);
@@ -105,8 +103,9 @@ impl Filter {
         }
     }
 
-    /// Deletes the item once, if exactly one layer tests positive; whether a counter went down,
-    /// that is whether the filter changed. A refusal is noted ([`Self::refused`]).
+    /// Deletes the item once, if exactly one layer tests positive. Returns whether a counter
+    /// changed, that is, whether the filter changed. Counts a refusal
+    /// ([`Self::refused_deletions`]).
     pub fn delete(&mut self, hash: Hash) -> bool {
         let [first, second] = {
             let holding = (1..).zip(self.older());
@@ -114,33 +113,33 @@ impl Filter {
             [holding.next(), holding.next()].map(|found| found.map(|(layer, _)| layer))
         };
         match (first, second) {
-            (None, _) => self.lower(0, hash),
-            (Some(layer), None) if !self.newest().contains(hash) => self.lower(layer, hash),
+            (None, _) => self.decrement(0, hash),
+            (Some(layer), None) if !self.newest().contains(hash) => self.decrement(layer, hash),
             _ => self.note_refused_deletion(),
         }
     }
 
-    /// Lowers the item in a layer, counted from the newest on: the one that tests positive, if any
-    /// does. The answer of [`Self::delete`].
-    fn lower(&mut self, layer: usize, hash: Hash) -> bool {
-        let lowered = match layer.checked_sub(1) {
-            None => self.newest_mut().lower(hash),
-            Some(older) => self.older_mut().nth(older).and_then(|layer| layer.lower(hash)),
+    /// Decrements the item's counters in layer `layer`, counted from the newest on, if the item
+    /// tests present there. No other layer tests positive. Returns what [`Self::delete`] returns.
+    fn decrement(&mut self, layer: usize, hash: Hash) -> bool {
+        let decremented = match layer.checked_sub(1) {
+            None => self.newest_mut().decrement(hash),
+            Some(older) => self.older_mut().nth(older).and_then(|layer| layer.decrement(hash)),
         };
-        match lowered {
+        match decremented {
             None => false,
             Some(true) => true,
             Some(false) => self.note_refused_deletion(),
         }
     }
 
-    /// Notes a refusal: not deleted.
+    /// Counts a refused deletion, and returns false: nothing was deleted.
     fn note_refused_deletion(&mut self) -> bool {
         self.newest_mut().note_refused_deletion();
         false
     }
 
-    /// Deletes each item in order, and answers as [`Self::delete`], chunk by chunk.
+    /// Deletes each item in order, and answers as [`Self::delete`] does, one chunk at a time.
     pub fn delete_each<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
@@ -149,33 +148,33 @@ impl Filter {
         self.change_each(items, Self::delete_chunk, answer);
     }
 
-    /// The same for the hashes of a chunk.
+    /// Deletes the items of one chunk by their hashes.
     fn delete_chunk(&mut self, hashes: &[Hash], answers: &mut Answers) {
         if self.older().len() == 0 {
-            return hashes.iter().for_each(|&hash| answers.push(self.lower(0, hash)));
+            return hashes.iter().for_each(|&hash| answers.push(self.decrement(0, hash)));
         }
         for (&hash, held) in hashes.iter().zip(self.held(hashes)) {
             answers.push(match held {
                 Held::Nowhere => false,
-                Held::In(layer) => self.lower(layer, hash),
+                Held::In(layer) => self.decrement(layer, hash),
                 Held::InSeveral => self.delete(hash),
             });
         }
     }
 
-    /// Where the items of a chunk are held, layer by layer, as `found_below` asks. What is lowered
-    /// for one of them may end what another tests positive by: one layer may have become none, and
-    /// several are to be asked again. None have become more.
+    /// Finds which layers hold the items of a chunk, layer by layer. The deletion of one item can
+    /// make another test absent in a layer, never present. So `In` may be outdated, which
+    /// `decrement` detects, and items in several layers must be tested again.
     fn held(&self, hashes: &[Hash]) -> [Held; CHUNK] {
         let mut held = [Held::Nowhere; CHUNK];
         let items = ItemSet::first(hashes.len());
         let layers = std::iter::once(self.newest()).chain(self.older());
         let mut layers = layers.enumerate().peekable();
-        // Layers of counters are not aimed at, only asked for.
+        // Counting layers use no first groups.
         let mut first_groups = [NO_GROUP; CHUNK];
         while let Some((index, layer)) = layers.next() {
             if let Some((_, next)) = layers.peek() {
-                next.prefetch_first(hashes, items, &mut first_groups);
+                next.prefetch_first_lines(hashes, items, &mut first_groups);
             }
             for i in layer.filter_present(hashes, items).members() {
                 held[i] = match held[i] {
@@ -187,15 +186,15 @@ impl Filter {
         held
     }
 
-    /// At most how often the item was added and not deleted since: the least of its counters,
-    /// summed over layers. A counter that is stuck at 15 may stand for more.
+    /// An upper bound of how often the item was added and not deleted since: its smallest counter,
+    /// summed over the layers. A counter at 15 may count more items.
     #[must_use]
     pub fn count(&self, hash: Hash) -> u64 {
         self.layers().map(|layer| layer.least(hash)).sum()
     }
 
-    /// Deletions of items that tested present and were refused, since this filter was made, loaded
-    /// or copied here.
+    /// Refused deletions of items that tested present, since this filter was made, loaded or copied
+    /// on this server.
     #[must_use]
     pub fn refused_deletions(&self) -> u64 {
         self.layers().map(Layer::refused_deletions).fold(0, u64::saturating_add)

@@ -1,7 +1,7 @@
-//! The one error type of the pure half: what a filter can refuse, and why.
+//! The error type of the server-free part: why a filter refuses.
 //!
-//! The words here are for logs and Rust callers. What a Redis client reads is written in
-//! `command/refusal.rs`, the only place that turns these variants into reply texts.
+//! The texts are for logs and Rust callers. `command/refusal.rs` turns these variants into replies
+//! for Redis clients; no other file does.
 
 /// Why a filter could not be made, grown, filled or read back.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -15,20 +15,20 @@ pub enum Error {
     /// The expansion is above 32768.
     #[error("expansion {0} is above 32768")]
     Expansion(u64),
-    /// The bit array would pass the ceiling that the caller set, or the largest array this code can
-    /// address.
+    /// The bit arrays would exceed the ceiling that the caller set, or the largest addressable
+    /// array.
     #[error("a filter of {} passes the ceiling of {ceiling} bytes", bytes(*.wanted))]
     Ceiling {
-        /// Bytes of bit arrays that the filter would take in all; `u64::MAX` when they cannot be
+        /// Bytes of bit arrays that the filter would take in total; `u64::MAX` if they cannot be
         /// addressed.
         wanted: u64,
         /// Bytes allowed.
         ceiling: u64,
     },
-    /// The allocator has no room for the bit array.
+    /// The allocator refused this many bytes for a bit array.
     #[error("no memory for {0} bytes of bits")]
     OutOfMemory(u64),
-    /// The filter has as many layers as a filter may have (2^18).
+    /// The filter has the maximum number of layers (2^18).
     #[error("the filter has all the layers it may have")]
     Layers,
     /// A non-scaling filter holds as many items as it was reserved for.

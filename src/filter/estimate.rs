@@ -1,30 +1,32 @@
-//! How full a filter is, and how wrong it is right now: estimates from the bits that are set, or
-//! the counters that are not 0.
+//! How full a filter is, and its false positive rate now: estimates from the set bits, or from the
+//! counters that are not 0.
 //!
-//! The rate that a layer was built for holds at its capacity; before that it is lower, and after
-//! damage to a plan (a copy of a filter that items went into meanwhile) it could be higher. What it
-//! is now shows in the bits: a block of which a share f is set takes a random item for its own with
-//! probability f^k, and the layer's rate is the mean over its blocks. A classic layer is one block.
-//! In layers of several blocks of cache lines probes come in groups of four, each in a line of its
-//! own choice (`probe.rs`): there f^4 is taken for each line, and its mean over the lines stands
-//! for each group. The filter's rate is that of meeting at least one such layer.
+//! A layer has the rate it was built for when it reaches its capacity. Before, its rate is lower.
+//! It can be higher in a damaged filter (one that was copied while items were added to it). The
+//! bits show the present rate. A block with a share f of set bits answers a random item wrongly
+//! with probability f^k, and the rate of a layer is the mean over its blocks. A classic layer is
+//! one block. In layers of several blocks of cache lines, probes come in groups of four, each in
+//! one line (`hash/probe.rs`). There the mean of f^4 over the lines of a block replaces each
+//! group's factor. The rate of the filter is the probability that at least one layer answers
+//! wrongly.
 //!
-//! Counters are counted as they change, so the share of those that are not 0 is exact, as is the
-//! number of those at 15.
+//! Counting layers always know how many counters are not 0 and how many are at 15. These numbers
+//! are exact.
 //!
-//! Everything else is told from a sample of at most `SAMPLE` words over all layers, in runs of at
-//! most a block that lie evenly spaced: counting all bits of a filter of 1 GiB would block the
-//! server for 100 ms and more. 65,536 words with half of their bits set give the share of bits set
-//! to 1 in 4,000.
+//! Everything else comes from a sample of at most `SAMPLE_WORDS` words over all layers, in evenly
+//! spaced runs of at most a block. To count all bits of a filter of 1 GiB would block the server
+//! for 100 ms and more. 65,536 words with half of their bits set give the share of set bits to 1 in
+//! 4,000.
 //!
-//! Half of the sample is for the oldest layer, which has 3/4 of a native filter's rate
-//! (`budget.rs`), or all of it where there is no other. The other half, and what the oldest layer
-//! leaves over, is shared evenly by the `READ` layers behind the oldest and the newest, at least
-//! 512 words each. A layer between these is read as a whole if as many words are left over, or not
-//! at all. Those between have at most 1/256 of the rate that was asked for, all together. One that
-//! is not read is reported with the rate that it was built for, and with the share of bits set that
-//! its items make on average. (A layer of counters that lost items gets as much less of the rate as
-//! a random item then meets fewer raised counters.)
+//! - The oldest layer of a native filter has 3/4 of the rate (`sizing/budget.rs`), so half of the
+//!   sample is for it, or all of it in a filter of one layer.
+//! - The other half, and what the oldest layer does not use, is divided evenly among the newest
+//!   layer and the `SAMPLED_LAYERS` layers after the oldest, at least 512 words each.
+//! - Any other layer is read completely if enough words are left over, or not at all. All such
+//!   layers together have at most 1/256 of the asked rate. A layer that is not read is reported
+//!   with the rate it was built for, and with the share of set bits that its items give on average.
+//!   (In a counting layer that lost items, the rate is reduced by the probability that a random
+//!   item meets nonzero counters only.)
 
 #![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 
@@ -34,17 +36,18 @@ use super::{
     stack::Filter,
 };
 
-/// Words read at most, over all layers.
-const SAMPLE: usize = 65_536;
+/// The most words read over all layers.
+const SAMPLE_WORDS: usize = 65_536;
 
-/// Layers behind the oldest of which words are read; of the newest, too.
-const READ: usize = 63;
+/// The number of layers after the oldest that are always sampled. The newest is sampled too.
+const SAMPLED_LAYERS: usize = 63;
 
-/// Words of bits, or as many counters, read of one block at most: all of blocks down to 1e-9. Of
-/// fewer lines than there are the mean of f^4 raised to k / 4 comes out too high.
-const RUN: usize = 1024;
+/// The most words of bits, or words with as many counters, read of one block. It covers the blocks
+/// of rates down to 1e-9. From a part of the lines of a block, the mean of f^4 raised to k / 4
+/// comes out too high.
+const RUN_WORDS: usize = 1024;
 
-/// What the bits of a filter or a layer say.
+/// What the bits of a filter or a layer show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Share of bits set, or of counters that are not 0, in [0, 1].
@@ -60,8 +63,8 @@ impl Filter {
         self.layers().map(Layer::saturated).sum()
     }
 
-    /// Estimates the whole filter: the share of all its bits that is set, the rate of its layers
-    /// together.
+    /// Estimates the whole filter: the share of set bits over all layers, and the rate of all
+    /// layers together.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let (mut set, mut all, mut absent) = (0.0, 0.0, 1.0);
@@ -79,24 +82,23 @@ impl Filter {
         self.samples().map(|(layer, sample)| (layer, sample.estimate))
     }
 
-    /// What a sample of each layer says, oldest first. All samples together are `SAMPLE` words at
-    /// most.
+    /// Samples each layer, oldest first. All samples together have at most `SAMPLE_WORDS` words.
     fn samples(&self) -> impl Iterator<Item = (&Layer, Sample)> {
         let newest = self.layers().len() - 1;
         let words = |layer: &Layer| layer.bits().words().len();
-        let first = if newest == 0 { SAMPLE } else { SAMPLE / 2 };
+        let first = if newest == 0 { SAMPLE_WORDS } else { SAMPLE_WORDS / 2 };
         let oldest = self.layers().next().map_or(0, words);
-        let others = newest.clamp(1, READ + 1);
-        let each = (SAMPLE - oldest.min(first)) / others;
-        // Words that are left over, once the newest layer has its part.
-        let mut left = SAMPLE - if newest == 0 { 0 } else { words(self.newest()).min(each) };
+        let others = newest.clamp(1, SAMPLED_LAYERS + 1);
+        let each = (SAMPLE_WORDS - oldest.min(first)) / others;
+        // Words left over after the newest layer has its part.
+        let mut left = SAMPLE_WORDS - if newest == 0 { 0 } else { words(self.newest()).min(each) };
         self.layers().enumerate().map(move |(index, layer)| {
             if index == newest && index > 0 {
                 return (layer, layer.sample(each));
             }
             let sample = match index {
                 0 => layer.sample(first),
-                _ if index <= READ => layer.sample(each),
+                _ if index <= SAMPLED_LAYERS => layer.sample(each),
                 _ if words(layer) <= left => layer.sample(left),
                 _ => layer.expected(),
             };
@@ -109,13 +111,13 @@ impl Filter {
 /// An estimate of a layer.
 struct Sample {
     estimate: Estimate,
-    /// Words that were read for it.
+    /// The number of words read for it.
     read: usize,
 }
 
 impl Layer {
-    /// What its items make of it on average: a full layer has the rate that it was built for.
-    /// Nothing is read.
+    /// Estimates from the number of items, without reading the bits: a full layer has the rate that
+    /// it was built for.
     fn expected(&self) -> Sample {
         let (cells, probes) = match self.shape() {
             Shape::Blocked(geometry) => (geometry.words() * 64, u16::from(geometry.probes)),
@@ -149,16 +151,16 @@ impl Layer {
         let blocks = geometry.blocks;
         let length = self.bits().words().len() / blocks as usize;
         let probes = i32::from(geometry.probes);
-        // Words of counters for one of bits.
+        // Words of counters for each word of bits.
         let width = length / usize::from(geometry.block_words);
         let (part, group) = if geometry.lines().is_some() {
             (LINE_WORDS * width, i32::from(PROBE_GROUP).min(probes))
         } else {
             (length, probes)
         };
-        // A layer of one block is that block; of others a run tells the share of bits set of its
-        // block. Lines are read whole.
-        let most = if blocks == 1 { length } else { RUN * width };
+        // A layer of one block reads the whole block. Of other blocks, a run stands for the block.
+        // Lines are read whole.
+        let most = if blocks == 1 { length } else { RUN_WORDS * width };
         let run = length.min(most).min(sample);
         let run = if run > part { run - run % part } else { run };
         let blocks = self.bits().words().chunks_exact(length);
@@ -186,10 +188,10 @@ impl Layer {
         Sample { estimate, read }
     }
 
-    /// [`Self::sample`] of a layer whose bits are those of all items: the share of bits set is that
-    /// of the array. The last words may hold bits that no position reaches, and are few.
+    /// [`Self::sample`] for a classic layer: one share of set bits for the whole array. The last
+    /// words may hold a few bits that no position reaches.
     fn sample_classic(&self, shape: Classic, sample: usize) -> Sample {
-        let run = RUN.min(sample);
+        let run = RUN_WORDS.min(sample);
         let runs = self.bits().words().chunks(run);
         let stride = runs.len().div_ceil(sample / run);
         let (mut set, mut read) = (0_u64, 0);
@@ -208,8 +210,8 @@ mod tests {
     use super::*;
     use crate::filter::{CellKind, Expansion, Hash, Params};
 
-    /// A stack of `layers` full layers, filled one by one with items of their own: what older
-    /// layers hold is not asked.
+    /// A stack of `layers` full layers, each filled with its own items. Additions ignore the older
+    /// layers.
     fn stack(layers: usize, params: &Params) -> Filter {
         let mut filter = Filter::new(params, u64::MAX).expect("memory");
         let mut number = 0_u64;
@@ -236,7 +238,7 @@ mod tests {
         }
     }
 
-    /// All words that are read, of shapes of one block, of lines, of longer blocks, of counters.
+    /// Covers layers of one block, of blocks of one line, of longer blocks, and of counters.
     #[test]
     fn at_most_65_536_words_are_read_of_any_stack() {
         for cells in [CellKind::Bits, CellKind::Counters] {
@@ -256,9 +258,9 @@ mod tests {
                 let case = format!(
                     "{cells:?}, {layers} layers of {capacity} at {rate}: {read} of {words}"
                 );
-                assert!(read <= SAMPLE, "{case}");
-                // And not much less: of small layers all words, or what is left over.
-                assert!(read >= words.min(SAMPLE) / 2, "{case}");
+                assert!(read <= SAMPLE_WORDS, "{case}");
+                // And not much less: all words of small layers, or what is left over.
+                assert!(read >= words.min(SAMPLE_WORDS) / 2, "{case}");
             }
         }
     }

@@ -1,21 +1,21 @@
-//! What most filters do without, behind one pointer in the others.
+//! The part of a filter that most filters do not need, behind one pointer.
 
 use super::{
     foreign::{Family, Valkey},
     layer::Layer,
 };
 
-/// The part of a filter that most do without.
+/// The part of a filter that most filters do not need.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
-    /// The layers below the newest, oldest first; all full, but for those of counters.
+    /// The layers below the newest, oldest first. All are full, except layers of counters.
     pub(super) older: Vec<Layer>,
-    /// Keys and growth of a filter of valkey-bloom's.
+    /// Keys and tightening ratio of a valkey-bloom filter.
     pub(super) valkey: Option<Box<Valkey>>,
 }
 
 impl Extra {
-    /// `None` where there is nothing to keep.
+    /// Boxes the parts, or returns `None` if there are none.
     pub(super) fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
         let valkey = match family {
             Family::Valkey(valkey) => Some(Box::new(valkey)),
@@ -24,7 +24,7 @@ impl Extra {
         (!older.is_empty() || valkey.is_some()).then(|| Box::new(Self { older, valkey }))
     }
 
-    /// Addresses of its allocations, null for one that is not there.
+    /// Addresses of the allocations; null for an absent one.
     pub(super) fn memory(&self) -> [*const u8; 3] {
         let older = match self.older.as_slice() {
             [] => std::ptr::null(),

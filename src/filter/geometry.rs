@@ -1,17 +1,17 @@
-//! The shape of a layer of blocks. `sizing.rs` chooses it, `probe.rs` walks in it, a stored layer
-//! carries it.
+//! The shape of a layer of blocks. `sizing/mod.rs` chooses it, `hash/probe.rs` computes positions
+//! in it, and a stored layer contains it.
 
 /// Words of a cache line.
 pub(super) const LINE_WORDS: usize = 8;
 
-/// Probes that lie in one line.
+/// Probes that share one line.
 pub(super) const PROBE_GROUP: u8 = 4;
 
-/// The most words one bit array can have: `bitvec` spends three bits of a length on the position in
-/// a word.
+/// The most words of one bit array: `bitvec` uses three bits of a length for the position in a
+/// word.
 pub(super) const MAX_WORDS: u64 = (usize::MAX >> 3) as u64 / 64;
 
-/// Shape of one layer. `blocks * block_words` words of bits in all.
+/// Shape of one layer: `blocks * block_words` words of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Number of blocks, at least 1.
@@ -29,8 +29,8 @@ impl Geometry {
         u64::from(self.blocks) * u64::from(self.block_words)
     }
 
-    /// Cache lines of a block, where four probes share one (`probe.rs`): in layers of several
-    /// blocks of whole lines.
+    /// Cache lines of a block, if four probes share a line (`hash/probe.rs`); else `None`. They do
+    /// in layers of several blocks of whole lines.
     #[inline]
     #[must_use]
     pub fn lines(&self) -> Option<u64> {

@@ -1,18 +1,21 @@
-//! The Bloom filter itself: pure maths and memory, no server, no bytes on disk.
+//! The Bloom filter: mathematics and memory only. No server, no bytes on disk.
 //!
 //! ```text
-//!   params ─▶ scaling ─▶ layer ─▶ bits            batch: many items through scaling at once
-//!                │         └───▶ probe            check: what must hold of a stored filter
-//!                ├─▶ budget (whose share of the error rate)
-//!                └─▶ sizing (how many bits)       hash: one XXH3-128 per item      estimate: how full it is now
-//!                       └─▶ block_rate            geometry: the shape of a layer   ahead: an item before its filter
+//!   params ─▶ stack ─▶ layer/ ─┬─ blocked    bits, in blocks       (new filters)
+//!               │              ├─ counting   4-bit counters, in blocks (COUNTING)
+//!               │              ├─ classic    bits of other products' filters
+//!               │              └─ bits, item_set, shape
+//!               ├─▶ plan       the numbers of one layer ─▶ sizing/ (block_rate, budget)
+//!               ├─▶ extra      older layers, valkey-bloom's keys
+//!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
+//!               └─▶ hash/      XXH3-128 once per item; probe: its positions in a block
+//!
+//!   batch      many items through the stack at once       geometry   size of a layer's blocks
+//!   deletion   additions and deletions of counters        check      invariants of a stored filter
+//!   ahead      prefetch before the filter is found        estimate   fill and rate right now
 //! ```
 //!
-//! A filter that also deletes has counters where others have bits: `counting`, `layer::counting`.
-//!
-//! Filters that other products made live here too, with their own hash and their own shapes:
-//! `family` is the tag, `redisbloom`, `valkey` and `guava` are the rules of each, `murmur` and
-//! `murmur3` hashes of two, `layer::classic` holds the bits.
+//! A foreign filter is one that another product made. It keeps that product's hash and layers.
 
 mod ahead;
 mod batch;

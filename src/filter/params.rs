@@ -1,17 +1,18 @@
-//! What a caller asks of a filter, checked once: rate, capacity, expansion, seed, bits or counters.
+//! The parameters of a new filter, checked once: rate, capacity, expansion, seed, bits or counters.
 
 use super::error::Error;
 
-/// The most items a layer may be reserved for.
+/// The most items that a layer may be reserved for.
 pub const MAX_CAPACITY: u64 = 1 << 62;
-/// The largest factor by which a new layer may exceed the one before.
+/// The largest factor from the capacity of a layer to that of the next.
 pub const MAX_EXPANSION: u16 = 32_768;
 
-/// The most layers of a filter. A query visits all of them; with `EXPANSION 1` and a capacity of 1
-/// each item makes one.
+/// The most layers of a filter. A query visits all of them. With `EXPANSION 1` and a capacity of 1,
+/// each item adds a layer.
 pub const MAX_LAYERS: usize = 1 << 18;
 
-/// How a full filter goes on: a new layer this many times as large as the last, or not at all.
+/// How a full filter continues: with a new layer this many times as large as the last, or not at
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expansion(u32);
 
@@ -30,13 +31,14 @@ impl Expansion {
         }
     }
 
-    /// The expansion of a stored filter: RedisBloom once took any number.
+    /// The expansion of a stored filter. Any number is valid, because old versions of RedisBloom
+    /// took any.
     #[must_use]
     pub fn stored(factor: u32) -> Self {
         Self(factor)
     }
 
-    /// The factor, at least 1 and in a native filter at most `MAX_EXPANSION`; or `None` for a
+    /// The factor: at least 1, and at most `MAX_EXPANSION` in a native filter. `None` for a
     /// non-scaling filter.
     #[must_use]
     pub fn factor(self) -> Option<u32> {
@@ -44,29 +46,29 @@ impl Expansion {
     }
 }
 
-/// What a filter has at each position of a block.
+/// What each position of a block holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CellKind {
-    /// A bit: items are added.
+    /// A bit: items can be added.
     #[default]
     Bits,
-    /// A counter of four bits: items are added and deleted.
+    /// A counter of four bits: items can be added and deleted.
     Counters,
 }
 
-/// Everything that decides the bits of an empty filter. Equal parameters give equal filters on
+/// Everything that determines the bits of an empty filter. Equal parameters give equal filters on
 /// every machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// The rate of false positives that the filter never exceeds, in (0, 1).
+    /// The false positive rate that the filter never exceeds, in (0, 1).
     pub error_rate: f64,
-    /// Items that the first layer is made for, in [1, `MAX_CAPACITY`].
+    /// Items that the first layer is sized for, in [1, `MAX_CAPACITY`].
     pub capacity: u64,
-    /// What happens when they are in.
+    /// What happens when the first layer is full.
     pub expansion: Expansion,
     /// Secret key of the hash.
     pub seed: u64,
-    /// Whether it counts.
+    /// Whether the filter has bits or counters.
     pub cells: CellKind,
 }
 

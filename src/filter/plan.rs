@@ -1,5 +1,4 @@
-//! A layer without its bits: what a family makes of a capacity and a rate, and what a decoder has
-//! read of one.
+//! A layer without its bits: computed by a family from a capacity and a rate, or read by a decoder.
 
 use super::{
     error::Error,
@@ -11,7 +10,7 @@ use super::{
 /// A layer without its bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerPlan {
-    /// Items it was made for.
+    /// Items that the layer is sized for.
     pub capacity: u64,
     /// Items counted.
     pub items: u64,
@@ -32,11 +31,11 @@ impl LayerPlan {
         Some(Self { capacity, items: 0, error_rate: rate, shape })
     }
 
-    /// An empty layer by its plan, beside `present` bytes of bits and within `ceiling` bytes in
-    /// all.
+    /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already,
+    /// `ceiling` the bytes that it may have in total.
     ///
     /// # Errors
-    /// `Error::Ceiling`, also without a plan, `Error::OutOfMemory`.
+    /// `Error::Ceiling`, also if `plan` is `None`; `Error::OutOfMemory`.
     pub(super) fn make(plan: Option<Self>, present: u64, ceiling: u64) -> Result<Layer, Error> {
         let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
         let wanted = words.saturating_mul(8).saturating_add(present);

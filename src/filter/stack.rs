@@ -1,27 +1,27 @@
-//! The filter: a stack of layers that grows, under one seed and one promised rate.
+//! The filter: a stack of layers that grows, with one seed and one error rate for the whole stack.
 //!
 //! ```text
 //!            ┌───────────────────────┐
 //!   newest   │ capacity * e^2        │ ◀── additions        e = expansion
 //!            ├───────────────┬───────┘
 //!   older    │ capacity * e  │  full, never written again
-//!            ├───────┬───────┘
-//!            │capacity│  full            a query asks newest first, and stops at the first layer that says yes
-//!            └───────┘
+//!            ├────────┬──────┘
+//!            │capacity│  full      a query asks the newest layer first, and stops at the first hit
+//!            └────────┘
 //! ```
 //!
-//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007), with the budget of
-//! `budget.rs` and blocked layers. An item is added to the newest layer, and counted, only if no
-//! layer holds it: then each layer's count is the number of items that changed its bits.
+//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007), with the error budget
+//! of `sizing/budget.rs` and blocked layers. An item is added to the newest layer, and counted,
+//! only if no layer holds it. So the count of a layer is the number of items that changed its bits.
 //!
-//! A filter that counts (`counting.rs`) adds to the newest layer whatever the others hold, and its
-//! older layers change when items are deleted.
+//! A counting filter (`deletion.rs`) adds every item to its newest layer, even if another layer
+//! holds it. Deletions change its older layers too.
 //!
-//! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by that
-//! family's rules; the stack is the same.
+//! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by the
+//! rules of that family.
 //!
-//! The newest layer lives inside the struct, not in the list: a filter that never grew, by far the
-//! most common, is one struct of 80 bytes and one bit array, and its hot path follows one pointer.
+//! The newest layer is a field of the struct, not an element of the list. Most filters never grow:
+//! such a filter is one struct of 80 bytes and one bit array, and its hot path follows one pointer.
 
 use super::{
     error::Error,
@@ -40,19 +40,20 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// Absent in a filter that needs none of it, so that such a filter stays small.
+    /// `None` if there are no older layers and no valkey-bloom keys, so that small filters stay
+    /// small.
     extra: Option<Box<Extra>>,
     expansion: Expansion,
     family: Tag,
 }
 
 impl Filter {
-    /// An empty filter whose bits take at most `ceiling` bytes. Its memory is zeroed lazily: time
-    /// and resident memory do not depend on its size.
+    /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily, so
+    /// time and resident memory do not depend on the size.
     ///
     /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`; nothing is
-    /// allocated then.
+    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays
+    /// allocated after an error.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, cells } = params;
@@ -61,11 +62,11 @@ impl Filter {
         Ok(Self { seed, error_rate, newest, extra: None, expansion, family: Tag::Native })
     }
 
-    /// An empty filter as valkey-bloom makes one, whose bits take at most `ceiling` bytes. The seed
-    /// of `params` is not used.
+    /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
+    /// the seed of `params`.
     ///
     /// # Errors
-    /// As [`Self::new`]; `Error::ErrorRate` for the ratio too.
+    /// Those of [`Self::new`], and `Error::ErrorRate` for a tightening ratio outside (0, 1).
     pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
@@ -82,8 +83,8 @@ impl Filter {
         })
     }
 
-    /// A filter from stored layers, oldest first; `None` without a layer. The caller has checked
-    /// them (`check.rs`).
+    /// Makes a filter of stored layers, oldest first; `None` if there are none. The caller has
+    /// checked the layers (`check.rs`).
     #[must_use]
     pub fn from_layers(
         family: Family,
@@ -96,7 +97,7 @@ impl Filter {
         let mut below: Option<&Layer> = None;
         for layer in &mut older {
             if let Some(below) = below {
-                layer.put_on(below);
+                layer.start_after(below);
             }
             below = Some(layer);
         }
@@ -112,7 +113,7 @@ impl Filter {
         })
     }
 
-    /// Whose rules it follows.
+    /// The product whose rules the filter follows.
     #[must_use]
     pub fn family(&self) -> Family {
         match self.family {
@@ -123,32 +124,33 @@ impl Filter {
         }
     }
 
-    /// What a filter of valkey-bloom's has beside its layers. One that is tagged so always has it.
+    /// The seed and the tightening ratio of a valkey-bloom filter. A filter tagged `Valkey` always
+    /// has them.
     fn valkey(&self) -> Valkey {
         let extra = self.extra.as_deref();
         extra.and_then(|extra| extra.valkey.as_deref().copied()).unwrap_or_default()
     }
 
-    /// The key of its hash. A secret: show it to no client.
+    /// The key of the filter's hash. It is secret: never send it to a client.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The rate of false positives that all layers together never exceed.
+    /// The false positive rate that all layers together never exceed.
     #[must_use]
     pub fn error_rate(&self) -> f64 {
         self.error_rate
     }
 
-    /// How it grows.
+    /// How the filter grows.
     #[must_use]
     pub fn expansion(&self) -> Expansion {
         self.expansion
     }
 
-    /// The parameters that make an equal empty filter, of a native one or, with its family, one of
-    /// valkey-bloom's.
+    /// The parameters of an equal empty filter, for a native filter. For a valkey-bloom filter, the
+    /// family is needed too.
     #[must_use]
     pub fn params(&self) -> Params {
         let first = self.older_list().first().unwrap_or(&self.newest);
@@ -161,9 +163,9 @@ impl Filter {
         }
     }
 
-    /// Its layers, oldest first; never none.
+    /// All layers, oldest first; at least one.
     pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + DoubleEndedIterator {
-        // `chain` would not be an exact-size iterator.
+        // `chain` does not give an exact-size iterator.
         let older = self.older_list();
         (0..older.len() + 1).map(|i| {
             steps::step();
@@ -171,14 +173,13 @@ impl Filter {
         })
     }
 
-    /// Its layers from the `index`th on, oldest first; at least the newest.
+    /// The layers from index `index` on, oldest first; at least the newest.
     pub fn layers_from(&self, index: usize) -> impl Iterator<Item = &Layer> {
         let older = self.older_list().get(index..).unwrap_or_default();
         older.iter().chain(std::iter::once(&self.newest)).inspect(|_| steps::step())
     }
 
-    /// Its layers from the `index`th on, oldest first, to fill from stored ones; at least the
-    /// newest.
+    /// The layers from index `index` on, oldest first, mutable; at least the newest.
     pub fn layers_from_mut(&mut self, index: usize) -> impl Iterator<Item = &mut Layer> {
         let older = self.extra.as_deref_mut().map_or(&mut [][..], |extra| &mut extra.older);
         older
@@ -189,15 +190,15 @@ impl Filter {
             .inspect(|_| steps::step())
     }
 
-    /// The layer that byte `at` of all layers lies in, its index and where it begins, if bytes are
-    /// counted by `count`; the newest for a byte past the end. It is found by halving among layers
-    /// that know where they begin (the classic ones). Of others the two counts are the same, and
-    /// the layers before it are walked.
+    /// Finds the layer that contains byte `at` of all layers: its index, and where it begins.
+    /// `count` selects whether `at` counts stored bytes or bytes in memory. A byte past the end
+    /// gives the newest layer. Classic layers know where they begin, so a binary search finds them;
+    /// in other filters both counts are equal, and the search is linear.
     #[must_use]
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older_list();
         let Some((start, _)) = self.newest.span() else {
-            return self.walk_to(at);
+            return self.scan_to(at);
         };
         if count(start) <= at {
             return (older.len(), start);
@@ -211,8 +212,8 @@ impl Filter {
         (index, start.map_or(Start::default(), |(start, _)| start))
     }
 
-    /// [`Self::layer_at`] where layers do not know where they begin.
-    fn walk_to(&self, at: u64) -> (usize, Start) {
+    /// [`Self::layer_at`] for layers that do not know where they begin.
+    fn scan_to(&self, at: u64) -> (usize, Start) {
         let mut start = 0;
         let index = self.older_list().iter().position(|layer| {
             steps::step();
@@ -225,7 +226,7 @@ impl Filter {
         (index.unwrap_or(self.older_list().len()), start)
     }
 
-    /// Its layers, oldest first, to fill from stored ones or to move.
+    /// All layers, oldest first, mutable.
     pub fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
         self.layers_from_mut(0)
     }
@@ -237,7 +238,7 @@ impl Filter {
         &self.newest
     }
 
-    /// The layer that takes additions, to change it.
+    /// The layer that takes additions, mutable.
     #[inline]
     pub fn newest_mut(&mut self) -> &mut Layer {
         &mut self.newest
@@ -249,7 +250,7 @@ impl Filter {
         self.older_list().iter().rev()
     }
 
-    /// The same, to change them.
+    /// The layers that take no additions any more, newest first, mutable.
     #[inline]
     pub(super) fn older_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
         self.extra.iter_mut().flat_map(|extra| extra.older.iter_mut().rev())
@@ -260,27 +261,27 @@ impl Filter {
         self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
-    /// Addresses of the allocations beside the bits, null for one that is not there, for
-    /// accounting; `None` in a filter that has none of them.
+    /// Addresses of the allocations other than the bits, for memory accounting; null for an absent
+    /// one. `None` if the filter has no such allocation.
     #[must_use]
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
         self.extra.as_deref().map(Extra::memory)
     }
 
-    /// Items in it, as far as it can know ([`Layer::items`]): of a filter of bits those that tested
-    /// absent when they were added.
+    /// The number of items, summed over the layers ([`Layer::items`]). In a filter of bits these
+    /// are the items that tested absent when they were added.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.layers().map(Layer::items).fold(0, u64::saturating_add)
     }
 
-    /// Items that the layers there are were made for.
+    /// The number of items that the present layers are sized for.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.layers().map(Layer::capacity).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all bit arrays, of those still to arrive too ([`Layer::arriving`]).
+    /// Bytes of all bit arrays, including bits that have not arrived yet ([`Layer::arriving`]).
     #[must_use]
     pub fn bit_bytes(&self) -> u64 {
         if let Some((_, end)) = self.newest.span() {
@@ -289,7 +290,7 @@ impl Filter {
         self.layers().map(|layer| layer.shape().words() * 8).sum()
     }
 
-    /// Makes room for what has not arrived of its layers ([`Layer::arriving`]).
+    /// Makes room for the bits that have not arrived yet ([`Layer::arriving`]).
     ///
     /// # Errors
     /// `Error::OutOfMemory`; no bit has changed then.
@@ -297,8 +298,8 @@ impl Filter {
         self.layers_mut().try_for_each(Layer::make_whole)
     }
 
-    /// Bytes of the filter in all: bit arrays, this struct, the older layers. The same for equal
-    /// filters, so without the room that a list keeps for growing.
+    /// Bytes of the whole filter: bit arrays, this struct, the older layers. Equal filters give
+    /// equal numbers, so the spare capacity of the layer list is left out.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let list = size_of_val(self.older_list());
@@ -310,7 +311,7 @@ impl Filter {
         self.bit_bytes() + (size_of::<Self>() + list + boxes + keys) as u64
     }
 
-    /// The item's hash by the filter's family, under its seed.
+    /// Hashes the item as the filter's family does, with the filter's seed.
     #[inline]
     #[must_use]
     pub fn hash(&self, item: &[u8]) -> Hash {
@@ -320,8 +321,8 @@ impl Filter {
         }
     }
 
-    /// The same in the other families. Not inlined: the native path is a few instructions, and
-    /// stays so.
+    /// [`Self::hash`] for the other families. Not inlined, so that the native path stays a few
+    /// instructions.
     #[cold]
     #[inline(never)]
     fn foreign_hash(&self, item: &[u8]) -> Hash {
@@ -333,27 +334,27 @@ impl Filter {
         }
     }
 
-    /// Whether the item may have been added. Never false for an item that was.
+    /// Returns whether the item may have been added. Never false for an item that was added.
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         self.newest.contains(hash) || (self.extra.is_some() && self.in_older(hash))
     }
 
-    /// Whether a full layer may hold the item. Not inlined: most filters have none.
+    /// Returns whether an older layer may hold the item. Not inlined: most filters have one layer.
     #[inline(never)]
     pub(super) fn in_older(&self, hash: Hash) -> bool {
         self.older().any(|layer| layer.contains(hash))
     }
 
-    /// Adds the item; whether it tested absent before. A filter of bits changes only if it did, one
-    /// of counters always (`counting.rs`).
+    /// Adds the item, and returns whether it tested absent before. A filter of bits changes only if
+    /// it did; a counting filter always changes (`deletion.rs`).
     ///
-    /// A full filter grows first: then `ceiling` is told the bytes its bits take, and answers how
-    /// many they may take.
+    /// A full filter grows first. It then calls `ceiling` with the bytes that its bits take, and
+    /// gets the number of bytes that they may take.
     ///
     /// # Errors
-    /// As [`Self::grow`]; the filter is unchanged then and goes on answering.
+    /// Those of [`Self::grow`]. The filter is unchanged then and still answers queries.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
         if self.counts() {
@@ -365,8 +366,8 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] where older layers may hold the item, or the newest is full. Not inlined: most
-    /// filters are one layer.
+    /// [`Self::add`] for a filter with older layers or a full newest layer. Not inlined: most
+    /// filters have one layer.
     #[inline(never)]
     fn add_to_stack(
         &mut self,
@@ -382,15 +383,15 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] of an item that must not be refused: where there is no room, the newest layer
-    /// takes it uncounted. Such items are never forgotten, but the rate is promised for the
-    /// capacity only.
+    /// Adds an item that must not be refused. If the filter has no room, the newest layer takes the
+    /// item uncounted. The item is never lost, but the error rate is guaranteed only up to the
+    /// capacity.
     #[cold]
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add_uncounted(hash))
     }
 
-    /// A copy with the same seed, bits and counts.
+    /// Copies the filter, with the same seed, bits and counts.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -404,8 +405,7 @@ impl Filter {
         })
     }
 
-    /// Puts a new layer on the stack, whose bits and those before it take at most `ceiling` bytes
-    /// in all.
+    /// Adds a new layer. The bits of all layers then take at most `ceiling` bytes.
     ///
     /// # Errors
     /// `Error::Full` for a non-scaling filter, `Error::Layers`, `Error::Ceiling`,
@@ -429,13 +429,13 @@ impl Filter {
             Tag::Guava => None,
         };
         let mut layer = LayerPlan::make(plan, self.bit_bytes(), ceiling)?;
-        layer.put_on(&self.newest);
+        layer.start_after(&self.newest);
         self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
         Ok(())
     }
 }
 
-/// How many layers were looked at, for tests that count steps; nothing elsewhere.
+/// Counts visited layers, for tests that bound the work. Empty outside tests.
 pub(crate) mod steps {
     #[cfg(test)]
     thread_local! {
@@ -448,13 +448,13 @@ pub(crate) mod steps {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// How many layers this thread looked at so far.
+    /// The number of layers that this thread has visited.
     #[cfg(test)]
     pub(crate) fn total() -> u64 {
         STEPS.get()
     }
 
-    /// Runs `work`; its result, and how many layers this thread looked at.
+    /// Runs `work`, and returns its result and the number of layers visited.
     #[cfg(test)]
     pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
         let before = total();

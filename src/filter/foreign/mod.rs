@@ -1,21 +1,20 @@
-//! The family of a filter: where it comes from, which decides how its items are hashed and how it
-//! grows.
+//! The family of a filter: the product that made it. The family decides how items are hashed and
+//! how the filter grows.
 //!
 //! ```text
 //!   family       hash of an item                      layers     growth
-//!   Native       XXH3-128 under a secret seed         blocked    budget.rs, sizing.rs
-//!   RedisBloom   MurmurHash2, twice, seeds public     classic    redisbloom.rs
-//!   Valkey       SipHash-1-3 under two secret keys    classic    valkey.rs
+//!   Native       XXH3-128 with a secret seed          blocked    sizing/
+//!   RedisBloom   MurmurHash2, twice, public seeds     classic    redisbloom.rs
+//!   Valkey       SipHash-1-3 with two secret keys     classic    valkey_bloom.rs
 //!   Guava        MurmurHash3, 128 bits, no seed       classic    never
 //! ```
 //!
-//! A filter that another product made keeps its family for ever, for its bits mean nothing under
-//! another hash; a new filter is native. Bloom filters cannot be hashed anew: the items are not in
-//! them.
+//! A filter that another product made keeps its family for ever: its bits mean nothing under
+//! another hash, and its items cannot be hashed again, because a Bloom filter does not contain
+//! them. New filters are native, unless a command asks for valkey-bloom's type.
 //!
-//! A family is a tag of two bytes in every filter. One that needs more (Valkey's has a key of 32
-//! bytes) keeps that behind the pointer to the older layers, not in the filter: people hold
-//! millions of small filters.
+//! Every filter has a tag of two bytes for its family. The 32-byte key of a valkey-bloom filter is
+//! behind the pointer to the older layers, so that other filters stay small.
 
 pub mod guava;
 mod murmur2;
@@ -27,21 +26,21 @@ pub use valkey_bloom::{FIXED_SEED, TIGHTENING, Valkey};
 
 use super::hash::Hash;
 
-/// Which product's rules a filter follows.
+/// The product whose rules a filter follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Family {
-    /// This module's own.
+    /// This module.
     #[default]
     Native,
-    /// RedisBloom's.
+    /// RedisBloom.
     RedisBloom(RedisBloom),
-    /// valkey-bloom's.
+    /// valkey-bloom.
     Valkey(Valkey),
-    /// Guava's, and that of bitmaps filled by its recipe. Such a filter does not grow.
+    /// Guava, and bitmaps filled by its recipe. Such a filter does not grow.
     Guava,
 }
 
-/// A family as every filter carries it: without what is too large for that.
+/// The part of a family that every filter carries: all but valkey-bloom's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::filter) enum Tag {
     Native,
@@ -51,7 +50,7 @@ pub(in crate::filter) enum Tag {
 }
 
 impl Family {
-    /// The part that every filter carries.
+    /// The part of the family that every filter carries.
     pub(in crate::filter) fn tag(self) -> Tag {
         match self {
             Self::Native => Tag::Native,
@@ -65,19 +64,20 @@ impl Family {
 /// What differs among RedisBloom's versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedisBloom {
-    /// MurmurHash64A (since 2.0), or MurmurHash2 with its 32 bits.
+    /// MurmurHash64A (since 2.0) if true, else the 32-bit MurmurHash2.
     pub hash64: bool,
     /// Whether a new layer is rounded up to a power of two of bits (before 2.2).
     pub rounds: bool,
 }
 
-/// First seed of the 64-bit hash; the second is the first hash. RedisBloom, `deps/bloom/bloom.c`.
+/// First seed of the 64-bit hash; the second seed is the first hash. RedisBloom,
+/// `deps/bloom/bloom.c`.
 const SEED_64: u64 = 0xC6A4_A793_5BD1_E995;
 /// First seed of the 32-bit hash.
 const SEED_32: u32 = 0x9747_B28C;
 
 impl RedisBloom {
-    /// The hash of an item: the start of its walk over a classic layer and the step.
+    /// The hash of an item: a and b of its positions a + i b in a classic layer.
     pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
         let (start, step) = if self.hash64 {
             let start = murmur2::hash64(item, SEED_64);

@@ -1,14 +1,16 @@
-//! MurmurHash2 by Austin Appleby (public domain): the 32-bit form and the 64-bit form "A", as
+//! MurmurHash2 by Austin Appleby (public domain), in the 32-bit form and the 64-bit form "A", as
 //! RedisBloom uses them.
 //!
 //! ```text
-//!   h = seed ^ len * m                each word k:   k *= m; k ^= k >> r; k *= m;   h = (h ^ k) * m   (64 bits)
-//!                                                                                   h = (h * m) ^ k   (32 bits)
-//!   rest of under a word, zero-extended:             h = (h ^ rest) * m
-//!   last:                                            h ^= h >> s; h *= m; h ^= h >> t
+//!   h = seed ^ len * m   (64 bits)          h = seed ^ len       (32 bits)
+//!   each word k:         k *= m; k ^= k >> r; k *= m;
+//!                        h = (h ^ k) * m    (64 bits)
+//!                        h = (h * m) ^ k    (32 bits)
+//!   last, partial word, zero-extended:      h = (h ^ word) * m
+//!   end:                 h ^= h >> s; h *= m; h ^= h >> t
 //! ```
 //!
-//! Only for filters that came with it. It has no secret, and collisions for any seed are known: new
+//! Only for filters made with it. It has no secret, and collisions for any seed are known, so new
 //! filters use XXH3. Words are read as little-endian on every machine.
 
 /// Multiplier of the 64-bit form.
@@ -56,9 +58,9 @@ pub(super) fn hash32(item: &[u8], seed: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The verification value of SMHasher: hash the bytes 0, 1, .. i - 1 under seed 256 - i for i
-    /// in 0..256, then hash the concatenated hashes under seed 0. It covers every length of the
-    /// rest.
+    /// The verification value of SMHasher: hash the bytes 0, 1, .. i - 1 with seed 256 - i for i in
+    /// 0..256, then hash the concatenated hashes with seed 0. This covers every length of the last
+    /// word.
     fn verification<const N: usize>(hash: impl Fn(&[u8], u32) -> [u8; N]) -> u32 {
         let key: Vec<u8> = (0..=255).collect();
         let hashes: Vec<u8> = (0..256).flat_map(|i| hash(&key[..i], 256 - i as u32)).collect();
@@ -68,8 +70,7 @@ mod tests {
 
     #[test]
     fn both_forms_pass_the_verification_of_smhasher() {
-        // The values stand in SMHasher's main.cpp beside "Murmur2" and "Murmur2B" (its name of
-        // 64A).
+        // The values are in SMHasher's main.cpp, for "Murmur2" and "Murmur2B" (its name of 64A).
         let found = (
             verification(|item, seed| hash32(item, seed).to_le_bytes()),
             verification(|item, seed| hash64(item, u64::from(seed)).to_le_bytes()),

@@ -1,22 +1,22 @@
-//! MurmurHash3 by Austin Appleby (public domain), the 128-bit form for 64-bit machines with seed 0,
-//! as Guava's `Hashing.murmur3_128()` has it.
+//! MurmurHash3 by Austin Appleby (public domain), in the 128-bit form for 64-bit machines, as
+//! Guava's `Hashing.murmur3_128()` has it with seed 0.
 //!
 //! ```text
 //!   each 16 bytes, as two words k1, k2:      k1 *= C1; k1 <<<= 31; k1 *= C2; h1 ^= k1
 //!                                            h1 <<<= 27; h1 += h2; h1 = 5 h1 + 0x52dce729
 //!                                            k2 *= C2; k2 <<<= 33; k2 *= C1; h2 ^= k2
 //!                                            h2 <<<= 31; h2 += h1; h2 = 5 h2 + 0x38495ab5
-//!   rest of under 16 bytes, zero-extended:   the first step of each half
-//!   last:                                    h1 ^= len; h2 ^= len; mixed into each other
+//!   last, under 16 bytes, zero-extended:     the first line of each half
+//!   end:                                     h1 ^= len; h2 ^= len; mixed into each other
 //! ```
 //!
-//! Only for filters that came with it: it has no secret. Words are read as little-endian on every
+//! Only for filters made with it: it has no secret. Words are read as little-endian on every
 //! machine.
 
 const C1: u64 = 0x87C3_7B91_1142_53D5;
 const C2: u64 = 0x4CF5_AD43_2745_937F;
 
-/// The two words of the hash; the first is what Guava calls `asLong`.
+/// The two words of the hash; the first is Guava's `asLong`.
 pub(super) fn hash128(item: &[u8], seed: u32) -> [u64; 2] {
     let (blocks, extra) = item.as_chunks::<16>();
     let (mut h1, mut h2) = (u64::from(seed), u64::from(seed));
@@ -30,7 +30,7 @@ pub(super) fn hash128(item: &[u8], seed: u32) -> [u64; 2] {
     let mut last = [0; 16];
     last[..extra.len()].copy_from_slice(extra);
     let [k1, k2] = words(&last);
-    // Zero words change nothing, so an empty rest needs no case of its own.
+    // Zero words change nothing, so empty `extra` needs no case of its own.
     h1 ^= first(k1) ^ item.len() as u64;
     h2 ^= second(k2) ^ item.len() as u64;
     h1 = h1.wrapping_add(h2);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn it_passes_the_verification_of_smhasher() {
-        // As in murmur2.rs; the value stands in SMHasher's main.cpp beside "Murmur3F".
+        // As in murmur2.rs; the value is in SMHasher's main.cpp, for "Murmur3F".
         let key: Vec<u8> = (0..=255).collect();
         let hashes: Vec<u8> = (0..256).flat_map(|i| bytes(&key[..i], 256 - i as u32)).collect();
         let last = bytes(&hashes, 0);

@@ -1,21 +1,25 @@
-//! RedisBloom's filters: how it sizes a layer, and how one of its filters grows.
+//! RedisBloom's filters: how a layer is sized, and how a filter grows.
 //!
 //! ```text
-//!   bits per item   bpe  = |ln(rate)| / ln(2)^2            (both constants cut after 15 digits, which decides k at 2^-n)
+//!   bits per item   bpe  = |ln(rate)| / ln(2)^2
 //!   probes          k    = ceil(ln(2) * bpe)
-//!   exact form      bits = capacity * bpe, cut to whole, then up to whole words (before 2.2.9: bytes; before 2.2: bits)
-//!   rounded form    bits = the power of two above capacity * bpe; the capacity rises to what fits   (before 2.2)
-//!   next layer      rate / 2, capacity * expansion, whichever version made the last
+//!                   both constants have 15 digits, which decides k at 2^-n
+//!   exact form      bits = capacity * bpe, truncated, then rounded up to whole words
+//!                          (before 2.2.9: to bytes; before 2.2: not rounded)
+//!   rounded form    bits = the power of two above capacity * bpe; the capacity rises to
+//!                          what fits (before 2.2)
+//!   next layer      rate / 2, capacity * expansion, whichever version made the last one
 //! ```
 //!
-//! A filter that comes from RedisBloom goes on as RedisBloom would have: each answer of its life is
-//! the same, false positives included. And since RedisBloom computes shapes from (capacity, rate),
-//! a stored shape that does not follow from them was forged: `fits` is what a decoder asks.
+//! A filter that comes from RedisBloom grows as it would have in RedisBloom, so it always gives the
+//! answers that RedisBloom would give, false positives included. RedisBloom computes shapes from
+//! (capacity, rate), so a stored shape that does not follow from them is forged: decoders check
+//! this with `fits`.
 //!
-//! The logarithm is `libm`'s for the reason given in `sizing.rs`: replicas of different builds must
-//! agree. It differs from the C library's by at most the last bit, which moves no layer by a word
-//! unless `capacity * bpe` lies within a billionth of a whole number of words; and at powers of
-//! two, where k hangs on it, both are exact.
+//! The logarithm is `libm`'s, for the reason given in `sizing/mod.rs`: replicas of different builds
+//! must agree. It differs from the C library's by at most the last bit. That changes the size of a
+//! layer only if `capacity * bpe` is within a billionth of a whole number of words. At powers of
+//! two, where k depends on it, both are exact.
 
 use super::RedisBloom;
 use crate::filter::{
@@ -23,16 +27,16 @@ use crate::filter::{
     plan::LayerPlan,
 };
 
-/// ln(2), as RedisBloom has it.
+/// ln(2) with RedisBloom's digits.
 #[expect(
     clippy::approx_constant,
     reason = "the digits that are missing decide the probes at powers of two"
 )]
 const LN2: f64 = 0.693_147_180_559_945;
-/// ln(2)^2, as RedisBloom has it.
+/// ln(2)^2 with RedisBloom's digits.
 const LN2_SQUARED: f64 = 0.480_453_013_918_201;
 /// The rate of a layer relative to that of the layer before.
-const TIGHTENING: f64 = 0.5;
+const LAYER_RATE_RATIO: f64 = 0.5;
 
 /// Bits per item at a rate in (0, 1).
 #[must_use]
@@ -40,15 +44,15 @@ pub fn bits_per_item(rate: f64) -> f64 {
     (libm::log(rate) / LN2_SQUARED).abs()
 }
 
-/// Probes at so many bits per item.
+/// Probes at this many bits per item.
 #[must_use]
 pub fn probes(bits_per_item: f64) -> u64 {
     (LN2 * bits_per_item).ceil() as u64
 }
 
 impl RedisBloom {
-    /// The layer that RedisBloom puts on top of one of `capacity` items at `rate`; `None` where it
-    /// could not: the rate underflows, or the bits are too many.
+    /// The layer that RedisBloom adds after one of `capacity` items at `rate`. `None` if RedisBloom
+    /// could not: the rate underflows, or there are too many bits.
     pub(in crate::filter) fn next_layer(
         self,
         capacity: u64,
@@ -56,10 +60,9 @@ impl RedisBloom {
         factor: u32,
     ) -> Option<LayerPlan> {
         let capacity = capacity.checked_mul(u64::from(factor))?;
-        self.layer(capacity, rate * TIGHTENING)
+        self.layer(capacity, rate * LAYER_RATE_RATIO)
     }
 
-    /// A layer for `capacity` items at `rate`.
     fn layer(self, capacity: u64, rate: f64) -> Option<LayerPlan> {
         if capacity == 0 || !(rate > 0.0 && rate < 1.0) {
             return None;
@@ -68,7 +71,7 @@ impl RedisBloom {
         let wanted = capacity as f64 * per_item;
         let probes = u16::try_from(probes(per_item)).ok()?;
         let (capacity, shape) = if self.rounds {
-            if !(1.0..MAX_BITS).contains(&wanted) {
+            if !(1.0..MAX_LAYER_BITS).contains(&wanted) {
                 return None;
             }
             // The power of two above: 2^n <= wanted < 2^(n+1).
@@ -77,7 +80,7 @@ impl RedisBloom {
             let shape = Classic { bits, bytes: (bits / 8).max(8), probes, rule: Rule::LowBits };
             (capacity + (spare as f64 / per_item) as u64, shape)
         } else {
-            if wanted >= MAX_BITS {
+            if wanted >= MAX_LAYER_BITS {
                 return None;
             }
             let words = (wanted as u64).max(1).div_ceil(64);
@@ -89,14 +92,15 @@ impl RedisBloom {
     }
 }
 
-/// The most bits a layer is sized for; far above what memory holds.
-const MAX_BITS: f64 = (1_u64 << 61) as f64;
+/// The most bits of a layer; far more than memory holds.
+const MAX_LAYER_BITS: f64 = (1_u64 << 61) as f64;
 
-/// How far a product of doubles may be off: one bit in the logarithm, one in the division, one in
-/// the product.
+/// The relative error of a product of doubles: one bit each in the logarithm, the division and the
+/// product.
 const ROUNDING: f64 = 1e-15;
 
-/// Whether some version of RedisBloom gives a layer of `capacity` items at `rate` this shape.
+/// Returns whether some version of RedisBloom gives a layer of `capacity` items at `rate` this
+/// shape.
 #[must_use]
 pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
     let per_item = bits_per_item(rate);
@@ -107,7 +111,8 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
     let Classic { bits, bytes, .. } = *shape;
     match shape.rule {
         Rule::Remainder => {
-            // Any number between the two is `wanted` cut to whole; nearly always they are equal.
+            // Any number in this range may be `wanted` truncated; nearly always both ends are
+            // equal.
             let least = ((wanted * (1.0 - ROUNDING)) as u64).max(1);
             let most = ((wanted * (1.0 + ROUNDING)) as u64).max(1);
             let within = |unit: u64, found: u64| {
@@ -120,7 +125,7 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
             as_bits || as_bytes || as_words
         }
         Rule::LowBits => {
-            // The capacity was raised to what fits: less than one item's bits are left over.
+            // The capacity was raised to what fits, so less than one item's bits are left over.
             let bits = bits as f64;
             let full = wanted <= bits * (1.0 + ROUNDING)
                 && wanted + per_item + 1.0 >= bits * (1.0 - ROUNDING);

@@ -1,19 +1,20 @@
-//! valkey-bloom's filters: how it hashes an item, sizes a layer, and how one of its filters grows.
+//! valkey-bloom's filters: how an item is hashed, how a layer is sized, and how a filter grows.
 //!
 //! ```text
 //!   seed, 32 bytes   ┌ key 1, 16 bytes ┬ key 2, 16 bytes ┐
-//!   hash of an item  a = SipHash-1-3(key 1), b = SipHash-1-3(key 2)   of its length as u64 and its bytes
+//!   hash of an item  a = SipHash-1-3(key 1), b = SipHash-1-3(key 2)
+//!                    of its length as u64 and its bytes
 //!   bytes            ceil(capacity * ln(rate) / (-8 ln(2)^2))
 //!   probes           k = round(8 bytes / capacity * ln(2)), at least 1
 //!   layer n          rate * tightening^n, the capacity of the one before * expansion
 //! ```
 //!
-//! The formulas are those of the crate `bloomfilter` 3, which holds its bits; the positions are in
-//! `layer/classic/positions.rs`. As with RedisBloom's, a filter goes on as it would have there, and
-//! a shape that does not follow from capacity and rate was forged (`fits`).
+//! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built; the
+//! positions are in `layer/classic/positions.rs`. A filter grows as it would have in valkey-bloom.
+//! A shape that does not follow from capacity and rate is forged (`fits`).
 //!
-//! The union of the layers reaches twice the asked rate with a ratio of one half. That is the
-//! filter that was made there; a new filter keeps the asked rate (`budget.rs`).
+//! With a ratio of one half, the union of the layers reaches twice the asked rate, as it does in
+//! valkey-bloom. New native filters keep the asked rate (`sizing/budget.rs`).
 
 use std::{f64::consts::LN_2, hash::Hasher};
 
@@ -25,20 +26,19 @@ use crate::filter::{
     plan::LayerPlan,
 };
 
-/// The ratio of a filter that was made without saying: valkey-bloom's default.
+/// valkey-bloom's default for the ratio.
 pub const TIGHTENING: f64 = 0.5;
 
-/// The seed of filters that are made with `bloom-use-random-seed no`. Public, so it keeps nothing
-/// secret.
+/// The seed of filters made with `bloom-use-random-seed no`. It is public, so it protects nothing.
 pub const FIXED_SEED: [u8; 32] = [
     89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62,
     152, 136, 135, 48, 127, 151, 205, 40, 7, 51, 131,
 ];
 
-/// What a filter of valkey-bloom's has beside its layers.
+/// What a valkey-bloom filter has beside its layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Valkey {
-    /// The keys of its two hashes. A secret: show it to no client.
+    /// The keys of its two hashes. They are secret: never send them to a client.
     pub seed: [u8; 32],
     /// The rate of a layer relative to that of the layer before, in (0, 1).
     pub tightening: f64,
@@ -51,13 +51,14 @@ impl Default for Valkey {
 }
 
 impl Valkey {
-    /// The hash of an item: the first two words of its walk. `first` is told the first while the
-    /// second is computed, which takes as long as half of the wait for memory.
+    /// The hash of an item: the first two words of its probe sequence. Calls `first` with the first
+    /// word before it computes the second, so that a prefetch can start: computing the second takes
+    /// half as long as the wait for memory.
     pub(in crate::filter) fn hash(&self, item: &[u8], first: impl FnOnce(u64)) -> Hash {
         let (keys, _) = self.seed.as_chunks::<16>();
         let of = |key: &[u8; 16]| {
             let mut hasher = SipHasher13::new_with_key(key);
-            // As Rust hashes a slice on a machine of 64 bits.
+            // As Rust hashes a slice on a 64-bit machine.
             hasher.write(&(item.len() as u64).to_le_bytes());
             hasher.write(item);
             hasher.finish()
@@ -67,8 +68,8 @@ impl Valkey {
         Hash { block, probes: of(&keys[1]) }
     }
 
-    /// The rate of layer `index` of a filter of this rate; `None` where valkey-bloom refuses to go
-    /// on, at the smallest normal double, and for a ratio outside (0, 1).
+    /// The rate of layer `index` of a filter of this rate. `None` if valkey-bloom would refuse the
+    /// layer, because the rate reaches the smallest normal double; also for a ratio outside (0, 1).
     #[must_use]
     pub fn layer_rate(&self, error_rate: f64, index: usize) -> Option<f64> {
         // NaN is outside too.
@@ -79,7 +80,8 @@ impl Valkey {
         (index == 0 || rate > f64::MIN_POSITIVE).then_some(rate)
     }
 
-    /// Layer `index`, on top of one of `capacity` items; `None` where valkey-bloom makes none.
+    /// Layer `index`, which follows one of `capacity` items. `None` if valkey-bloom would refuse
+    /// it.
     pub(in crate::filter) fn next_layer(
         &self,
         error_rate: f64,
@@ -91,7 +93,6 @@ impl Valkey {
         Self::layer(capacity, self.layer_rate(error_rate, index)?)
     }
 
-    /// A layer for `capacity` items at `rate`.
     pub(in crate::filter) fn layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
         let bytes = wanted(capacity, rate);
         if capacity == 0 || !(1.0..(MAX_BITS / 8) as f64).contains(&bytes.ceil()) {
@@ -107,11 +108,11 @@ impl Valkey {
         Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: shape.into() })
     }
 
-    /// Whether valkey-bloom gives a layer of `capacity` items at `rate` this shape.
+    /// Returns whether valkey-bloom gives a layer of `capacity` items at `rate` this shape.
     #[must_use]
     pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
         let wanted = wanted(capacity, rate);
-        // Any number between the two is `wanted` rounded up; nearly always they are equal.
+        // Any number in this range may be `wanted` rounded up; nearly always both ends are equal.
         let (least, most) = (wanted * (1.0 - ROUNDING), wanted * (1.0 + ROUNDING));
         (least.ceil() as u64..=most.ceil() as u64).contains(&shape.bytes)
             && shape.bytes.checked_mul(8) == Some(shape.bits)
@@ -119,22 +120,22 @@ impl Valkey {
     }
 }
 
-/// How far a product of doubles may be off: one bit in the logarithm, one in the product, one in
-/// the division.
+/// The relative error of a product of doubles: one bit each in the logarithm, the product and the
+/// division.
 const ROUNDING: f64 = 1e-15;
 
-/// Bytes of a layer, not yet whole.
+/// Bytes of a layer, before rounding up.
 fn wanted(capacity: u64, rate: f64) -> f64 {
     capacity as f64 * libm::log(rate) / (-8.0 * (LN_2 * LN_2))
 }
 
-/// Probes of a layer of so many bits.
+/// Probes of a layer of this many bits.
 fn probes(bits: u64, capacity: u64) -> u64 {
     ((bits as f64 / capacity as f64 * LN_2).round() as u64).max(1)
 }
 
 /// `base` to the power of `exponent` by squaring, in the order of the compiler's own `powi`: every
-/// step rounds, and the result must be its to the last bit.
+/// step rounds, and the results must be equal to the last bit.
 fn power(base: f64, mut exponent: usize) -> f64 {
     let (mut power, mut square) = (1.0, base);
     loop {

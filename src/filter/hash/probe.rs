@@ -1,38 +1,45 @@
-//! Where the k bits of an item lie inside its block: four by four in a cache line, by a walk with a
-//! multiplicative step.
+//! Where the k bits of an item lie inside its block: four in each cache line that is chosen, by
+//! double hashing with a multiplicative step.
 //!
-//! Both words of the hash go in, one as the start x and one (remixed) as the increment y. Each step
-//! of the walk gives four probes, in one line of 512 bits (the last step what is left of k):
+//! Both words of the hash are used: one as the start x, one (remixed) as the increment y. Each step
+//! gives a group of four probes in one line of 512 bits. The last group has what is left of k.
 //!
 //! ```text
 //!   block    ┌────────┬────────┬────────┬────────┐
-//!            │ line 0 │ line 1 │ line 2 │   ...  │         x * lines = line * 2^64 + places    a product of 128 bits
-//!            └────────┴────────┴─▲▲▲▲───┴────────┘         probe i of four = bits 9 i .. 9 i + 8 of places, from the top
-//!                                └┴┴┴── x                  x <- x * A + y  (mod 2^64)          A = the multiplier of a
-//!                                                                                              good 64-bit generator
+//!            │ line 0 │ line 1 │ line 2 │   ...  │
+//!            └────────┴────────┴─▲▲▲▲───┴────────┘
+//!                                └┴┴┴── x
+//!
+//!   x * lines = line * 2^64 + places       a product of 128 bits
+//!   probe i of the group                   bits 9 i .. 9 i + 8 of places, from the top
+//!   x <- x * A + y  (mod 2^64)             A = the multiplier of a good 64-bit generator
 //! ```
 //!
-//! So a block is touched in k / 4 of its lines, not in k: at rates of 0.1 % and below, and in the
-//! deep stacks that divide a rate among their layers, blocks have many lines. Of what is absent, 15
-//! of 16 items are settled by one line a layer. The lines of a block are loaded less evenly than
-//! its bits would be; the sizing knows (`block_rate.rs`), and pays with up to 0.8 % of memory, 1.3
-//! % below 1e-9. Lang, Neumann, Kemper and Boncz, "Performance-Optimal Filtering" (2019), call
-//! filters of this kind cache-sectorized.
+//! An item touches k / 4 lines of its block instead of k. Blocks have many lines at rates of 0.1 %
+//! and below, and in deep stacks, which divide a rate among their layers. One line per layer
+//! rejects 15 of 16 absent items. The lines of a block are loaded less evenly than single bits
+//! would be. The sizing accounts for that (`sizing/block_rate.rs`): it takes up to 0.8 % more
+//! memory, 1.3 % below 1e-9. Lang, Neumann, Kemper and Boncz, "Performance-Optimal Filtering"
+//! (2019), call such filters cache-sectorized.
 //!
-//! A layer of a single block is small, and takes the memory that it needs to the word; as do, at
-//! the lowest rates, layers of few blocks that are not of whole lines. There each step is one
-//! probe, anywhere in the block: `(x * bits) >> 64`.
+//! Some blocks are not of whole lines: the single block of a small layer, and at the lowest rates
+//! those of layers of few blocks. There each step is one probe, anywhere in the block:
+//! `(x * bits) >> 64`.
+//!
+//! # Why not the usual double hashing
 //!
 //! Plain double hashing (x += y; Kirsch and Mitzenmacher, 2006) and enhanced double hashing (x +=
-//! y, y += i; Dillinger and Manolios, 2004) are made for arrays of millions of bits. Inside a block
-//! of B bits two items walk the same way as soon as their (x, y) agree to log2(B) bits or so each,
-//! which happens with probability near 1 / (k B^2), and every such pair is a false positive however
-//! many probes there are. Multiplying spreads a difference in any bit of x over all later
-//! positions, so items part within a probe or two. Measured rate relative to the asked rate, +- one
-//! standard deviation. The model predicts 0.99 for the first three; the middle column has each
-//! probe anywhere in the block, and is sized for 0.97:
+//! y, y += i; Dillinger and Manolios, 2004) are made for arrays of millions of bits. In a block of
+//! B bits, two items get the same probes as soon as their x and y agree to about log2(B) bits each.
+//! This has a probability near 1 / (k B^2), and each such pair is a false positive, however large k
+//! is. A multiplication spreads a difference in any bit of x over all later positions, so two items
+//! differ after a probe or two.
 //!
-//! | items, asked rate   | block      | enhanced, fractions | this file       |
+//! The table gives the measured rate relative to the asked rate, +- one standard deviation.
+//! "Enhanced" has each probe anywhere in the block, and is sized for 0.97. The model predicts 0.99
+//! for this file in the first three rows:
+//!
+//! | items, asked rate   | block      | enhanced            | this file       |
 //! |---------------------|------------|---------------------|-----------------|
 //! | 1 M at 0.1 %        | 1024 bits  | 0.991 +- 0.007      | 0.989 +- 0.002  |
 //! | 1 M at 0.01 %       | 4096 bits  | 0.977 +- 0.007      | 0.990 +- 0.005  |
@@ -45,14 +52,14 @@
 use super::Hash;
 use crate::filter::geometry::{Geometry, LINE_WORDS, PROBE_GROUP};
 
-/// Multiplier of the walk: from Steele and Vigna, "Computationally easy, spectrally good
+/// Multiplier of the step: from Steele and Vigna, "Computationally easy, spectrally good
 /// multipliers for congruential pseudorandom number generators" (2022), table for m = 2^64.
 const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
-/// Odd. Items of one block share the high bits of `Hash::block`; this product lifts the low bits,
-/// where they differ.
+/// An odd multiplier. Items of one block share the high bits of `Hash::block`; the product moves
+/// the low bits, in which they differ, to the top.
 const REMIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The integer in `[0, n)` that the fraction `x / 2^64` points at.
+/// Maps `x`, read as the fraction `x / 2^64`, to an integer in `[0, n)`.
 ///
 /// Lemire, "Fast Random Integer Generation in an Interval" (2019): no division, and `n` need not be
 /// a power of two.
@@ -62,13 +69,12 @@ pub fn scale(x: u64, n: u64) -> u64 {
     ((u128::from(x) * u128::from(n)) >> 64) as u64
 }
 
-/// Bits of a cache line.
 const LINE_BITS: u64 = LINE_WORDS as u64 * 64;
 
 /// Bits of a place in a line.
 const PLACE_BITS: u32 = LINE_BITS.ilog2();
 
-/// The walk of one item through a block; endless, the caller takes its k.
+/// The probe sequence of one item in a block. It is endless; the caller takes k probes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::filter) struct ProbeSequence {
     x: u64,
@@ -76,7 +82,7 @@ pub(in crate::filter) struct ProbeSequence {
 }
 
 impl ProbeSequence {
-    /// Starts at the first probe of the item. The same start serves every layer and block length.
+    /// Starts at the first probe of the item. Every layer and every block length has this start.
     #[inline]
     #[must_use]
     pub(in crate::filter) fn new(hash: Hash) -> Self {
@@ -91,8 +97,8 @@ impl ProbeSequence {
         ProbeGroup { line: (product >> 64) as usize, places: product as u64 }
     }
 
-    /// The next probe in a block of `bits` bits that is not of whole lines: its position, in `[0,
-    /// bits)`.
+    /// The position of the next probe, below `bits`, in a block of `bits` bits that is not of whole
+    /// lines.
     #[inline]
     pub(in crate::filter) fn one(&mut self, bits: u64) -> u64 {
         let position = scale(self.x, bits);
@@ -100,30 +106,30 @@ impl ProbeSequence {
         position
     }
 
-    /// Goes on without looking.
+    /// Skips one step.
     #[inline]
     pub(in crate::filter) fn step(&mut self) {
         self.x = self.x.wrapping_mul(MULTIPLIER).wrapping_add(self.y);
     }
 }
 
-/// Four probes, in one line of a block.
+/// Four probes in one line of a block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::filter) struct ProbeGroup {
     /// The line, counted from the start of the block.
     pub(in crate::filter) line: usize,
-    /// Nine bits each, from the top.
+    /// Four places in the line, nine bits each, from the top.
     pub(in crate::filter) places: u64,
 }
 
 impl ProbeGroup {
-    /// The place in the line of probe `i` in `[0, 4)`.
+    /// The place in the line of probe `i`, in `[0, 4)`.
     #[inline]
     fn place(self, i: u8) -> u64 {
         (self.places << (PLACE_BITS * u32::from(i))) >> (64 - PLACE_BITS)
     }
 
-    /// The word of the line and the bit in that word of probe `i` in `[0, 4)`.
+    /// The word of the line, and the bit in that word, of probe `i`, in `[0, 4)`.
     #[inline]
     #[must_use]
     pub(in crate::filter) fn at(self, i: u8) -> (usize, u32) {
@@ -131,7 +137,7 @@ impl ProbeGroup {
         ((place / 64) as usize, (place % 64) as u32)
     }
 
-    /// Their positions in the block.
+    /// The positions of the four probes in the block.
     #[inline]
     fn positions(self) -> [u64; PROBE_GROUP as usize] {
         let first = self.line as u64 * LINE_BITS;
@@ -139,8 +145,9 @@ impl ProbeGroup {
     }
 }
 
-/// Hands the positions of an item in its block of a layer of that shape, in `[0, block_words *
-/// 64)`, to `test`, four by four, the last of them fewer, until it says no; whether it never did.
+/// Calls `test` with the positions of an item in its block, until it returns false. Returns whether
+/// it never did. `test` gets four positions at a time, fewer the last time. All positions are below
+/// `block_words * 64`.
 #[inline(always)]
 pub fn all_positions(hash: Hash, geometry: Geometry, mut test: impl FnMut(&[u64]) -> bool) -> bool {
     let (mut sequence, bits) = (ProbeSequence::new(hash), u64::from(geometry.block_words) * 64);
@@ -156,7 +163,7 @@ pub fn all_positions(hash: Hash, geometry: Geometry, mut test: impl FnMut(&[u64]
         }
         left -= PROBE_GROUP;
     }
-    // A copy of `test` for each length, in which nothing is left of a loop.
+    // One copy of `test` for each length, so that no loop remains in it.
     match left {
         0 => true,
         1 => test(&next()[..1]),

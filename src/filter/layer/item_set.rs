@@ -1,20 +1,20 @@
-//! A few items on their way through the layers together: up to 64 hashes, and sets of them.
+//! A chunk: up to 64 items that pass through the layers together, and sets of them.
 
-/// Items in a chunk: as many as there are bits in a [`ItemSet`].
+/// Items in a chunk: as many as an [`ItemSet`] has bits.
 pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 
-/// Where a first look at an item goes in a layer of blocks: a line, and four bits in it
-/// (`probe.rs`).
+/// The first probe group of an item in a layer of blocks: a line, and four bits in it
+/// (`hash/probe.rs`).
 #[derive(Clone, Copy)]
 pub(in crate::filter) struct FirstGroup {
-    /// The first word of the line in the array.
+    /// The index of the line's first word in the array.
     pub(in crate::filter) start: usize,
-    /// The places of the bits.
+    /// The places of the four bits in the line, as in `ProbeGroup`.
     pub(in crate::filter) places: u64,
 }
-/// Those of the items of a chunk.
+/// The first probe groups of the items of a chunk.
 pub(in crate::filter) type FirstGroups = [FirstGroup; CHUNK];
-/// Before any aim. Whoever looks there is out of bounds.
+/// The initial value. Its line is out of bounds, so it tests absent.
 pub(in crate::filter) const NO_GROUP: FirstGroup = FirstGroup { start: usize::MAX, places: 0 };
 
 /// A set of items of a chunk, by their indices: bit i is item i.
@@ -28,38 +28,34 @@ impl ItemSet {
         Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))
     }
 
-    /// Whether it is empty.
     #[inline]
     pub(in crate::filter) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether item `i` is in it.
     #[inline]
     pub(in crate::filter) fn has(self, i: usize) -> bool {
         self.0 >> i & 1 == 1
     }
 
-    /// How many are in it.
     #[inline]
     pub(in crate::filter) fn len(self) -> u64 {
         u64::from(self.0.count_ones())
     }
 
-    /// What is in it and not in `other`.
+    /// The items of the set that are not in `other`.
     #[inline]
     pub(in crate::filter) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// What is in either.
+    /// The items in either set.
     #[inline]
     pub(in crate::filter) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those for which `test`, told them one by one, answers 1 and not 0. No branch depends on an
-    /// answer.
+    /// The items for which `test` returns 1 rather than 0. No branch depends on its results.
     #[inline(always)]
     pub(in crate::filter) fn keep(self, mut test: impl FnMut(usize) -> u64) -> Self {
         let mut kept = 0;
@@ -71,7 +67,7 @@ impl ItemSet {
         Self(kept)
     }
 
-    /// The indices in it, in order.
+    /// The indices of the items, in order.
     #[inline(always)]
     pub(in crate::filter) fn members(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
@@ -83,7 +79,7 @@ impl ItemSet {
     }
 }
 
-/// The answers for items in a row, at most a chunk of them: whether each was new, say.
+/// The yes-or-no answers for consecutive items, at most a chunk of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     ones: ItemSet,
@@ -91,13 +87,13 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Those of `count` items in a row.
+    /// The answers for `count` items: yes for those in `ones`.
     #[inline]
     pub(in crate::filter) fn new(ones: ItemSet, count: usize) -> Self {
         Self { ones, count }
     }
 
-    /// Adds that of the next item, of which there must be fewer than [`CHUNK`] before.
+    /// Adds the answer for the next item. There must be fewer than [`CHUNK`] answers before.
     #[inline]
     pub(in crate::filter) fn push(&mut self, yes: bool) {
         debug_assert!(self.count < CHUNK);
@@ -105,21 +101,21 @@ impl Answers {
         self.count += 1;
     }
 
-    /// For how many items, in `[0, CHUNK]`.
+    /// The number of answers, in `[0, CHUNK]`.
     #[inline]
     #[must_use]
     pub fn count(self) -> usize {
         self.count
     }
 
-    /// For how many of them it is yes.
+    /// The number of answers that are yes.
     #[inline]
     #[must_use]
     pub fn ones(self) -> usize {
         self.ones.len() as usize
     }
 
-    /// One by one, in order.
+    /// The answers, in order.
     #[inline]
     pub fn each(self) -> impl Iterator<Item = bool> {
         (0..self.count).map(move |i| self.ones.has(i))

@@ -1,9 +1,9 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! The kinds are a closed set. Every match over them is in this file, `other.rs`, `shape.rs` or
-//! `counts.rs`, a kind is a file beside them that knows no other, and a new kind is one file and
-//! one arm per match. Every kind but `Blocked` belongs in a box: there is one `Layer` in every
-//! filter, and people keep millions of small filters.
+//! The set of kinds is closed. A kind is a folder beside this file and knows no other kind. Every
+//! match over the kinds is in this file or in `shape.rs`, so a new kind is one folder and one arm
+//! per match. Every kind but `Blocked` is boxed: each filter has a `Layer` in place, and servers
+//! hold millions of small filters.
 
 pub(super) mod bits;
 mod blocked;
@@ -19,7 +19,7 @@ pub use counting::CountingLayer;
 pub use shape::{Counting, Shape};
 
 use bits::Bits;
-use counting::{Lowered, counters};
+use counting::{Decremented, counters};
 use item_set::{FirstGroups, ItemSet};
 
 use super::{error::Error, hash::Hash};
@@ -28,17 +28,18 @@ use super::{error::Error, hash::Hash};
 #[derive(Debug)]
 pub struct Layer {
     kind: Kind,
-    /// Items counted so far: those that tested absent when they were added, less those that did
-    /// once they were deleted. Above `capacity` only in a layer of counters (`fullness.rs`).
+    /// Items counted so far: items that tested absent when they were added, minus items that tested
+    /// absent after they were deleted. Exceeds `capacity` only in a counting layer
+    /// (`counting/fullness.rs`).
     counted: u64,
-    /// Items that it was sized for, at least 1.
+    /// Items that the layer is sized for, at least 1.
     capacity: u64,
-    /// The false positive rate that it stays below up to its capacity, in (0, 1).
+    /// The false positive rate of the layer at its capacity never exceeds this; in (0, 1).
     error_rate: f64,
 }
 
-/// The kind that new filters of bits have is in place, the others are behind a pointer: there is
-/// one `Layer` in every filter, and people keep millions of small filters.
+/// The layer by its kind. `Blocked`, the kind of new filters, is stored in place; the others are
+/// boxed, so that small filters stay small.
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
@@ -46,34 +47,36 @@ enum Kind {
     Counting(Box<CountingLayer>),
 }
 
-// The tag of `Kind` lies in a niche of `Blocked`: more kinds take no more memory.
+// The tag of `Kind` lies in a niche of `Blocked`: the other kinds add no memory.
 const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 
-/// How many times as many words as have arrived of a layer get room. Each time the room is used up,
-/// the words that are there are copied: a seventh of the layer in all, at most. A larger factor
-/// lets a forged size allocate more, a smaller one copies more.
-const AHEAD: u64 = 8;
+/// A layer that is being read gets room for this many times the words that have arrived. Each
+/// growth copies the words that are present, at most a seventh of the layer in total. A larger
+/// factor lets a forged size allocate more; a smaller one copies more.
+const ROOM_FACTOR: u64 = 8;
 
-/// Fewer items than this are few ([`Layer::filter_present_staged`]).
-const FEW: usize = 32;
+/// A chunk with fewer items than this prefetches the next layer early
+/// ([`Layer::filter_present_staged`]).
+const SMALL_BATCH: usize = 32;
 
-/// How many words get room when the first `words` of a layer have arrived.
+/// The number of words to allocate when the first `words` words of a layer have arrived.
 fn with_room(shape: Shape, words: u64) -> u64 {
-    words.saturating_mul(AHEAD).min(shape.words()).max(1)
+    words.saturating_mul(ROOM_FACTOR).min(shape.words()).max(1)
 }
 
 impl Layer {
-    /// An empty layer of the given shape and plan. The shape is sound (`check.rs`).
+    /// Makes an empty layer of the given shape and plan. The caller has checked the shape
+    /// (`check.rs`).
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
-        Ok(Self::over(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
+        Ok(Self::with_bits(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
     }
 
-    /// An empty layer whose bits are still to come, with room for the first `words` words of them
-    /// ([`Self::make_room`]). It must be whole ([`Self::is_whole`]) before it is queried or added
-    /// to.
+    /// Makes a layer whose bits are still to arrive, with room for at least its first `words` words
+    /// ([`Self::make_room`]). Nobody may query it or add to it until it is whole
+    /// ([`Self::is_whole`]).
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -83,10 +86,10 @@ impl Layer {
         error_rate: f64,
         words: u64,
     ) -> Result<Self, Error> {
-        Ok(Self::over(Bits::zeroed(with_room(shape, words))?, shape, capacity, error_rate))
+        Ok(Self::with_bits(Bits::zeroed(with_room(shape, words))?, shape, capacity, error_rate))
     }
 
-    fn over(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
+    fn with_bits(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
         let kind = match shape {
             Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry, bits)),
             Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic, bits))),
@@ -98,8 +101,8 @@ impl Layer {
         Self { kind, counted: 0, capacity, error_rate }
     }
 
-    /// Makes room for its first `words` words, and ahead of time for more of them, up to eight
-    /// times as many in all.
+    /// Makes room for the first `words` words of the layer, and for up to eight times as many in
+    /// advance.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; the layer is unchanged then.
@@ -111,7 +114,7 @@ impl Layer {
         self.bits_to_move().grow(words)
     }
 
-    /// Makes room for all its words.
+    /// Makes room for all words of the layer.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; the layer is unchanged then.
@@ -119,13 +122,13 @@ impl Layer {
         self.make_room(self.shape().words())
     }
 
-    /// Whether all its words have room.
+    /// Returns whether all words of the layer have room.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.bits().words().len() as u64 == self.shape().words()
     }
 
-    /// A copy.
+    /// Copies the layer.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -144,8 +147,9 @@ impl Layer {
         Ok(Self { kind, ..*self })
     }
 
-    /// Items in it, as far as it can know: those counted, or of one with counters what those and
-    /// the counters say together (`fullness.rs`). Never above the capacity.
+    /// Estimates the number of items in the layer, at most its capacity. A layer of bits returns
+    /// its count; a counting layer combines the count with the number of nonzero counters
+    /// (`counting/fullness.rs`).
     #[must_use]
     pub fn items(&self) -> u64 {
         match self.counting() {
@@ -154,30 +158,30 @@ impl Layer {
         }
     }
 
-    /// Items counted so far: what is stored.
+    /// Items counted so far. This is the number that is stored.
     #[must_use]
     pub fn counted(&self) -> u64 {
         self.counted
     }
 
-    /// Sets the count of a layer whose bits were read from a stored one.
+    /// Sets the count, for a layer whose bits were read from a stored one.
     pub fn set_counted(&mut self, items: u64) {
         self.counted = items;
     }
 
-    /// Items that it was sized for.
+    /// Items that the layer is sized for.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The rate that it stays below up to its capacity.
+    /// The rate that the layer does not exceed up to its capacity.
     #[must_use]
     pub fn error_rate(&self) -> f64 {
         self.error_rate
     }
 
-    /// Whether it holds as many items as it was sized for.
+    /// Returns whether the layer holds as many items as it is sized for.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -187,13 +191,13 @@ impl Layer {
         }
     }
 
-    /// How many more items it takes.
+    /// The number of items that the layer still takes.
     #[inline]
     pub(super) fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.items())
     }
 
-    /// The shape of its bit array.
+    /// The shape of the bit array.
     #[must_use]
     pub fn shape(&self) -> Shape {
         match &self.kind {
@@ -203,7 +207,7 @@ impl Layer {
         }
     }
 
-    /// Address and size of the box of a kind that has one, for accounting.
+    /// Address and size of the box of a boxed kind, for memory accounting.
     #[must_use]
     pub fn boxed(&self) -> Option<(*const u8, usize)> {
         match &self.kind {
@@ -227,7 +231,7 @@ impl Layer {
         }
     }
 
-    /// Where a classic layer begins in its filter, and where it ends; the other kinds do not know.
+    /// Where a classic layer begins and ends in its filter; `None` for the other kinds.
     pub(super) fn span(&self) -> Option<(Start, Start)> {
         match &self.kind {
             Kind::Classic(layer) => Some((layer.start(), layer.end())),
@@ -235,8 +239,8 @@ impl Layer {
         }
     }
 
-    /// Notes, in a classic layer, that it begins where `below` ends.
-    pub(super) fn put_on(&mut self, below: &Self) {
+    /// Records, in a classic layer, that it begins where `below` ends.
+    pub(super) fn start_after(&mut self, below: &Self) {
         if let Some((_, end)) = below.span()
             && let Kind::Classic(layer) = &mut self.kind
         {
@@ -244,9 +248,9 @@ impl Layer {
         }
     }
 
-    /// Sets the bits of `words` from word `from` on, and keeps those that are set; false when there
-    /// are no more words. The only way in from outside, since counters that are written are also
-    /// counted.
+    /// Sets the bits of `words`, starting at word `from` of the layer, and keeps the bits already
+    /// set. Returns false when `words` ends before the layer does. Decoders write only through this
+    /// method, so that a counting layer can count its nonzero counters.
     pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
@@ -258,9 +262,9 @@ impl Layer {
     /// Lets an allocator move the bit array ([`Bits::relocate`]).
     ///
     /// # Safety
-    /// As there.
+    /// `mover` meets the conditions of [`Bits::relocate`].
     pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the conditions of `Bits::relocate`.
         unsafe { self.bits_to_move().relocate(mover) }
     }
 
@@ -272,7 +276,7 @@ impl Layer {
         }
     }
 
-    /// Asks for the memory that the item needs first, without waiting for it.
+    /// Prefetches the memory that a lookup of the item reads first.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         match &self.kind {
@@ -281,30 +285,30 @@ impl Layer {
         }
     }
 
-    /// Where its blocks are, of a layer that has some; `None` where they are cached anyway.
+    /// Address and shape of the blocks; `None` for kinds without blocks and for arrays small enough
+    /// to stay cached.
     #[inline]
     pub(super) fn address_of_blocks(&self) -> Option<BlockAddress> {
         match &self.kind {
-            Kind::Blocked(layer) => layer.address_of_blocks(),
+            Kind::Blocked(layer) => layer.block_address(),
             Kind::Classic(_) | Kind::Counting(_) => None,
         }
     }
 
-    /// Whether that is where its blocks are.
+    /// Returns whether the blocks of this layer begin at `address`.
     #[inline]
-    pub(super) fn is_at(&self, address_of_blocks: BlockAddress) -> bool {
-        matches!(&self.kind, Kind::Blocked(layer) if layer.is_at(address_of_blocks))
+    pub(super) fn is_at(&self, address: BlockAddress) -> bool {
+        matches!(&self.kind, Kind::Blocked(layer) if layer.is_at(address))
     }
 
-    /// [`Self::prefetch`] of the first position of a walk that starts there, in a layer of
-    /// positions; no other has one.
+    /// Prefetches position `start` modulo the bits in a classic layer. Does nothing in other kinds.
     pub fn prefetch_start(&self, start: u64) {
         if let Kind::Classic(layer) = &self.kind {
             layer.prefetch_start(start);
         }
     }
 
-    /// Whether the item may be in this layer.
+    /// Returns whether the item may be in this layer.
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
@@ -314,22 +318,23 @@ impl Layer {
         }
     }
 
-    /// Asks for the memory that a first look at each of these items needs, and aims there where a
-    /// kind can.
+    /// Prefetches the first cache line of each of these items. A blocked layer also records the
+    /// first probe group of each item in `first_groups`.
     #[inline]
-    pub(super) fn prefetch_first(
+    pub(super) fn prefetch_first_lines(
         &self,
         hashes: &[Hash],
         items: ItemSet,
         first_groups: &mut FirstGroups,
     ) {
         match &self.kind {
-            Kind::Blocked(layer) => layer.prefetch_first(hashes, items, first_groups),
+            Kind::Blocked(layer) => layer.prefetch_first_lines(hashes, items, first_groups),
             boxed => boxed.prefetch_each(hashes, items),
         }
     }
 
-    /// After [`Self::prefetch`], asks for what else is needed to add these items.
+    /// Prefetches the lines that [`Self::prefetch`] left out and that an addition of these items
+    /// needs.
     #[inline]
     pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if let Kind::Blocked(layer) = &self.kind {
@@ -337,7 +342,8 @@ impl Layer {
         }
     }
 
-    /// Which of these items of a chunk may be in this layer. They have been prefetched.
+    /// Returns which of these items of a chunk may be in this layer. Expects the items to be
+    /// prefetched ([`Self::prefetch`]).
     #[inline]
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {
@@ -346,9 +352,8 @@ impl Layer {
         }
     }
 
-    /// The same, quickest where most of them are not: of items aimed at this layer
-    /// ([`Self::prefetch_first`]). Those that may be in an older one are aimed at the `next` on the
-    /// way.
+    /// Like [`Self::filter_present`], for items prepared by [`Self::prefetch_first_lines`]; fastest
+    /// if most of them are absent. Prefetches the `next` layer for the items that may be there.
     #[inline]
     pub(super) fn filter_present_staged(
         &self,
@@ -359,7 +364,7 @@ impl Layer {
     ) -> ItemSet {
         match &self.kind {
             Kind::Blocked(layer) => {
-                // Never of another kind (`check.rs`), and then it would do without.
+                // All layers of a filter are of one kind (`check.rs`).
                 let next = next.and_then(|next| match &next.kind {
                     Kind::Blocked(next) => Some(next),
                     Kind::Classic(_) | Kind::Counting(_) => None,
@@ -367,30 +372,31 @@ impl Layer {
                 layer.filter_present_staged(hashes, items, first_groups, next)
             }
             Kind::Classic(_) | Kind::Counting(_) => {
-                // Few items are looked at in the next layer sooner than memory answers. Of many,
-                // those are left out that are here. In 8 layers of 250,000 items batches of 10 take
-                // a fifth longer the other way round.
-                let few = hashes.len() < FEW;
-                if let (Some(next), true) = (next, few) {
-                    next.prefetch_first(hashes, items, first_groups);
+                // A small chunk is done with this layer before memory delivers the next one, so the
+                // next layer is prefetched first, for every item. A large chunk prefetches it only
+                // for the items that were not found here.
+                let small = hashes.len() < SMALL_BATCH;
+                if let (Some(next), true) = (next, small) {
+                    next.prefetch_first_lines(hashes, items, first_groups);
                 }
                 let found = self.filter_present(hashes, items);
-                if let (Some(next), false) = (next, few) {
-                    next.prefetch_first(hashes, items.without(found), first_groups);
+                if let (Some(next), false) = (next, small) {
+                    next.prefetch_first_lines(hashes, items.without(found), first_groups);
                 }
                 found
             }
         }
     }
 
-    /// Whether a first look at all items of a chunk is worth its while even where most of them are
-    /// there: a wait that a processor does not hide by itself.
+    /// Returns whether testing the first line of all items first pays even if most items are
+    /// present: whether the layer is large enough that lookups wait for memory.
     #[inline]
-    pub(super) fn is_far(&self) -> bool {
-        matches!(&self.kind, Kind::Blocked(layer) if layer.is_far())
+    pub(super) fn is_memory_bound(&self) -> bool {
+        matches!(&self.kind, Kind::Blocked(layer) if layer.is_memory_bound())
     }
 
-    /// Adds an item and counts it if it tested absent; whether it did. The layer must not be full.
+    /// Adds an item, and counts it if it tested absent. Returns whether it did. The layer must not
+    /// be full.
     #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
         debug_assert!(!self.is_full());
@@ -402,8 +408,8 @@ impl Layer {
         absent
     }
 
-    /// [`Self::add`] of these items of a chunk; which of them tested absent. There must be room for
-    /// all. They have been prefetched.
+    /// Adds these items of a chunk as [`Self::add`] does, and returns which of them tested absent.
+    /// Expects room for all of them, and the items to be prefetched.
     #[inline]
     pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         debug_assert!(self.room() >= items.len());
@@ -415,14 +421,14 @@ impl Layer {
         absent
     }
 
-    /// Adds an item to a layer that may be full; whether it tested absent. A full layer of bits
-    /// does not count the item; one of counters does, because a deletion of the item takes it off
-    /// the count again.
+    /// Adds an item to a layer that may be full, and returns whether it tested absent. A full layer
+    /// of bits does not count the item. A counting layer does, because a deletion of the item
+    /// subtracts it again.
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
             Kind::Classic(layer) => layer.add(hash),
-            Kind::Counting(layer) => layer.raise(hash),
+            Kind::Counting(layer) => layer.increment(hash),
         };
         self.counted = self.counted.saturating_add(u64::from(absent));
         if !self.counts() {
@@ -445,48 +451,47 @@ impl Layer {
         }
     }
 
-    /// Whether it has counters.
+    /// Returns whether the layer has counters.
     #[inline]
     #[must_use]
     pub fn counts(&self) -> bool {
         self.counting().is_some()
     }
 
-    /// Raises the counters of an item, and counts it if it tested absent; whether it did. The count
-    /// may pass the capacity (`fullness.rs`).
-    pub(super) fn raise(&mut self, hash: Hash) -> bool {
-        let absent = self.counting_mut().is_some_and(|layer| layer.raise(hash));
+    /// Increments the counters of an item, and counts it if it tested absent. Returns whether it
+    /// did. The count may exceed the capacity (`counting/fullness.rs`).
+    pub(super) fn increment(&mut self, hash: Hash) -> bool {
+        let absent = self.counting_mut().is_some_and(|layer| layer.increment(hash));
         self.counted = self.counted.saturating_add(u64::from(absent));
         absent
     }
 
-    /// Lowers the counters of an item, and counts it no more if it tests absent then; whether a
-    /// counter went down, or `None` if it tests absent now.
-    pub(super) fn lower(&mut self, hash: Hash) -> Option<bool> {
-        let lowered = self.counting_mut()?.lower(hash)?;
-        self.counted = match lowered {
-            Lowered { last: true, .. } => 0,
-            Lowered { absent, .. } => self.counted.saturating_sub(u64::from(absent)),
+    /// Decrements the counters of an item, and subtracts it from the count if it then tests absent.
+    /// Returns whether a counter changed, or `None` if the item tested absent before.
+    pub(super) fn decrement(&mut self, hash: Hash) -> Option<bool> {
+        let decremented = self.counting_mut()?.decrement(hash)?;
+        self.counted = match decremented {
+            Decremented { last: true, .. } => 0,
+            Decremented { absent, .. } => self.counted.saturating_sub(u64::from(absent)),
         };
-        Some(lowered.any)
+        Some(decremented.any)
     }
 
-    /// The least of the counters of an item, in [0, 15].
+    /// The smallest counter of an item, in [0, 15]; 0 without counters.
     #[must_use]
     pub fn least(&self, hash: Hash) -> u64 {
         self.counting().map_or(0, |layer| layer.least(hash))
     }
 
-    /// Deletions that were refused while this was the newest layer, on this server.
+    /// Deletions that this server refused while this was the newest layer.
     #[must_use]
     pub fn refused_deletions(&self) -> u64 {
-        self.counting().map_or(0, |layer| layer.refused)
+        self.counting().map_or(0, |layer| layer.refused_deletions)
     }
 
-    /// Counts a refused deletion.
     pub(super) fn note_refused_deletion(&mut self) {
         if let Some(layer) = self.counting_mut() {
-            layer.refused = layer.refused.saturating_add(1);
+            layer.refused_deletions = layer.refused_deletions.saturating_add(1);
         }
     }
 
@@ -507,7 +512,7 @@ impl Layer {
         self.counting().map(CountingLayer::fill)
     }
 
-    /// How many positions of a word of `bits` are taken, and how many there are.
+    /// The number of nonzero positions in a word of `bits`, and the number of positions in a word.
     pub(super) fn taken(&self, word: u64) -> (u32, u32) {
         if self.counts() {
             (counters::nonzero(word), counters::PER_WORD as u32)
@@ -517,9 +522,8 @@ impl Layer {
     }
 }
 
-// None of these is inlined: a call an item is nothing beside the waits for memory of the kinds
-// behind a pointer, and the path of the blocked layers, in which they would stand as other arms of
-// a match, stays short.
+// None of these is inlined: boxed kinds wait for memory far longer than a call takes, and inlined
+// arms would lengthen the hot path of blocked layers.
 impl Kind {
     #[inline(never)]
     fn prefetch(&self, hash: Hash) {
@@ -562,7 +566,7 @@ impl Kind {
         match self {
             Self::Blocked(layer) => layer.add(hash),
             Self::Classic(layer) => layer.add(hash),
-            Self::Counting(layer) => layer.raise(hash),
+            Self::Counting(layer) => layer.increment(hash),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a layer looks like, of whichever kind.
+//! The shape of a layer of any kind.
 
 use super::{
     classic::Classic,
@@ -6,14 +6,14 @@ use super::{
 };
 use crate::filter::{geometry::Geometry, hash::Hash, params::CellKind};
 
-/// What a layer looks like, without its bits: the kind, and the numbers of that kind.
+/// A layer without its bits: its kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Every bit of an item in one block.
+    /// Every bit of an item is in one block.
     Blocked(Geometry),
-    /// The bits of an item anywhere.
+    /// The bits of an item are anywhere.
     Classic(Classic),
-    /// Counters instead of bits, every one of an item in one block.
+    /// Counters instead of bits; every counter of an item is in one block.
     Counting(Counting),
 }
 
@@ -28,7 +28,7 @@ impl Shape {
         }
     }
 
-    /// What there is at each position.
+    /// What each position holds.
     #[must_use]
     pub fn cells(&self) -> CellKind {
         match self {
@@ -37,7 +37,7 @@ impl Shape {
         }
     }
 
-    /// Bits set, or counters raised, per item.
+    /// Bits set, or counters incremented, per item.
     #[must_use]
     pub fn probes(&self) -> u16 {
         match self {
@@ -66,24 +66,23 @@ impl From<Counting> for Shape {
     }
 }
 
-/// Odd, and no bit of it tells of another: SplitMix64's first multiplier (Steele, Lea and Flood,
-/// 2014).
+/// An odd multiplier with unrelated bits: SplitMix64's first (Steele, Lea and Flood, 2014).
 const MIX: u64 = 0xBF58_476D_1CE4_E5B9;
 
 /// A counting layer without its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
-    /// Of the blocked layer that this one counts in.
+    /// Geometry of the blocked layer with the same positions.
     pub geometry: Geometry,
-    /// A running hash of what was raised and lowered, in order: tells the states of a layer apart,
-    /// and two that were the same once.
+    /// A running hash of the increments and decrements, in order. It distinguishes the states of a
+    /// layer, and two layers that were equal before.
     pub changes: u64,
-    /// Deletions that lowered a counter, since the layer was last empty.
+    /// Deletions that decremented a counter, since the layer was last empty.
     pub deletions: u64,
 }
 
 impl Counting {
-    /// An empty layer.
+    /// The shape of an empty layer.
     #[must_use]
     pub fn of(geometry: Geometry) -> Self {
         Self { geometry, changes: 0, deletions: 0 }
@@ -100,7 +99,7 @@ impl Counting {
         self.words() * PER_WORD
     }
 
-    /// Notes a change.
+    /// Adds a change to the running hash.
     #[inline]
     pub(super) fn change(&mut self, hash: Hash, direction: u64) {
         self.changes = (self.changes ^ hash.block ^ direction).wrapping_mul(MIX);

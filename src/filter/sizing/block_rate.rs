@@ -1,59 +1,69 @@
-//! The model: what rate a layer of blocks has. `sizing.rs` searches in it.
+//! The model: the false positive rate of a layer of blocks. `mod.rs` searches with it.
 //!
 //! # Blocks
 //!
-//! A layer is `blocks` blocks of B bits; an item sets k bits of one block. With n items the load of
-//! a block is Poisson with mean n / blocks (Putze, Sanders and Singler, "Cache-, Hash- and
-//! Space-Efficient Bloom Filters", 2007), so
+//! A layer has `blocks` blocks of B bits, and an item sets k bits of one block. With n items, the
+//! load of a block is Poisson with mean n / blocks (Putze, Sanders and Singler, "Cache-, Hash- and
+//! Space-Efficient Bloom Filters", 2007). So
 //!
 //! ```text
 //!   rate = sum over j of Poisson(j) * hit(j)
-//!   hit(j) = f^k * e^(k (k-1) / 2 * v / f^2)         f = 1 - (1 - 1/B)^(k j)          share of bits set
-//!                                                     v = e^-a (1 - (1 + a) e^-a) / B   its variance, a = k j / B
+//!   hit(j) = f^k * e^(k (k-1) / 2 * v / f^2)
+//!
+//!   f = 1 - (1 - 1/B)^(k j)                 share of bits set
+//!   v = e^-a (1 - (1 + a) e^-a) / B         variance of that share, a = k j / B
 //! ```
 //!
-//! The second factor is the spread of f around its mean (the textbook f^k leaves it out; at B = 512
-//! and k = 9 it is worth 2 %; the exponential also bounds the higher orders, which matter for a few
-//! items in a few words). A single block has no spread of loads: its rate is hit(n).
+//! The second factor accounts for the spread of f around its mean. The textbook f^k leaves it out;
+//! at B = 512 and k = 9 it adds 2 %. The exponential also bounds the higher orders, which matter
+//! for a few items in a few words. A single block has no spread of loads: its rate is hit(n).
 //!
 //! # Lines
 //!
-//! In a block of L cache lines, L > 1, probes come in groups of four, each group in one line, and
-//! the last takes what is left (`probe.rs`). How many groups a line gets is chance: lines are more
-//! unlike one another than if every probe went its own way, and those who ask for four bits of one
-//! line pay for that. So in hit(j) pairs of probes are told apart. With s pairs in the same group
-//! and d pairs in different ones, s + d = k (k-1) / 2,
+//! In a block of L > 1 cache lines, probes come in groups of four, each group in one line, and the
+//! last group takes what is left (`hash/probe.rs`). The number of groups in a line is random, so
+//! the loads of lines differ more than those of independent probes would, and a group tests four
+//! bits of one line. So hit(j) distinguishes pairs of probes. With s pairs in the same group and d
+//! pairs in different groups, s + d = k (k-1) / 2,
 //!
 //! ```text
-//!   hit(j) = f^k * e^((s u + d v) / f^2)     f = 1 - c, u = variance of the share of set bits of a line, v = of the block
+//!   hit(j) = f^k * e^((s u + d v) / f^2)
+//!
+//!   f = 1 - c
+//!   u = variance of the share of set bits in a line
+//!   v = variance of the share of set bits in the block
 //! ```
 //!
-//! All three are exact. Some bits stay clear if each group of each item spares them, which a group
-//! of g probes does
+//! All three are exact. Bits stay clear if every group of every item leaves them clear. A group of
+//! g probes leaves clear, with probability
 //!
 //! ```text
-//!   one bit                      1 - (1 - (1 - 1/512)^g) / L              to the power of j, all groups multiplied:  c
-//!   two bits of one line         1 - (1 - (1 - 2/512)^g) / L                                                         t
-//!   two bits of two lines        1 - (1 - (1 - 1/512)^g) / L * 2                                                     r
-//!
-//!   u = c / 512 + (1 - 1/512) t - c^2              v = u / L + (1 - 1/L) (r - c^2)
+//!   one bit                      1 - (1 - (1 - 1/512)^g) / L
+//!   two bits of one line         1 - (1 - (1 - 2/512)^g) / L
+//!   two bits of two lines        1 - (1 - (1 - 1/512)^g) / L * 2
 //! ```
 //!
-//! The rate of random groups, simulated, is 0.995 to 1.001 of this for 7 to 27 probes in 2 to 64
-//! lines, 0.985 for 92 in 512: the exponential bounds the higher orders here too. Groups take 0.4 %
-//! more memory in two lines at 0.1 %, and 0.9 % more in 32 and above at 1e-6 and below. Blocks of
-//! one line, those that are not of whole lines, and the block of a layer that has no other are as
-//! above.
+//! The product over all groups of an item, to the power of j, is c, t and r respectively, and
+//!
+//! ```text
+//!   u = c / 512 + (1 - 1/512) t - c^2
+//!   v = u / L + (1 - 1/L) (r - c^2)
+//! ```
+//!
+//! The simulated rate of random groups is 0.995 to 1.001 of this for 7 to 27 probes in 2 to 64
+//! lines, and 0.985 for 92 probes in 512 lines: the exponential bounds the higher orders here too.
+//! Groups take 0.4 % more memory in two lines at 0.1 %, and 0.9 % more in 32 lines and above at
+//! 1e-6 and below. The formula of the first section holds for blocks of one line, blocks that are
+//! not of whole lines, and the block of a layer that has only one.
 
 use crate::filter::geometry::PROBE_GROUP;
 
 /// Probes in a line before the next is chosen.
 const GROUP: u32 = PROBE_GROUP as u32;
-/// Bits in a line.
 const LINE_BITS: f64 = 512.0;
 
-/// Terms on either side of the peak: some 20 are needed; the bound ends the loop whatever the
-/// numbers.
+/// Limit of the terms summed on either side of the peak. About 20 are needed; the limit ends the
+/// loop for any input.
 const MOST_TERMS: u32 = 1000;
 
 /// A block and the probes of an item in it.
@@ -67,13 +77,13 @@ pub(in crate::filter) struct Block {
 /// How probes are spread over a block.
 #[derive(Clone, Copy)]
 enum Spread {
-    /// Each anywhere; logarithm of the share that one spares.
+    /// Each anywhere; the logarithm of the probability that one probe leaves a bit clear.
     Anywhere(f64),
     Groups(Groups),
 }
 
-/// Logarithms of the probabilities that an item spares certain bits, and what else the second part
-/// of the essay names.
+/// Logarithms of the probabilities that an item leaves certain bits clear, and the numbers of pairs
+/// (section "Lines" above).
 #[derive(Clone, Copy)]
 struct Groups {
     lines: f64,
@@ -96,13 +106,13 @@ impl Block {
         }
     }
 
-    /// The block of a layer that has no other: its probes go anywhere.
+    /// The only block of a layer: each probe lies anywhere in it.
     pub(in crate::filter) fn single(bits: f64, probes: u32) -> Self {
         let spread = Spread::Anywhere(libm::log1p(-1.0 / bits));
         Self { bits, probes, spread }
     }
 
-    /// The rate of one block that holds `items` items: `hit(j)` in the file's essay.
+    /// The rate of one block that holds `items` items: `hit(j)` above.
     pub(in crate::filter) fn hit(&self, items: f64) -> f64 {
         let k = f64::from(self.probes);
         let (fill, exponent) = match self.spread {
@@ -119,12 +129,11 @@ impl Block {
         (power(fill, self.probes) * libm::exp(exponent / (fill * fill))).min(1.0)
     }
 
-    /// The rate of a layer of such blocks that hold `load` items on average: the sum over j in the
-    /// file's essay.
+    /// The rate of a layer of such blocks that hold `load` items on average: the sum over j above.
     ///
-    /// Summed outwards from the largest term. Beyond a standard deviation of 6 only every second
-    /// (third, ...) j is taken: the trapezoid rule on a bell curve is exact to e^(-2 pi^2 s^2) at s
-    /// nodes a deviation.
+    /// Sums outwards from the largest term. Above a standard deviation of 6 it takes only every
+    /// second (third, ...) j: with s nodes per deviation, the trapezoid rule on a bell curve is
+    /// exact to e^(-2 pi^2 s^2).
     pub(in crate::filter) fn rate(&self, load: f64) -> f64 {
         let peak = peak_of_sum(load, self.bits, f64::from(self.probes));
         let stride = (peak.sqrt() / 3.0).floor().max(1.0);
@@ -165,7 +174,8 @@ impl Block {
 impl Groups {
     fn new(lines: f64, probes: u32) -> Self {
         let (full, extra) = (probes / GROUP, probes % GROUP);
-        // The logarithm of what all groups of an item spare, `bits` of each of `share` lines.
+        // The logarithm of the probability that all groups of an item leave clear `bits` bits in
+        // each of a `share` of the lines.
         let spared = |bits: f64, share: f64| {
             let group =
                 |probes| libm::log1p(-(1.0 - power(1.0 - bits / LINE_BITS, probes)) * share);
@@ -193,9 +203,9 @@ impl Groups {
     }
 }
 
-/// The j at which Poisson(j) f(j)^k is largest: above the mean, because full blocks answer wrong
-/// most often. Newton on the derivative of its logarithm, which falls and is convex, so that the
-/// steps from the left never overshoot.
+/// The j at which Poisson(j) f(j)^k is largest. It is above the mean, because full blocks give the
+/// most false positives. Newton's method on the derivative of the logarithm; the derivative falls
+/// and is convex, so steps from the left never overshoot.
 fn peak_of_sum(load: f64, bits: f64, k: f64) -> f64 {
     let mut j = load;
     for _ in 0..12 {
@@ -211,7 +221,7 @@ fn peak_of_sum(load: f64, bits: f64, k: f64) -> f64 {
     j.round()
 }
 
-/// x^n by squaring, the same on every machine (the platform's `powi` is not).
+/// x^n by squaring. The result is the same on every machine, unlike that of the platform's `powi`.
 fn power(mut x: f64, mut n: u32) -> f64 {
     let mut product = 1.0;
     while n > 0 {

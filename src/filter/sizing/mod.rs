@@ -1,32 +1,36 @@
-//! Capacity and error rate in, geometry out: how many blocks, how long, how many probes.
+//! Capacity and error rate in, geometry out: number of blocks, block length, number of probes.
 //!
-//! What rate a geometry has is told by the model (`block_rate.rs`); this is the search.
+//! The model in `block_rate.rs` gives the rate of a geometry. This file searches for the geometry.
 //!
-//! # What a filter counts
+//! # Items that are not counted
 //!
-//! n is not the capacity but a little more. The server counts an item when it changed a bit; items
-//! that tested present by accident are not counted, so when the count reaches the capacity, more
-//! distinct items have been added. `distinct` gives how many: 1.002 times the capacity at 1 %, 1.11
-//! times at 25 %. Left out, a full filter of 25 % would measure 28 %.
+//! A layer is sized for slightly more items than its capacity. The server counts an item only if it
+//! changed a bit. An item that tests present by accident is not counted, so when the count reaches
+//! the capacity, more distinct items have been added. `distinct` computes their number: 1.002 times
+//! the capacity at 1 %, 1.11 times at 25 %. Without this, a full filter of 25 % would measure 28 %.
 //!
 //! # The rule
 //!
-//! Small blocks are fast (one cache line, one page) and pay for the spread of loads in memory. So:
-//! the smallest power-of-two block with which the whole layer stays within `slack` of the classic
-//! optimum ln(1/p) / ln(2)^2 bits per item; then the fewest probes that stay within it; then the
-//! fewest blocks that keep the rate. A layer too small for that (its blocks would be too few to
-//! divide the bits well) takes as few equal blocks as hold it, of any whole number of words; most
-//! often that is one block of exactly the bits that it needs. (Of whole lines it would have to be
-//! 0.4 % to 1 % longer: one that just misses the rate there takes a word more.)
+//! Small blocks are fast (one cache line, one page), but cost memory, because their loads differ.
+//! So the search takes, in this order:
+//!
+//! 1. the smallest power-of-two block with which the layer stays within `slack` of the classic
+//!    optimum of ln(1/p) / ln(2)^2 bits per item;
+//! 2. the fewest probes that stay within it;
+//! 3. the fewest blocks that keep the rate.
+//!
+//! A layer too small for that has as few equal blocks as possible, each of any whole number of
+//! words: nearly always one block. (Whole lines would make it 0.4 % to 1 % longer. If a block just
+//! misses the rate, it gets one word more.)
 //!
 //! # Determinism
 //!
-//! A replica that is told (capacity, rate, expansion, seed) must arrive at the same bits on any
-//! machine. Everything here and in `block_rate.rs` is +, -, *, / and square roots, which IEEE 754
-//! fixes, and `libm`, which is the same code everywhere; never the platform's `ln`, `exp` or
-//! `powf`, which clippy refuses in all of src (`clippy.toml`).
+//! A replica gets (capacity, rate, expansion, seed), and must compute the same bits on every
+//! machine. So this file and `block_rate.rs` use only +, -, *, / and square roots, which IEEE 754
+//! defines exactly, and `libm`, whose code is the same everywhere. Clippy forbids the platform's
+//! `ln`, `exp` and `powf` in all of src (`clippy.toml`).
 //!
-//! One call costs a microsecond or two for a filter of one page, some 10 at 1 %, and up to 80 at
+//! One call takes a microsecond or two for a filter of one page, about 10 at 1 %, and up to 80 at
 //! rates of 1e-9 and below, where small blocks are tried in vain.
 
 use std::f64::consts::LN_2;
@@ -40,30 +44,29 @@ use block_rate::Block;
 
 use super::geometry::{Geometry, MAX_WORDS};
 
-/// The most probes that any rate asks for (see `FLOOR`).
+/// The most probes that any rate needs (see `FLOOR`).
 pub const MAX_PROBES: u8 = 128;
 
-/// Rates below this are sized as this: a 128-bit hash of 2^28 items collides with a random one at
-/// 2^-100 = 8e-31, so more bits could not lower the rate.
+/// Lower rates are sized as this one. The 128-bit hash of a random item collides with one of 2^28
+/// items with probability 2^-100 = 8e-31, so more bits could not lower the rate.
 const FLOOR: f64 = 1e-30;
 
-/// The rate that the sizing asks of the model is this share of the rate asked of the layer: room
-/// for what the model leaves out. Measured rates lie within 1 % of the model
-/// (`tests/filter/rate.rs`), or below it: single blocks at 0.01 % by 4 %.
+/// The model has to reach this share of the rate asked of the layer. The rest is a margin for what
+/// the model leaves out: measured rates are within 1 % of the model (`tests/filter/rate.rs`), or
+/// below it (by 4 % for single blocks at 0.01 %).
 const SHARE: f64 = 0.99;
 
-/// Block sizes tried, in words: one cache line (512 bits) to 32 KiB. Rates down to 1e-6 need no
-/// more than a page (512 words).
+/// Block sizes that are tried, in words: one cache line (512 bits) to 32 KiB. Rates down to 1e-6
+/// need at most a page (512 words).
 const BLOCK_WORDS: [u16; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 /// A layer that fits in one page of memory is one block.
 const PAGE_BITS: f64 = 32_768.0;
 
-/// How much larger than the classic optimum a layer may be, by its rate.
+/// The memory that a layer may take, relative to the classic optimum, by its rate.
 ///
-/// The last bound keeps a reserved filter no larger than the ln(2/p) / ln(2)^2 bits per item of
-/// RedisBloom: its first layer is sized for rate = 3/4 p (`budget.rs`), so there are ln(1.5) =
-/// 0.405 nats an item to spend.
+/// The last bound keeps a reserved filter within RedisBloom's ln(2/p) / ln(2)^2 bits per item. Its
+/// first layer is sized for 3/4 p (`budget.rs`), so it may spend ln(1.5) = 0.405 nats per item.
 fn slack(rate: f64) -> f64 {
     let most: f64 = if rate >= 0.001 {
         1.06
@@ -75,21 +78,22 @@ fn slack(rate: f64) -> f64 {
     most.min(1.0 + 0.4 / -libm::log(rate))
 }
 
-/// Rates at which the slack is the whole allowance.
+/// Inside this range of rates, `slack` alone limits the memory.
 ///
-/// Above, the uncounted items weigh and no whole number of probes comes near the optimum; below,
-/// `slack` tends to 1, which the longest blocks cannot reach. There 2 % over the classic filter
-/// that exists is the measure above, and 3.2 % below, where probes in groups alone take 1 %. The
-/// lower end lies under 3/4 of 1e-9, so that reserved filters keep RedisBloom's formula down to
-/// 1e-9.
+/// Above the range, uncounted items weigh more, and no whole number of probes comes near the
+/// optimum: a layer may take 2 % more than the best classic filter. Below the range, `slack` tends
+/// to 1, which the longest blocks cannot reach: a layer may take 3.2 % more, of which groups of
+/// probes need 1 %. The lower end is below 3/4 of 1e-9, so reserved filters stay within
+/// RedisBloom's formula down to 1e-9.
 const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 
-/// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1), or `None` when
-/// the bits are more than can be addressed (2^50, 128 TiB: a 32-bit number of the longest blocks).
+/// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1). `None` if the
+/// layer needs more bits than can be addressed (2^50 bits, 128 TiB: a 32-bit number of the longest
+/// blocks).
 #[must_use]
 pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     let target = SHARE * rate.max(FLOOR);
-    let classic = Classic::at(target);
+    let classic = ClassicOptimum::at(target);
     let optimum = -libm::log(rate.max(FLOOR)) / (LN_2 * LN_2);
     let items = |k| distinct(capacity as f64, target, k);
     let mut allowed = slack(rate) * optimum * capacity as f64;
@@ -107,8 +111,8 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
             if blocks < 1.0 || blocks > f64::from(u32::MAX) {
                 continue;
             }
-            // The evenly loaded block is a lower bound that costs one term: it spares the sum for
-            // blocks far too small.
+            // An evenly loaded block gives a lower bound with one term. It rejects blocks that are
+            // far too small without computing the sum.
             let keeps = |k| {
                 let (block, load) = (Block::new(bits, k), items(k) / blocks);
                 block.hit(load) <= target && block.rate(load) <= target
@@ -125,11 +129,11 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     few_blocks(items, target, classic, allowed)
 }
 
-/// As few equal blocks as hold the layer, each as short as the rate allows: nearly always one.
+/// As few equal blocks as possible, each as short as the rate allows: nearly always one.
 fn few_blocks(
     items: impl Fn(u32) -> f64,
     target: f64,
-    classic: Classic,
+    classic: ClassicOptimum,
     allowed: f64,
 ) -> Option<Geometry> {
     let longest = f64::from(BLOCK_WORDS[BLOCK_WORDS.len() - 1]) * 64.0;
@@ -146,8 +150,8 @@ fn few_blocks(
             Block::new(words * 64.0, k).rate(load)
         }
     };
-    // One block is tried from the classic optimum up, word by word; several start at the memory
-    // that is allowed.
+    // A single block starts at the classic optimum and grows word by word. Several blocks start at
+    // the allowed memory.
     let first = if one { items(classic.probes) * classic.bits_per_item } else { allowed / blocks };
     let mut words = (first / 64.0).floor().max(1.0);
     while words <= f64::from(u16::MAX) {
@@ -163,15 +167,15 @@ fn few_blocks(
     None
 }
 
-/// The classic (unblocked) filter of least memory at a rate: a whole number of probes and its bits
-/// per item.
+/// The classic (unblocked) filter of least memory at a rate: its whole number of probes and its
+/// bits per item.
 #[derive(Clone, Copy)]
-struct Classic {
+struct ClassicOptimum {
     probes: u32,
     bits_per_item: f64,
 }
 
-impl Classic {
+impl ClassicOptimum {
     fn at(rate: f64) -> Self {
         let real = -libm::log(rate) / LN_2;
         let with = |k: f64| -k / libm::log1p(-libm::pow(rate, 1.0 / k));
@@ -181,14 +185,14 @@ impl Classic {
     }
 }
 
-/// How many distinct items must be added until `counted` of them changed a bit, when the rate is
-/// `rate` at the end.
+/// The number of distinct items that must be added until `counted` of them changed a bit, if the
+/// rate is `rate` at the end.
 ///
-/// With a = k n / m the rate after a share of the items is (1 - e^-x)^k, x in [0, a]; its mean is
-/// what goes uncounted: I_k / a where I_k = integral of (1 - e^-x)^k = I_(k-1) - (1 - e^-a)^k / k
-/// and I_0 = a.
+/// With a = k n / m, the rate after a share of the items is (1 - e^-x)^k, x in [0, a]. Its mean is
+/// the share of uncounted items, I_k / a, where I_k is the integral of (1 - e^-x)^k over [0, a]:
+/// I_k = I_(k-1) - (1 - e^-a)^k / k, and I_0 = a.
 fn distinct(counted: f64, rate: f64, k: u32) -> f64 {
-    // Below this the mean is under 1e-4 and the recurrence would lose it to cancellation.
+    // Below this rate the mean is under 1e-4, and the recurrence would lose it to cancellation.
     if rate < 1e-3 {
         return counted;
     }
@@ -202,9 +206,9 @@ fn distinct(counted: f64, rate: f64, k: u32) -> f64 {
     counted * a / (a - integral)
 }
 
-/// The fewest probes that `keeps` the rate, or `None`. The rate falls and then rises with k, lowest
-/// near or a little below the classic `best` (spread loads favour fewer probes), so the search
-/// starts there and walks down.
+/// The fewest probes for which `keeps` is true, or `None`. The rate first falls and then rises with
+/// k. It is lowest at the classic `best` or a little below (uneven loads favour fewer probes), so
+/// the search starts there and goes down.
 fn fewest_probes(best: u32, keeps: impl Fn(u32) -> bool) -> Option<u32> {
     let near = best - best / 8;
     let mut probes = [best, near].into_iter().find(|&k| keeps(k))?;
@@ -214,8 +218,8 @@ fn fewest_probes(best: u32, keeps: impl Fn(u32) -> bool) -> Option<u32> {
     Some(probes)
 }
 
-/// The most items per block at which the model keeps `target`, from a load that keeps it: a secant
-/// on log(rate) against log(load), which is nearly straight.
+/// The most items per block at which the model keeps `target`, starting from a load that keeps it.
+/// A secant on log(rate) against log(load), which is nearly straight.
 fn most_items_per_block(block: Block, load: f64, target: f64) -> f64 {
     let log_rate = |log_load: f64| libm::log(block.rate(libm::exp(log_load)));
     let goal = libm::log(target);
@@ -230,7 +234,7 @@ fn most_items_per_block(block: Block, load: f64, target: f64) -> f64 {
             break;
         }
     }
-    // A ten-thousandth of memory instead of a last check: the secant has converged to better than
-    // that.
+    // The margin of a ten-thousandth of the memory replaces a last check: the secant is more
+    // accurate than that.
     load.max(libm::exp(far) * 0.999_9)
 }

@@ -5,40 +5,30 @@
 //!   ┌──────────┬──────────┬──────────┬ ─ ─ ─ ┬──────────┐
 //!   │ block 0  │ block 1  │    b     │       │          │     each block_words * 64 bits
 //!   └──────────┴──────────┴──┬───┬───┴ ─ ─ ─ ┴──────────┘
-//!                            └───┴── k bits inside it, four by four in a line (probe.rs)
+//!                            └───┴── k bits in it, in groups of four per line (hash/probe.rs)
 //! ```
 //!
-//! Putze, Sanders and Singler (2007). One item touches one block: one page, or two that meet, at
-//! rates down to 1e-6, one cache line where the block is 512 bits. A classic filter touches k lines
-//! and k pages, which is what a query costs once the array outgrows the caches, and copies k pages
-//! an insert while the server forks for a snapshot. What is done inside a block: `probing.rs`.
+//! Putze, Sanders and Singler (2007). One item touches one block. At rates down to 1e-6 this is one
+//! page, or two adjacent ones; a block of 512 bits is one cache line. A classic filter touches k
+//! lines and k pages per query, and copies k pages per insert while the server forks for a
+//! snapshot. `probing.rs` tests and sets the bits inside a block.
 //!
-//! Long blocks, those of low rates and of deep stacks, are of many cache lines, and how many are
-//! under way is what limits a batch. So a chunk goes through older layers in two stages, each of
-//! which fetches its lines for all items that are still in question before it looks at the first:
-//! the line of the first four probes (a glance, after which 15 of 16 of the absent items are
-//! settled), then the rest, which hardly any but the items that are there need. The lines of a
-//! glance are fetched while the layer above is glanced at, and where they are is kept until then
-//! (an aim). An item that is to be added needs all its lines at once.
+//! # Two stages
 //!
-//! What it is worth that four probes share a line: time in one process, of the time when each lay
-//! anywhere in the block (commit 22683b9), arrays on whole lines as a server's are:
+//! Low rates and deep stacks have long blocks of many cache lines. The number of lines in flight
+//! limits the speed of a batch there. So a chunk goes through older layers in two stages, and each
+//! stage prefetches its lines for all remaining items before it tests the first one:
 //!
-//! | filter                           | batch | hit  | miss | new  |
-//! |----------------------------------|-------|------|------|------|
-//! | one layer at 0.1 %, 2 M items    | 100   | 0.96 | 0.83 | 0.88 |
-//! |                                  | 1     | 0.96 | 0.92 |      |
-//! | one layer at 0.01 %, 2 M items   | 100   | 0.69 | 0.85 | 0.79 |
-//! |                                  | 1     | 0.88 | 0.85 |      |
-//! | 8 layers at 1 %, 0.8 M items     | 100   | 0.77 | 0.76 | 0.77 |
-//! |                                  | 1     | 0.88 | 0.86 |      |
-//! | 12 layers at 1 %, 4.2 M items    | 100   | 0.57 | 0.72 | 0.67 |
-//! |                                  | 1     | 0.79 | 0.80 |      |
+//! 1. The line of the first four probes. It rejects 15 of 16 absent items.
+//! 2. The remaining lines, for the items that passed. Nearly all of these are present.
 //!
-//! In the newest layer, where an item that is there most likely is, and which is the only one of
-//! most filters, a glance costs a hit more than it gains a miss while a processor hides the waits
-//! by running ahead; so there it is taken beyond 4 MiB. In older layers, most of what is asked for
-//! is absent.
+//! Stage 1 of a layer also prefetches the first lines of the next layer, and keeps their positions
+//! (`FirstGroup`) until that layer is tested. An addition needs all lines of the item at once.
+//!
+//! Most lookups in an older layer miss, so older layers always use the stages. The newest layer is
+//! often the only one, and most present items are in it. The stages cost hits more than they save
+//! misses as long as out-of-order execution hides the waits, so the newest layer uses them only
+//! above 4 MiB.
 
 mod line_probe;
 mod prefetch;
@@ -63,9 +53,9 @@ use crate::filter::{
     },
 };
 
-/// Arrays up to this many words (4 MiB) are in the processor's second cache for the most part, or
-/// one step beyond.
-const FAR_WORDS: usize = 1 << 19;
+/// Above this many words (4 MiB) an array outgrows the processor's second-level cache so far that
+/// lookups wait for memory.
+const MEMORY_BOUND_WORDS: usize = 1 << 19;
 
 /// A bit array cut into equal blocks.
 #[derive(Debug)]
@@ -78,8 +68,8 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// A layer of the given shape over these bits, which become as many before it is asked
-    /// anything.
+    /// Makes a layer of the given shape over these bits. The array may still be shorter than the
+    /// shape; it has its full length before the first query.
     #[must_use]
     pub fn new(geometry: Geometry, bits: Bits) -> Self {
         let Geometry { blocks, block_words, probes } = geometry;
@@ -99,7 +89,7 @@ impl Blocked {
         &self.bits
     }
 
-    /// The bit array, to fill from a stored one.
+    /// The bit array, mutable, to fill it from a stored one.
     pub fn bits_mut(&mut self) -> &mut Bits {
         &mut self.bits
     }
@@ -110,13 +100,12 @@ impl Blocked {
         block_start(hash, self.geometry())
     }
 
-    /// Words of a block.
     #[inline]
     fn block_words(&self) -> usize {
         usize::from(self.block_words)
     }
 
-    /// The lines of a block, where four probes share one.
+    /// Cache lines of a block, if four probes share a line; else `None`.
     #[inline]
     fn lines(&self) -> Option<u64> {
         match self.probing {
@@ -127,53 +116,52 @@ impl Blocked {
         }
     }
 
-    /// Whether a block is too long to be prefetched whole.
+    /// Returns whether a block is too long to be prefetched whole.
     #[inline]
     fn is_long(&self) -> bool {
         self.block_words() > WHOLE_BLOCK
     }
 
-    /// Asks for the cache lines that the item needs first, without waiting for them.
+    /// Prefetches the cache lines that a lookup of the item reads first.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
-        if let Some(address_of_blocks) = self.address_of_blocks() {
-            address_of_blocks.prefetch(hash);
+        if let Some(block_address) = self.block_address() {
+            block_address.prefetch(hash);
         }
     }
 
-    /// Where the blocks are; `None` of an array that is cached anyway.
+    /// Address and shape of the blocks; `None` for an array small enough to stay cached.
     #[inline]
-    pub(super) fn address_of_blocks(&self) -> Option<BlockAddress> {
+    pub(super) fn block_address(&self) -> Option<BlockAddress> {
         self.bits.is_uncached().then(|| BlockAddress::new(self.address(0), self.geometry()))
     }
 
-    /// Whether that is where the blocks are.
+    /// Returns whether the blocks of this layer begin at `block_address`.
     #[inline]
-    pub(super) fn is_at(&self, address_of_blocks: BlockAddress) -> bool {
-        address_of_blocks.begins_at(self.address(0))
+    pub(super) fn is_at(&self, block_address: BlockAddress) -> bool {
+        block_address.begins_at(self.address(0))
     }
 
-    /// Where that word is, for a prefetch.
+    /// The address of a word, for a prefetch.
     #[inline]
     fn address(&self, word: usize) -> *const u64 {
         self.bits.words().as_ptr().wrapping_add(word)
     }
 
-    /// The block of an item.
     #[inline(always)]
     fn block(&self, hash: Hash) -> &[u64] {
         let start = self.block_start(hash);
         &self.bits.words()[start..start + self.block_words()]
     }
 
-    /// The same, to change it.
+    /// The block of an item, mutable.
     #[inline(always)]
     fn block_mut(&mut self, hash: Hash) -> &mut [u64] {
         let (start, words) = (self.block_start(hash), self.block_words());
         &mut self.bits.words_mut()[start..start + words]
     }
 
-    /// Whether every bit of the item is set.
+    /// Returns whether every bit of the item is set.
     #[inline(always)]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
@@ -186,7 +174,7 @@ impl Blocked {
         }
     }
 
-    /// Which of these items have every bit set. They have been prefetched.
+    /// Returns which of these items have every bit set. Expects the items to be prefetched.
     #[inline]
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match self.probing {
@@ -196,7 +184,7 @@ impl Blocked {
         }
     }
 
-    /// The same in lines.
+    /// [`Self::filter_present`] for blocks of whole lines.
     #[inline(always)]
     fn filter_present_with(
         &self,
@@ -217,9 +205,9 @@ impl Blocked {
         })
     }
 
-    /// Asks for the line that a first look at each of these items needs, and aims there.
+    /// Prefetches the first line of each of these items, and records its first probe group.
     #[inline(never)]
-    pub(super) fn prefetch_first(
+    pub(super) fn prefetch_first_lines(
         &self,
         hashes: &[Hash],
         items: ItemSet,
@@ -228,23 +216,24 @@ impl Blocked {
         match self.lines() {
             Some(lines) => items
                 .members()
-                .for_each(|i| first_groups[i] = self.prefetch_first_of(lines, hashes[i])),
+                .for_each(|i| first_groups[i] = self.prefetch_first_line(lines, hashes[i])),
             None => items.members().for_each(|i| self.prefetch(hashes[i])),
         }
     }
 
-    /// The same for one item, in blocks of `lines` lines. Those of small arrays are asked for too:
-    /// to tell them apart, item by item, costs the large ones more than that costs the small.
+    /// Prefetches the first line of one item in blocks of `lines` lines, and returns its first
+    /// probe group. Small arrays are prefetched too: to skip them costs a test per item, which
+    /// large arrays pay.
     #[inline(always)]
-    fn prefetch_first_of(&self, lines: u64, hash: Hash) -> FirstGroup {
+    fn prefetch_first_line(&self, lines: u64, hash: Hash) -> FirstGroup {
         let group = ProbeSequence::new(hash).group(lines);
         let start = self.block_start(hash) + group.line * LINE_WORDS;
         prefetch_line(self.address(start));
         FirstGroup { start, places: group.places }
     }
 
-    /// Which of these items, at which `first_groups` aims, have every bit set, in two stages (see
-    /// the essay). Those that may be in the `next` layer are aimed there on the way.
+    /// Returns which of these items have every bit set, in the two stages above. `first_groups`
+    /// holds their first probe groups in this layer, and receives those of the `next` layer.
     #[inline]
     pub(super) fn filter_present_staged(
         &self,
@@ -257,7 +246,7 @@ impl Blocked {
             Probing::Anywhere => {
                 let found = self.filter_present(hashes, items);
                 if let Some(next) = next {
-                    next.prefetch_first(hashes, items.without(found), first_groups);
+                    next.prefetch_first_lines(hashes, items.without(found), first_groups);
                 }
                 found
             }
@@ -270,7 +259,7 @@ impl Blocked {
         }
     }
 
-    /// The same in lines.
+    /// [`Self::filter_present_staged`] for blocks of whole lines.
     #[inline]
     fn filter_present_staged_with(
         &self,
@@ -284,25 +273,25 @@ impl Blocked {
             && let Some(lines) = next.lines()
             && self.probes >= PROBE_GROUP
         {
-            let stood = line_probe.run(|| {
+            let passed = line_probe.run(|| {
                 items.keep(|i| {
-                    let prefetch_first = std::mem::replace(
+                    let group = std::mem::replace(
                         &mut first_groups[i],
-                        next.prefetch_first_of(lines, hashes[i]),
+                        next.prefetch_first_line(lines, hashes[i]),
                     );
-                    self.set_at(line_probe, prefetch_first, PROBE_GROUP)
+                    self.test_first_group(line_probe, group, PROBE_GROUP)
                 })
             });
-            return self.filter_present_remaining(line_probe, hashes, stood);
+            return self.filter_present_remaining(line_probe, hashes, passed);
         }
         let found = self.filter_present_last(line_probe, hashes, items, first_groups);
         if let Some(next) = next {
-            next.prefetch_first(hashes, items.without(found), first_groups);
+            next.prefetch_first_lines(hashes, items.without(found), first_groups);
         }
         found
     }
 
-    /// The same in the last layer, or in one before blocks that are not of whole lines.
+    /// [`Self::filter_present_staged`] without prefetching a next layer in stage 1.
     #[inline(never)]
     fn filter_present_last(
         &self,
@@ -312,25 +301,24 @@ impl Blocked {
         first_groups: &FirstGroups,
     ) -> ItemSet {
         let count = self.probes.min(PROBE_GROUP);
-        let stood =
-            line_probe.run(|| items.keep(|i| self.set_at(line_probe, first_groups[i], count)));
-        self.filter_present_remaining(line_probe, hashes, stood)
+        let passed = line_probe
+            .run(|| items.keep(|i| self.test_first_group(line_probe, first_groups[i], count)));
+        self.filter_present_remaining(line_probe, hashes, passed)
     }
 
-    /// Whether the first `count` bits of an item are set, at most four, where it is aimed: 1 if
-    /// they are, else 0.
+    /// Tests the first `count` bits of an item, at most four: 1 if all are set, else 0.
     #[inline(always)]
-    fn set_at(
+    fn test_first_group(
         &self,
         line_probe: impl LineProbe,
         FirstGroup { start, places }: FirstGroup,
         count: u8,
     ) -> u64 {
         let line = self.bits.words()[start..].first_chunk();
-        line.map_or(0, |line| line_probe.set_in_line(line, ProbeGroup { line: 0, places }, count))
+        line.map_or(0, |line| line_probe.test_group(line, ProbeGroup { line: 0, places }, count))
     }
 
-    /// Which of these items have their bits from the fifth on set.
+    /// Stage 2: returns which of these items have all bits after the first four set.
     #[inline(never)]
     fn filter_present_remaining(
         &self,
@@ -342,60 +330,66 @@ impl Blocked {
         if left == 0 {
             return items;
         }
-        // Of a block of two lines, too, only the first has been asked for.
+        // Only the first line was prefetched, even in blocks of two lines.
         if self.bits.is_uncached() {
-            self.prefetch_after_four(hashes, items);
+            self.prefetch_after_first_group(hashes, items);
         }
         line_probe.run(|| {
             items.keep(|i| {
-                let sequence = self.after_four(hashes[i]);
+                let sequence = self.sequence_after_first_group(hashes[i]);
                 u64::from(probing::all_set(line_probe, self.block(hashes[i]), sequence, left))
             })
         })
     }
 
-    /// Whether an item has lines that are not fetched at first.
+    /// Returns whether a lookup prefetches only some lines of an item at first.
     #[inline]
     fn is_staged(&self) -> bool {
         self.is_long() && self.bits.is_uncached()
     }
 
-    /// Whether its lines are a wait that a processor does not hide by itself, running ahead.
+    /// Returns whether the array is so large that out-of-order execution does not hide its waits
+    /// for memory.
     #[inline]
-    pub(super) fn is_far(&self) -> bool {
-        self.is_long() && self.bits.words().len() > FAR_WORDS
+    pub(super) fn is_memory_bound(&self) -> bool {
+        self.is_long() && self.bits.words().len() > MEMORY_BOUND_WORDS
     }
 
-    /// After [`Self::prefetch`], asks for the other cache lines of these items.
+    /// Prefetches the cache lines of these items that [`Self::prefetch`] left out.
     #[inline]
     pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if self.is_staged() {
-            self.prefetch_after_four(hashes, items);
+            self.prefetch_after_first_group(hashes, items);
         }
     }
 
-    /// Asks for the cache lines of these items after the first.
+    /// Prefetches the cache lines of these items after the first probe group.
     #[inline]
-    fn prefetch_after_four(&self, hashes: &[Hash], items: ItemSet) {
+    fn prefetch_after_first_group(&self, hashes: &[Hash], items: ItemSet) {
         let left = self.probes.saturating_sub(PROBE_GROUP);
         for i in items.members() {
             let start = self.address(self.block_start(hashes[i]));
-            prefetch_sequence(start, self.geometry(), self.after_four(hashes[i]), left);
+            prefetch_sequence(
+                start,
+                self.geometry(),
+                self.sequence_after_first_group(hashes[i]),
+                left,
+            );
         }
     }
 
-    /// The walk of an item without its first four probes.
+    /// The probe sequence of an item without its first four probes.
     #[inline]
-    fn after_four(&self, hash: Hash) -> ProbeSequence {
+    fn sequence_after_first_group(&self, hash: Hash) -> ProbeSequence {
         let mut sequence = ProbeSequence::new(hash);
         let steps = if self.lines().is_some() { 1 } else { PROBE_GROUP };
         (0..steps).for_each(|_| sequence.step());
         sequence
     }
 
-    /// Sets every bit of the item; whether one was not set.
+    /// Sets every bit of the item, and returns whether one was clear.
     ///
-    /// Writes nothing where all were: a write that changes nothing would still copy the page while
+    /// Writes nothing if all were set: even a write that changes nothing would copy the page while
     /// the server forks for a snapshot.
     #[inline(always)]
     pub fn add(&mut self, hash: Hash) -> bool {
@@ -407,7 +401,8 @@ impl Blocked {
         }
     }
 
-    /// [`Self::add`] of these items; for which of them it is so. They have been prefetched.
+    /// Adds these items as [`Self::add`] does, and returns which of them had a clear bit. Expects
+    /// the items to be prefetched.
     #[inline]
     pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match self.probing {
@@ -417,7 +412,7 @@ impl Blocked {
         }
     }
 
-    /// The same in lines.
+    /// [`Self::add_chunk`] for blocks of whole lines.
     #[inline(always)]
     fn add_chunk_with(
         &mut self,

@@ -1,4 +1,4 @@
-//! Where the blocks of a layer are: enough to ask for the cache lines of an item, and not to read
+//! The address and shape of a layer's blocks: enough to prefetch the lines of an item, not to read
 //! them.
 
 use crate::filter::{
@@ -10,11 +10,11 @@ use crate::filter::{
     layer::bits::prefetch,
 };
 
-/// Blocks up to this many words (two cache lines) are prefetched whole; longer ones in stages
-/// (`blocked.rs`).
+/// Blocks up to this many words (two cache lines) are prefetched whole, longer ones in stages
+/// (`mod.rs`).
 pub(super) const WHOLE_BLOCK: usize = 16;
 
-/// The place of a layer of blocks. The layer need not be there any more: an address to prefetch is
+/// Address and shape of a layer's blocks. It may outlive the layer: its address is prefetched and
 /// never read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::filter) struct BlockAddress {
@@ -23,31 +23,28 @@ pub(in crate::filter) struct BlockAddress {
 }
 
 impl BlockAddress {
-    /// The blocks that begin at `words`.
     #[inline]
     pub(in crate::filter) fn new(words: *const u64, geometry: Geometry) -> Self {
         Self { words, geometry }
     }
 
-    /// Where they begin.
     pub(in crate::filter) fn words(self) -> *const u64 {
         self.words
     }
 
-    /// Their shape.
     pub(in crate::filter) fn geometry(self) -> Geometry {
         self.geometry
     }
 
-    /// Whether the blocks begin there. Their shape is not asked: that of another filter at the same
-    /// address costs a prefetch.
+    /// Returns whether the blocks begin at `words`. Ignores the shape: if another filter now has
+    /// this address, the only cost is a useless prefetch.
     #[inline]
     pub(super) fn begins_at(self, words: *const u64) -> bool {
         self.words == words
     }
 
-    /// Asks for the cache lines that the item needs first: its whole block, or a few probes of a
-    /// long one.
+    /// Prefetches the cache lines that a lookup of the item reads first: the whole block, or the
+    /// first four probes in a long block.
     #[inline]
     pub(in crate::filter) fn prefetch(self, hash: Hash) {
         let geometry = self.geometry;
@@ -71,15 +68,15 @@ pub(super) fn block_start(hash: Hash, geometry: Geometry) -> usize {
     scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
 }
 
-/// Asks for a line of a block. Under an allocator that does not put arrays on whole lines it lies
-/// in two, and then both are asked for.
+/// Prefetches a line of a block. If the allocator does not align arrays to cache lines, the line
+/// spans two cache lines, and both are prefetched.
 #[inline]
 pub(super) fn prefetch_line(start: *const u64) {
     prefetch(start);
     prefetch(start.wrapping_add(LINE_WORDS - 1));
 }
 
-/// Asks for the cache lines of a short block.
+/// Prefetches the cache lines of a short block.
 #[inline]
 fn prefetch_block(start: *const u64, geometry: Geometry) {
     let words = usize::from(geometry.block_words);
@@ -89,7 +86,7 @@ fn prefetch_block(start: *const u64, geometry: Geometry) {
     prefetch(start.wrapping_add(words - 1));
 }
 
-/// Asks for the cache lines of the next `probes` bits on a walk over a block.
+/// Prefetches the cache lines of the next `probes` bits of a sequence.
 #[inline]
 pub(super) fn prefetch_sequence(
     start: *const u64,

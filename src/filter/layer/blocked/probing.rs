@@ -1,37 +1,16 @@
-//! Inside one block: whether bits on a walk are set, and setting them.
+//! Inside one block: tests and sets the bits of a probe sequence.
 //!
-//! Four probes are looked at together, without a branch between them. Half of the bits of a full
-//! layer are set, so a branch after each probe of an absent item is a coin toss, and a toss that
-//! the processor loses costs more than three probes; after four it is right 15 times of 16. Server
-//! CPU per item in batches of 100, with a branch each time and so, in one run each, RedisBloom 2.8
-//! beside it:
+//! - **Four probes are tested together, without a branch between them.** Half of the bits of a full
+//!   layer are set, so a branch after each probe of an absent item is a coin toss, and a
+//!   misprediction costs more than three probes. After four probes the branch is predictable: 15 of
+//!   16 absent items stop there.
+//! - **Blocks of one cache line have their own copy of the code.** Most filters have such blocks.
+//!   The copy selects no line and checks no bound.
+//! - **An addition tests and sets in one pass.** It skips groups that are set. The first group with
+//!   a clear bit shows that the item is new, so everything from there on is set without a test.
 //!
-//! | work                      | branches | fours  | RedisBloom |
-//! |---------------------------|----------|--------|------------|
-//! | miss, 2 M items           | 101 ns   | 86 ns  | 215 ns     |
-//! | hit, 2 M items            | 101 ns   | 85 ns  | 231 ns     |
-//!
-//! Most filters have blocks of one cache line, and those have a copy of the code of their own, in
-//! which the compiler knows that there is no line to choose and no bound to check. An addition
-//! looks and sets on one walk: fours that are set are left behind, and the first that is not tells
-//! that the item is new, so that all from there on is set without another look. Instructions an
-//! item (`make compare COUNT=1`, batches of 100, 2 M items at 1 %, the hash among them):
-//!
-//! | code                                         | hit | miss | new |
-//! |----------------------------------------------|-----|------|-----|
-//! | words of a `BitBox`, look first and then set | 231 | 193  | 322 |
-//! | plain words (`bits.rs`), one walk            | 220 | 182  | 252 |
-//! | a copy for blocks of one line                | 197 | 169  | 243 |
-//! | and the look inlined wherever it is taken    | 190 | 155  | 242 |
-//! | four probes from one step of the walk        | 170 | 144  | 240 |
-//! | the additions of a chunk in a loop           | 167 | 141  | 217 |
-//! | answers chunk by chunk                       | 156 | 129  | 219 |
-//!
-//! Single misses in 12 layers take 959 instructions with four probes from one step, and 1,310 with
-//! a copy for blocks of one line.
-//!
-//! That is plain code, which every processor runs, and valgrind's. In batches a look at four probes
-//! is one of nine instructions where the processor has them (`simd.rs`).
+//! This code is portable. In batches, processors with AVX-512VL test a group in nine instructions
+//! (`simd.rs`).
 
 use super::{
     line_probe::{Line, LineProbe, Scalar},
@@ -47,24 +26,24 @@ use crate::filter::{
 pub(super) enum Probing {
     /// Each probe lies anywhere in its block.
     Anywhere,
-    /// Four probes share a line of a block, which is of whole ones.
+    /// Four probes share a line; a block has a whole number of lines.
     Lines(Scalar),
-    /// The same, on a processor that looks at four at once.
+    /// Four probes share a line, and the processor tests them at once.
     Avx512(Avx512),
 }
 
 impl Probing {
-    /// That of blocks of this shape, on this processor.
+    /// Selects the probing of blocks of this shape on this processor.
     pub(super) fn of(geometry: Geometry) -> Self {
         match (geometry.lines(), Avx512::detected()) {
             (None, _) => Self::Anywhere,
             (Some(_), None) => Self::Lines(Scalar),
-            (Some(_), Some(wide)) => Self::Avx512(wide),
+            (Some(_), Some(avx512)) => Self::Avx512(avx512),
         }
     }
 }
 
-/// Whether the next `left` bits on a walk over a block of lines are set.
+/// Returns whether the next `left` bits of a sequence are set in a block of lines.
 #[inline(always)]
 pub(super) fn all_set(
     line_probe: impl LineProbe,
@@ -78,8 +57,8 @@ pub(super) fn all_set(
     }
 }
 
-/// Sets the next `left` bits on a walk over a block of lines; whether one was not set. Where all
-/// were, nothing is written.
+/// Sets the next `left` bits of a sequence in a block of lines, and returns whether one was clear.
+/// Writes nothing if all were set.
 #[inline(always)]
 pub(super) fn add(
     line_probe: impl LineProbe,
@@ -93,7 +72,7 @@ pub(super) fn add(
     }
 }
 
-/// Sets the first `count` of four bits of a line.
+/// Sets the first `count` bits of a group in a line.
 #[inline(always)]
 fn set(line: &mut Line, group: ProbeGroup, count: u8) {
     for i in 0..PROBE_GROUP {
@@ -114,7 +93,7 @@ fn all_set_in(
 ) -> bool {
     let mut are_set = |count| {
         let group = sequence.group(lines.len() as u64);
-        line_probe.set_in_line(&lines[group.line], group, count) == 1
+        line_probe.test_group(&lines[group.line], group, count) == 1
     };
     while left >= PROBE_GROUP {
         if !are_set(PROBE_GROUP) {
@@ -125,8 +104,8 @@ fn all_set_in(
     left == 0 || are_set(left)
 }
 
-/// [`add`] to these lines. Once a bit was not set the item is new, and the rest is set without a
-/// look.
+/// [`add`] to these lines. After the first clear bit the item is known to be new, and the remaining
+/// groups are set without a test.
 #[inline(always)]
 fn add_to(
     line_probe: impl LineProbe,
@@ -139,7 +118,7 @@ fn add_to(
     while left >= PROBE_GROUP {
         let group = sequence.group(count);
         let line = &mut lines[group.line];
-        if absent || line_probe.set_in_line(line, group, PROBE_GROUP) == 0 {
+        if absent || line_probe.test_group(line, group, PROBE_GROUP) == 0 {
             absent = true;
             set(line, group, PROBE_GROUP);
         }
@@ -148,7 +127,7 @@ fn add_to(
     if left > 0 {
         let group = sequence.group(count);
         let line = &mut lines[group.line];
-        if absent || line_probe.set_in_line(line, group, left) == 0 {
+        if absent || line_probe.test_group(line, group, left) == 0 {
             absent = true;
             set(line, group, left);
         }
@@ -156,7 +135,7 @@ fn add_to(
     absent
 }
 
-/// [`all_set`] where each bit lies anywhere.
+/// [`all_set`] for blocks in which each bit lies anywhere.
 #[inline(always)]
 pub(super) fn all_set_anywhere(block: &[u64], mut sequence: ProbeSequence, mut left: u8) -> bool {
     let bits = block.len() as u64 * 64;
@@ -173,7 +152,7 @@ pub(super) fn all_set_anywhere(block: &[u64], mut sequence: ProbeSequence, mut l
     (0..left).fold(1, |all, _| all & bit()) & 1 == 1
 }
 
-/// [`add`] where each bit lies anywhere.
+/// [`add`] for blocks in which each bit lies anywhere.
 #[inline(never)]
 pub(super) fn add_anywhere(block: &mut [u64], mut sequence: ProbeSequence, mut left: u8) -> bool {
     let bits = block.len() as u64 * 64;

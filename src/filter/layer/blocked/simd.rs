@@ -1,36 +1,23 @@
-//! Four probes in one look: on x86-64 processors with AVX-512VL, most of Intel's servers since
-//! Skylake and of AMD's since Zen 4.
+//! Tests four probes of a line at once, on x86-64 processors with AVX-512VL: most Intel servers
+//! since Skylake, and AMD servers since Zen 4.
 //!
 //! ```text
-//!   places   ┌────┬────┬────┬────┐      the same 64 bits in four lanes
+//!   places   ┌────┬────┬────┬────┐    the same 64 bits in four lanes, i = 0 .. 4
 //!            └────┴────┴────┴────┘
-//!   at       places >> 61 - 9 i         its three lowest bits: which word of the line; two choose from a half, one the half
-//!   bit      1 rotated left by places >> 55 - 9 i         (a rotation goes by the lowest six bits of its count)
+//!   at       places >> 61 - 9 i       low 3 bits: the word of the line
+//!                                     (bits 0-1: the word in a half; bit 2: which half)
+//!   bit      1 rotated left by places >> 55 - 9 i
+//!                                     (a rotation uses the low 6 bits of its count)
 //!   missing  lanes in which word & bit = 0
 //! ```
 //!
-//! Nine instructions for 28, in registers of 256 bits: for those of 512 processors slow down, some
-//! of them much, and most of all when they meet one after a pause. Which code is taken is decided
-//! for a chunk of items, because a function that is compiled for these instructions cannot be part
-//! of one that is not; single items are looked for in plain code, where that call would cost more
+//! This takes 9 instructions where portable code takes 28. Registers have 256 bits: processors
+//! lower their clock for registers of 512 bits, most of all when they meet one after a pause. `make
+//! check-registers` verifies that no such register is used.
+//!
+//! A function compiled for these instructions cannot be inlined into one that is not, so the code
+//! is selected once per chunk of items. Single items use portable code: the call would cost more
 //! than it gains.
-//!
-//! CPU time in one process, of that in plain code (`make compare REV=0683694`, arrays on whole
-//! lines, batches of 100):
-//!
-//! | filter                      | hit  | miss | new  |
-//! |-----------------------------|------|------|------|
-//! | 2 M items at 1 %            | 0.82 | 0.82 | 0.86 |
-//! | 2 M items at 0.01 %         | 0.84 | 0.93 | 0.87 |
-//! | 100 M items at 1 %          | 0.79 | 0.84 | 0.80 |
-//! | 8 layers, 0.8 M items, 1 %  | 0.83 | 0.73 | 0.77 |
-//! | 12 layers, 4.2 M items, 1 % | 0.89 | 0.81 | 0.83 |
-//!
-//! Also measured, and not kept: one choice from both halves, of which the compiler makes one from a
-//! register of 512 bits (0.82, 0.89 and 0.77 in the first row; 0.78 of misses in 12 layers); eight
-//! probes at once in such registers (0.83, 0.94 and 0.94; 0.83); the same look with AVX2, which has
-//! no test into a mask (0.89, 0.90 and 0.9; 0.87); plain code compiled for BMI2 (0.91, 0.98 and
-//! 0.86; 1.07).
 
 pub(super) use code::Avx512;
 
@@ -48,12 +35,12 @@ mod code {
         layer::blocked::line_probe::{Line, LineProbe},
     };
 
-    /// That the processor has the instructions: there is none where it has not.
+    /// Proof that the processor has the instructions: no value exists where it has not.
     #[derive(Clone, Copy, Debug)]
     pub(in crate::filter::layer::blocked) struct Avx512(());
 
     impl Avx512 {
-        /// `None` where the processor has not.
+        /// Returns `None` if the processor does not have the instructions.
         pub(in crate::filter::layer::blocked) fn detected() -> Option<Self> {
             let has = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("avx512f")
@@ -67,34 +54,34 @@ mod code {
     impl LineProbe for Avx512 {
         #[inline(always)]
         fn run<R>(self, work: impl FnOnce() -> R) -> R {
-            // SAFETY: the processor has the instructions, or there would be no `self`.
+            // SAFETY: `self` exists only if the processor has the instructions.
             unsafe { run(work) }
         }
 
         #[inline(always)]
-        fn set_in_line(self, line: &Line, group: ProbeGroup, count: u8) -> u64 {
+        fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64 {
             debug_assert!(count <= PROBE_GROUP);
-            // SAFETY: as above.
+            // SAFETY: `self` exists only if the processor has the instructions.
             let missing = unsafe { missing(line, group) };
             u64::from(missing & ((1 << count) - 1) == 0)
         }
     }
 
-    /// Whatever is inlined here is compiled for the instructions.
+    /// Everything inlined into `work` is compiled for the instructions.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
     fn run<R>(work: impl FnOnce() -> R) -> R {
         work()
     }
 
-    /// Which of four bits of a line are not set: probe i in bit i.
+    /// Returns which of the four bits of a group are clear: bit i is for probe i.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn missing(&[a, b, c, d, e, f, g, h]: &Line, group: ProbeGroup) -> u8 {
         let places = _mm256_set1_epi64x(group.places.cast_signed());
         let at = _mm256_srlv_epi64(places, _mm256_setr_epi64x(61, 52, 43, 34));
-        // Of the first half by the two lowest bits of `at`, of the second where the third is set.
-        // One choice from both halves the compiler makes a choice from one register of 512 bits.
+        // The two low bits of `at` select a word in each half, the third bit selects the half. With
+        // a single selection from both halves the compiler uses a register of 512 bits.
         let first = _mm256_permutexvar_epi64(at, half([a, b, c, d]));
         let second = _mm256_test_epi64_mask(at, _mm256_set1_epi64x(4));
         let word = _mm256_mask_permutexvar_epi64(first, second, at, half([e, f, g, h]));
@@ -103,7 +90,7 @@ mod code {
         _mm256_testn_epi64_mask(word, bit)
     }
 
-    /// Four words in a register.
+    /// Puts four words in a register.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn half(words: [u64; 4]) -> __m256i {
@@ -112,7 +99,7 @@ mod code {
     }
 }
 
-/// Elsewhere there is none.
+/// Other processors never have an `Avx512`.
 #[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
 mod code {
     use crate::filter::{
@@ -134,7 +121,7 @@ mod code {
             match self {}
         }
 
-        fn set_in_line(self, _: &Line, _: ProbeGroup, _: u8) -> u64 {
+        fn test_group(self, _: &Line, _: ProbeGroup, _: u8) -> u64 {
             match self {}
         }
     }
@@ -149,16 +136,15 @@ mod tests {
     };
 
     #[test]
-    fn a_wide_look_sees_what_a_plain_one_sees() {
-        let Some(wide) = Avx512::detected() else {
-            // None to be had. A processor's own word for it: what is never detected is never
-            // tested.
+    fn an_avx512_group_test_agrees_with_the_scalar_one() {
+        let Some(avx512) = Avx512::detected() else {
+            // Not detected, so nothing to test. Make sure that the processor says so too.
             let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
             let has = processor.split_whitespace().any(|flag| flag == "avx512vl");
             let hidden = cfg!(any(feature = "portable", miri, not(target_arch = "x86_64")));
             assert!(
                 !has || hidden,
-                "AVX-512VL, which the processor has, was not detected (valgrind hides it)"
+                "the processor has AVX-512VL, but it was not detected (valgrind hides it)"
             );
             return;
         };
@@ -170,13 +156,13 @@ mod tests {
             let line: Line = std::array::from_fn(|_| random() | random());
             let group = ProbeGroup { line: 0, places: random() };
             for count in 0..=4 {
-                let plain = Scalar.set_in_line(&line, group, count);
+                let plain = Scalar.test_group(&line, group, count);
                 assert_eq!(
-                    wide.set_in_line(&line, group, count),
+                    avx512.test_group(&line, group, count),
                     plain,
                     "{line:x?} {group:x?} {count}"
                 );
-                let within = wide.run(|| wide.set_in_line(&line, group, count));
+                let within = avx512.run(|| avx512.test_group(&line, group, count));
                 assert_eq!(within, plain, "{line:x?} {group:x?} {count}");
                 seen[usize::from(count)][plain as usize] += 1;
             }

@@ -1,23 +1,24 @@
-//! The classic Bloom layer: k bits of an item, anywhere in the array. For filters that other
+//! The classic Bloom layer: the k bits of an item lie anywhere in the array. For filters that other
 //! products made.
 //!
 //! ```text
 //!   ┌──────────────────────────────────────────────────────────┐
-//!   │    a          a+b                a+2b            ...     │     positions (a + i b mod 2^64) mod bits, i in 0 .. k
+//!   │    a          a+b                a+2b            ...     │
 //!   └────┴───────────┴──────────────────┴──────────────────────┘
+//!   positions (a + i b mod 2^64) mod bits, i in 0 .. k
 //! ```
 //!
-//! So in RedisBloom; what other products make of a and b is in `positions.rs`.
+//! These are RedisBloom's positions; `positions.rs` has those of other products.
 //!
 //! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). One item touches k
-//! cache lines and k pages; the blocked layer touches one. What can be done about that here:
+//! cache lines and k pages, where the blocked layer touches one. Two things reduce that cost:
 //!
-//! * **No division a probe.** Positions are carried from one to the next: adding b mod bits keeps
-//!   the remainder, except that where a + i b passes 2^64 it loses 2^64 mod bits. So there are two
-//!   steps, one of which is taken, and a subtraction where the sum passes `bits`: two divisions an
+//! * **No division per probe.** Each position follows from the one before. Adding b mod bits gives
+//!   the right remainder, except that a sum a + i b that passes 2^64 loses 2^64 mod bits. So there
+//!   are two possible steps, and a subtraction if the position passes `bits`: two divisions per
 //!   item instead of k, and no branch to mispredict.
-//! * **All positions first.** In batches (`batch.rs`) the k positions of every item are asked for
-//!   before the first is read, so that their k waits for memory become one.
+//! * **Prefetch of all positions.** A batch (`batch.rs`) prefetches the k positions of every item
+//!   before it reads the first one, so that k waits for memory become one.
 
 use std::hint::select_unpredictable;
 
@@ -29,11 +30,12 @@ use crate::filter::hash::Hash;
 /// How positions follow from a and b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The remainder by the number of bits.
+    /// RedisBloom: the remainder by the number of bits.
     Remainder,
-    /// The lowest bits: the same where the number is a power of two, but another form on disk.
+    /// RedisBloom: the lowest bits. Equal to the remainder by a power of two, but stored
+    /// differently.
     LowBits,
-    /// valkey-bloom's: through the largest prime below 2^64 first.
+    /// valkey-bloom: the remainder by the largest prime below 2^64, then by the number of bits.
     Prime,
     /// Guava's `MURMUR128_MITZ_32`: a and b are the halves of 64 bits.
     Mitz32,
@@ -44,36 +46,36 @@ pub enum Rule {
 /// Shape of a classic layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classic {
-    /// Positions there are, in [1, `MAX_BITS`]; a power of two with `Rule::LowBits`.
+    /// Number of positions, in [1, `MAX_BITS`]; a power of two with `Rule::LowBits`.
     pub bits: u64,
-    /// Bytes of the array as its maker stores it, at least `bits` / 8; rounded up to words in
-    /// memory.
+    /// Bytes of the array as the product that made it stores it, at least `bits` / 8. In memory
+    /// they are rounded up to words.
     pub bytes: u64,
     /// Bits set per item, in [1, `MAX_CLASSIC_PROBES`].
     pub probes: u16,
-    /// How positions are found.
+    /// How positions are computed.
     pub rule: Rule,
 }
 
-/// Where a layer begins in its filter: the bytes of all layers below it, of those still to arrive
-/// too.
+/// Where a layer begins in its filter: the bytes of all layers below it, including bytes that have
+/// not arrived yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// Bytes as the maker of the filter stores them (`Classic::bytes`).
+    /// Bytes as the product that made the filter stores them (`Classic::bytes`).
     pub stored: u64,
-    /// Bytes as they are in memory, in whole words.
+    /// Bytes in memory, in whole words.
     pub memory: u64,
 }
 
-/// The most positions: two of them are added up in a word.
+/// The most positions: the sum of two of them fits in a word.
 pub const MAX_BITS: u64 = 1 << 62;
 
-/// Arrays up to this many bytes are in the processor's own caches when they are used at all:
-/// walking ahead of the probes costs more than it saves (12 of 40 ns an item at 135 KiB; at 27 MiB
-/// it saves 40 of 170).
+/// Arrays up to this many bytes stay in the processor's caches while they are in use. Prefetching
+/// them costs more than it saves (at 135 KiB, 12 of 40 ns per item; at 27 MiB it saves 40 of 170
+/// ns).
 const CACHED: u64 = 256 << 10;
 
-/// The most probes: RedisBloom at the smallest double, 5e-324, asks for 1,075.
+/// The most probes: for the smallest double, 5e-324, RedisBloom asks for 1,075.
 pub const MAX_CLASSIC_PROBES: u16 = 1_100;
 
 impl Classic {
@@ -83,7 +85,7 @@ impl Classic {
         self.bytes.div_ceil(8)
     }
 
-    /// Whether it is a shape at all: positions inside the array, numbers in range.
+    /// Returns whether the shape is valid: positions inside the array, numbers in range.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         (1..=MAX_BITS).contains(&self.bits)
@@ -93,25 +95,26 @@ impl Classic {
     }
 }
 
-/// An array probed by one of the rules.
+/// A bit array probed by one of the rules.
 #[derive(Debug)]
 pub struct ClassicLayer {
     bits: Bits,
     map: Map,
-    /// Kept, so that the layer of a chunk is found by halving: RedisBloom's dumps have at least one
-    /// chunk for every layer.
+    /// Stored here so that the layer of a chunk is found by binary search: a RedisBloom dump has at
+    /// least one chunk for every layer.
     start: Start,
 }
 
 impl ClassicLayer {
-    /// A layer of a sound shape over these bits, which become as many before it is asked anything.
+    /// Makes a layer of a sound shape over these bits. The array may still be shorter than the
+    /// shape; it has its full length before the first query.
     #[must_use]
     pub fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
         Self { bits, map: Map::new(shape), start: Start::default() }
     }
 
-    /// Where it begins in its filter.
+    /// Where the layer begins in its filter.
     #[must_use]
     pub fn start(&self) -> Start {
         self.start
@@ -127,7 +130,7 @@ impl ClassicLayer {
         }
     }
 
-    /// Notes where it begins in its filter.
+    /// Records where the layer begins in its filter.
     pub(super) fn set_start(&mut self, start: Start) {
         self.start = start;
     }
@@ -144,12 +147,12 @@ impl ClassicLayer {
         &self.bits
     }
 
-    /// The bit array, to fill from a stored one.
+    /// The bit array, mutable, to fill it from a stored one.
     pub fn bits_mut(&mut self) -> &mut Bits {
         &mut self.bits
     }
 
-    /// Asks for the cache lines that the item needs, without waiting for them.
+    /// Prefetches the cache lines that the item needs.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         if self.map.shape.bytes <= CACHED {
@@ -161,13 +164,13 @@ impl ClassicLayer {
         });
     }
 
-    /// The same for the first position alone, of a rule that starts with `start` modulo the bits.
+    /// Prefetches position `start` modulo the bits, which is the first position of some rules.
     #[inline]
     pub fn prefetch_start(&self, start: u64) {
         self.bits.prefetch((start % self.map.shape.bits / 64) as usize);
     }
 
-    /// Whether every bit of the item is set.
+    /// Returns whether every bit of the item is set.
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
@@ -175,7 +178,8 @@ impl ClassicLayer {
         self.map.all(hash, |position| words[(position / 64) as usize] >> (position % 64) & 1 == 1)
     }
 
-    /// Sets every bit of the item; whether one was not set. Writes nothing where all were.
+    /// Sets every bit of the item, and returns whether one was clear. Writes nothing if all were
+    /// set.
     #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
         if self.contains(hash) {
@@ -190,11 +194,11 @@ impl ClassicLayer {
     }
 }
 
-/// From a hash to positions.
+/// Maps a hash to positions.
 #[derive(Clone, Copy, Debug)]
 struct Map {
     shape: Classic,
-    /// 2^64 mod bits, taken from bits: what a sum that passed 2^64 gets instead of losing it.
+    /// `bits` minus (2^64 mod `bits`): added to a sum that passed 2^64 and so lost 2^64 mod `bits`.
     passing: u64,
 }
 
@@ -205,8 +209,8 @@ impl Map {
         Self { shape, passing: shape.bits - lost }
     }
 
-    /// Whether `each` holds of all positions of an item; those after one of which it does not are
-    /// not asked about.
+    /// Returns whether `each` is true for all positions of an item. Stops at the first position for
+    /// which it is false.
     #[inline]
     fn all(&self, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
         let Classic { bits, probes, rule, .. } = self.shape;
@@ -218,7 +222,7 @@ impl Map {
         }
     }
 
-    /// The k positions of an item of RedisBloom's.
+    /// The k positions of an item by RedisBloom's rules.
     #[inline]
     fn positions(&self, hash: Hash) -> Positions {
         let bits = self.shape.bits;
@@ -241,9 +245,9 @@ impl Map {
     }
 }
 
-/// The walk of one item over the array.
+/// The position sequence of one item.
 struct Positions {
-    /// Positions to come.
+    /// Number of positions to come.
     left: u16,
     bits: u64,
     /// a + i b, wrapping.
@@ -252,9 +256,9 @@ struct Positions {
     add: u64,
     /// `sum` mod bits.
     position: u64,
-    /// b mod bits.
+    /// The step to the next position: b mod bits.
     step: u64,
-    /// The same less 2^64 mod bits.
+    /// The step if `sum` passes 2^64: (b - 2^64) mod bits.
     passing: u64,
 }
 
@@ -280,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_walk_is_double_hashing_to_the_bit() {
+    fn positions_equal_those_of_plain_double_hashing() {
         let mut random = 0x9E37_79B9_7F4A_7C15_u64;
         let mut next = || {
             random ^= random << 13;
@@ -309,8 +313,11 @@ mod tests {
                     let direct: Vec<_> = (0..40)
                         .map(|i: u64| start.wrapping_add(i.wrapping_mul(step)) % bits)
                         .collect();
-                    let walked: Vec<_> = map.positions(hash).collect();
-                    assert_eq!(walked, direct, "{bits} bits, {rule:?}, {start:#x} + i * {step:#x}");
+                    let iterated: Vec<_> = map.positions(hash).collect();
+                    assert_eq!(
+                        iterated, direct,
+                        "{bits} bits, {rule:?}, {start:#x} + i * {step:#x}"
+                    );
                 }
             }
         }

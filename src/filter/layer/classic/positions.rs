@@ -1,21 +1,23 @@
-//! The positions of an item in the classic layers of other products than RedisBloom: k of them,
-//! from the two words of its hash.
+//! The k positions of an item in classic layers of valkey-bloom and Guava, from the two words of
+//! its hash.
 //!
 //! ```text
-//!   prime     a, b, then (a + i b mod 2^64) mod P for i in 2 .. k, each mod bits          P = 2^64 - 59
-//!   mitz32    l + i h for i in 1 ..= k, in 32 bits; its complement where negative; mod bits    a = h, l (32 bits each)
+//!   prime     a, b, then (a + i b mod 2^64) mod P for i in 2 .. k, each mod bits
+//!             P = 2^64 - 59
+//!   mitz32    l + i h for i in 1 ..= k, in 32 bits; its complement if negative; mod bits
+//!             a = h, l (32 bits each)
 //!   mitz64    a + i b for i in 0 .. k, its lowest 63 bits mod bits
 //! ```
 //!
-//! Unlike in `classic.rs` there is a division a probe: a remainder is not kept from one position to
-//! the next by a prime in between, nor by a complement or by bits that are cut off.
+//! Unlike in `mod.rs`, each probe takes a division. The remainder of one position does not give the
+//! next one if a prime, a complement or truncated bits lie in between.
 
 use crate::filter::hash::Hash;
 
 /// The largest prime below 2^64.
 const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
 
-/// The crate `bloomfilter`, which valkey-bloom is built on: the two hashes as they are, then
+/// The crate `bloomfilter`, on which valkey-bloom is built: the two hashes themselves, then
 /// combinations of them.
 #[inline]
 pub(super) fn prime(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {

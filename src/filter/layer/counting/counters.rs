@@ -1,10 +1,10 @@
 //! Counters of four bits, sixteen in a word.
 
-/// Words of counters for one word of bits, and so the bits of a counter.
+/// Words of counters for each word of bits; also the bits of a counter.
 pub(in crate::filter::layer) const WIDTH: usize = 4;
 /// Counters in a word.
 pub(in crate::filter::layer) const PER_WORD: u64 = u64::BITS as u64 / WIDTH as u64;
-/// Where a counter stays for ever.
+/// The value at which a counter stays for ever.
 pub(in crate::filter::layer) const SATURATED: u64 = (1 << WIDTH) - 1;
 /// The lowest bit of each counter of a word.
 const LOWEST: u64 = 0x1111_1111_1111_1111;
@@ -15,13 +15,13 @@ pub(in crate::filter::layer) fn place(at: u64) -> (usize, u32) {
     ((at / PER_WORD) as usize, (at % PER_WORD) as u32 * WIDTH as u32)
 }
 
-/// How many counters of a word are not 0.
+/// The number of counters of a word that are not 0.
 pub(in crate::filter::layer) fn nonzero(word: u64) -> u32 {
     let pairs = word | word >> 1;
     ((pairs | pairs >> 2) & LOWEST).count_ones()
 }
 
-/// How many counters of a word are stuck.
+/// The number of counters of a word that are at 15.
 pub(in crate::filter::layer) fn saturated(word: u64) -> u32 {
     let pairs = word & word >> 1;
     (pairs & pairs >> 2 & LOWEST).count_ones()
@@ -36,7 +36,7 @@ mod tests {
         let mut word = 0x0123_4567_89AB_CDEF_u64;
         for _ in 0..10_000 {
             word = word.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
-            // Sparse and dense ones too.
+            // Sparse and dense words too.
             for word in [word, word & word >> 7 & word << 9, word | word >> 7 | word << 9] {
                 let counters = || (0..16).map(|i| word >> (4 * i) & SATURATED);
                 let count = |is: fn(&u64) -> bool| counters().filter(is).count() as u32;

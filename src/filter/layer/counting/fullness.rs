@@ -1,39 +1,50 @@
-//! How full a counting layer is, judged by two numbers that err in different ways.
+//! How full a counting layer is, computed from two estimates with different errors.
 //!
-//! n, the items counted: those that tested absent when they came, less those that test absent once
-//! they went. Exact as long as nothing is deleted. An addition that tests present by accident is
-//! not counted, and a deletion after which the item still tests present takes nothing away. Each
-//! happens with the layer's rate p at most, alike often, so n does a random walk: after D
-//! deletions, and as many additions, its variance is at most
+//! # n: the count
+//!
+//! n is the number of items that tested absent when they were added, minus the number that tested
+//! absent after their deletion. It is exact as long as nothing is deleted. It has two errors: an
+//! addition that tests present by accident is not counted, and a deletion after which the item
+//! still tests present subtracts nothing. Each happens at most with the layer's rate p, and both
+//! are equally likely, so n does a random walk. After D deletions and as many additions its
+//! variance is at most
 //!
 //! ```text
 //!   V = 2 p D
 //! ```
 //!
-//! r, the counters that are not 0: a function of the items that are in, and of nothing else. It
-//! cannot drift, but the same number of items raises now more, now fewer. An item raises c (1 - (1
-//! - 1/c)^k) = k' different ones of the c counters of its block; in one of l lines, of 512 counters
-//! each, c (1 - (1 - h(4) / l)^(k / 4)) where h(g) = 1 - (1 - 1/512)^g is how likely four (or what
-//! is left over) hit a counter of their line. At a share f = r / m of m counters raised, another
-//! counted item comes with m / k' * (1 - f^k) / (1 - f) of them: 1 - f^k of all items are counted,
-//! and raise k' (1 - f) each. Summed up from the empty layer that is, without a logarithm,
+//! # r: the nonzero counters
+//!
+//! r is the number of counters that are not 0. It depends only on the items in the layer, so it
+//! cannot drift. But the same number of items may give more or fewer nonzero counters. An item has
+//! k' different counters among the c counters of its block:
+//!
+//! ```text
+//!   k' = c (1 - (1 - 1/c)^k)                 one line, or a block not of whole lines
+//!   k' = c (1 - (1 - h(4) / l)^(k / 4))      l > 1 lines of 512 counters
+//!   h(g) = 1 - (1 - 1/512)^g                 a group of g probes hits a given counter of its line
+//! ```
+//!
+//! Let f = r / m be the share of nonzero counters among all m. Of all new items, 1 - f^k are
+//! counted, and each item makes k' (1 - f) more counters nonzero. So n grows by m / k' * (1 - f^k)
+//! / (1 - f) per unit of f. The sum from the empty layer on needs no logarithm:
 //!
 //! ```text
 //!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)
 //! ```
 //!
-//! in the units of n, with what is not counted left out, as the sizing does (`distinct` in
-//! `sizing.rs`). It has an end, where all counters are raised: twice the capacity at 50 %, four
-//! times at 1 %. The classical occupancy problem gives the variance of r for a known number of
-//! items, and its square root over the slope k e^-a the error of n(r) (Johnson and Kotz, "Urn
-//! Models", 1977), with a = -ln(1 - f) at the capacity:
+//! This is in the units of n: items that are not counted are left out, as in the sizing (`distinct`
+//! in `sizing/mod.rs`). It has a maximum, where all counters are nonzero: twice the capacity at 50
+//! %, four times at 1 %. The classical occupancy problem (Johnson and Kotz, "Urn Models", 1977)
+//! gives the variance of r for a known number of items. Its square root divided by the slope k e^-a
+//! is the error of n(r). With a = -ln(1 - f) at the capacity, the variance of n(r) is
 //!
 //! ```text
 //!   S = m (e^a - 1 - a) / k^2
 //! ```
 //!
-//! Blocks whose loads differ add k^2 / c of it, 7 % at 1 %. Measured (`tests/filter/fullness.rs`,
-//! 400 filters a row), at nine tenths of the capacity, in items:
+//! Differing loads of blocks add k^2 / c of it, 7 % at 1 %. Measured at nine tenths of the
+//! capacity, in items (`tests/filter/fullness.rs`, 400 filters a row):
 //!
 //! | rate  | items  | n(r) - n, mean | deviation | root of S there |
 //! |-------|--------|----------------|-----------|-----------------|
@@ -44,79 +55,67 @@
 //! | 0.1 % | 18,000 | 2.8            | 27.3      | 25.4            |
 //! | 1e-6  | 1,800  | 0.3            | 5.6       | 5.9             |
 //!
-//! (At 25 % n misses what n(r) leaves out, too, and they err alike.)
+//! (At 25 %, n and n(r) both leave out uncounted items, so part of their errors is common.)
 //!
-//! Two numbers whose errors have the variances V and S, and nothing to do with each other, are best
-//! weighed by the inverse of those:
+//! # Both
+//!
+//! Two estimates with independent errors of variances V and S are best weighted by the inverse of
+//! the variances:
 //!
 //! ```text
 //!   items = n + w (n(r) - n)          w = V / (V + S)
 //! ```
 //!
-//! which is n where nothing was deleted, still n to the item after a few deletions (V is a
-//! thousandth of S in a filter of 1,000 items at 5 %, one of which is replaced), and n(r) after a
-//! million. Its variance, V S / (V + S), is below both. Neither alone will do. By n, filters for
-//! 1,000 at 5 % of which 950 items were replaced 100,000 times took anything between 560 and 1,000
-//! for their count, and let 1,093 items in. By r, a filter of exactly its capacity that loses an
-//! item and gets another is full half of the time, by chance. By both, after 110,000 replacements:
+//! Without deletions, this is n. After a few deletions it is still n to the item: in a filter of
+//! 1,000 items at 5 %, one of which is replaced, V is a thousandth of S. After a million deletions
+//! it is n(r). Its variance, V S / (V + S), is below both.
 //!
-//! | rate | items shown (young filter) | deviation | full with (young filter) | deviation | rate when full, of the asked |
-//! |------|----------------------------|-----------|--------------------------|-----------|------------------------------|
-//! | 25 % | 880 (876)                  | 10        | 1,102 (1,108)            | 15        | 0.967                        |
-//! | 5 %  | 941 (941)                  | 10        | 1,012 (1,011)            | 10        | 0.963                        |
-//! | 1 %  | 949 (949)                  | 7         | 1,001 (1,002)            | 7         | 0.971                        |
+//! Neither estimate is enough alone. n drifts with the number of deletions. By r alone, a full
+//! filter that loses one item and gets another is full only half of the time, by chance.
 //!
-//! Filters kept full: the oldest item is deleted, then new ones are added until the filter is full
-//! again. Each item is added once and deleted once. The rate at the end, of the asked (200 filters
-//! a row, +- 0.014):
+//! # Use
 //!
-//! | rate   | turnovers | 30 items | 100   | 300   | 1,000 |
-//! |--------|-----------|----------|-------|-------|-------|
-//! | 1 %    | 30        | 0.951    | 0.863 | 0.908 | 0.977 |
-//! | 0.1 %  | 30        | 0.863    | 0.966 | 0.966 | 0.975 |
-//! | 0.01 % | 100       | 0.918    | 0.941 | 0.922 | 0.988 |
+//! BF.CARD and BF.INFO show this number, but at most the capacity. It also decides whether the
+//! layer takes more items.
 //!
-//! (Young filters of so few items differ as much: their bits are rounded up to whole words.)
+//! n itself may exceed the capacity. If n were cut off there, a full layer could only drift down,
+//! and with too low an n it would take too many items. n is cut off at 0: it seldom gets there, and
+//! too high an n is harmless. A layer without a nonzero counter is empty, so its n and its D start
+//! again at 0. A counter at 15 stays nonzero when its items are gone. It still counts as filled,
+//! since it still raises the rate.
 //!
-//! That number, or the capacity if it is higher, is what BF.CARD and BF.INFO show, and what decides
-//! whether the layer takes more. n itself may pass the capacity. Its walk is that of a layer at the
-//! capacity: cut off there, it could only go down, and a layer with too low an n takes too many
-//! items (with it the row at 0.01 % measured 1.07 to 1.17). n is cut off at 0, where its walk
-//! seldom is and too high an n is harmless. A layer without a raised counter is empty, and its n
-//! and its D begin at 0 again. A counter at 15 stays raised when its items are gone: it takes room
-//! for ever, as it makes the rate what it is.
-//!
-//! Replicas must agree when a layer is full, so the arithmetic here is as in `sizing.rs`: +, -, *,
-//! / and `libm`.
+//! Replicas must agree on when a layer is full, so this file computes as `sizing/mod.rs` does: with
+//! +, -, *, / and `libm`.
 
 use crate::filter::{
     geometry::{Geometry, PROBE_GROUP},
     layer::shape::Counting,
 };
 
-/// Powers of f below this are left out of the sum.
+/// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;
-/// Newton's method ends with a step below this; the next would be its square.
+/// Newton's method ends with a step below this; the next step would be its square.
 const CLOSE: f64 = 1e-9;
-/// Steps that it takes at most: some five are needed; the bound ends the loop whatever the numbers.
+/// Limit of the steps of Newton's method. About five are needed; the limit ends the loop for any
+/// input.
 const STEPS: u32 = 100;
 
-/// What of a layer's judgement never changes.
+/// The constants of a layer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fullness {
     capacity: u64,
     /// 2 p: what a deletion and the addition after it add to V.
     drift: f64,
-    /// S: variance of n(r) at the capacity.
+    /// S: the variance of n(r) at the capacity.
     spread: f64,
-    /// m / k': items for each whole of the sum over f.
+    /// m / k': the factor from the sum over f to items.
     scale: f64,
-    /// The fewest raised counters that stand for a full layer, in [1, m].
+    /// The fewest nonzero counters of a full layer, in [1, m].
     full_at: u64,
 }
 
 impl Fullness {
-    /// Of a layer for `capacity` items at `error_rate`.
+    /// The constants of a layer for `capacity` items at `error_rate`.
     pub(super) fn new(shape: &Counting, capacity: u64, error_rate: f64) -> Self {
         let counters = shape.counters() as f64;
         let probes = f64::from(shape.geometry.probes);
@@ -128,21 +127,20 @@ impl Fullness {
             full_at: 0,
         };
         fullness.full_at = fullness.find_full(shape);
-        // A stored shape may be too small for its capacity, and never reach it: half a counter is
-        // left then.
+        // A stored shape may be too small for its capacity, so that all its counters would have to
+        // be nonzero. Half a counter counts as clear then.
         let clear = (1.0 - fullness.full_at as f64 / counters).max(0.5 / counters);
         fullness.spread = counters * (1.0 / clear - 1.0 + libm::log(clear)) / (probes * probes);
         fullness
     }
 
-    /// The fewest raised counters at which n(r) rounds to the capacity; all of them, if it never
-    /// does.
+    /// The fewest nonzero counters at which n(r) rounds to the capacity, or all counters if it
+    /// never does.
     fn find_full(&self, shape: &Counting) -> u64 {
         let counters = shape.counters();
         let goal = self.capacity as f64 - 0.5;
-        // The sum is at least f, so this lies to the right of the solution; and it rises and bends
-        // upwards, so that Newton's method comes down to the solution from there and never passes
-        // it.
+        // The sum is at least f, so this start is to the right of the solution. The sum rises and
+        // is convex, so Newton's method approaches from the right and never overshoots.
         let mut fill = (goal / self.scale).min(1.0);
         for _ in 0..STEPS {
             let (sum, slope) = series(fill, shape.geometry.probes);
@@ -155,7 +153,7 @@ impl Fullness {
                 break;
             }
         }
-        // To the counter, whatever was rounded above.
+        // The exact counter, whatever was rounded above.
         let is_full = |nonzero| self.by_counters(shape, nonzero) >= goal;
         let mut nonzero = ((fill * counters as f64) as u64).clamp(1, counters);
         while nonzero > 1 && is_full(nonzero - 1) {
@@ -173,8 +171,8 @@ impl Fullness {
         self.scale * series(fill, shape.geometry.probes).0
     }
 
-    /// The items of a layer that counts `counted` and has `nonzero` counters raised, at most its
-    /// capacity.
+    /// The number of items in a layer that counts `counted` and has `nonzero` nonzero counters, at
+    /// most its capacity.
     pub(super) fn items(&self, shape: &Counting, counted: u64, nonzero: u64) -> u64 {
         if shape.deletions == 0 {
             return counted.min(self.capacity);
@@ -182,12 +180,12 @@ impl Fullness {
         let drift = self.drift * shape.deletions as f64;
         let weight = drift / (drift + self.spread);
         let items = counted as f64 + weight * (self.by_counters(shape, nonzero) - counted as f64);
-        // Half a unit up, as `full_at` is found.
+        // Rounded half up, as in `find_full`.
         ((items + 0.5) as u64).min(self.capacity)
     }
 
-    /// Whether [`Self::items`] is the capacity. Asked at each addition, so where both numbers agree
-    /// nothing is computed: what is weighed lies between them.
+    /// Returns whether [`Self::items`] is the capacity. Every addition calls this. If both
+    /// estimates agree it computes nothing: the weighted mean lies between them.
     #[inline]
     pub(super) fn is_full(&self, shape: &Counting, counted: u64, nonzero: u64) -> bool {
         let by_count = counted >= self.capacity;
@@ -199,19 +197,19 @@ impl Fullness {
     }
 }
 
-/// Different counters that an item raises: k' in the essay.
+/// The number of different counters of an item: k' above.
 fn distinct(geometry: Geometry) -> f64 {
     let counters = f64::from(geometry.block_words) * 64.0;
-    let (fours, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
+    let (groups, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
     let hit =
         |line: f64, probes: u8| -line * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / line));
     match geometry.lines() {
-        // A counter is missed by a four in another line, and by one in its own whose places are
-        // others.
+        // A counter is missed by a group in another line, and by a group in its own line with other
+        // places.
         Some(lines) if lines > 1 => {
             let line = counters / lines as f64;
             let by = |probes| libm::log1p(-hit(line, probes) / counters);
-            -counters * libm::expm1(f64::from(fours) * by(PROBE_GROUP) + by(left))
+            -counters * libm::expm1(f64::from(groups) * by(PROBE_GROUP) + by(left))
         }
         _ => hit(counters, geometry.probes),
     }
