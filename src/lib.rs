@@ -1,23 +1,22 @@
 //! A native Bloom filter for Redis and Valkey.
 //!
 //! ```text
-//!   filter  ◀──  codec  ◀──  command   ◀──  module
-//!   maths        bytes       words          everything that needs a server
+//!   filter  ◀──  codec  ◀──  command     ◀──  module
+//!   maths        bytes       arguments        everything that needs a server
 //! ```
 //!
-//! * [`filter`]: a scaling stack of blocked Bloom layers under one seed, never above the asked
-//!   error rate.
-//! * [`codec`]: that filter as bytes, for RDB, AOF and dumps; every input hostile.
-//! * [`command`]: the options of commands, and the texts of their refusals.
+//! * [`filter`]: a scaling stack of blocked Bloom layers with one seed. Its false positive rate
+//!   never exceeds the requested rate.
+//! * [`codec`]: the filter as bytes, for RDB, AOF and dumps. Decoders treat every input as hostile.
+//! * [`command`]: the options of commands and the texts of error replies.
 //! * `module` (feature `module`, on by default): the data type, the `BF.*` commands, configuration,
 //!   replication.
 //!
-//! Without the feature the crate is the pure half: it links no server, and benches and fuzzers
-//! build on it.
+//! Without the feature `module` the crate links no server; benches and fuzzers build it that way.
 
 #![deny(
     clippy::disallowed_methods,
-    reason = "what decides bits, sizes or acceptance must be the same on every machine"
+    reason = "bits, sizes and accepted inputs must be the same on every machine"
 )]
 
 pub mod codec;

@@ -1,8 +1,9 @@
-//! A filter beside an exact multiset: random operations, and the filter never forgets, never counts
-//! too much, never differs from its copies. Of a filter that counts, only what was added is
-//! deleted.
+//! Compares a filter with an exact multiset under random operations: no false negative, no wrong
+//! item count, and copies that answer as the original. From a filter with counters only added items
+//! are deleted.
 //!
-//! The first 12 bytes choose the filter; then a byte an operation, followed by what it needs.
+//! The first 12 bytes of the input choose the filter. Then each operation is one byte, followed by
+//! its arguments.
 
 #![no_main]
 
@@ -20,16 +21,7 @@ use redis_bloom::{
     filter::{CellKind, Expansion, Filter, Params},
 };
 
-const RATES: [f64; 8] = [
-    0.999,
-    0.5,
-    0.25,
-    0.01,
-    0.001,
-    1e-6,
-    1e-15,
-    f64::MIN_POSITIVE,
-];
+const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
 
 fn params(head: [u8; 12]) -> Params {
     let [rate, capacity, expansion, rest @ ..] = head;
@@ -39,11 +31,7 @@ fn params(head: [u8; 12]) -> Params {
         capacity: u64::from(capacity) + 1,
         expansion: Expansion::new(u64::from(expansion % 4)).unwrap_or(Expansion::NONSCALING),
         seed: u64::from_le_bytes(seed),
-        cells: if expansion < 128 {
-            CellKind::Bits
-        } else {
-            CellKind::Counters
-        },
+        cells: if expansion < 128 { CellKind::Bits } else { CellKind::Counters },
     }
 }
 
@@ -52,17 +40,17 @@ fn stored(filter: &Filter) -> Filter {
     rdb::save(filter, &mut strings);
     match rdb::load(&mut strings::Reading(strings.0.iter()), u64::MAX) {
         Ok(Stored::Complete(filter)) => filter,
-        other => panic!("its own file is refused: {other:?}"),
+        other => panic!("the filter's own RDB is refused: {other:?}"),
     }
 }
 
 fn dumped(filter: &Filter) -> Filter {
     let (mut iterator, header) = dump::header(filter);
-    let mut load = Load::begin(&header, u64::MAX).expect("its own header");
+    let mut load = Load::begin(&header, u64::MAX).expect("the filter's own header");
     loop {
-        let (next, data) = dump::at(filter, iterator).expect("more, for the last was not taken");
+        let (next, data) = dump::at(filter, iterator).expect("a chunk: the load is not complete");
         iterator = next;
-        if load.take(iterator, &data).expect("its own chunk") == Taken::Last {
+        if load.take(iterator, &data).expect("the filter's own chunk") == Taken::Last {
             assert!(dump::at(filter, iterator).is_none());
             return load.into_filter();
         }
@@ -75,22 +63,19 @@ fuzz_target!(|data: &[u8]| {
     };
     let params = params(*head);
     let mut filter = Filter::new(&params, u64::MAX).expect("a small filter");
-    // How often each item was added and not deleted since.
+    // For each item, its additions minus its deletions.
     let mut exact: HashMap<Vec<u8>, u64> = HashMap::new();
     let mut added = 0;
-    // Layers multiply the cost of everything; a few dozen show what hundreds would.
+    // Each layer slows down every operation; a few dozen layers are enough.
     while let [operation, count, rest @ ..] = data {
         data = rest;
         if filter.layers().len() > 40 || filter.bit_bytes() > 1 << 20 {
             break;
         }
-        // Items: as many as `count` says, each of the length that its first byte says.
+        // `count % 80` items; the first byte of each item gives its length.
         let mut items: Vec<Vec<u8>> = Vec::new();
         for number in 0..usize::from(count % 80) {
-            let length = data
-                .first()
-                .map_or(0, |&length| usize::from(length))
-                .min(data.len());
+            let length = data.first().map_or(0, |&length| usize::from(length)).min(data.len());
             let (item, rest) = data.split_at(length.min(1 + number % 7));
             data = rest;
             items.push([item, &number.to_le_bytes()[..number % 3]].concat());
@@ -113,7 +98,7 @@ fuzz_target!(|data: &[u8]| {
             }
             1 => {
                 let mut answers = Vec::new();
-                // One by one on a copy must say the same.
+                // Single additions to a copy must give the same answers.
                 let mut twin = filter.duplicate().expect("memory");
                 let outcome =
                     filter.add_each(borrowed, |_| u64::MAX, |chunk| answers.extend(chunk.each()));

@@ -1,4 +1,4 @@
-//! BF.LOADCHUNK: any sequence of iterators and data is refused, or makes a filter that works.
+//! BF.LOADCHUNK: any sequence of iterators and data is refused or gives a filter that works.
 
 #![no_main]
 
@@ -20,8 +20,8 @@ fuzz_target!(|data: &[u8]| {
     };
     assert!(load.began_with(header));
     for piece in rest {
-        // A frame says its own end: first byte and bits. A bare chunk, as RedisBloom has them,
-        // follows what is in.
+        // The end of a native chunk follows from its frame. A RedisBloom chunk has no frame; it
+        // begins at the received bytes.
         let end = match piece.get(16..24).and_then(|bytes| bytes.try_into().ok()) {
             Some(first) if piece.starts_with(b"rbchnk") => {
                 u64::from_le_bytes(first).wrapping_add(piece.len().saturating_sub(40) as u64)

@@ -1,10 +1,10 @@
-//! What Guava wrote, and bitmaps: any bytes are refused, or make a filter that works.
+//! BF.IMPORT of Guava filters and bitmaps: any bytes are refused or give a filter that works.
 //!
 //! ```text
-//!   ┌────────┬──────────┬───────┬─ ─ ─
-//!   │ form   │ capacity │ rate  │ bytes      form 0: of Guava alone; 1: with the purpose; 2, 3: a bitmap, by strategy
-//!   │ u8     │ u64      │ f64   │
-//!   └────────┴──────────┴───────┴─ ─ ─
+//!   ┌──────┬──────────┬──────┬─ ─ ─ ─┐   form 0: Guava bytes alone
+//!   │ form │ capacity │ rate │ bytes │   form 1: Guava bytes with capacity and rate
+//!   │ u8   │ u64      │ f64  │       │   form 2: bitmap, MURMUR128_MITZ_32
+//!   └──────┴──────────┴──────┴─ ─ ─ ─┘   form 3: bitmap, MURMUR128_MITZ_64
 //! ```
 
 #![no_main]
@@ -23,11 +23,8 @@ fuzz_target!(|data: &[u8]| {
     };
     let (numbers, _) = numbers.as_chunks::<8>();
     let [capacity, rate] = [0, 1].map(|i| u64::from_le_bytes(numbers[i]));
-    let purpose = Purpose {
-        capacity,
-        error_rate: f64::from_bits(rate),
-    };
-    // The grammar of BF.IMPORT lets no other through.
+    let purpose = Purpose { capacity, error_rate: f64::from_bits(rate) };
+    // The parser of BF.IMPORT accepts no other capacity and rate.
     let in_range =
         (1..=1 << 62).contains(&capacity) && purpose.error_rate > 0.0 && purpose.error_rate < 1.0;
     let read = match form {

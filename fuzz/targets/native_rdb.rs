@@ -1,4 +1,4 @@
-//! RDB and DUMP, encoding version 100: any strings are refused, or make a filter that works.
+//! RDB and DUMP, encoding version 100: any strings are refused or give a filter that works.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT, and the numbers in them: words at
-//! random, parted by zero bytes.
+//! The options of BF.RESERVE, BF.INSERT and BF.IMPORT, and the numbers in them: random arguments,
+//! separated by zero bytes.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use redis_bloom::{
 
 fn check(options: args::Options) {
     if let (Some(error_rate), Some(capacity)) = (options.error_rate, options.capacity) {
-        // The factors of valkey-bloom are its own.
+        // valkey-bloom has other ranges.
         if options.valkey.is_some() {
             return;
         }
@@ -22,12 +22,8 @@ fn check(options: args::Options) {
             seed: options.seed.unwrap_or(0),
             cells: options.cells,
         };
-        assert_eq!(
-            params.check(),
-            Ok(()),
-            "what the grammar accepts is in range"
-        );
-        // Whatever is asked: made, or refused.
+        assert_eq!(params.check(), Ok(()), "the parser accepts a number that is out of range");
+        // Must not panic; it may be refused.
         let _ = filter::Filter::new(&params, 1 << 20);
     }
 }
@@ -46,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
         }
         Err(refusal) => refused(refusal),
     }
-    // As a primary or an AOF may have them: the first word is the key.
+    // Commands from a primary or an AOF: the first word is the key.
     let mut rest = words();
     let key = rest.next().unwrap_or_default();
     if let Some(options) = replayed::reserve(key, rest).filter(|options| !replayed::is_own(options))

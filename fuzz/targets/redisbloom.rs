@@ -1,10 +1,10 @@
-//! RDB and DUMP of RedisBloom, encoding versions 0 to 4: any values are refused, or make a filter
+//! RDB and DUMP of RedisBloom, encoding versions 0 to 4: any values are refused or give a filter
 //! that works.
 //!
 //! ```text
-//!   ┌─────────┬─ ─ ─
-//!   │ version │ values   shared/values.rs
-//!   └─────────┴─ ─ ─
+//!   ┌─────────┬─ ─ ─ ─ ┐
+//!   │ version │ values │   shared/values.rs
+//!   └─────────┴─ ─ ─ ─ ┘
 //! ```
 
 #![no_main]

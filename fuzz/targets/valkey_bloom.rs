@@ -1,10 +1,10 @@
-//! Filters of valkey-bloom, from its RDB or from BF.LOAD: any bytes are refused, or make a filter
-//! that works, and that goes back into either form and comes out of it the same.
+//! valkey-bloom filters from RDB or BF.LOAD: any bytes are refused or give a filter that works. A
+//! filter that is written in either format and read back is equal.
 //!
 //! ```text
-//!   ┌─────────┬─ ─ ─
-//!   │ 0 or 1  │ values of the RDB (shared/values.rs), or a blob
-//!   └─────────┴─ ─ ─
+//!   ┌────────┬─ ─ ─ ─ ─ ─ ─ ─ ┐
+//!   │ 0 or 1 │ values or blob │   0: values of the RDB (shared/values.rs), 1: a blob
+//!   └────────┴─ ─ ─ ─ ─ ─ ─ ─ ┘
 //! ```
 
 #![no_main]
@@ -31,30 +31,25 @@ fuzz_target!(|data: &[u8]| {
         _ => valkey_bloom::read_blob(bytes, sane::CEILING),
     };
     if let Ok(mut filter) = read {
-        goes_around(&filter);
+        check_round_trips(&filter);
         sane::check(&mut filter);
-        goes_around(&filter);
+        check_round_trips(&filter);
     }
 });
 
-/// A blob has all of a filter, its bits too.
-fn goes_around(filter: &Filter) {
-    let blob = valkey_bloom::blob(filter).expect("a filter of valkey-bloom's");
-    let again = valkey_bloom::read_blob(&blob, sane::CEILING).expect("its own blob");
-    assert!(
-        valkey_bloom::blob(&again).as_ref() == Some(&blob),
-        "another blob"
-    );
+/// Checks that the filter is equal after a round trip as blob and as RDB values. Filters with equal
+/// blobs are equal: a blob contains all numbers and bits.
+fn check_round_trips(filter: &Filter) {
+    let blob = valkey_bloom::blob(filter).expect("a valkey-bloom filter");
+    let again = valkey_bloom::read_blob(&blob, sane::CEILING).expect("the filter's own blob");
+    assert!(valkey_bloom::blob(&again).as_ref() == Some(&blob), "the blob changed");
 
     let saved = save(filter);
     let mut values = Reading(saved.0.iter());
-    let again = valkey_bloom::load(&mut values, sane::CEILING).expect("its own values");
-    assert_eq!(values.0.len(), 0, "values that are not read");
-    assert!(
-        valkey_bloom::blob(&again).as_ref() == Some(&blob),
-        "another filter"
-    );
-    assert!(save(&again) == saved, "other values");
+    let again = valkey_bloom::load(&mut values, sane::CEILING).expect("the filter's own values");
+    assert_eq!(values.0.len(), 0, "values were left unread");
+    assert!(valkey_bloom::blob(&again).as_ref() == Some(&blob), "the filter changed");
+    assert!(save(&again) == saved, "the values changed");
 }
 
 fn save(filter: &Filter) -> Saved {

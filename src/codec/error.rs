@@ -1,147 +1,146 @@
-//! Why bytes were refused.
+//! Why a decoder refuses bytes.
 
 use crate::filter;
 
-/// What is wrong with the bytes, for the log; a client is told only that they are bad.
+/// What is wrong with the bytes. The server's log shows this text; clients get a shorter one
+/// (`command/refusal.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// The source ended, or failed, before everything was read.
+    /// The input ended or failed before everything was read.
     #[error("the input ends early")]
     Truncated,
-    /// Bytes are left over.
+    /// Bytes follow the end of the value.
     #[error("{0} bytes too many")]
     Excess(usize),
-    /// Not this layout at all.
+    /// The bytes do not start with the magic of this layout.
     #[error("no {0} magic")]
     Magic(&'static str),
-    /// The iterator says that the chunk begins before the filter does.
+    /// By its iterator, the chunk begins before the first byte of the filter.
     #[error("iterator {iterator} cannot end a chunk of {bytes} bytes")]
     Iterator {
-        /// As it came.
+        /// The iterator of the client.
         iterator: i64,
-        /// Bytes of the chunk.
+        /// Length of the chunk, in bytes.
         bytes: usize,
     },
-    /// A later version of this layout.
+    /// This version of the layout is not known; a later release may write it.
     #[error("layout version {0} is not known")]
     Version(u16),
-    /// A kind of layer that this version does not have.
+    /// This kind of layer is not known.
     #[error("layer kind {0} is not known")]
     Kind(u8),
-    /// A family of filters that this version does not have.
-    #[error("family {0} is not known")]
+    /// This family of filters is not known.
+    #[error("filter family {0} is not known")]
     Family(u8),
-    /// A rule of positions that this version does not have.
-    #[error("rule of positions {0} is not known")]
+    /// This rule for the positions in a classic layer is not known.
+    #[error("position rule {0} is not known")]
     Rule(u8),
-    /// Options of a RedisBloom filter that no version of it writes.
+    /// No version of RedisBloom writes these options.
     #[error("RedisBloom options {0:#x} are not known")]
     Options(u64),
-    /// A number of a RedisBloom filter is not what RedisBloom computes from the others.
+    /// A number of a RedisBloom layer differs from the one that RedisBloom computes.
     #[error("RedisBloom layer {index}: {field} does not follow from its capacity and rate")]
     Forged {
         /// Position of the layer, oldest first.
         index: usize,
-        /// RedisBloom's name of the number.
+        /// RedisBloom's name for the number.
         field: &'static str,
     },
-    /// The counts of the layers of a RedisBloom filter do not add up to its count.
-    #[error("RedisBloom filter of {size} items whose layers hold {sum}")]
+    /// The item count of a RedisBloom filter is not the sum of the counts of its layers.
+    #[error("RedisBloom filter with {size} items, but its layers have {sum}")]
     Sum {
-        /// Items as the filter counts them.
+        /// Items of the filter.
         size: u64,
-        /// Items as its layers do.
+        /// Items of all its layers.
         sum: u64,
     },
-    /// A number of a valkey-bloom filter is not what valkey-bloom writes there.
+    /// A number of a valkey-bloom layer differs from the one that valkey-bloom writes.
     #[error("valkey-bloom layer {index}: {field}")]
     Valkey {
         /// Position of the layer, oldest first.
         index: usize,
-        /// What is wrong with it.
+        /// What is wrong with the layer.
         field: &'static str,
     },
-    /// A strategy that Guava does not have.
+    /// Guava has no strategy with this number.
     #[error("Guava strategy {0} is not known")]
     Strategy(u8),
-    /// The length that a filter of Guava's says is not the length it has, or it has no bits or no
-    /// probes.
-    #[error("a filter of Guava's of {longs} longs and {probes} probes, in {bytes} bytes")]
+    /// A Guava filter has no bits, no probes, or not the length that its header announces.
+    #[error("Guava filter with {longs} longs and {probes} probes in its header, {bytes} bytes")]
     Guava {
-        /// As it says.
+        /// Longs, by the header.
         longs: u32,
-        /// As it says.
+        /// Probes, by the header.
         probes: u8,
-        /// As they came, after the numbers.
+        /// Bytes that follow the header.
         bytes: usize,
     },
-    /// Another filter than capacity and rate give.
-    #[error("that capacity and rate give {wanted} bits and {probes} probes")]
+    /// Capacity and rate give a filter of another size.
+    #[error("capacity and rate give {wanted} bits and {probes} probes")]
     Design {
         /// Bits by Guava's formula.
         wanted: u64,
         /// Probes by Guava's formula.
         probes: u64,
     },
-    /// A bitmap has a bit where no position is.
-    #[error("bit {highest} is set, of {bits} bits")]
+    /// A bitmap has a bit above the last position of the filter.
+    #[error("bit {highest} is set, but capacity and rate give {bits} bits")]
     Beyond {
-        /// The last bit that is set.
+        /// The highest bit that is set.
         highest: u64,
         /// Bits that capacity and rate give.
         bits: u64,
     },
-    /// A bitmap ends so early that it is another filter's.
-    #[error("none of the {set} bits that are set is above {highest}, of {bits} bits")]
+    /// The highest bit of a bitmap is so low that the bitmap belongs to a smaller filter.
+    #[error("none of {set} set bits is above {highest}, but capacity and rate give {bits} bits")]
     Short {
-        /// Bits that are set.
+        /// Number of bits that are set.
         set: u64,
-        /// The last of them.
+        /// The highest bit that is set.
         highest: u64,
         /// Bits that capacity and rate give.
         bits: u64,
     },
-    /// The bytes are damaged.
+    /// The checksum is wrong: the bytes are damaged.
     #[error("checksum {found:#018x}, expected {expected:#018x}")]
     Checksum {
-        /// As computed.
+        /// The checksum of the bytes.
         found: u64,
-        /// As stored.
+        /// The checksum that is stored with them.
         expected: u64,
     },
-    /// The chunk was cut from another filter, or from this one before it grew.
+    /// The chunk comes from another filter, or from this one before it grew.
     #[error("the chunk belongs to another filter, or the filter grew while it was dumped")]
     OtherFilter,
-    /// The chunk is not the next one, and not one that is already in.
+    /// The chunk is neither the next one nor a received one, or its iterator is wrong.
     #[error("a chunk of bytes {from}..{to} does not follow {received} received bytes")]
     Order {
         /// First byte of the chunk in the stream.
         from: u64,
-        /// Byte after its last.
+        /// End of the chunk, exclusive.
         to: u64,
-        /// Bytes there are.
+        /// Bytes that were received.
         received: u64,
     },
-    /// The chunk is empty, or its ends are not multiples of 8: it was cut at an iterator of the
-    /// client's own making.
+    /// The chunk is empty or does not cover whole words of 8 bytes: the client made up an iterator.
     #[error("a chunk of bytes {from}..{to} is not whole words")]
     Unaligned {
         /// First byte of the chunk in the stream.
         from: u64,
-        /// Byte after its last.
+        /// End of the chunk, exclusive.
         to: u64,
     },
-    /// The chunk reaches past the end of the filter.
-    #[error("a chunk of bytes {from}..{to} of a filter of {total} bytes")]
+    /// The chunk reaches beyond the end of the filter.
+    #[error("a chunk of bytes {from}..{to} for a filter of {total} bytes")]
     TooBig {
         /// First byte of the chunk in the stream.
         from: u64,
-        /// Byte after its last.
+        /// End of the chunk, exclusive.
         to: u64,
-        /// Bytes of the filter.
+        /// Size of the filter, in bytes.
         total: u64,
     },
-    /// A dump would begin in a key that holds a filter.
+    /// The header of a dump arrived for a key that holds a filter.
     #[error("the key holds a filter already: delete it, or load under another name and rename")]
     Exists,
     /// The chunk would change a filter that is complete.
@@ -150,7 +149,7 @@ pub enum Error {
     /// The numbers do not describe a filter.
     #[error(transparent)]
     Broken(#[from] filter::Broken),
-    /// The filter cannot be made.
+    /// The filter cannot be created.
     #[error(transparent)]
     Filter(#[from] filter::Error),
 }

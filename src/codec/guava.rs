@@ -1,45 +1,44 @@
-//! Guava's `BloomFilter.writeTo`, and bitmaps that clients fill with SETBIT by its recipe. Read,
-//! never written.
+//! Reads the bytes of Guava's `BloomFilter.writeTo`, and bitmaps that clients fill with SETBIT by
+//! Guava's algorithm. Never writes them.
 //!
 //! ```text
-//!   writeTo  ┌──────────┬────────┬─────────┬──────────┬─ ─ ─ ┐
-//!   (big     │ strategy │ probes │ longs   │ long 0   │      │      strategy 0: MURMUR128_MITZ_32, 1: MURMUR128_MITZ_64
-//!   endian)  │ u8       │ u8     │ i32     │ 8 bytes  │      │      bit i is bit i % 64 of long i / 64
-//!            └──────────┴────────┴─────────┴──────────┴─ ─ ─ ┘
+//!   writeTo  ┌──────────┬────────┬───────┬─────────┬─ ─ ─┐   strategy 0: MURMUR128_MITZ_32
+//!   (big     │ strategy │ probes │ longs │ long 0  │ ... │            1: MURMUR128_MITZ_64
+//!   endian)  │ u8       │ u8     │ i32   │ 8 bytes │     │   bit i is bit i % 64 of long i / 64
+//!            └──────────┴────────┴───────┴─────────┴─ ─ ─┘
 //!
-//!   bitmap   bit i is bit 7 - i % 8 of byte i / 8; the string ends at the last byte that a client wrote to
+//!   bitmap   bit i is bit 7 - i % 8 of byte i / 8; the string ends at the last byte written
 //! ```
 //!
-//! Neither says for how many items and which rate it was made. Of Guava's bytes that is computed:
-//! the design point of so many bits and probes (`filter::design`), or taken from the caller if it
-//! gives just these. For a bitmap the caller must say, since bits and probes follow from it alone;
-//! what does not look like a bitmap of that many bits is refused: it would answer "absent" of what
-//! is in it.
+//! Neither format contains the capacity and the error rate. For `writeTo` they are computed from
+//! bits and probes (`foreign::guava::design`), or the caller gives them and they must yield these
+//! bits and probes. For a bitmap the caller must give them, because bits and probes follow from
+//! them alone. A bitmap that cannot be of that size is refused: its items would test absent.
 //!
-//! How many items are in, neither says either; what the bits say is taken (`filter::items_of`).
+//! Neither format contains the number of items; it is estimated from the set bits
+//! (`foreign::guava::items_of`).
 
 use super::{Error, reader::Reader};
 use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, foreign};
 
-/// The recipe computes in `int`: it has no more bits than that.
+/// Most bits of `MURMUR128_MITZ_32`, which computes positions in a Java `int`.
 const MOST_BITS_32: u64 = i32::MAX as u64;
-/// SETBIT takes no higher bit.
+/// Most bits of a bitmap: SETBIT accepts offsets below 2^32.
 const MOST_BITS_64: u64 = 1 << 32;
 
-/// How improbable a bitmap must be, as the logarithm of its probability, to be taken for one of
-/// another size: 10^-9.
+/// A bitmap less probable than 10^-9 is refused as too short; the natural logarithm of that.
 const IMPROBABLE: f64 = -20.7;
 
-/// What a filter is for.
+/// What a filter is designed for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Purpose {
     /// Items, in [1, 2^62].
     pub capacity: u64,
-    /// Rate of false positives with that many, in (0, 1).
+    /// False positive rate at that number of items, in (0, 1).
     pub error_rate: f64,
 }
 
-/// Which of Guava's strategies finds the positions.
+/// The strategy of Guava that computes the positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// `MURMUR128_MITZ_32`.
@@ -57,11 +56,11 @@ impl Strategy {
     }
 }
 
-/// Reads what `writeTo` wrote, of at most `ceiling` bytes of bits. What the filter is for is
-/// computed if it is not given.
+/// Reads the bytes of `writeTo`, with at most `ceiling` bytes of bits. Computes the purpose from
+/// bits and probes if `purpose` is `None`.
 ///
 /// # Errors
-/// `Error::Design` if `purpose` gives another filter, and any other of [`Error`] for bad bytes;
+/// `Error::Design` if `purpose` gives other bits or probes, and any other [`Error`] for bad bytes;
 /// nothing stays allocated.
 pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(bytes);
@@ -98,11 +97,11 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
     filter(shape, purpose, ceiling, whole.iter().map(|long| u64::from_be_bytes(*long)))
 }
 
-/// Adopts the bits of a bitmap, into a filter of at most `ceiling` bytes of bits.
+/// Copies the bits of a bitmap into a filter of at most `ceiling` bytes of bits.
 ///
 /// # Errors
-/// `Error::Beyond` or `Error::Short` if it is not of a filter for that purpose, and any other of
-/// [`Error`]; nothing stays allocated.
+/// `Error::Beyond` or `Error::Short` if the bitmap is not of a filter for that `purpose`, and any
+/// other [`Error`]; nothing stays allocated.
 pub fn read_bitmap(
     bitmap: &[u8],
     strategy: Strategy,
@@ -111,11 +110,11 @@ pub fn read_bitmap(
 ) -> Result<Filter, Error> {
     let (bits, _) = foreign::guava::optimal(purpose.capacity, purpose.error_rate);
     let bits = match strategy {
-        // As Java's conversion to `int`, which stops at the largest.
+        // Java converts to `int` by saturation.
         Strategy::Mitz32 => bits.min(MOST_BITS_32),
         Strategy::Mitz64 => bits,
     };
-    // Of the bits there are: the recipe knows no others.
+    // Guava computes the probes after it limits the bits.
     let probes = foreign::guava::optimal_probes(bits, purpose.capacity);
     let none = Error::Design { wanted: bits, probes };
     let probes = u16::try_from(probes).map_err(|_| none)?;
@@ -134,8 +133,8 @@ pub fn read_bitmap(
             return Err(Error::Beyond { highest, bits });
         }
         let share = share_below(highest.saturating_add(1), bits, strategy);
-        // This decides what is accepted, so it is `libm`'s: a replica on another machine is told
-        // the same command.
+        // `libm`, because this decides acceptance: a replica on another machine gets the same
+        // command and must decide the same.
         if libm::log(share) * (set as f64) < IMPROBABLE {
             return Err(Error::Short { set, highest, bits });
         }
@@ -151,11 +150,12 @@ pub fn read_bitmap(
     filter(shape, purpose, ceiling, words)
 }
 
-/// The share of all positions that are below `end`.
+/// The probability that a position is below `end`.
 fn share_below(end: u64, bits: u64, strategy: Strategy) -> f64 {
     match strategy {
         Strategy::Mitz64 => end as f64 / bits as f64,
-        // Of 2^31 numbers, so the lowest positions may come once more often than the others.
+        // A position is one of 2^31 numbers modulo `bits`: the lowest positions may have one number
+        // more than the others.
         Strategy::Mitz32 => {
             let numbers = 1_u64 << 31;
             let rounds = numbers.checked_div(bits).unwrap_or(0).saturating_mul(end);
@@ -165,7 +165,7 @@ fn share_below(end: u64, bits: u64, strategy: Strategy) -> f64 {
     }
 }
 
-/// A filter of one layer with these words.
+/// Builds a filter of one layer from the words of its bits.
 fn filter(
     shape: Classic,
     purpose: Purpose,

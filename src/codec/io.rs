@@ -1,8 +1,9 @@
-//! What an RDB is made of, for those who write and read it: strings, and numbers where another
-//! product's layout has them. The server's stream is one such place (`module/value/rdb.rs`), a
-//! digest another; tests have their own.
+//! The parts of an RDB value, as traits: strings, and numbers for the layouts of other products.
+//!
+//! The server's RDB stream implements the traits (`module/value/rdb.rs`), and so do the server's
+//! digest and the tests.
 
-/// Where an encoder puts its strings.
+/// Receives the strings of an encoder.
 pub trait Sink {
     /// Takes the next string.
     fn put(&mut self, bytes: &[u8]);
@@ -12,7 +13,7 @@ pub trait Sink {
     fn done_with(&mut self, _words: &[u64]) {}
 }
 
-/// A sink of numbers too.
+/// Receives strings and numbers.
 pub trait NumberSink: Sink {
     /// Takes the next unsigned integer.
     fn unsigned(&mut self, number: u64);
@@ -20,16 +21,16 @@ pub trait NumberSink: Sink {
     fn double(&mut self, number: f64);
 }
 
-/// Where a decoder gets its strings.
+/// Gives a decoder its strings.
 pub trait Source {
-    /// A string, alive until dropped.
+    /// One string; its memory is freed when the piece is dropped.
     type Piece: AsRef<[u8]>;
 
     /// The next string, or `None` when the input has ended or failed.
     fn next(&mut self) -> Option<Self::Piece>;
 }
 
-/// A source of numbers too.
+/// Gives a decoder strings and numbers.
 pub trait NumberSource: Source {
     /// The next unsigned integer, or `None` when the input has ended or failed.
     fn unsigned(&mut self) -> Option<u64>;

@@ -1,19 +1,17 @@
-//! Bytes to filter and back; pure, every input hostile.
+//! Converts filters to bytes and back. Pure: no server. Every input is treated as hostile.
 //!
 //! ```text
-//!   header   the numbers of a filter: parameters, plan of each layer          (one layout for both users below)
-//!   stream   the bits of all layers, oldest first, as one stream of bytes
-//!   values   the strings and numbers of an RDB, as traits: the server's stream, or a test's
-//!   v100     RDB and DUMP: header + stream in pieces of 1 MiB                 encoding version 100
-//!   chunk    SCANDUMP, LOADCHUNK, AOF: header, then stream in framed chunks of at most 16 MiB
-//!   redisbloom   its RDB, encoding versions 0 to 4, and its chunks; what comes from it is dumped in its format again
-//!   valkey       its RDB, encoding version 1, and the blob of its BF.LOAD
-//!   guava        what Guava's BloomFilter.writeTo wrote, and bitmaps that were filled by its recipe; read only
+//!   io             strings and numbers of an RDB, as traits: the server's stream or a test's
+//!   reader         a checked cursor over bytes
+//!   native         this module's own encodings (RDB, DUMP, SCANDUMP)
+//!   redisbloom     RedisBloom's RDB, encoding versions 0 to 4, and its SCANDUMP chunks
+//!   valkey_bloom   valkey-bloom's RDB, encoding version 1, and the blob of its BF.LOAD
+//!   guava          the bytes of Guava's BloomFilter.writeTo, and bitmaps; read only
 //! ```
 //!
-//! All our numbers are little-endian on every machine. A decoder believes no count before it
-//! checked it, allocates nothing before `filter::Plan::check` passed, and takes its ceiling from
-//! the caller. A shipped layout is never edited; a new one is added beside it.
+//! The numbers of the native encodings are little-endian on every machine. A decoder checks each
+//! count before it uses it, allocates nothing before `filter::Plan::check` passes, and gets its
+//! memory limit from the caller. A released layout never changes; a new layout gets a new version.
 
 #![deny(
     clippy::unwrap_used,
@@ -23,7 +21,7 @@
     clippy::indexing_slicing,
     clippy::string_slice,
     clippy::arithmetic_side_effects,
-    reason = "every input is hostile, and a panic takes the database down"
+    reason = "every input is hostile, and a panic stops the database"
 )]
 
 mod error;

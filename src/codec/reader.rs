@@ -1,16 +1,16 @@
-//! A cursor over hostile bytes: every read is checked, none can panic.
+//! A cursor over hostile bytes: every read is checked, and no read panics.
 
 use std::ops::RangeInclusive;
 
 use super::Error;
 
-/// What is left to read.
+/// The bytes that are not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Opens bytes that end in the checksum of all before it, and start with `magic` and one of
-    /// `versions`; which.
+    /// Opens sealed bytes: `magic`, a version, a body, and a checksum of all of these. Returns the
+    /// version, which is one of `versions`, and a reader of the body.
     pub(super) fn sealed(
         bytes: &'a [u8],
         magic: &'static str,
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         Ok((version, reader))
     }
 
-    /// Opens bytes without a seal.
+    /// Opens bytes without magic, version and checksum.
     pub(super) fn plain(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -71,23 +71,23 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    /// How many bytes are left.
+    /// The number of bytes that are not read yet.
     pub(super) fn left(&self) -> usize {
         self.0.len()
     }
 
-    /// Everything that is left.
+    /// All bytes that are not read yet.
     pub(super) fn rest(self) -> &'a [u8] {
         self.0
     }
 
-    /// Nothing may be left.
+    /// Refuses bytes that are not read yet.
     pub(super) fn end(self) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Excess(self.0.len())) }
     }
 }
 
-/// Starts a sealed block: magic and version.
+/// Starts a sealed block with magic and version.
 pub(super) fn open(magic: &str, version: u16) -> Vec<u8> {
     let mut out = magic.as_bytes().to_vec();
     out.extend(version.to_le_bytes());

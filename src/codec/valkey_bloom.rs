@@ -1,33 +1,35 @@
-//! valkey-bloom's own layouts: RDB and DUMP of the encoding version 1, and the blob of its BF.LOAD,
-//! with which it rewrites the AOF.
+//! valkey-bloom's layouts: RDB and DUMP with the encoding version 1, and the blob of its BF.LOAD,
+//! which valkey-bloom writes when it rewrites the AOF.
 //!
 //! ```text
 //!   RDB     layers · expansion · rate f64 · tightening f64 · seed is random (0, 1) ·
-//!           a layer after the other: capacity · its items, of the last layer alone · bitmap as one string
+//!           for each layer: capacity · items, of the last layer only · bitmap as one string
 //!
-//!   blob    ┌─────┬───────────┬──────┬────────────┬────────┬────────┬─ a layer after the other ───────────────────────┐
-//!    (LE)   │ = 1 │ expansion │ rate │ tightening │ random │ layers │ length u64 · bitmap · items i64 · capacity i64  │
-//!           │ u8  │ u32       │ f64  │ f64        │ u8     │ u64    │                                                 │
-//!           └─────┴───────────┴──────┴────────────┴────────┴────────┴─────────────────────────────────────────────────┘
-//!
-//!   bitmap  ┌─────┬───────┬────────┬──────────┬─ ─ ─ ─┐
-//!    (LE)   │ = 1 │ bytes │ probes │ seed     │ bits  │      bit i is bit i % 8 of byte i / 8, as in our stream
-//!           │ u8  │ u64   │ u32    │ 32 bytes │       │
-//!           └─────┴───────┴────────┴──────────┴─ ─ ─ ─┘
+//!   blob    ┌─────┬───────────┬──────┬────────────┬────────┬────────┬─ ─ ─ ─ ─ ─ ─ ┐
+//!    (LE)   │ = 1 │ expansion │ rate │ tightening │ random │ layers │ layers,      │
+//!           │ u8  │ u32       │ f64  │ f64        │ u8     │ u64    │ oldest first │
+//!           └─────┴───────────┴──────┴────────────┴────────┴────────┴─ ─ ─ ─ ─ ─ ─ ┘
+//!   layer   ┌────────┬────────┬───────┬──────────┐
+//!   of a    │ length │ bitmap │ items │ capacity │   length: bytes of the bitmap
+//!   blob    │ u64    │        │ i64   │ i64      │
+//!           └────────┴────────┴───────┴──────────┘
+//!   bitmap  ┌─────┬───────┬────────┬──────────┬─ ─ ─ ┐
+//!    (LE)   │ = 1 │ bytes │ probes │ seed     │ bits │   bit i is bit i % 8 of byte i / 8, as in
+//!           │ u8  │ u64   │ u32    │ 32 bytes │      │   native/stream.rs
+//!           └─────┴───────┴────────┴──────────┴─ ─ ─ ┘
 //! ```
 //!
-//! An expansion of 0 is a filter that does not scale. All layers have the seed of the first, which
-//! is public (`FIXED_SEED`) where it is not random; valkey-bloom refuses a file in which that is
-//! otherwise.
+//! Expansion 0 is a non-scaling filter. All layers have the seed of the first layer. A seed that is
+//! not random is public (`FIXED_SEED`). valkey-bloom refuses files that break these rules.
 //!
-//! The order of a layer in the RDB is that of a public description of 1.0.1; no published binary
-//! was asked (`tests/fixtures/README.md`). Development builds up to at least January 2025 had
-//! another under the same encoding version: a bitmap, its capacity, the items last. 1.0.0 is of 1
-//! April 2025. We refuse the older order.
+//! The order of fields of a layer in the RDB comes from a public description of 1.0.1; no published
+//! binary was compared (`tests/fixtures/README.md`). Development builds up to at least January 2025
+//! wrote another order under the same encoding version: bitmap, capacity, items. The release 1.0.0
+//! is of 1 April 2025. The older order is refused here.
 //!
-//! Both are written again as they were read, so that a file goes both ways. A layer is allocated
-//! when its bitmap is there and has the length that follows from capacity and rate; what can be
-//! computed is not believed.
+//! RDB and blob are written as they were read, so files go both ways. A layer is allocated when its
+//! bitmap has arrived and has the length that follows from capacity and rate. A number that can be
+//! computed is compared with the computed one.
 
 use super::{
     Error,
@@ -42,17 +44,17 @@ use crate::filter::{
 
 /// The encoding version of valkey-bloom's RDB.
 pub const ENCODING_VERSION: i32 = 1;
-/// The version of its blob.
+/// The version of valkey-bloom's blob.
 const BLOB: u8 = 1;
-/// The version of its bitmap.
+/// The version of valkey-bloom's bitmap.
 const BITMAP: u8 = 1;
 /// Bytes of a bitmap before its bits.
 const HEADER: usize = 45;
 /// Bytes of a blob before its layers.
 const START: usize = 30;
-/// Bytes of a blob's layer beside its bitmap: a length, two numbers.
+/// Bytes of a layer in a blob without its bitmap: length, items, capacity.
 const FRAME: usize = 24;
-/// Bytes of a blob's layer at least, one with an empty bitmap.
+/// Least bytes of a layer in a blob: with a bitmap without bits.
 const LAYER: usize = FRAME + HEADER;
 
 /// The numbers of a filter, and the layers that have arrived.
@@ -61,7 +63,7 @@ struct Arriving {
     tightening: f64,
     expansion: Expansion,
     random: bool,
-    /// That of the first layer.
+    /// The seed of the first layer.
     seed: Option<[u8; 32]>,
     plans: Vec<LayerPlan>,
     layers: Vec<Layer>,
@@ -79,7 +81,7 @@ impl Arriving {
         ceiling: u64,
     ) -> Result<Self, Error> {
         let expansion = u32::try_from(expansion).map_err(|_| FilterError::Expansion(expansion))?;
-        // NaN is outside too.
+        // Written so that NaN is refused.
         if !(error_rate > 0.0 && error_rate < 1.0) {
             return Err(FilterError::ErrorRate(error_rate).into());
         }
@@ -155,7 +157,7 @@ impl Arriving {
         Valkey { seed: self.seed.unwrap_or(FIXED_SEED), tightening: self.tightening }
     }
 
-    /// The filter, if its layers make one.
+    /// Checks the whole filter and returns it.
     fn finish(self) -> Result<Filter, Error> {
         let family = Family::Valkey(self.family());
         let plan = Plan {
@@ -173,16 +175,16 @@ impl Arriving {
 
 fn count(layers: u64) -> Result<usize, Error> {
     match usize::try_from(layers) {
-        // A count reserves no memory: each layer comes with bytes of its own.
+        // The count reserves no memory: a layer is allocated when its bytes arrive.
         Ok(layers @ 1..=MAX_LAYERS) => Ok(layers),
         _ => Err(FilterError::Layers.into()),
     }
 }
 
-/// Reads a filter of the `ENCODING_VERSION`, of at most `ceiling` bytes of bits.
+/// Reads a filter with the `ENCODING_VERSION` and at most `ceiling` bytes of bits.
 ///
 /// # Errors
-/// Any of [`Error`]; nothing stays allocated.
+/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Error> {
     let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
     let (layers, expansion) = (count(unsigned()?)?, unsigned()?);
@@ -201,10 +203,10 @@ pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Erro
     filter.finish()
 }
 
-/// Reads a blob, of a filter of at most `ceiling` bytes of bits.
+/// Reads a blob into a filter of at most `ceiling` bytes of bits.
 ///
 /// # Errors
-/// Any of [`Error`]; nothing stays allocated.
+/// Any [`Error`]; nothing stays allocated.
 pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(blob);
     match reader.u8()? {
@@ -228,7 +230,7 @@ pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
     filter.finish()
 }
 
-/// Writes a filter of valkey-bloom's as its RDB has it; nothing for another.
+/// Writes a valkey-bloom filter in the layout of its RDB; writes nothing for other filters.
 pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
     let Family::Valkey(family) = filter.family() else {
         return;
@@ -250,9 +252,8 @@ pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
     }
 }
 
-/// The blob of a filter of valkey-bloom's; `None` for another. It is written into memory of just
-/// its size, and takes no other: a child that rewrites the AOF makes it beside a filter of any
-/// size.
+/// The blob of a valkey-bloom filter; `None` for other filters. Allocates exactly the size of the
+/// blob, because a child that rewrites the AOF needs it in addition to a filter of any size.
 #[must_use]
 pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     let Family::Valkey(family) = filter.family() else {
@@ -275,16 +276,16 @@ pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Bytes of the bitmap of a layer, its header included.
+/// Size of the bitmap of a layer in bytes, header included.
 fn bitmap_bytes(layer: &Layer) -> usize {
     match layer.shape() {
         Shape::Classic(shape) => HEADER.saturating_add(shape.bytes as usize),
-        // Its filters have no others (`filter::Plan::check`).
+        // Not in a valkey-bloom filter (`filter::Plan::check`).
         Shape::Blocked(_) | Shape::Counting(_) => 0,
     }
 }
 
-/// Appends the bitmap of a layer, its header included, to `out`.
+/// Appends the bitmap of a layer, header included, to `out`.
 fn put_bitmap(layer: &Layer, family: &Valkey, out: &mut Vec<u8>) {
     let Shape::Classic(shape) = layer.shape() else {
         return;

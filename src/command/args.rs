@@ -1,25 +1,25 @@
-//! The option grammars of BF.RESERVE, BF.INSERT and BF.IMPORT: words in, a typed value or a refusal
-//! out. No server in here.
+//! The options of BF.RESERVE, BF.INSERT and BF.IMPORT: from arguments to a typed value or a
+//! refusal. Needs no server.
 //!
 //! ```text
 //!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]
-//!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]  ITEMS item ...
-//!            and of valkey-bloom's:  [TIGHTENING t] [VALIDATESCALETO n]
+//!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]
+//!            [TIGHTENING t] [VALIDATESCALETO n]  ITEMS item ...
 //!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]
 //!            key  BITMAP source [GUAVA32 | GUAVA64] CAPACITY n ERROR e
 //! ```
 //!
-//! A seed of INSERT is a number, or 32 bytes: then a primary with valkey-bloom tells of a filter
-//! that it made, which is made here as it was there, with the TIGHTENING that belongs to it, and
-//! ITEMS may be missing. Beside a number, or no seed, TIGHTENING is checked and not used: a native
-//! filter has no such ratio, and keeps the rate. VALIDATESCALETO is checked and not used either:
-//! room is asked for when a filter grows.
+//! Options are whole words in any case. An unknown word is refused. NRedisStack sends the expansion
+//! of RESERVE as a bare number after the capacity; it is accepted as EXPANSION.
 //!
-//! Words are whole and in any case; a word that is no option is refused. NRedisStack sends the
-//! expansion of RESERVE as a bare number behind the capacity, which is taken for what it means.
+//! TIGHTENING and VALIDATESCALETO are valkey-bloom's options. The SEED of INSERT is a number, or 32
+//! bytes. 32 bytes come from a valkey-bloom primary that created a filter: the same filter is
+//! created here, with that TIGHTENING, and ITEMS may be missing. In all other cases TIGHTENING is
+//! checked and ignored, because native filters have no such ratio. VALIDATESCALETO is always
+//! checked and ignored: memory is requested when the filter grows.
 //!
-//! This is what clients may write. Commands of a primary or an AOF are read more widely:
-//! `replayed.rs`.
+//! This file reads what clients may write. `replayed.rs` reads commands from a primary or an AOF,
+//! and accepts more.
 
 use crate::{
     codec::guava::{Purpose, Strategy},
@@ -28,35 +28,36 @@ use crate::{
 
 use super::{number, refusal::Refusal};
 
-/// What a command says of a filter to be made. The settings have what is left out.
+/// How a command describes a new filter. The configuration gives the values that are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// The rate of false positives, in (0, 1).
+    /// False positive rate, in (0, 1).
     pub error_rate: Option<f64>,
-    /// Items that the first layer is made for, in [1, `MAX_CAPACITY`].
+    /// Capacity of the first layer in items, in [1, `MAX_CAPACITY`].
     pub capacity: Option<u64>,
     /// How the filter grows.
     pub expansion: Option<Expansion>,
-    /// The key of the hash.
+    /// The seed of the hash.
     pub seed: Option<u64>,
-    /// Bits, or counters.
+    /// Whether the filter has bits or counters.
     pub cells: CellKind,
-    /// Keys and growth of a filter as valkey-bloom makes one; a native one otherwise.
+    /// Seed and tightening ratio of a filter as valkey-bloom creates it; `None` for a native
+    /// filter.
     pub valkey: Option<Valkey>,
 }
 
-/// What BF.INSERT says before its items.
+/// The arguments of BF.INSERT before its items.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Insert {
-    /// How a missing filter is made.
+    /// How to create the filter if the key does not exist.
     pub options: Options,
-    /// Refuse a missing key.
+    /// Whether a missing key is an error.
     pub no_create: bool,
-    /// Whether the word ITEMS is there.
+    /// Whether the word ITEMS is present.
     pub has_items: bool,
 }
 
-/// Parses what follows the key of BF.RESERVE.
+/// Parses the arguments of BF.RESERVE after the key.
 pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Options, Refusal> {
     let error_rate =
         number::float(words.next().ok_or(Refusal::Arity)?).ok_or(Refusal::BadErrorRate)?;
@@ -70,7 +71,7 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
     let mut options =
         Options { error_rate: Some(error_rate), capacity: Some(capacity), ..Options::default() };
     let (mut expansion, mut nonscaling) = (None, false);
-    // NRedisStack sends it beside NONSCALING too, which wins then.
+    // NRedisStack may send the bare number together with NONSCALING; NONSCALING wins.
     let bare = words.clone().next().and_then(|word| factor(number::integer(word)?));
     if bare.is_some() {
         words.next();
@@ -103,8 +104,8 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
     Ok(options)
 }
 
-/// Parses what follows the key of BF.INSERT, up to and with ITEMS, or to the end in the form that
-/// may end before; what is left of `words` are the items.
+/// Parses the arguments of BF.INSERT after the key, up to and including ITEMS. Leaves the items in
+/// `words`. With a seed of 32 bytes, ITEMS may be missing.
 pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, Refusal> {
     let Insert { mut options, mut no_create, mut has_items } = Insert::default();
     let (mut factor, mut nonscaling, mut expands_last) = (None, false, false);
@@ -148,7 +149,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
     if scale_to && nonscaling {
         return Err(Refusal::ScalesNot);
     }
-    // valkey-bloom says neither; who does means another filter.
+    // valkey-bloom never writes these together with its seed.
     if keys.is_some() && (options.seed.is_some() || options.cells == CellKind::Counters) {
         return Err(Refusal::InsertSeed);
     }
@@ -159,7 +160,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
         Some(factor) if keys.is_some() => u32::try_from(factor).ok().map(Expansion::stored),
         Some(factor) => Some(Expansion::new(factor).map_err(|_| Refusal::InsertExpansion)?),
     };
-    // redis-py sends both words. In RedisBloom NONSCALING wins then, in valkey-bloom the last.
+    // redis-py sends both options. In RedisBloom NONSCALING wins, in valkey-bloom the last one.
     options.expansion = if nonscaling && !(keys.is_some() && expands_last) {
         Some(Expansion::NONSCALING)
     } else {
@@ -168,16 +169,17 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
     Ok(Insert { options, no_create, has_items })
 }
 
-/// What BF.IMPORT takes.
+/// The source of a BF.IMPORT.
 #[derive(Clone, Copy)]
 pub enum Import {
-    /// The bytes of a filter of Guava's.
+    /// The bytes of a Guava filter, and the purpose if the client gives it.
     Guava(Option<Purpose>),
     /// A bitmap in another key.
     Bitmap(Strategy, Purpose),
 }
 
-/// Parses what stands before and behind the bytes, or the other key, of BF.IMPORT.
+/// Parses BF.IMPORT: `form` is GUAVA or BITMAP, `words` are the arguments after the bytes or the
+/// source key.
 pub fn import<'a>(
     form: &[u8],
     mut words: impl Iterator<Item = &'a [u8]>,
@@ -203,7 +205,7 @@ pub fn import<'a>(
     let purpose = match (items, error_rate) {
         (Some(capacity), Some(error_rate)) => Some(Purpose { capacity, error_rate }),
         (None, None) => None,
-        // One says nothing without the other.
+        // CAPACITY and ERROR are useful only together.
         _ => return Err(Refusal::Arity),
     };
     if bitmap {
@@ -213,13 +215,13 @@ pub fn import<'a>(
     }
 }
 
-/// A number in (0, 1), `None` for another word.
+/// A number in (0, 1); `None` for anything else.
 fn rate(word: Option<&[u8]>) -> Result<Option<f64>, Refusal> {
     let word = word.ok_or(Refusal::Arity)?;
     Ok(number::float(word).filter(|&rate| is_rate(rate)))
 }
 
-/// A number of items.
+/// A capacity in items, in [1, `MAX_CAPACITY`].
 fn capacity(word: Option<&[u8]>) -> Result<u64, Refusal> {
     let number = number::integer(word.ok_or(Refusal::Arity)?);
     let capacity = number.and_then(|n| in_range(n, MAX_CAPACITY)).filter(|&n| n > 0);

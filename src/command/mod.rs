@@ -1,11 +1,14 @@
-//! Commands as far as they need no server: options, numbers, refusals.
+//! The part of commands that needs no server: options, numbers, error replies.
 //!
 //! ```text
-//!   words ─▶ args (a client's) ────▶ Options, Insert, Import        number   how clients and other products write numbers
-//!       └──▶ replayed (a primary's) ─▶      or Refusal              refusal  every error text
+//!   arguments ─▶ args (from a client) ───────▶ Options, Insert, Import, or Refusal
+//!        └─────▶ replayed (from a primary) ──▶ Options, Insert, or None
+//!
+//!   number    how clients and other products write numbers
+//!   refusal   every error text
 //! ```
 //!
-//! `module::commands` runs them. Fuzzers link this room as it is.
+//! `module::commands` executes the commands. Fuzzers link this module as it is.
 
 #![deny(
     clippy::unwrap_used,
@@ -14,7 +17,7 @@
     clippy::unreachable,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a panic takes the database down"
+    reason = "a panic stops the database"
 )]
 
 pub mod args;

@@ -1,24 +1,24 @@
-//! Numbers as clients send them, and are sent.
+//! Reads numbers from arguments and writes numbers for replies.
 //!
-//! As strict as the server's own parsers: an integer has no plus sign, no leading zeros, no blanks,
-//! so that what is taken is what was written. A float may have an exponent (`1.0E-4` from Java,
-//! `1E-05` from .NET), and is never NaN.
+//! As strict as the server's own parsers: an integer has no plus sign, no leading zeros and no
+//! blanks, so its text is the only text for that number. A float may have an exponent (`1.0E-4`
+//! from Java, `1E-05` from .NET) and is never NaN.
 //!
-//! `any_integer` and `any_float` read what some other product accepts and replicates.
+//! `any_integer` and `any_float` read the numbers that other products accept and replicate.
 
 use std::str::FromStr;
 
-/// A signed 64-bit integer.
+/// Reads a signed 64-bit integer.
 pub fn integer(text: &[u8]) -> Option<i64> {
     exact(text)
 }
 
-/// An unsigned 64-bit integer.
+/// Reads an unsigned 64-bit integer.
 pub fn unsigned(text: &[u8]) -> Option<u64> {
     exact(text)
 }
 
-/// An integer of any size that matters, for the caller's range to refuse.
+/// Reads an integer that may be too large for 64 bits; the caller checks its range.
 pub fn wide(text: &[u8]) -> Option<i128> {
     exact(text)
 }
@@ -29,13 +29,13 @@ fn exact<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
     (number.to_string() == text).then_some(number)
 }
 
-/// A signed 64-bit integer, also with a plus sign or leading zeros.
+/// Reads a signed 64-bit integer that may have a plus sign or leading zeros.
 pub fn any_integer(text: &[u8]) -> Option<i64> {
     str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The shortest text that reads back as the same double, with an exponent where that is the usual
-/// way to write it.
+/// Writes the shortest text that reads back as the same double; below 1e-5 and from 1e15 on with an
+/// exponent.
 pub fn shortest(number: f64) -> String {
     if (1e-5..1e15).contains(&number.abs()) || number == 0.0 {
         number.to_string()
@@ -44,8 +44,8 @@ pub fn shortest(number: f64) -> String {
     }
 }
 
-/// Six significant digits, as C's `%g` writes a finite number: without zeros at the end, with an
-/// exponent of at least two digits below 1e-4 and from 1e6 on.
+/// Writes a finite number like C's `%g`: six significant digits without trailing zeros; below 1e-4
+/// and from 1e6 on with an exponent of at least two digits.
 pub fn six_digits(number: f64) -> String {
     let rounded = format!("{number:.5e}");
     let (digits, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
@@ -62,17 +62,18 @@ pub fn six_digits(number: f64) -> String {
     format!("{}e{sign}{:02}", trimmed(digits), exponent.unsigned_abs())
 }
 
-/// A double that is not NaN; infinities are taken, for the caller's range to refuse.
+/// Reads a double that is not NaN. Infinities are accepted; the caller checks the range.
 pub fn float(text: &[u8]) -> Option<f64> {
     str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
-/// A double as [`float`] or C's `strtod` read it: `0x1p-4`, `0X.8`, `0x0.01P+3` too.
+/// Reads a double like [`float`], and hexadecimal ones like C's `strtod`: `0x1p-4`, `0X.8`,
+/// `0x0.01P+3`.
 pub fn any_float(text: &[u8]) -> Option<f64> {
     float(text).or_else(|| hexadecimal(text))
 }
 
-/// A positive hexadecimal double, rounded to nearest at its first 60 bits.
+/// Reads a positive hexadecimal double. Keeps its first 60 to 64 bits and rounds them to nearest.
 fn hexadecimal(text: &[u8]) -> Option<f64> {
     let text = str::from_utf8(text).ok()?.to_ascii_lowercase();
     let text = text.strip_prefix('+').unwrap_or(&text).strip_prefix("0x")?;
@@ -89,8 +90,8 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
         if fits {
             significand = significand << 4 | digit;
         }
-        // A digit behind the point is worth a sixteenth if it was taken, one before it a factor of
-        // 16 if it was not.
+        // A digit before the point that is dropped multiplies by 16; a digit after the point that
+        // is kept divides by 16.
         match (index < whole.len(), fits) {
             (true, false) => exponent = exponent.checked_add(4)?,
             (false, true) => exponent = exponent.checked_sub(4)?,
@@ -105,7 +106,7 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
 mod tests {
     use super::{any_float, six_digits};
 
-    /// The texts are glibc's.
+    /// The expected texts come from glibc.
     #[test]
     fn six_digits_are_written_as_by_printf() {
         for (number, text) in [

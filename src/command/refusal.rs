@@ -1,7 +1,8 @@
-//! What a client reads when it is refused: the only file with error texts.
+//! The error texts that clients see; no other file has any.
 //!
-//! The words after the code are RedisBloom's, because clients and their tests know them; the code
-//! (`ERR`, which some of its texts lack) is always there, because clients split it off.
+//! The words after the error code are RedisBloom's, because clients and their tests know them. The
+//! code (`ERR`) is always present, although some of RedisBloom's texts lack it: clients split it
+//! off.
 
 use std::{
     borrow::Cow,
@@ -10,14 +11,14 @@ use std::{
 
 use crate::{codec, filter};
 
-/// A refusal. Each has one text.
+/// Why a command is refused. Each refusal has one error text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Wrong number of arguments; the server words it.
+    /// Wrong number of arguments; the server writes this reply.
     Arity,
     /// The key holds another type.
     WrongType,
-    /// The key is missing where it must not be.
+    /// The key does not exist.
     NotFound,
     /// RESERVE: the key exists.
     Exists,
@@ -37,16 +38,16 @@ pub enum Refusal {
     ExpansionRange,
     /// RESERVE: NONSCALING with an expansion.
     NonscalingExpands,
-    /// RESERVE: a word that is no option.
+    /// RESERVE: an unknown option.
     UnknownOption {
-        /// Words of the command behind it.
+        /// Number of arguments after the unknown option, at most 255.
         behind: u8,
     },
     /// RESERVE: SEED is the last word.
     NoSeed,
     /// RESERVE: the seed is not an unsigned 64-bit number.
     BadSeed,
-    /// INSERT: a word that is no option.
+    /// INSERT, IMPORT: an unknown option.
     UnknownArgument,
     /// INSERT, IMPORT: the rate is not a number in (0, 1).
     InsertErrorRate,
@@ -64,42 +65,42 @@ pub enum Refusal {
     UnknownField,
     /// SCANDUMP, LOADCHUNK: the iterator is not an integer.
     BadIterator,
-    /// LOADCHUNK: damaged, foreign or out of order.
+    /// LOADCHUNK: bytes that are damaged or belong to another filter.
     BadData,
-    /// LOADCHUNK: a chunk that lies outside the filter.
+    /// LOADCHUNK: a chunk that leaves a gap or does not cover whole words.
     BadOffset,
-    /// LOADCHUNK: a chunk that reaches past the end, or would change a complete filter.
+    /// LOADCHUNK: a chunk that reaches beyond the end, or would change a complete filter.
     ChunkTooBig,
     /// DEL, COUNT: the filter has bits, not counters.
     NotCounting,
     /// LOAD, IMPORT: the key exists.
     BusyKey,
-    /// LOAD: damaged or foreign.
+    /// LOAD: a blob that is damaged or of another format.
     BadBlob,
-    /// LOAD: of a later version.
+    /// LOAD: a blob of an unknown version.
     BlobVersion,
-    /// IMPORT: damaged or foreign.
+    /// IMPORT: bytes that are damaged or of another format.
     BadGuava,
-    /// IMPORT: another filter than what capacity and rate give.
+    /// IMPORT: capacity and rate give a filter of another size.
     OtherDesign,
-    /// IMPORT: a bitmap longer than what capacity and rate give.
+    /// IMPORT: a bitmap longer than capacity and rate give.
     BitmapBeyond,
-    /// IMPORT: a bitmap shorter than what capacity and rate give.
+    /// IMPORT: a bitmap shorter than capacity and rate give.
     BitmapShort,
-    /// The key is still being filled by LOADCHUNK.
+    /// LOADCHUNK is still filling the key.
     Loading,
-    /// A non-scaling filter takes no new item.
+    /// A non-scaling filter is full.
     Full,
-    /// No memory, or not that much allowed, for a new filter.
+    /// A new filter needs more memory than is available or allowed.
     NoMemory,
-    /// No memory, or not that much allowed, for a new layer.
+    /// A new layer needs more memory than is available or allowed.
     NoGrowth,
-    /// A bug.
+    /// A bug in the module.
     Internal,
 }
 
 impl Refusal {
-    /// The text on the wire, for a command of these words.
+    /// The error reply to a command with the arguments `words`.
     pub fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
         match self {
             Self::UnknownOption { behind } => {
@@ -110,10 +111,10 @@ impl Refusal {
         }
     }
 
-    /// The text of a refusal that names no word of the command.
+    /// The error text of a refusal that repeats no argument.
     fn fixed_text(self) -> &'static CStr {
         match self {
-            // Sent by the server itself, which knows the command's name.
+            // The server sends its own text, because it knows the command's name.
             Self::Arity => c"ERR wrong number of arguments",
             Self::WrongType => c"WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::NotFound => c"ERR not found",
@@ -161,13 +162,13 @@ impl Refusal {
         }
     }
 
-    /// For a filter that could not be made. The arguments' ranges were checked where they were
-    /// read.
+    /// The refusal if a filter cannot be created. The parser has checked the ranges of the
+    /// arguments, so only memory can be missing.
     pub fn of_creation(_: filter::Error) -> Self {
         Self::NoMemory
     }
 
-    /// For an item that could not be added.
+    /// The refusal if an item cannot be added.
     pub fn of_addition(error: filter::Error) -> Self {
         match error {
             filter::Error::Full => Self::Full,
@@ -175,7 +176,7 @@ impl Refusal {
         }
     }
 
-    /// For a chunk that could not be loaded.
+    /// The refusal if a chunk cannot be loaded.
     pub fn of_chunk(error: codec::Error) -> Self {
         use filter::Error as Filter;
         match error {
@@ -186,7 +187,7 @@ impl Refusal {
         }
     }
 
-    /// For a blob of valkey-bloom's that could not be read.
+    /// The refusal if a blob of valkey-bloom cannot be read.
     pub fn of_blob(error: codec::Error) -> Self {
         match error {
             codec::Error::Version(_) => Self::BlobVersion,
@@ -194,7 +195,7 @@ impl Refusal {
         }
     }
 
-    /// For what BF.IMPORT could not take.
+    /// The refusal if BF.IMPORT cannot read its source.
     pub fn of_import(error: codec::Error) -> Self {
         match error {
             codec::Error::Design { .. } => Self::OtherDesign,
@@ -204,7 +205,7 @@ impl Refusal {
         }
     }
 
-    /// No memory, or bad bytes.
+    /// `NoMemory` if memory is missing, `bad` otherwise.
     fn of_bytes(error: codec::Error, bad: Self) -> Self {
         use filter::Error as Filter;
         match error {
@@ -214,11 +215,11 @@ impl Refusal {
     }
 }
 
-/// Bytes of a client's word that an error text repeats.
+/// The most bytes of an argument that an error text repeats.
 const REPEATED: usize = 32;
 
-/// The text that names a word of the client, which may hold any bytes: a line break would end the
-/// reply.
+/// The error text that repeats an argument. The argument may have any bytes, so it is escaped: a
+/// line break would end the reply.
 fn unknown_option(word: &[u8]) -> CString {
     let start = word.get(..REPEATED).unwrap_or(word);
     CString::new(format!("ERR unknown argument '{}'", start.escape_ascii())).unwrap_or_default()

@@ -1,22 +1,25 @@
-//! The options of BF.RESERVE and BF.INSERT in commands that a primary, an AOF or a slot migration
-//! sends.
+//! The options of BF.RESERVE and BF.INSERT in commands from a primary, an AOF or a slot migration.
 //!
-//! The item of such a command is in a filter elsewhere, so the command must not fail here for the
-//! way it is written. RedisBloom and valkey-bloom replicate BF.RESERVE and BF.INSERT as their
-//! clients wrote them, and both read more than `args.rs` does. What `args.rs` refuses is read here
-//! as its author reads it:
+//! The item of such a command is already in a filter elsewhere, so the command must not fail here
+//! because of its syntax. RedisBloom and valkey-bloom replicate BF.RESERVE and BF.INSERT as their
+//! clients wrote them, and both accept more than `args.rs`. What `args.rs` refuses is read here by
+//! the rules of its product:
 //!
 //! ```text
-//!   RESERVE  RedisBloom looks for NONSCALING and for the first EXPANSION anywhere, the key included, and ignores the rest
-//!   INSERT   RedisBloom looks at letters:   i... = ITEMS   c... n = CAPACITY   er... e = ERROR   e... n = EXPANSION
-//!                                           n.c... = NOCREATE   n... = NONSCALING
-//!            valkey-bloom adds whole words: TIGHTENING t   SEED s   VALIDATESCALETO n
-//!   numbers  RedisBloom: as strtod reads them, hexadecimal too; valkey-bloom: with a plus sign or leading zeros
+//!   RESERVE  RedisBloom takes NONSCALING and the first EXPANSION at any position, the key
+//!            included, and ignores other words
+//!   INSERT   RedisBloom compares letters:
+//!                i... = ITEMS     c... n = CAPACITY n   er... e = ERROR e
+//!                e... n = EXPANSION n   n.c... = NOCREATE   n... = NONSCALING
+//!            valkey-bloom adds whole words:  TIGHTENING t   SEED s   VALIDATESCALETO n
+//!   numbers  RedisBloom: like strtod, hexadecimal included
+//!            valkey-bloom: a plus sign or leading zeros are allowed
 //! ```
 //!
-//! Both check the ranges. A number beyond a range of ours becomes the nearest that is in it: the
-//! filter may grow in other steps than the original, but it holds the same items. valkey-bloom
-//! replicates a creation in the one form that `args.rs` reads, so its own options are skipped here.
+//! Both products check ranges. A number outside a range of this module becomes the nearest number
+//! inside: the filter may grow in other steps than the original, but it has the same items.
+//! valkey-bloom replicates the creation of a filter in the form that `args.rs` reads, so this file
+//! skips the options TIGHTENING, SEED and VALIDATESCALETO.
 
 use super::{
     args::{Insert, Options, is, is_rate},
@@ -24,7 +27,7 @@ use super::{
 };
 use crate::filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
-/// Reads what follows `key` in a BF.RESERVE of RedisBloom's; `None` for what RedisBloom refuses.
+/// Reads the arguments of a RedisBloom BF.RESERVE after `key`; `None` if RedisBloom refuses them.
 pub fn reserve<'a>(
     key: &'a [u8],
     mut words: impl Iterator<Item = &'a [u8]> + Clone,
@@ -45,13 +48,13 @@ pub fn reserve<'a>(
     })
 }
 
-/// Whether only this module writes a BF.RESERVE with these options.
+/// Whether no other product writes a BF.RESERVE with these options.
 pub fn is_own(options: &Options) -> bool {
     options.seed.is_some() || options.cells == CellKind::Counters
 }
 
-/// Reads what follows the key of a BF.INSERT of either product, up to and with the word for ITEMS;
-/// what is left of `words` are the items. `None` for what both refuse.
+/// Reads the arguments of a BF.INSERT of either product after the key, up to and including the word
+/// for ITEMS. Leaves the items in `words`. `None` if both products refuse the arguments.
 pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> {
     let (mut no_create, mut nonscaling) = (false, false);
     // RedisBloom 2 checks the ranges of the last values alone: an earlier one may lie outside.

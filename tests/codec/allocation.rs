@@ -1,68 +1,67 @@
-//! An allocator that counts, so that a test can say how much memory hostile bytes made the decoder
-//! ask for.
+//! A counting allocator, to measure how much memory hostile bytes make the decoder allocate.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
 };
 
-/// The system's allocator, with two counters for each thread.
+/// The system's allocator with two counters for each thread.
 struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 thread_local! {
-    /// Bytes that this thread holds.
+    /// Bytes that this thread has allocated and not freed.
     static LIVE: Cell<usize> = const { Cell::new(0) };
-    /// The most it ever held.
+    /// The highest value of `LIVE`.
     static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
-fn taken(bytes: usize) {
+fn count_allocated(bytes: usize) {
     let live = LIVE.get().wrapping_add(bytes);
     LIVE.set(live);
-    // What another thread allocated and this one freed makes the counter "negative".
+    // The counter is "negative" if this thread freed memory that another thread allocated.
     if live < usize::MAX / 2 {
         PEAK.set(PEAK.get().max(live));
     }
 }
 
-fn given(bytes: usize) {
+fn count_freed(bytes: usize) {
     LIVE.set(LIVE.get().wrapping_sub(bytes));
 }
 
-// SAFETY: each method hands its arguments to `System`, which keeps the contract. The counters are
-// constants at first and have no destructor, so touching them never allocates.
+// SAFETY: each method passes its arguments to `System`, which keeps the contract. The counters have
+// constant initializers and no destructor, so access to them never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size());
+        count_allocated(layout.size());
         // SAFETY: the caller keeps the contract of this method, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        taken(layout.size());
+        count_allocated(layout.size());
         // SAFETY: the caller keeps the contract of this method, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        taken(size);
-        given(layout.size());
+        count_allocated(size);
+        count_freed(layout.size());
         // SAFETY: the caller keeps the contract of this method, which is the same.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        given(layout.size());
+        count_freed(layout.size());
         // SAFETY: the caller keeps the contract of this method, which is the same.
         unsafe { System.dealloc(memory, layout) };
     }
 }
 
-/// Runs `work`; its result, and the most bytes it held beyond those held before. A refused
-/// allocation counts as well.
+/// Runs `work` and returns its result and its peak of allocated bytes, without those allocated
+/// before. A failed allocation counts as well.
 pub(crate) fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     LIVE.set(0);
     PEAK.set(0);

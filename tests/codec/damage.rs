@@ -1,4 +1,4 @@
-//! Every byte changed and every length cut: what a decoder does not refuse must be a filter.
+//! Every bit flipped and every length cut: a decoder refuses the bytes or returns a valid filter.
 
 use redis_bloom::{
     codec::{
@@ -19,8 +19,8 @@ use crate::{
 /// Bytes of bits that a decoder may allocate in these tests.
 const CEILING: u64 = 1 << 16;
 
-/// Beside the bits a decoder holds the plan (40 bytes a layer of 32 in the header, then 48 and 48
-/// in two lists), which is bounded by the bytes that are there.
+/// Runs `decode` and checks its peak of memory: the ceiling for the bits, and for the plan a
+/// multiple of the input (40, 48 and 48 bytes for a layer of 32 bytes in the header).
 #[track_caller]
 fn within<T>(input: usize, decode: impl FnOnce() -> T) -> T {
     let (result, most) = peak(decode);
@@ -85,7 +85,7 @@ fn check_a_header_or_a_chunk_of_any_other_length_is_refused(filter: &Filter) {
         let mut cut = header.clone();
         cut.resize(length, 0);
         assert!(begin(&cut).is_err(), "a header of {length} bytes");
-        // The same with a checksum that is right for what is left.
+        // The same bytes with a correct checksum.
         if length >= forge::SEAL {
             forge::seal(&mut cut);
             assert!(begin(&cut).is_err(), "a sealed header of {length} bytes");
@@ -129,7 +129,7 @@ fn check_any_byte_of_a_header_is_refused_or_makes_a_sane_filter(filter: &Filter)
                     sane::check_stored(stored, CEILING);
                 }
             }
-            // The same numbers as the header of a dump, which has no bits yet.
+            // The same numbers in the header of a dump, which announces no bits.
             let dumped = forge::patched(&forged.0[0], forge::header::PRESENT, &[0; 8]);
             if let Ok(load) = begin(&dumped) {
                 sane::check_load(&load, CEILING);
@@ -137,7 +137,7 @@ fn check_any_byte_of_a_header_is_refused_or_makes_a_sane_filter(filter: &Filter)
         }
     }
     println!("headers with one byte changed: {refused} refused, {taken} read as another filter");
-    // Seed, rates, capacity and probes have other good values: both must occur.
+    // Seed, rates, capacity and probes have other valid values, so both outcomes must occur.
     assert!(refused > 10_000 && taken > 1_000, "{refused} refused, {taken} taken");
 }
 
@@ -150,7 +150,7 @@ fn two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter() {
 
 fn check_two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter(filter: &Filter) {
     let strings = Strings::of(filter);
-    // A small generator (splitmix64), so that the same cases come each time.
+    // splitmix64 with a fixed seed, so that each run has the same cases.
     let mut state = 0_u64;
     let mut random = || {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -165,7 +165,7 @@ fn check_two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter(filter
         for _ in 0..2 {
             let size = [1, 2, 4, 8][(random() % 4) as usize];
             let at = (random() % ((strings.0[0].len() - forge::SEAL - size) as u64)) as usize;
-            // Numbers lie at multiples of their size, most of them.
+            // Most numbers of the header are at multiples of their size.
             let at = if random() % 4 == 0 { at } else { at / size * size };
             let value = match random() % 3 {
                 0 => random(),
@@ -177,7 +177,7 @@ fn check_two_random_numbers_in_a_header_are_refused_or_make_a_sane_filter(filter
         if let Ok(stored) = read(&forged) {
             sane::check_stored(stored, CEILING);
         } else if case % 2 == 0 {
-            // Without bits, so that the shape is all that can be wrong.
+            // Without bits, only the numbers can be wrong.
             let dumped = forge::patched(&forged.0[0], forge::header::PRESENT, &[0; 8]);
             if let Ok(load) = begin(&dumped) {
                 sane::check_load(&load, CEILING);
@@ -196,7 +196,7 @@ fn any_change_of_a_piece_is_another_filter_or_refused() {
 fn check_any_change_of_a_piece_is_another_filter_or_refused(filter: &Filter) {
     let strings = Strings::of(filter);
     let stream = sample::stream(filter);
-    // The RDB has a checksum of its own; a changed bit is a changed bit.
+    // The server's checksum of the RDB protects the bits; the codec accepts any.
     for bit in 0..8 * stream.len() {
         let mut damaged = strings.clone();
         damaged.0[1][bit / 8] ^= 1 << (bit % 8);
@@ -212,7 +212,7 @@ fn check_any_change_of_a_piece_is_another_filter_or_refused(filter: &Filter) {
         let mut damaged = strings.clone();
         damaged.0[1].resize(length, 0);
         assert!(read(&damaged).is_err(), "a piece of {length} bytes");
-        // The rest in a piece of its own: read, if the cut lies between words.
+        // With the other bytes in a second string it is read if the cut is between words.
         if length < stream.len() {
             damaged.0.push(stream[length..].to_vec());
             let good = length > 0 && length.is_multiple_of(8);
@@ -237,7 +237,7 @@ fn check_missing_pieces_are_refused(filter: &Filter) {
         assert_eq!(read(&cut).map(|_| ()), Err(Error::Truncated), "{count} strings");
     }
     assert!(read(&words).is_ok());
-    // Empty pieces would let an input of no size go on for ever.
+    // An endless sequence of empty strings would never end the load.
     let mut empty = words.clone();
     empty.0.insert(3, Vec::new());
     assert!(matches!(read(&empty), Err(Error::TooBig { .. })));
@@ -256,7 +256,7 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
     let newest = filter.newest();
     for at in 0..data.len() - forge::SEAL {
         let before = data[at];
-        // All values of the frame, single bits of the bits.
+        // All values for a byte of the frame, flipped bits for a byte of the filter.
         let bytes: Vec<u8> = if at < frame::BITS {
             (0..=u8::MAX).filter(|&byte| byte != before).collect()
         } else {
@@ -266,8 +266,8 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
             let forged = forge::patched(&data, at, &[byte]);
             let mut load = begin(&header).expect("its header");
             let outcome = within(forged.len(), || load.take(iterator, &forged));
-            // What the frame says of itself must agree with the iterator and the filter; the count
-            // may be any that fits.
+            // Identity and position must agree with the filter and the iterator; any item count up
+            // to the capacity is valid.
             if at < frame::ITEMS {
                 assert!(outcome.is_err(), "byte {at} = {byte}");
             }
@@ -280,7 +280,7 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
             let mut loaded = load.into_filter();
             assert!(loaded.newest().items() >= newest.items(), "byte {at} = {byte}");
             sane::check_filter(&mut loaded, CEILING);
-            // A complete filter accepts only what changes nothing.
+            // A complete filter accepts only chunks that change nothing.
             let repeated = dump::repeat(filter, iterator, &forged);
             if at >= frame::BITS && byte & !before != 0 {
                 assert_eq!(repeated, Err(Error::Complete), "byte {at} = {byte}");

@@ -1,20 +1,19 @@
-//! Golden files: bytes as they were written once, which every later version must read, and write
-//! again.
+//! Golden files: bytes that were written once. Every later version must read them and write the
+//! same bytes again.
 //!
 //! `tests/fixtures/v100-rdb-*.bin` are the strings of encoding version 100, `v100-dump-*.bin` the
-//! pieces of a dump:
+//! pieces of a dump. All numbers are little-endian.
 //!
 //! ```text
-//!   rdb    ┌────────────┬───────┬─ ─ ─      dump   ┌──────────────┬────────────┬───────┬─ ─ ─
-//!          │ length u32 │ bytes │ next             │ iterator i64 │ length u32 │ bytes │ next       little-endian
-//!          └────────────┴───────┴─ ─ ─             └──────────────┴────────────┴───────┴─ ─ ─
+//!   rdb    ┌────────────┬───────┬─ ─ ─ ┐     dump   ┌──────────────┬────────────┬───────┬─ ─ ─ ┐
+//!          │ length u32 │ bytes │ next │            │ iterator i64 │ length u32 │ bytes │ next │
+//!          └────────────┴───────┴─ ─ ─ ┘            └──────────────┴────────────┴───────┴─ ─ ─ ┘
 //! ```
 //!
-//! Files that somebody may have on disk are never rewritten: **if a test here fails, the code is
-//! wrong, not the file.** `REDIS_BLOOM_WRITE_FIXTURES=1 cargo test --no-default-features --test
-//! codec fixtures` writes those that are missing. A change to the sizing or the budget makes
-//! `today_writes_the_same_bytes` fail and nothing else: then the files stay as they are, as files
-//! of an old version, and new ones go beside them.
+//! Users may have such files on disk, so the fixtures never change: **if a test here fails, the
+//! code is wrong, not the file.** `REDIS_BLOOM_WRITE_FIXTURES=1 cargo test --no-default-features
+//! --test codec fixtures` writes missing files. A change to the sizing or the budget breaks only
+//! `today_writes_the_same_bytes`: keep the files as files of an old version, and add new ones.
 
 use std::{fs, path::PathBuf};
 
@@ -31,15 +30,15 @@ use crate::{
     support::{Reading, Strings, fill, filter, has, item, params},
 };
 
-/// What a file holds.
+/// The filter in a file.
 struct Fixture {
     name: &'static str,
     params: Params,
-    /// Items counted: those of set 1 (`support::item`), in order.
+    /// Number of counted items: items of set 1 (`support::item`), in order.
     items: u64,
-    /// Layers, and bytes of bits.
+    /// Number of layers, and bytes of bits.
     shape: (usize, u64),
-    /// Bytes that are there, if the rest is still to be loaded.
+    /// Bytes of bits in the file, if the filter is half-loaded.
     partial: Option<u64>,
 }
 
@@ -73,14 +72,14 @@ impl Fixture {
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// The filter, made anew.
+    /// Builds the filter of the file.
     fn filter(&self) -> Filter {
         let mut filter = filter(&self.params);
         fill(&mut filter, 1, self.items);
         filter
     }
 
-    /// The filter as far as the file has it, made anew.
+    /// Builds what the file contains: the filter, or its first `partial` bytes.
     fn stored(&self) -> Stored {
         let filter = self.filter();
         let Some(present) = self.partial else {
@@ -93,7 +92,7 @@ impl Fixture {
         Stored::Partial(load)
     }
 
-    /// What holds of a filter that was read from a file.
+    /// Checks a filter that was read from the file.
     #[track_caller]
     fn check(&self, filter: &Filter) {
         let name = self.name;
@@ -102,7 +101,8 @@ impl Fixture {
         assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
         let (newest, older) = (filter.newest(), filter.older().map(Layer::items).sum::<u64>());
         assert_eq!(newest.items() + older, self.items, "{name}");
-        // The first so many items are in: no accident made one of them test present before.
+        // The filter has exactly the first items: none of them was a false positive when it was
+        // added.
         let missing = (0..self.items).find(|&number| !has(filter, &item(1, number)));
         assert_eq!(missing, None, "{name}");
         let wrong = (0..1_000).filter(|&number| has(filter, &item(2, number))).count();
@@ -110,7 +110,7 @@ impl Fixture {
     }
 }
 
-/// The strings as a file has them.
+/// The strings in the format of a file.
 fn framed(strings: &Strings) -> Vec<u8> {
     let mut out = Vec::new();
     for string in &strings.0 {
@@ -143,7 +143,7 @@ fn rdb(stored: &Stored) -> Strings {
     strings
 }
 
-/// The pieces of a dump of the filter, as a file has them.
+/// The pieces of a dump of the filter, in the format of a file.
 fn dump(stored: &Stored) -> Vec<u8> {
     let pieces = match stored {
         Stored::Complete(filter) => sample::dump(filter),
@@ -225,7 +225,7 @@ fn a_half_loaded_file_is_completed_by_the_file_of_its_filter() {
     let Stored::Partial(from_dump) = load(&partial.read("dump")) else {
         panic!("not partial");
     };
-    // "grown" is the same filter, with all of its bits.
+    // "grown" is the same filter with all its bits.
     let Stored::Complete(whole) = load(&grown.read("dump")) else {
         panic!("not complete");
     };

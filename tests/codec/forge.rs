@@ -1,6 +1,6 @@
-//! Headers and frames as bytes, to change and to seal again. The offsets are written down a second
-//! time here, from the essays of `src/codec/native/header.rs` and `chunk.rs`: a test that took them
-//! from the code would follow it astray.
+//! Changes bytes of headers and frames, and corrects the checksum. The offsets are copied from the
+//! layouts in `src/codec/native/header.rs` and `dump.rs`, not imported: a test that imports them
+//! misses a wrong change.
 
 use redis_bloom::{
     codec::native::dump,
@@ -41,13 +41,13 @@ pub(crate) mod frame {
 /// Bytes of a checksum.
 pub(crate) const SEAL: usize = 8;
 
-/// Writes the checksum that is right for the bytes before it.
+/// Writes the correct checksum into the last 8 bytes.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let (body, seal) = bytes.split_last_chunk_mut::<SEAL>().expect("room for a checksum");
     *seal = checksum(body).to_le_bytes();
 }
 
-/// Bytes with `new` at an offset, and the checksum made right again.
+/// A copy of `bytes` with `new` at offset `at` and a correct checksum.
 pub(crate) fn patched(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     out[at..at + new.len()].copy_from_slice(new);
@@ -55,7 +55,7 @@ pub(crate) fn patched(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A chunk cut in two after `count` bytes of bits: the iterator and the bytes of each part.
+/// Cuts a chunk in two after `count` bytes of bits. Returns iterator and bytes of each part.
 pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>); 2] {
     let bits = &chunk[frame::BITS..chunk.len() - SEAL];
     let part = |first: u64, bits: &[u8]| {
@@ -72,7 +72,7 @@ pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>
     [(middle, part(first, head)), (iterator, part(first + count as u64, tail))]
 }
 
-/// The header of a filter, and its stream in chunks of some words each.
+/// The header of a filter, and its stream in chunks of `words` words.
 pub(crate) fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)>) {
     let (_, header) = dump::header(filter);
     let mut rest = dump::at(filter, 1).expect("a chunk");
@@ -87,7 +87,7 @@ pub(crate) fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)
     (header, chunks)
 }
 
-/// The position of a chunk's first byte.
+/// The position of a chunk in the stream, from its frame.
 pub(crate) fn first_byte(chunk: &[u8]) -> u64 {
     let bytes = &chunk[frame::FIRST..frame::ITEMS];
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))

@@ -1,17 +1,17 @@
-//! What Guava wrote, and a bitmap that was filled by its recipe, answer as in Guava, item by item,
-//! and go on so. What is not one of these is refused.
+//! Guava filters, and bitmaps filled by Guava's algorithm: each answer is Guava's, before and after
+//! more additions. All other bytes are refused.
 //!
-//! The files `tests/fixtures/guava-31-*` were made with Guava itself; `.answers` has lines of a
-//! word and its value:
+//! Guava itself wrote the files `tests/fixtures/guava-31-*`. A file `.answers` has lines of a word
+//! and its value:
 //!
 //! ```text
-//!   strategy, capacity, rate    what the filter was made with
-//!   added N                     items item-0 .. item-(N-1) were put
-//!   count N                     approximateElementCount then, 0 for a bitmap
-//!   present DIGITS              mightContain of absent-0 .. absent-3999
-//!   utf8 DIGITS                 the same of 200 items beyond ASCII
-//!   later DIGITS                put of later-0 .. later-99: whether a bit changed
-//!   present-later DIGITS        mightContain of absent-0 .. absent-3999 then
+//!   strategy, capacity, rate    the parameters of the filter
+//!   added N                     items item-0 to item-(N-1) were added (put)
+//!   count N                     approximateElementCount after that, 0 for a bitmap
+//!   present DIGITS              mightContain of absent-0 to absent-3999
+//!   utf8 DIGITS                 mightContain of 200 items that are not ASCII
+//!   later DIGITS                put of later-0 to later-99: whether a bit changed
+//!   present-later DIGITS        mightContain of absent-0 to absent-3999 after that
 //! ```
 
 use redis_bloom::{
@@ -66,9 +66,10 @@ fn digits(filter: &Filter, prefix: &str, count: usize) -> String {
     digits
 }
 
-/// Answers as there now, and after items were added; as far as there is room.
+/// Compares the answers with Guava's, before and after the later items are added. Stops when the
+/// filter is full.
 #[track_caller]
-fn same(mut filter: Filter, answers: &Answers, name: &str) {
+fn check_answers(mut filter: Filter, answers: &Answers, name: &str) {
     assert_eq!((filter.family(), filter.expansion().factor()), (Family::Guava, None), "{name}");
     let added = answers.number("added");
     assert_eq!(digits(&filter, "item", added), "1".repeat(added), "{name}");
@@ -96,7 +97,7 @@ fn same(mut filter: Filter, answers: &Answers, name: &str) {
 }
 
 #[test]
-fn what_guava_wrote_answers_as_there() {
+fn guava_filters_answer_as_in_guava() {
     for name in WRITTEN {
         let answers = Answers::of(name);
         for purpose in [None, Some(answers.purpose())] {
@@ -109,30 +110,34 @@ fn what_guava_wrote_answers_as_there() {
                 "{name}: {} of {count}",
                 filter.items()
             );
-            same(filter, &answers, name);
+            check_answers(filter, &answers, name);
         }
     }
 }
 
 #[test]
-fn the_purpose_is_the_one_that_was_given_or_the_design_point() {
+fn a_filter_without_a_purpose_gets_its_design_point() {
     let answers = Answers::of("mitz64");
     let given = guava::read(&bytes("mitz64"), Some(answers.purpose()), u64::MAX).expect("a filter");
     assert_eq!((given.capacity(), given.error_rate()), (1_000, 0.03));
-    // 115 longs and 5 probes: 7,360 bits, half of them set by 1,020 items; 2^-5.
+    // 115 longs and 5 probes: 1,020 items set half of the 7,360 bits; the rate is 2^-5.
     let computed = guava::read(&bytes("mitz64"), None, u64::MAX).expect("a filter");
     assert_eq!((computed.capacity(), computed.error_rate()), (1_020, 0.031_25));
 }
 
 #[test]
-fn a_bitmap_of_the_recipe_answers_as_with_it() {
+fn bitmaps_give_the_answers_of_guavas_algorithm() {
     for name in BITMAPS {
         let answers = Answers::of(name);
         let read =
             |bytes: &[u8]| guava::read_bitmap(bytes, Strategy::Mitz32, answers.purpose(), u64::MAX);
         let bytes = bytes(name);
-        same(read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")), &answers, name);
-        // Zeros behind it change nothing: SETBIT of a 0, or SETRANGE.
+        check_answers(
+            read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")),
+            &answers,
+            name,
+        );
+        // Trailing zeros change nothing; SETBIT of a 0 or SETRANGE may append them.
         let longer = [bytes.as_slice(), &[0; 1_000]].concat();
         assert_eq!(
             Strings::of(&read(&longer).expect("a filter")),
@@ -141,13 +146,13 @@ fn a_bitmap_of_the_recipe_answers_as_with_it() {
     }
 }
 
-/// The bits of a filter of Guava's, as SETBIT would have set them.
+/// The bits of a Guava filter in the order of SETBIT.
 #[test]
-fn a_bitmap_of_the_other_strategy_answers_as_its_filter() {
+fn a_mitz64_bitmap_has_the_bits_of_the_guava_filter() {
     let (capacity, error_rate) = (1_000, 0.03);
     let purpose = Purpose { capacity, error_rate };
     let (bits, probes) = optimal(capacity, error_rate);
-    // Guava rounds up to whole longs, the recipe does not: take a size where that is the same.
+    // Guava rounds up to whole longs, clients of bitmaps do not: find a capacity without rounding.
     let capacity =
         (1..).find(|&n| optimal(n, error_rate).0.is_multiple_of(64)).expect("a capacity");
     assert_eq!((bits, probes), (7_298, 5));
@@ -170,7 +175,7 @@ fn a_bitmap_of_the_other_strategy_answers_as_its_filter() {
 }
 
 #[test]
-fn bytes_that_guava_does_not_write_are_refused_before_they_cost_anything() {
+fn bytes_that_guava_does_not_write_are_refused_in_bounded_memory() {
     let good = bytes("mitz32");
     let with = |at: usize, new: &[u8]| {
         let mut bytes = good.clone();
@@ -190,7 +195,7 @@ fn bytes_that_guava_does_not_write_are_refused_before_they_cost_anything() {
         assert!(refused.is_err(), "{:?} and {} bytes", &case[..case.len().min(6)], case.len());
         assert!(memory < 16 << 10, "{memory} bytes");
     }
-    // Any number of probes that a byte can say is one.
+    // Every number of probes from 1 to 255 is valid.
     let many = guava::read(&with(1, &[255]), None, u64::MAX).expect("a filter");
     let Shape::Classic(shape) = many.newest().shape() else {
         panic!("{:?}", many.newest().shape());
@@ -220,7 +225,7 @@ fn a_bitmap_of_another_size_is_refused() {
         guava::read_bitmap(&bytes, strategy, Purpose { capacity, error_rate }, u64::MAX)
             .map(|filter| filter.items())
     };
-    // The right one, for comparison: 7,298 bits.
+    // The right size for comparison: 7,298 bits.
     assert!(read(1_000, 0.03, Strategy::Mitz32).is_ok());
     for (capacity, error_rate) in [(900, 0.03), (1_000, 0.04), (1, 0.5), (990, 0.03)] {
         let refused = read(capacity, error_rate, Strategy::Mitz32);
@@ -238,7 +243,7 @@ fn a_bitmap_of_another_size_is_refused() {
             );
         }
     }
-    // Larger than any bitmap, or none.
+    // Too large for a bitmap, or without bits.
     for (capacity, error_rate) in [(1 << 62, 0.01), (1 << 40, 1e-300), (1, 0.999_999)] {
         let refused = read(capacity, error_rate, Strategy::Mitz64);
         assert!(
@@ -248,10 +253,10 @@ fn a_bitmap_of_another_size_is_refused() {
     }
 }
 
-/// A bitmap is refused where so many of its bits would lie below its end by chance once in 10^9: on
-/// both sides of that.
+/// A bitmap is refused if the probability that all its set bits are below its end by chance is
+/// under 10^-9. Tests both sides of that limit.
 #[test]
-fn a_bitmap_is_refused_from_an_improbability_of_one_in_a_billion_on() {
+fn a_bitmap_less_probable_than_one_in_a_billion_is_refused() {
     const IMPROBABLE: f64 = -20.7;
     let mut tried = 0;
     for capacity in (100..20_000).step_by(97) {
@@ -261,7 +266,7 @@ fn a_bitmap_is_refused_from_an_improbability_of_one_in_a_billion_on() {
             let below = (bits as f64 * share) as usize;
             let most = (IMPROBABLE / (below as f64 / bits as f64).ln()) as usize;
             for set in [most, most + 1] {
-                // The first bits, and the last of those below the end.
+                // The first bits, and the last bit below the end.
                 if set >= below {
                     continue;
                 }
@@ -290,8 +295,8 @@ fn an_empty_bitmap_is_an_empty_filter() {
     }
 }
 
-/// Java's `int` ends at 2^31 - 1 bits, and the recipe finds its probes from those, not from the
-/// bits that it wanted.
+/// Java's `int` limits a bitmap to 2^31 - 1 bits, and Guava's algorithm computes the probes from
+/// the limited number of bits.
 #[test]
 fn the_probes_of_a_bitmap_follow_from_the_bits_it_has() {
     for (capacity, bits, probes) in [

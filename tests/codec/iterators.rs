@@ -1,4 +1,4 @@
-//! BF.SCANDUMP is handed any integer, BF.LOADCHUNK any integer with any bytes.
+//! BF.SCANDUMP with any integer, and BF.LOADCHUNK with any integer and any bytes.
 
 use redis_bloom::codec::{
     Error,
@@ -10,7 +10,7 @@ use crate::{
     sample,
 };
 
-/// What no filter here has.
+/// Iterators that no filter of these tests returns.
 const ODD: [i64; 10] =
     [i64::MIN, i64::MIN + 1, -(1 << 32), -2, -1, 1 << 31, 1 << 32, 1 << 53, i64::MAX - 1, i64::MAX];
 
@@ -36,7 +36,7 @@ fn any_iterator_reads_the_stream_from_its_byte_on_or_nothing() {
 }
 
 #[test]
-fn any_iterator_reads_a_half_loaded_filter_up_to_what_is_in() {
+fn any_iterator_reads_a_half_loaded_filter_up_to_the_received_bytes() {
     let filter = sample::small();
     let stream = sample::stream(&filter);
     let (end, data) = dump::at(&filter, 1).expect("a chunk");
@@ -66,7 +66,7 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
     let (end, whole) = dump::at(&filter, 1).expect("a chunk");
     for iterator in 1..=size {
         let (next, data) = dump::at(&filter, iterator).expect("a chunk");
-        // A filter that has all before the cut.
+        // A load that has all words before the cut.
         let mut load = Load::begin(&header, u64::MAX).expect("its header");
         let before = (iterator as usize - 1) / 8 * 8;
         if before > 0 {
@@ -82,7 +82,7 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
             assert_eq!(load.received(), before as u64, "{iterator}");
             assert!(dump::repeat(&filter, next, &data).is_err(), "{iterator}");
         }
-        // An end inside a word.
+        // A chunk that ends inside a word.
         let length = whole.len() - forge::SEAL - frame::BITS;
         if length as i64 > iterator && iterator % 8 != 0 {
             let [head, _] = forge::split(end, &whole, iterator as usize);
@@ -97,7 +97,7 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
 }
 
 #[test]
-fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
+fn a_chunk_with_a_wrong_iterator_is_refused() {
     let filter = sample::small();
     let (_, header) = dump::header(&filter);
     let (end, data) = dump::at(&filter, 1).expect("a chunk");
@@ -112,7 +112,7 @@ fn an_iterator_that_is_not_that_of_the_chunk_is_refused() {
 }
 
 #[test]
-fn a_first_byte_near_the_end_of_numbers_is_refused() {
+fn a_first_byte_near_the_integer_limits_is_refused() {
     let filter = sample::small();
     let (_, header) = dump::header(&filter);
     let (end, data) = dump::at(&filter, 1).expect("a chunk");

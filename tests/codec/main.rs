@@ -1,6 +1,7 @@
-//! Tests of the codec: what is written is read back, and nothing else that is read does harm.
+//! Tests of the codec: it reads back what it writes, and refuses or survives all other bytes.
 
-// A counting allocator cannot stand beside the module's.
+// A program has one global allocator. With the feature `module` that is the module's, so nothing is
+// counted.
 #[cfg_attr(feature = "module", path = "uncounted.rs")]
 mod allocation;
 mod damage;

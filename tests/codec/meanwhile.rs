@@ -1,4 +1,4 @@
-//! A dump of a filter that goes on meanwhile: it grows, takes items, counts them.
+//! A filter that changes during its dump: it grows, gets items, counts them.
 
 use redis_bloom::{
     codec::{
@@ -35,7 +35,7 @@ fn growing_during_a_dump_is_refused() {
 }
 
 #[test]
-fn additions_during_a_dump_lose_nothing_that_was_in_before() {
+fn additions_during_a_dump_lose_no_older_item() {
     // Three chunks of up to 16 MiB, with additions before each.
     let mut original = filter(&params(0.01, 30_000_000, 2, 21));
     fill(&mut original, 1, 20_000);
@@ -57,24 +57,21 @@ fn additions_during_a_dump_lose_nothing_that_was_in_before() {
     for number in 0..20_000 {
         assert!(has(&copy, &item(1, number)), "item {number}");
     }
-    // The count is that of the last chunk: room that additions during the dump used is not promised
-    // again.
+    // The count is that of the last chunk, so it includes additions during the dump.
     assert_eq!(copy.items(), 50_000);
-    // Every bit of the copy is one of the original.
+    // Every bit of the copy is set in the original.
     let holds = sample::stream(&copy)
         .iter()
         .zip(sample::stream(&original))
         .all(|(copied, bits)| copied & !bits == 0);
     assert!(holds);
-    // And the additions are in where their chunk came after them: all of the last one's share of
-    // blocks.
     let mut copy = copy;
     let again = (0..10_000).filter(|&number| add(&mut copy, &item(2, number))).count();
     assert_eq!(again, 0, "what was added before the first chunk is in every chunk");
 }
 
 #[test]
-fn the_count_of_a_dump_that_filled_the_filter_leaves_no_room() {
+fn a_filter_that_fills_up_during_its_dump_loads_as_full() {
     let mut original = filter(&params(0.01, 100, 0, 22));
     fill(&mut original, 1, 60);
     let (_, header) = dump::header(&original);
@@ -86,10 +83,10 @@ fn the_count_of_a_dump_that_filled_the_filter_leaves_no_room() {
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
 }
 
-/// Halves of counters from before and after a change would not fit together: an item whose counters
-/// were raised in one half alone tests absent, and a deletion of it would lower those of others.
+/// Counters from before and after a change do not fit together: an item whose counters were raised
+/// in one half only tests absent, and its deletion would lower counters of other items.
 #[test]
-fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
+fn a_counting_filter_that_changes_during_its_dump_is_refused() {
     type Change = fn(&mut Filter);
     let changes: [(&str, Change); 3] = [
         ("an addition", |filter| assert!(add(filter, &item(2, 1)))),
@@ -113,7 +110,7 @@ fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
             assert_eq!(load.take(*iterator, data), Err(Error::OtherFilter), "{case}");
         }
         assert!(!load.began_with(&changed), "{case}");
-        // A copy stays as it was, and so the rest of the dump can be had from it.
+        // A copy from before the change gives the remaining chunks.
         for (iterator, data) in &cut(&copy, 20).1[1..] {
             load.take(*iterator, data).expect("the next chunk");
         }
@@ -121,10 +118,10 @@ fn a_filter_that_counts_and_changes_during_a_dump_is_refused() {
     }
 }
 
-/// As many changes, of the same sorts, and the same items: what was changed and in which order is
-/// in the identity.
+/// The identity depends on the changed items and on the order of the changes, not only on their
+/// number.
 #[test]
-fn copies_that_saw_as_many_other_changes_are_told_apart() {
+fn copies_with_different_changes_have_different_identities() {
     type Changes<'a> = &'a [(bool, u64)];
     let rows: [(&str, [Changes; 2]); 4] = [
         ("another item", [&[(true, 1)], &[(true, 2)]]),

@@ -1,4 +1,4 @@
-//! BF.LOADCHUNK in order, out of order, again, and from another filter.
+//! BF.LOADCHUNK with chunks in order, out of order, repeated, and from another filter.
 
 use redis_bloom::{
     codec::{
@@ -26,7 +26,7 @@ fn check_a_gap_is_refused_and_changes_nothing(filter: &Filter) {
     assert!(chunks.len() > 5);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for (index, (iterator, data)) in chunks.iter().enumerate() {
-        // Everything behind the next one.
+        // All chunks after the next one.
         for (iterator, data) in &chunks[index + 1..] {
             let (received, first) = (load.received(), forge::first_byte(data));
             let outcome = load.take(*iterator, data);
@@ -42,20 +42,20 @@ fn check_a_gap_is_refused_and_changes_nothing(filter: &Filter) {
 }
 
 #[test]
-fn a_chunk_that_is_in_is_taken_again() {
+fn a_repeated_chunk_is_accepted() {
     for filter in sample::smalls() {
-        check_a_chunk_that_is_in_is_taken_again(&filter);
+        check_a_repeated_chunk_is_accepted(&filter);
     }
 }
 
-fn check_a_chunk_that_is_in_is_taken_again(filter: &Filter) {
+fn check_a_repeated_chunk_is_accepted(filter: &Filter) {
     let (header, chunks) = cut(filter, 5);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for index in 0..chunks.len() {
         let (iterator, data) = &chunks[index];
         assert_ne!(load.take(*iterator, data), Ok(Taken::Repeated));
         let received = load.received();
-        // A client repeats what it got no answer for: this one, or all from the start.
+        // A client without a reply repeats this chunk, or starts again from the first.
         for (iterator, data) in &chunks[..=index] {
             assert_eq!(load.take(*iterator, data), Ok(Taken::Repeated), "after chunk {index}");
             assert_eq!(load.received(), received);
@@ -70,9 +70,9 @@ fn check_a_chunk_that_is_in_is_taken_again(filter: &Filter) {
 }
 
 #[test]
-fn a_chunk_with_fewer_items_than_are_in_is_of_another_filter() {
-    // Counts only rise, so a lower one was cut from a filter that took this one's place, or before
-    // what is in already.
+fn a_chunk_with_a_lower_count_is_refused() {
+    // Counts only rise. A chunk with a lower count comes from another filter, or is older than the
+    // loaded chunks.
     let mut original = filter(&params(0.01, 1_000, 2, 23));
     fill(&mut original, 1, 300);
     let (header, earlier) = cut(&original, 20);
@@ -87,25 +87,25 @@ fn a_chunk_with_fewer_items_than_are_in_is_of_another_filter() {
 }
 
 #[test]
-fn no_chunk_takes_away_what_is_in() {
+fn no_chunk_clears_a_bit() {
     for filter in sample::smalls() {
-        check_no_chunk_takes_away_what_is_in(&filter);
+        check_no_chunk_clears_a_bit(&filter);
     }
 }
 
-fn check_no_chunk_takes_away_what_is_in(filter: &Filter) {
+fn check_no_chunk_clears_a_bit(filter: &Filter) {
     let (end, data) = dump::at(filter, 1).expect("a chunk");
     let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
     let [head, _] = forge::split(end, &data, 40);
     assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next));
-    // All of it, but with zeros where the first part is in.
+    // The whole chunk, with zeros in place of the part that is loaded.
     let forged = forge::patched(&data, forge::frame::BITS, &[0; 40]);
     assert_eq!(load.take(end, &forged), Ok(Taken::Last));
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(filter));
 }
 
 #[test]
-fn a_header_that_is_sent_again_is_known() {
+fn a_repeated_header_is_recognized() {
     let original = sample::small();
     let (header, chunks) = cut(&original, 5);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
@@ -136,13 +136,13 @@ fn a_header_that_is_sent_again_is_known() {
 }
 
 #[test]
-fn chunks_that_overlap_are_taken_if_they_leave_no_gap() {
+fn overlapping_chunks_without_a_gap_are_accepted() {
     for filter in sample::smalls() {
-        check_chunks_that_overlap_are_taken_if_they_leave_no_gap(&filter);
+        check_overlapping_chunks_without_a_gap_are_accepted(&filter);
     }
 }
 
-fn check_chunks_that_overlap_are_taken_if_they_leave_no_gap(filter: &Filter) {
+fn check_overlapping_chunks_without_a_gap_are_accepted(filter: &Filter) {
     let (header, small) = cut(filter, 3);
     let (_, large) = cut(filter, 7);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");

@@ -1,4 +1,4 @@
-//! What was written is what is read.
+//! A filter that is written and read back is equal.
 
 use redis_bloom::{
     codec::{
@@ -13,11 +13,12 @@ use crate::{
     support::{Reading, Strings, add, fill, filter, has, item, params},
 };
 
-/// Bytes of bits in a piece of an RDB, and in a chunk.
+/// Bytes of bits in a string of an RDB.
 const PIECE: usize = 1 << 20;
+/// Bytes of bits in a chunk of a dump.
 const CHUNK: usize = 16 << 20;
 
-/// All that can be seen of a filter.
+/// Asserts that two filters have the same plan, bits and parameters.
 #[track_caller]
 fn assert_equal(left: &Filter, right: &Filter, case: &str) {
     assert_eq!(Plan::of(left), Plan::of(right), "{case}");
@@ -42,7 +43,7 @@ fn a_filter_of_any_shape_is_stored_and_read_back() {
     for (name, filter) in sample::all() {
         let strings = Strings::of(&filter);
         assert_equal(&strings.filter(), &filter, &name);
-        // One header, then the stream and nothing else.
+        // One header, then the stream, and nothing more.
         assert_eq!(strings.0[1..].concat(), sample::stream(&filter), "{name}");
     }
 }
@@ -57,7 +58,7 @@ fn a_filter_of_any_shape_is_dumped_and_loaded() {
 }
 
 #[test]
-fn a_filter_that_was_read_back_goes_on_as_if_it_never_left() {
+fn a_filter_that_was_read_back_takes_additions_like_the_original() {
     for (name, mut original) in sample::all() {
         let mut copy = Strings::of(&original).filter();
         let mut loaded = load_all(&sample::dump(&original));
@@ -76,7 +77,7 @@ fn a_filter_that_was_read_back_goes_on_as_if_it_never_left() {
 
 #[test]
 fn bits_are_stored_in_pieces_of_a_mebibyte_and_dumped_in_chunks_of_16() {
-    // 36 MB in one layer, and 3 MB in seven of which the borders lie anywhere.
+    // 36 MB in one layer, and 3 MB in seven layers that do not end at borders of strings.
     let mut large = filter(&params(0.01, 30_000_000, 0, 3));
     fill(&mut large, 1, 2_000);
     let mut grown = filter(&params(0.001, 10_000, 2, 4));
@@ -121,7 +122,7 @@ fn cut_anywhere(filter: &Filter) {
 }
 
 #[test]
-fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
+fn a_half_loaded_filter_is_stored_at_any_position_and_completed() {
     let smalls = sample::smalls().map(|filter| ("small".to_owned(), filter));
     for (name, filter) in sample::all().into_iter().chain(smalls) {
         let [(_, header), (iterator, data)] = &sample::dump(&filter)[..] else {
@@ -146,7 +147,7 @@ fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
             };
             assert_eq!(again.received(), at as u64, "{case}");
 
-            // An AOF that is rewritten now holds the header and what is in.
+            // An AOF rewrite at this point writes the header and the loaded bits.
             let mut rewritten =
                 Load::begin(&dump::header(again.filter()).1, u64::MAX).expect("its header");
             if let Some((next, chunk)) = again.at(1) {
@@ -163,7 +164,7 @@ fn a_half_loaded_filter_is_stored_at_any_place_and_goes_on() {
     }
 }
 
-/// Arrays grow while short pieces arrive, which end anywhere in a layer and in the next ones.
+/// Layers grow while short strings arrive, which end anywhere in a layer or in a later one.
 #[test]
 fn a_filter_is_read_from_pieces_of_any_length() {
     for (name, filter) in sample::all() {

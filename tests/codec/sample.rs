@@ -1,4 +1,4 @@
-//! Filters of every shape, to store and to damage.
+//! Filters of every shape for the tests to store and to damage.
 
 use redis_bloom::{
     codec::native::dump,
@@ -7,10 +7,10 @@ use redis_bloom::{
 
 use crate::support::{CELLS, add, fill, filter, item, params};
 
-/// A name, for messages.
+/// A filter with a name for messages.
 type Named = (String, Filter);
 
-/// Rate, capacity, expansion, items.
+/// Name, rate, capacity, expansion, items.
 const SHAPES: [(&str, f64, u64, u64, u64); 8] = [
     ("empty", 0.01, 100, 2, 0),
     ("one item", 0.5, 1, 0, 1),
@@ -22,7 +22,7 @@ const SHAPES: [(&str, f64, u64, u64, u64); 8] = [
     ("layers of blocks", 0.000_1, 2_000, 1, 5_500),
 ];
 
-/// A filter of each shape, of bits and of counters.
+/// A filter of each shape, with bits and with counters.
 pub(crate) fn all() -> Vec<Named> {
     let make = |(name, rate, capacity, expansion, items), cells| {
         let mut filter = filter(&Params { cells, ..params(rate, capacity, expansion, 0x5EED) });
@@ -38,8 +38,8 @@ pub(crate) fn all() -> Vec<Named> {
         .collect()
 }
 
-/// A filter of counters that was kept full, its oldest item replaced by new ones, until its count
-/// was 3 above its capacity.
+/// A counting filter whose count is 3 above its capacity: it was kept full, and its oldest items
+/// were replaced by new ones.
 fn past_its_capacity() -> Filter {
     let mut filter = filter(&Params { cells: CellKind::Counters, ..params(0.05, 100, 2, 0x5EED) });
     let (mut oldest, mut next) = (0, 0);
@@ -58,19 +58,19 @@ fn past_its_capacity() -> Filter {
     filter
 }
 
-/// Deletes every seventh item, from layers old and new, if the filter counts.
+/// Deletes every seventh item if the filter has counters.
 fn delete_some(filter: &mut Filter, items: u64) {
     for number in (0..items).step_by(7) {
         filter.delete(filter.hash(&item(1, number)));
     }
 }
 
-/// Three layers, 300 bytes of bits: small enough to try every damage.
+/// A filter of three layers and 300 bytes of bits: small enough to damage each bit.
 pub(crate) fn small() -> Filter {
     small_of(CellKind::Bits)
 }
 
-/// The same of bits or of counters, of which there are 1,200 bytes.
+/// A filter of three layers: 300 bytes of bits, or 1,200 bytes of counters.
 pub(crate) fn small_of(cells: CellKind) -> Filter {
     let mut filter = filter(&Params { cells, ..params(0.01, 20, 2, 0x5EED) });
     fill(&mut filter, 1, 100);
@@ -79,18 +79,18 @@ pub(crate) fn small_of(cells: CellKind) -> Filter {
     filter
 }
 
-/// Both.
+/// The filters of [`small_of`] for bits and for counters.
 pub(crate) fn smalls() -> [Filter; 2] {
     CELLS.map(small_of)
 }
 
-/// The bits of all layers as one stream, made without the codec.
+/// The bits of all layers as one stream, without the codec.
 pub(crate) fn stream(filter: &Filter) -> Vec<u8> {
     let words = filter.layers().flat_map(|layer| layer.bits().words());
     words.flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The header and the chunks of a dump, each with its iterator.
+/// Iterator and bytes of each part of a dump: the header, then the chunks.
 pub(crate) fn dump(filter: &Filter) -> Vec<(i64, Vec<u8>)> {
     let mut pieces = vec![dump::header(filter)];
     while let Some(piece) = dump::at(filter, pieces[pieces.len() - 1].0) {

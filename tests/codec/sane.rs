@@ -1,4 +1,4 @@
-//! What must hold of anything that a decoder accepted, however wrong the bytes were.
+//! Checks whatever a decoder accepted, however wrong the bytes were.
 
 use redis_bloom::{
     codec::{
@@ -10,15 +10,15 @@ use redis_bloom::{
 
 use crate::support::{Reading, Strings, item};
 
-/// A filter may be wrong about its items, for who forges a file decides what is in it; it may not
-/// be broken.
+/// Checks that a filter works. It may be wrong about its items, because a forged file may have any
+/// bits.
 #[track_caller]
 pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
     check_shape(filter, ceiling);
     let stored = Strings::of(filter);
     let again = stored.filter();
     assert_eq!(Strings::of(&again), stored);
-    // It answers, takes what it has room for, and refuses the rest.
+    // It answers queries and accepts additions until it is full.
     let items: Vec<_> = (0..70).map(|number| item(9, number)).collect();
     let mut answers = 0;
     filter.contains_each(items.iter().map(<[u8; 16]>::as_slice), |found| {
@@ -33,7 +33,7 @@ pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
         }
     }
     check_shape(filter, ceiling);
-    // Whatever its counters are, deletions take nothing that is not there.
+    // Deletions keep the plan valid, whatever the counters are.
     filter.delete_each(items.iter().map(<[u8; 16]>::as_slice), |_| {});
     check_shape(filter, ceiling);
     let answered = filter.estimate();
@@ -47,7 +47,7 @@ fn check_shape(filter: &Filter, ceiling: u64) {
     assert!(filter.items() <= filter.capacity());
 }
 
-/// A half-loaded filter can be stored, read back and dumped.
+/// Checks that a half-loaded filter can be stored, read back and dumped.
 #[track_caller]
 pub(crate) fn check_load(load: &Load, ceiling: u64) {
     check_shape(load.filter(), ceiling);
@@ -62,7 +62,7 @@ pub(crate) fn check_load(load: &Load, ceiling: u64) {
     assert_eq!(load.at(1).is_some(), load.received() > 0);
 }
 
-/// Either of the two.
+/// Checks a filter that is complete or half-loaded.
 #[track_caller]
 pub(crate) fn check_stored(stored: Stored, ceiling: u64) {
     match stored {

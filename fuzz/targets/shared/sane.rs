@@ -1,10 +1,9 @@
-//! What must hold of a filter that a decoder accepted, whatever the bytes were: it is whole, it
-//! answers, it takes what it has room for, gives it back where it counts, and it reads back as it
-//! was written.
+//! Checks a filter that a decoder accepted from any bytes: its plan is valid, it answers queries,
+//! accepts additions and deletions, and reads back as it was written.
 
 use redis_bloom::filter::{Filter, Plan};
 
-/// The most bytes of bits that a decoder may allocate here.
+/// The most bytes of bits that a decoder may allocate.
 pub(crate) const CEILING: u64 = 4 << 20;
 
 pub(crate) fn check(filter: &mut Filter) {
@@ -16,7 +15,7 @@ pub(crate) fn check(filter: &mut Filter) {
         CEILING,
     );
     let Ok(redis_bloom::codec::native::rdb::Stored::Complete(again)) = again else {
-        panic!("its own strings are refused");
+        panic!("the filter's own RDB is refused");
     };
     assert_eq!(Plan::of(&again), Plan::of(filter));
     for number in 0..20_u64 {

@@ -1,17 +1,17 @@
-//! The numbers and strings that an encoder wrote, to be read again; unlike `values.rs`, of any
-//! length, and each as what it was written.
+//! Records the numbers and strings of an encoder, and gives them back to a decoder. Unlike the
+//! values of `values.rs`, each has a type, and strings have any length.
 
 use redis_bloom::codec::io::{NumberSink, NumberSource, Sink, Source};
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {
     Unsigned(u64),
-    /// Its bits.
+    /// The bits of the double.
     Double(u64),
     String(Vec<u8>),
 }
 
-/// Values, to write to.
+/// Receives values.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Saved(pub(crate) Vec<Value>);
 
@@ -31,7 +31,7 @@ impl NumberSink for Saved {
     }
 }
 
-/// Reads them one by one.
+/// Gives recorded values back, one by one.
 pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Value>);
 
 impl<'a> Source for Reading<'a> {

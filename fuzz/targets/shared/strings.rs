@@ -1,20 +1,17 @@
-//! Stored strings, cut from the fuzzer's bytes and put together again.
+//! Splits the fuzzer's input into strings, and joins strings again.
 //!
 //! ```text
-//!   ┌─────────────────────┬───────┬─ ─ ─        bit 15 of a length: the last eight bytes of the string become the
-//!   │ length, u16, bit 15 │ bytes │ next        XXH3-64 of the rest, for a fuzzer cannot guess a checksum
-//!   └─────────────────────┴───────┴─ ─ ─
+//!   ┌────────┬───────┬─ ─ ─ ┐   bits 0 to 14 of length: bytes of the string
+//!   │ length │ bytes │ next │   bit 15: the last 8 bytes are replaced by the XXH3-64 of the
+//!   │ u16    │       │      │   others, because a fuzzer cannot guess a checksum
+//!   └────────┴───────┴─ ─ ─ ┘
 //! ```
 
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    reason = "each target takes what it needs"
-)]
+#![allow(clippy::allow_attributes, dead_code, reason = "not every target uses every item")]
 
 use redis_bloom::codec::io::{Sink, Source};
 
-/// The strings in `data`; the last one takes what there is.
+/// Splits `data` into strings; the last string may be shorter than its length.
 pub(crate) fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
     let mut strings = Vec::new();
     while let Some((length, rest)) = data.split_first_chunk::<2>() {
@@ -32,7 +29,7 @@ pub(crate) fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
     strings
 }
 
-/// Strings, to write to.
+/// Receives strings.
 #[derive(Default)]
 pub(crate) struct Strings(pub(crate) Vec<Vec<u8>>);
 
@@ -42,7 +39,7 @@ impl Sink for Strings {
     }
 }
 
-/// Reads the strings one by one.
+/// Gives strings back, one by one.
 pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Vec<u8>>);
 
 impl<'a> Source for Reading<'a> {

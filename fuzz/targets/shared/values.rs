@@ -1,7 +1,7 @@
-//! The numbers and strings of a foreign RDB, as bytes at random say them.
+//! Reads random bytes as the numbers and strings of another product's RDB.
 //!
-//! A number is 8 bytes, little-endian; a string is its length, u16, and its bytes: the decoder says
-//! which it wants next.
+//! The decoder asks for a number or a string. A number is 8 bytes, little-endian; a string is its
+//! length, u16, and its bytes.
 
 use redis_bloom::codec::io::{NumberSource, Source};
 

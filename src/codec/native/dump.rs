@@ -1,30 +1,30 @@
-//! A filter in bounded pieces: BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
+//! A filter in bounded chunks, for BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
 //!
 //! A dump is the header (`header.rs`), then the stream of bits (`stream.rs`) in chunks of at most
-//! 16 MiB, each in a frame of its own:
+//! 16 MiB. Each chunk has a frame:
 //!
 //! ```text
-//!   0        6        8            16             24             32
-//!   ┌────────┬────────┬────────────┬──────────────┬──────────────┬─ ─ ─ ─ ─ ─┬──────────┐
-//!   │ rbchnk │version │ identity   │ first byte   │ items of the │ bits      │ XXH3-64  │
-//!   │        │ = 1    │ of the     │ in the       │ newest layer │           │ of all   │
-//!   │        │        │ filter     │ stream       │              │           │          │
-//!   └────────┴────────┴────────────┴──────────────┴──────────────┴─ ─ ─ ─ ─ ─┴──────────┘
+//!   0        6         8          16           24             32
+//!   ┌────────┬─────────┬──────────┬────────────┬──────────────┬─ ─ ─ ┬─────────┐
+//!   │ rbchnk │ version │ identity │ first byte │ items of the │ bits │ XXH3-64 │
+//!   │        │ = 1     │ of the   │ in the     │ newest layer │      │ of all  │
+//!   │        │         │ filter   │ stream     │              │      │         │
+//!   └────────┴─────────┴──────────┴────────────┴──────────────┴─ ─ ─ ┴─────────┘
 //! ```
 //!
-//! Iterators follow RedisBloom: 0 asks for the header and answers 1; n asks for the stream from
-//! byte n - 1 and answers n plus the bytes given; LOADCHUNK is handed the iterator that came with
-//! the data, so data ends at byte iterator - 1.
+//! Iterators follow RedisBloom. SCANDUMP 0 returns the header and iterator 1. SCANDUMP n returns
+//! the stream from byte n - 1 on, and n plus the number of bytes. LOADCHUNK gets the iterator that
+//! SCANDUMP returned with the data, so the data ends at byte iterator - 1.
 //!
 //! A dump takes many commands, and the filter may change between them. Additions only set bits, so
-//! what was in when the dump began is in the copy; each frame carries the newest count, so the copy
-//! does not promise room that additions during the dump have used. A filter that grows or is
-//! replaced has another identity: its chunks are refused. So has one that counts after every
-//! change.
+//! the copy has all items that were in the filter when the dump began. Each frame carries the
+//! newest item count, so the copy counts the items that were added during the dump. A filter that
+//! grows or is replaced gets another identity, and its chunks are refused. A filter with counters
+//! gets another identity with every change.
 //!
-//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`), which has
-//! the same iterators, bare chunks and a header without a magic: its first 8 bytes are a count of
-//! items, and ours would be 10^14 of them.
+//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same
+//! iterators, chunks without a frame, and a header without a magic. The first 8 bytes of that
+//! header are an item count. The magic above, read as a count, is 4 * 10^14 items.
 
 use super::{header, stream};
 use crate::{
@@ -43,7 +43,7 @@ const BITS: u64 = 16 << 20;
 /// Bytes of a frame before the bits.
 const FRAME: usize = 32;
 
-/// The identity of a filter that exists.
+/// The identity of a filter.
 fn identity(filter: &Filter) -> u64 {
     header::identity(&Plan::of(filter))
 }
@@ -58,7 +58,7 @@ pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
     (1, header)
 }
 
-/// Reads and checks the header of a dump, ours or RedisBloom's.
+/// Reads and checks the header of a dump, native or RedisBloom's.
 fn read_header(data: &[u8]) -> Result<Plan, Error> {
     if !data.starts_with(header::MAGIC.as_bytes()) {
         return redisbloom::read_header(data);
@@ -69,14 +69,15 @@ fn read_header(data: &[u8]) -> Result<Plan, Error> {
     }
 }
 
-/// The chunk that iterator `from` (any number) asks for, and the next iterator; `None` past the
-/// end, and for numbers below 1.
+/// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
+/// beyond the end and for numbers below 1.
 #[must_use]
 pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
 }
 
-/// The same of the first `end` bytes of the stream.
+/// Returns the next iterator and the chunk for iterator `from`, from the first `end` bytes of the
+/// stream.
 fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     match filter.family() {
         Family::RedisBloom(_) => redisbloom::cut(filter, from, end),
@@ -103,9 +104,8 @@ fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
     let count = end.checked_sub(first).filter(|&left| left > 0)?.min(BITS);
     let next = from.checked_add_unsigned(count)?;
-    // Not a fallible allocation: the server copies the chunk next, with one that is not. A child
-    // that rewrites the AOF must not take "no memory" for "no more chunks"; it ends, and the old
-    // AOF stays.
+    // An infallible allocation, like the server's copy of the chunk: a child that rewrites the AOF
+    // must not mistake "no memory" for "no more chunks". The child ends, and the old AOF stays.
     let mut out = Vec::with_capacity(FRAME + count as usize + 8);
     out.extend(open(MAGIC, VERSION));
     out.extend(identity(filter).to_le_bytes());
@@ -115,32 +115,32 @@ fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     Some((next, seal(out)))
 }
 
-/// A filter that BF.LOADCHUNK is filling: it has a plan and a part of its bits, and can answer
-/// nothing yet.
+/// A filter that BF.LOADCHUNK is filling: it has a plan and a part of its bits, and answers no
+/// query yet.
 #[derive(Debug)]
 pub struct Load {
     filter: Filter,
-    /// Bytes of the stream that are in; always less than all.
+    /// Bytes of the stream that were received; below the total until the last chunk.
     received: u64,
-    /// Whether all that is to come has room.
+    /// Whether memory for all bits is allocated.
     whole: bool,
-    /// The filter's identity, which no chunk changes: to compute it takes time by the number of
-    /// layers, and a client may send any number of small chunks.
+    /// The filter's identity, which no chunk changes. Stored, because its computation takes time
+    /// for each layer, and a client may send any number of small chunks.
     identity: u64,
 }
 
-/// What became of a chunk.
+/// The result of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It was in already; nothing changed.
+    /// The filter had these bits already; nothing changed.
     Repeated,
-    /// It is in, others are to come.
+    /// The bits are set; more chunks must follow.
     Next,
-    /// It is in, and the filter is complete.
+    /// The bits are set, and the filter is complete.
     Last,
 }
 
-/// A chunk whose frame was checked.
+/// A chunk with a frame; the frame is checked.
 struct Chunk<'a> {
     identity: u64,
     first: u64,
@@ -148,19 +148,19 @@ struct Chunk<'a> {
     bits: &'a [u8],
 }
 
-/// A chunk that belongs to a filter, framed or bare.
+/// A chunk that belongs to a filter, with or without a frame.
 struct Part<'a> {
-    /// Its first byte in the stream.
+    /// First byte in the stream.
     first: u64,
-    /// The byte after its last.
+    /// End in the stream, exclusive.
     to: u64,
-    /// Items of the newest layer when it was cut, as far as it says.
+    /// Items of the newest layer: by the frame, or those of the filter if there is no frame.
     items: u64,
     bits: &'a [u8],
 }
 
 impl<'a> Part<'a> {
-    /// Reads a chunk of a filter whose identity is known, if it is needed.
+    /// Reads a chunk of `filter`. Calls `identity` only if the chunk has a frame.
     fn read(
         filter: &Filter,
         identity: impl FnOnce() -> u64,
@@ -190,7 +190,7 @@ impl<'a> Chunk<'a> {
         let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
         let (identity, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let chunk = Self { identity, first, items, bits: reader.rest() };
-        // The iterator says again what the frame says.
+        // The iterator and the frame must give the same end.
         if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != chunk.end() {
             return Err(Error::Order {
                 from: first,
@@ -205,13 +205,14 @@ impl<'a> Chunk<'a> {
         self.first.checked_add(self.bits.len() as u64)
     }
 
-    /// Whether it was cut from a filter like this, at a place that exists; the byte after its last.
+    /// Checks that the chunk comes from a filter with this identity and lies inside it. Returns the
+    /// end of the chunk in the stream, exclusive.
     fn fits(&self, filter: &Filter, identity: impl FnOnce() -> u64) -> Result<u64, Error> {
         let (total, to) = (filter.bit_bytes(), self.end().unwrap_or(u64::MAX));
         if to > total {
             return Err(Error::TooBig { from: self.first, to, total });
         }
-        // The count of a layer of counters may be above its capacity, and then the header says so.
+        // The count of a counting layer may exceed its capacity; the header then has that count.
         let most = filter.newest().capacity().max(filter.newest().counted());
         if self.identity != identity() || self.items > most {
             return Err(Error::OtherFilter);
@@ -227,37 +228,37 @@ impl<'a> Chunk<'a> {
 }
 
 impl Load {
-    /// Begins with the header of a dump. All memory is allocated (lazily zeroed) here, at most
-    /// `ceiling` bytes of bits.
+    /// Begins with the header of a dump. Allocates the memory for all bits (lazily zeroed), at most
+    /// `ceiling` bytes.
     ///
     /// # Errors
-    /// Any of [`Error`] for bad bytes.
+    /// Any [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
         Ok(Self::resume(plan.allocate(ceiling)?, 0))
     }
 
-    /// Whether `data` is the header of a dump of a filter like this: a client sends it again when
-    /// it got no answer.
+    /// Whether `data` is the header of a filter with this identity. A client repeats the header if
+    /// it got no reply.
     #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
         let same = |plan: &Plan| header::identity(plan) == self.identity;
         read_header(data).is_ok_and(|plan| same(&plan))
     }
 
-    /// Goes on with a filter of which the first `received` bytes are in, and no others need have
-    /// room.
+    /// Continues with a filter that has its first `received` bytes. The memory for the other bytes
+    /// may be missing.
     pub(in crate::codec) fn resume(filter: Filter, received: u64) -> Self {
         let whole = filter.layers().all(Layer::is_whole);
         Self { received, whole, identity: identity(&filter), filter }
     }
 
-    /// Makes room for all that is to come, where a load that was stored has none yet; `ceiling` is
-    /// told the bytes that are in, and answers how many bytes of bits the filter may take.
-    /// [`Self::take`] does it without one.
+    /// Allocates the memory for the missing bits; a load that was read from an RDB lacks it.
+    /// `ceiling` gets the number of received bytes and returns how many bytes of bits the filter
+    /// may take. [`Self::take`] allocates without such a limit.
     ///
     /// # Errors
-    /// `Error::Ceiling`, `Error::OutOfMemory`; no bit has changed then.
+    /// `Error::Ceiling`, `Error::OutOfMemory`; no bit changes then.
     pub fn make_whole(&mut self, ceiling: impl FnOnce(u64) -> u64) -> Result<(), FilterError> {
         if self.whole {
             return Ok(());
@@ -271,44 +272,42 @@ impl Load {
         Ok(())
     }
 
-    /// The filter as far as it is there; to measure, save and copy, not to query.
+    /// The incomplete filter; to measure, save and copy, not to query.
     #[must_use]
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// The filter as far as it is there, for moving its memory.
+    /// The incomplete filter, for defragmentation.
     pub fn filter_mut(&mut self) -> &mut Filter {
         &mut self.filter
     }
 
-    /// Bytes of the stream that are in.
+    /// Bytes of the stream that were received.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The chunk that iterator `from` asks for of what is in, as [`at`].
+    /// Returns the next iterator and the chunk for iterator `from`, from the received bytes.
     #[must_use]
     pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
         cut(&self.filter, from, self.received)
     }
 
-    /// Takes the next chunk, or one that is in already (a client repeats what it got no answer
-    /// for).
+    /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
     ///
     /// # Errors
-    /// `Error::Order` for a gap, and any other of [`Error`] for bad bytes; nothing has changed
-    /// then.
+    /// `Error::Order` for a gap, and any other [`Error`] for bad bytes; nothing changes then.
     pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
         self.take_and_tell(iterator, data, |_, _| {})
     }
 
-    /// [`Self::take`]; `changed` is told the items of each layer that the chunk reaches, before and
-    /// after.
+    /// Takes a chunk like [`Self::take`], and calls `changed` for each layer that the chunk
+    /// reaches, with the layer's item count before and after.
     ///
     /// # Errors
-    /// As [`Self::take`].
+    /// The errors of [`Self::take`].
     pub fn take_and_tell(
         &mut self,
         iterator: i64,
@@ -318,8 +317,8 @@ impl Load {
         self.make_whole(|_| u64::MAX)?;
         let chunk = Part::read(&self.filter, || self.identity, iterator, data)?;
         let to = chunk.to;
-        // Counts only rise: a lower one is of a filter that took this one's place, with the same
-        // seed, during the dump.
+        // Counts only rise. A lower one comes from another filter with the same seed, which
+        // replaced this one during the dump.
         if chunk.items < self.filter.newest().counted() {
             return Err(Error::OtherFilter);
         }
@@ -338,7 +337,7 @@ impl Load {
         Ok(if self.received == self.filter.bit_bytes() { Taken::Last } else { Taken::Next })
     }
 
-    /// A copy.
+    /// Copies the incomplete filter.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -346,18 +345,18 @@ impl Load {
         Ok(Self { filter: self.filter.duplicate()?, ..*self })
     }
 
-    /// The filter, once [`Self::take`] answered [`Taken::Last`].
+    /// The filter; it is complete once [`Self::take`] has returned [`Taken::Last`].
     #[must_use]
     pub fn into_filter(self) -> Filter {
         self.filter
     }
 }
 
-/// Accepts a chunk for a filter that is complete if it holds every bit of it already.
+/// Accepts a repeated chunk for a complete `filter` that has every bit of it already.
 ///
 /// # Errors
 /// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
-/// any other of [`Error`] for bad bytes.
+/// any other [`Error`] for bad bytes.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);
@@ -375,8 +374,7 @@ pub(crate) mod tests {
         steps,
     };
 
-    /// An empty filter of RedisBloom's of so many layers, of one word each: what a client may
-    /// forge.
+    /// An empty RedisBloom filter of `count` layers of one word each, as a client may forge it.
     pub(crate) fn of_layers(count: usize) -> Result<Filter, Error> {
         let rate = 0.25;
         let shape = Classic {
@@ -397,16 +395,15 @@ pub(crate) mod tests {
         Ok(plan.allocate(u64::MAX)?)
     }
 
-    /// The most layers that handling `chunks` chunks of one layer each may look at in a filter of
-    /// `count` layers: for each chunk its layer is found at most four times by halving, and a few
-    /// more are looked at.
+    /// The most layers that may be visited to handle `chunks` chunks of one layer each, in a filter
+    /// of `count` layers: four binary searches for each chunk, and a few more layers.
     pub(crate) fn most_steps(chunks: usize, count: usize) -> u64 {
         let a_chunk = u64::from(count.ilog2()).saturating_mul(4).saturating_add(16);
         a_chunk.saturating_mul(chunks as u64)
     }
 
-    /// All chunks of a filter, as BF.SCANDUMP gives them and a rewritten AOF has them; how many.
-    fn walk(filter: &Filter) -> usize {
+    /// Reads all chunks of a filter as BF.SCANDUMP and an AOF rewrite do, and counts them.
+    fn read_all_chunks(filter: &Filter) -> usize {
         let (mut from, mut chunks) = (1, 0_usize);
         while let Some((to, _)) = at(filter, from) {
             assert_eq!(words(filter, from, to).map(<[u64]>::len).sum::<usize>(), 1);
@@ -415,14 +412,13 @@ pub(crate) mod tests {
         chunks
     }
 
-    /// One chunk for each layer: a dump must not look at all layers for each of them. Twice the
-    /// layers may take little more than twice the steps, where walking to the layer of each chunk
-    /// takes four times as many.
+    /// Each layer is one chunk, and a dump must not visit all layers for each chunk: the steps must
+    /// grow almost linearly with the layers, not with their square.
     #[test]
-    fn the_steps_of_a_dump_are_those_of_its_layers() -> Result<(), Error> {
+    fn a_dump_visits_few_layers_for_each_chunk() -> Result<(), Error> {
         for count in [1, 2, 3, 1_000, 20_000] {
             let filter = of_layers(count)?;
-            let (chunks, steps) = steps::counted(|| walk(&filter));
+            let (chunks, steps) = steps::counted(|| read_all_chunks(&filter));
             assert_eq!(chunks, count);
             assert!(steps <= most_steps(count, count), "{count} layers: {steps} steps");
             let (_, header) = header(&filter);
@@ -433,9 +429,9 @@ pub(crate) mod tests {
         Ok(())
     }
 
-    /// A complete filter takes every chunk again, as a client repeats it.
+    /// A complete filter accepts each chunk again: a client may repeat it.
     #[test]
-    fn the_steps_of_repeated_chunks_are_those_of_the_layers() -> Result<(), Error> {
+    fn a_repeated_chunk_visits_few_layers() -> Result<(), Error> {
         let count = 20_000;
         let filter = of_layers(count)?;
         let (taken, steps) = steps::counted(|| {

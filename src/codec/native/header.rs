@@ -1,49 +1,56 @@
-//! The numbers of a filter: version 1 for native filters of blocked layers, 48 + 32 bytes a layer.
+//! The header: all numbers of a filter. Version 1, for native filters of blocked layers, has 48
+//! bytes and 32 bytes for each layer. All numbers are little-endian.
 //!
 //! ```text
-//!   0        6        8               16              24       28      32               40
-//!   ┌────────┬────────┬───────────────┬───────────────┬────────┬───────┬────────────────┬─ ─ ─ ─ ─ ─ ─ ─ ─┬──────────┐
-//!   │ rbloom │version │ seed          │ error rate    │ expan- │layers │ bytes of bits  │ layers, oldest  │ XXH3-64  │
-//!   │        │ = 1    │ u64           │ f64           │ sion   │ u32   │ that follow    │ first, 32 each  │ of all   │
-//!   └────────┴────────┴───────────────┴───────────────┴────────┴───────┴────────────────┴─ ─ ─ ─ ─ ─ ─ ─ ─┴──────────┘
-//!   a layer:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬────────────┐
-//!             │kind 0│probes  │block_words  │ blocks   │ capacity │ items    │ error rate │
-//!             │ u8   │ u8     │ u16         │ u32      │ u64      │ u64      │ f64        │
-//!             └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴────────────┘
+//!   0        6         8      16         24         28       32        40
+//!   ┌────────┬─────────┬──────┬──────────┬──────────┬────────┬─────────┬─ ─ ─ ─ ─┬─────────┐
+//!   │ rbloom │ version │ seed │ error    │ expan-   │ layers │ present │ layers, │ XXH3-64 │
+//!   │        │ = 1     │ u64  │ rate f64 │ sion u32 │ u32    │ u64     │ 32 each │ of all  │
+//!   └────────┴─────────┴──────┴──────────┴──────────┴────────┴─────────┴─ ─ ─ ─ ─┴─────────┘
+//!   a layer, 32 bytes; the oldest layer comes first:
+//!   ┌────────┬────────┬─────────────┬────────┬──────────┬───────┬────────────┐
+//!   │ kind 0 │ probes │ block_words │ blocks │ capacity │ items │ error rate │
+//!   │ u8     │ u8     │ u16         │ u32    │ u64      │ u64   │ f64        │
+//!   └────────┴────────┴─────────────┴────────┴──────────┴───────┴────────────┘
 //! ```
 //!
-//! Version 2, for all others, puts the family between the numbers of the filter and the layers, and
-//! lets each kind of layer have a length of its own. A family and a kind know how many bytes they
-//! have; a new one takes the next number.
+//! `present` is the number of bytes of bits that follow the header: all bytes of a complete filter,
+//! fewer while BF.LOADCHUNK fills the filter.
+//!
+//! Version 2, for all other filters, puts a family before the layers. Each kind of layer has its
+//! own length. A new family or kind takes the next number.
 //!
 //! ```text
-//!   as above, version = 2, to byte 40, then    ┌────────┬─ ─ ─ ─ ─ ─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─┬──────────┐
-//!                                              │ family │ what belongs  │ layers, oldest  │ XXH3-64  │
-//!                                              │ u8     │ to the family │ first           │ of all   │
-//!                                              └────────┴─ ─ ─ ─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴──────────┘
-//!   family 0, native: nothing                  counting layers
-//!   family 1, RedisBloom: options u8           1 exact (not rounded up), 4 hash of 64 bits: its own numbers
-//!   family 2, valkey-bloom: its seed, 32 bytes; its tightening ratio, f64
-//!   family 3, Guava: nothing
-//!   kind 0, blocked: as in version 1
-//!   kind 1, classic:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬──────────┬────────────┐
-//!   (44 bytes)        │kind 1│ rule   │ probes u16  │ bits     │ bytes    │ capacity │ items    │ error rate │
-//!                     │ u8   │ u8     │             │ u64      │ u64      │ u64      │ u64      │ f64        │
-//!                     └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴──────────┴────────────┘
-//!                             rule 0: remainder, 1: low bits, 2: prime, 3: mitz32, 4: mitz64 (filter/layer/classic/positions.rs)
-//!   kind 2, counting:  ┌──────┬────────┬─────────────┬──────────┬──────────┬──────────┬────────────┬─────────┬───────────┐
-//!   (48 bytes)         │kind 2│probes  │block_words  │ blocks   │ capacity │ items    │ error rate │ changes │ deletions │
-//!                      │ u8   │ u8     │ u16         │ u32      │ u64      │ u64      │ f64        │ u64     │ u64       │
-//!                      └──────┴────────┴─────────────┴──────────┴──────────┴──────────┴────────────┴─────────┴───────────┘
-//!                      blocks of counters, so four times the bits of kind 0; changes: a hash of them (filter/layer/counting/mod.rs)
+//!   bytes 0 to 40 of version 1, with version = 2, then:
+//!   40
+//!   ┌────────┬─ ─ ─ ─ ─ ─ ┬─ ─ ─ ─ ─ ─ ─ ┬─────────┐
+//!   │ family │ fields of  │ layers,      │ XXH3-64 │
+//!   │ u8     │ the family │ oldest first │ of all  │
+//!   └────────┴─ ─ ─ ─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
+//!   family 0, native filters with counting layers: no fields
+//!   family 1, RedisBloom: options u8, RedisBloom's numbers: 1 exact (not rounded), 4 64-bit hash
+//!   family 2, valkey-bloom: seed, 32 bytes; tightening ratio, f64
+//!   family 3, Guava: no fields
+//!
+//!   kind 0, blocked, 32 bytes: as in version 1
+//!   kind 1, classic, 44 bytes:
+//!   ┌────────┬──────┬────────┬──────┬───────┬──────────┬───────┬────────────┐
+//!   │ kind 1 │ rule │ probes │ bits │ bytes │ capacity │ items │ error rate │
+//!   │ u8     │ u8   │ u16    │ u64  │ u64   │ u64      │ u64   │ f64        │
+//!   └────────┴──────┴────────┴──────┴───────┴──────────┴───────┴────────────┘
+//!   rule (filter/layer/classic/positions.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
+//!   kind 2, counting, 48 bytes:
+//!   ┌────────┬────────┬───────────┬────────┬──────────┬───────┬────────────┬─────────┬───────────┐
+//!   │ kind 2 │ probes │ block     │ blocks │ capacity │ items │ error rate │ changes │ deletions │
+//!   │ u8     │ u8     │ words u16 │ u32    │ u64      │ u64   │ f64        │ u64     │ u64       │
+//!   └────────┴────────┴───────────┴────────┴──────────┴───────┴────────────┴─────────┴───────────┘
+//!   block words and blocks are those of the bits; the counters take four times as many words
+//!   changes is a running hash of all additions and deletions (filter/layer/counting/mod.rs)
 //! ```
 //!
-//! Before the first release the meaning of bits changed once under the same numbers: files of
-//! builds before four probes shared a cache line (`filter/hash/probe.rs`) are not told apart. From
-//! then on a new meaning takes a new number.
-//!
-//! "Bytes of bits that follow" is the whole stream for a complete filter, less for one that
-//! BF.LOADCHUNK is still filling.
+//! The meaning of the bits changed once before the first release, without a new number: builds from
+//! before four probes shared a cache line (`filter/hash/probe.rs`) wrote the same version. From the
+//! first release on, a new meaning takes a new number.
 
 use crate::{
     codec::{
@@ -57,9 +64,9 @@ use crate::{
 };
 
 pub(in crate::codec) const MAGIC: &str = "rbloom";
-/// Native filters of blocked layers.
+/// The version for native filters of blocked layers.
 const NATIVE: u16 = 1;
-/// All others.
+/// The version for all other filters.
 const ANY: u16 = 2;
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
@@ -67,7 +74,7 @@ const LAYER: usize = 32;
 const BLOCKED: u8 = 0;
 const CLASSIC: u8 = 1;
 const COUNTING: u8 = 2;
-/// Families of version 2. 0 is that of native filters with layers of other kinds.
+/// Families of version 2. Family 0 is for native filters with counting layers.
 const OWN: u8 = 0;
 const REDISBLOOM: u8 = 1;
 const VALKEY: u8 = 2;
@@ -161,7 +168,7 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
     }
-    // A count reserves memory only once its layers are there.
+    // Memory is reserved for a count only if the bytes of its layers are present.
     if reader.left() / LAYER < count {
         return Err(Error::Truncated);
     }
@@ -216,7 +223,7 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
             Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))
         }
-        // What else it has comes behind the numbers that all kinds have.
+        // `decode` reads changes and deletions, which follow the numbers of all kinds.
         COUNTING if version == ANY => Ok(Shape::Counting(Counting::of(geometry(reader)?))),
         kind => Err(Error::Kind(kind)),
     }
@@ -229,9 +236,9 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
     Ok(Geometry { blocks, block_words, probes })
 }
 
-/// Tells filters apart by everything but their items: two with the same identity have the same bits
-/// for the same items. It changes when the filter grows; that of a filter of counters, whose halves
-/// from before and after a change fit together no more, with every change.
+/// A checksum of the numbers of a filter: two filters with the same identity have the same bits for
+/// the same items. The identity changes when the filter grows. It includes the item counts of
+/// counting layers only: parts of such a layer from before and after a change do not fit together.
 pub(in crate::codec) fn identity(plan: &Plan) -> u64 {
     let mut shape = plan.clone();
     for layer in &mut shape.layers {

@@ -1,14 +1,14 @@
-//! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits that
-//! it announces, as strings of at most 1 MiB.
+//! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits in
+//! strings of at most 1 MiB.
 //!
 //! ```text
-//!   ┌────────┬───────────────┬───────────────┬─ ─ ─ ─┬───────────┐
-//!   │ header │ bits, 1 MiB   │ bits, 1 MiB   │       │ the rest  │
-//!   └────────┴───────────────┴───────────────┴─ ─ ─ ─┴───────────┘
+//!   ┌────────┬─────────────┬─────────────┬─ ─ ─┬───────────┐
+//!   │ header │ bits, 1 MiB │ bits, 1 MiB │ ... │ last bits │
+//!   └────────┴─────────────┴─────────────┴─ ─ ─┴───────────┘
 //! ```
 //!
-//! In pieces, because the server compresses each string into a second buffer of its size: a filter
-//! of 4 GiB is saved with 2 MiB of extra memory. The RDB's own checksum covers the bits.
+//! The server compresses each string into a second buffer of its size. With strings of 1 MiB,
+//! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers the bits.
 
 use super::{dump::Load, header, stream};
 use crate::{
@@ -19,18 +19,18 @@ use crate::{
     filter::{Filter, Layer, LayerPlan, Plan},
 };
 
-/// The encoding version that the server stores beside the type name.
+/// The encoding version that the server stores with the type name.
 pub const ENCODING_VERSION: i32 = 100;
 
-/// Bytes of bits in a piece.
+/// Bytes of bits in a string, at most.
 const PIECE: usize = 1 << 20;
 
-/// A filter as it is stored: complete, or still being loaded by BF.LOADCHUNK.
+/// A stored filter: complete, or still being loaded by BF.LOADCHUNK.
 #[derive(Debug)]
 pub enum Stored {
-    /// Every bit is there.
+    /// The filter has all its bits.
     Complete(Filter),
-    /// The rest of the bits is to come.
+    /// BF.LOADCHUNK has not sent all bits yet.
     Partial(Load),
 }
 
@@ -39,7 +39,7 @@ pub fn save(filter: &Filter, sink: &mut impl Sink) {
     put(filter, filter.bit_bytes(), sink);
 }
 
-/// Writes what has been loaded of a filter.
+/// Writes a filter that BF.LOADCHUNK is still filling.
 pub fn save_partial(load: &Load, sink: &mut impl Sink) {
     put(load.filter(), load.received(), sink);
 }
@@ -59,14 +59,14 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     }
 }
 
-/// Reads what [`save`] or [`save_partial`] wrote, into a filter of at most `ceiling` bytes of bits.
+/// Reads the strings of [`save`] or [`save_partial`] into a filter of at most `ceiling` bytes of
+/// bits.
 ///
-/// What a header announces is allocated as it arrives ([`Layer::arriving`]): a forged size costs
-/// nothing, and what is still to come of a partial filter gets its memory when BF.LOADCHUNK goes on
-/// with it.
+/// Memory is allocated as the bits arrive ([`Layer::arriving`]), so a forged size costs nothing. A
+/// partial filter gets the memory for its missing bits when BF.LOADCHUNK continues.
 ///
 /// # Errors
-/// Any of [`Error`]; nothing stays allocated.
+/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let (plan, present) = header::decode(source.next().ok_or(Error::Truncated)?.as_ref())?;
     let total = plan.bit_bytes();
@@ -79,23 +79,23 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     })
 }
 
-/// The strings behind a header.
+/// Reads the strings that follow a header.
 struct Pieces<'a, S: Source> {
     source: &'a mut S,
     /// Bytes of the whole stream of bits.
     total: u64,
-    /// Bytes of it that these strings have.
+    /// Bytes of the stream that the strings contain.
     present: u64,
-    /// Bytes of the strings that were read.
+    /// Bytes of the strings read so far.
     read: u64,
-    /// The last string that was read.
+    /// The string read last.
     piece: Option<S::Piece>,
-    /// Bytes of it that are in a layer.
+    /// Bytes of `piece` that are in a layer already.
     used: usize,
 }
 
 impl<S: Source> Pieces<'_, S> {
-    /// The next layer, with as much of it as is present.
+    /// Reads the next layer, or the part of it that is present.
     fn layer(&mut self, plan: &LayerPlan) -> Result<Layer, Error> {
         let bytes = plan.shape.words().saturating_mul(stream::WORD);
         let words = self.next(bytes)?.len() as u64 / stream::WORD;
@@ -116,14 +116,14 @@ impl<S: Source> Pieces<'_, S> {
         Ok(layer)
     }
 
-    /// The bytes that come next, at least one and at most `most`; none at the end.
+    /// The next unread bytes, at least one and at most `most`; empty at the end.
     fn next(&mut self, most: u64) -> Result<&[u8], Error> {
         let left = |piece: &S::Piece| piece.as_ref().len().saturating_sub(self.used);
         if self.piece.as_ref().map_or(0, left) == 0 {
             if self.read == self.present {
                 return Ok(&[]);
             }
-            // Freed before the next one is allocated.
+            // Free the string before the next one is allocated.
             self.piece = None;
             let piece = self.source.next().ok_or(Error::Truncated)?;
             let (from, count) = (self.read, piece.as_ref().len() as u64);

@@ -1,11 +1,11 @@
-//! The bits of all layers, oldest first, as one stream of bytes; byte i of a layer holds its bits 8
-//! i to 8 i + 7, least significant first. A layer is a whole number of words, so a stream position
-//! that is a multiple of 8 starts a word.
+//! The bits of all layers, oldest first, as one stream of bytes. Byte i of a layer has its bits 8 i
+//! to 8 i + 7, least significant first. A layer is a whole number of words, so a position in the
+//! stream that is a multiple of 8 starts a word.
 //!
-//! A piece of the stream is found by its position (`Filter::layer_at`): by halving in filters of
-//! other products, whose chunks may be as many as their layers; by walking in native ones. Their
-//! pieces are of 1 MiB and more, and layers are at most `MAX_LAYERS`, so all walks together look at
-//! no more than one layer for every four bytes of the filter.
+//! `Filter::layer_at` finds the layer of a position: by binary search in filters of other products,
+//! whose chunks may be as many as their layers; by a linear search in native filters. There, pieces
+//! are of 1 MiB and more and layers at most `MAX_LAYERS`, so all searches of a dump together visit
+//! at most one layer for every four bytes of the filter.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -19,13 +19,13 @@ use crate::filter::{Filter, Layer};
 /// Bytes of a word.
 pub(in crate::codec) const WORD: u64 = 8;
 
-/// Appends the bytes from `from` on, as many as there are up to `count`, to `out`.
+/// Appends the bytes from `from` on to `out`: `count` bytes, or fewer at the end of the stream.
 pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
     let (index, mut skip) = seek(filter, from);
     let mut left = count;
     for layer in filter.layers_from(index) {
         let words = layer.bits().words();
-        // A start inside a word gives its tail, byte by byte.
+        // A position inside a word: copy the end of that word.
         let (first, inside) = ((skip / WORD) as usize, (skip % WORD) as usize);
         let mut rest = words.get(first..).unwrap_or_default().iter();
         skip = 0;
@@ -48,7 +48,7 @@ pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut
 /// Appends the first `count` bytes of `words` to `out`.
 pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
     let (start, whole) = (out.len(), count / WORD as usize);
-    // One step a word, which compiles to a copy.
+    // One iteration for each word; this compiles to a copy.
     out.resize(start + whole * WORD as usize, 0);
     let copied = out.get_mut(start..).unwrap_or_default();
     for (bytes, word) in copied.chunks_exact_mut(WORD as usize).zip(words) {
@@ -59,7 +59,8 @@ pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The layer with byte `from` of the stream, and the byte in it.
+/// The index of the layer with byte `from` of the stream, and the position of that byte in the
+/// layer.
 fn seek(filter: &Filter, from: u64) -> (usize, u64) {
     let (index, start) = filter.layer_at(from, |start| start.memory);
     (index, from - start.memory)
@@ -82,9 +83,11 @@ pub(in crate::codec) fn spans(filter: &Filter, from: u64, to: u64) -> impl Itera
     .filter(|span| !span.is_empty())
 }
 
-/// Sets the bits of `bytes` at `from` of the stream, and keeps those that are set. `from` is a
-/// multiple of [`WORD`], the length too or it ends inside the last word of a layer, and the range
-/// lies in the stream. `changed` is told the items of each layer of the range, before and after.
+/// Sets the bits of `bytes` at position `from` of the stream, and clears none. Calls `changed` for
+/// each layer of the range, with its item count before and after.
+///
+/// The range lies inside the stream. `from` is a multiple of [`WORD`], and so is the length, unless
+/// the range ends inside the last word of a layer.
 pub(in crate::codec) fn merge(
     filter: &mut Filter,
     from: u64,
@@ -105,20 +108,21 @@ pub(in crate::codec) fn merge(
     }
 }
 
-/// Sets the bits of `bytes` in a layer, from its byte `from` on, a multiple of [`WORD`]. There is
-/// room for them.
+/// Sets the bits of `bytes` in a layer from its byte `from` on, a multiple of [`WORD`]. The layer
+/// has memory for them.
 pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
     layer.merge((from / WORD) as usize, &mut words(bytes));
 }
 
-/// Whether every bit of `bytes` at `from` of the stream is set. The arguments are as for [`merge`].
+/// Whether every bit of `bytes` at position `from` of the stream is set already. [`merge`] says
+/// which positions are valid.
 pub(in crate::codec) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
     let mut stored = Vec::new();
     read(filter, from, bytes.len(), &mut stored);
     words(bytes).zip(words(&stored)).all(|(bits, word)| bits & !word == 0)
 }
 
-/// The words of `bytes`; the last is filled up with zeros.
+/// The words of `bytes`; the last one is padded with zeros.
 fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let (words, rest) = bytes.as_chunks::<{ WORD as usize }>();
     let mut last = [0; WORD as usize];

@@ -1,4 +1,4 @@
-//! BF.SCANDUMP and the AOF: the header, then bare bits in chunks.
+//! The header and the chunks of BF.SCANDUMP and the AOF, as RedisBloom writes them.
 
 use super::{Chain, EXACT, GROWTH, HASH64, Link, NONSCALING};
 use crate::{
@@ -10,13 +10,14 @@ use crate::{
     filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, foreign},
 };
 
-/// The most bytes in a chunk.
+/// Bytes of bits in a chunk, at most.
 const BITS: u64 = 16 << 20;
-/// Bytes of a dump's header before its layers, and of a layer.
+/// Bytes of a dump's header before its layers.
 const HEADER: usize = 20;
+/// Bytes of a layer in a dump's header.
 const LAYER: usize = 53;
 
-/// The header of a dump, for a filter of RedisBloom's.
+/// Writes the header of a dump for a RedisBloom filter.
 pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
     let scales = filter.expansion().factor();
     let options = if family.rounds { 0 } else { EXACT }
@@ -35,7 +36,7 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         let (bits, n2) = match shape.rule {
             Rule::Remainder => (shape.bits, 0),
             Rule::LowBits => (shape.bytes.saturating_mul(8), shape.bits.trailing_zeros() as u8),
-            // Its filters have no others (`filter::Plan::check`).
+            // Not in a RedisBloom filter (`filter::Plan::check`).
             Rule::Prime | Rule::Mitz32 | Rule::Mitz64 => (shape.bits, 0),
         };
         out.extend(shape.bytes.to_le_bytes());
@@ -66,14 +67,14 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     } else if found == length(old_header, old_layer) {
         (None, false)
     } else {
-        // A length that no header has: this is neither their dump nor ours.
+        // No header has this length: the bytes are neither RedisBloom's dump nor a native one.
         return Err(Error::Magic(header::MAGIC));
     };
     let chain = Chain::new(size, options, growth)?;
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
     }
-    // The layers are there: the length says so.
+    // The length was checked, so the bytes of all layers are present.
     let mut layers = Vec::new();
     layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for index in 0..count {
@@ -88,30 +89,30 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     chain.plan(layers)
 }
 
-/// Where a layer lies: RedisBloom counts its bytes, our stream (`stream.rs`) whole words. They
-/// differ in files of before 2.2.9.
+/// The position of a layer. RedisBloom counts the bytes of a layer, the stream (`stream.rs`) counts
+/// whole words; the two differ in files from before 2.2.9.
 struct Place {
-    /// First byte as RedisBloom counts.
+    /// First byte, in RedisBloom's count.
     start: u64,
-    /// Byte after the last.
+    /// End, exclusive, in RedisBloom's count.
     end: u64,
     /// First byte in the stream.
     stream: u64,
 }
 
-/// The layer that holds a byte, as RedisBloom counts; `None` past the end.
+/// The layer that contains a byte in RedisBloom's count; `None` beyond the end.
 fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
     let (index, start) = filter.layer_at(byte, |start| start.stored);
     let Shape::Classic(shape) = filter.layers_from(index).next()?.shape() else {
-        // Its filters have no others (`filter::Plan::check`).
+        // Not in a RedisBloom filter (`filter::Plan::check`).
         return None;
     };
     let end = start.stored.saturating_add(shape.bytes);
     (byte < end).then_some(Place { start: start.stored, end, stream: start.memory })
 }
 
-/// Where in the stream the chunk begins that iterator `from` asks for, and how many bytes of its
-/// layer follow.
+/// The position in the stream of the chunk for iterator `from`, and the number of bytes from there
+/// to the end of its layer.
 #[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 fn locate(filter: &Filter, from: i64) -> Option<(u64, u64)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;
@@ -119,13 +120,13 @@ fn locate(filter: &Filter, from: i64) -> Option<(u64, u64)> {
     Some((place.stream + (first - place.start), place.end - first))
 }
 
-/// Where in the stream the chunk begins that iterator `from` asks for.
+/// The position in the stream of the chunk for iterator `from`.
 pub(in crate::codec) fn position(filter: &Filter, from: i64) -> Option<u64> {
     locate(filter, from).map(|(at, _)| at)
 }
 
-/// The chunk that iterator `from` asks for, of the first `present` bytes of the stream, and the
-/// next iterator.
+/// Returns the next iterator and the chunk for iterator `from`, from the first `present` bytes of
+/// the stream.
 pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
     let (at, left) = locate(filter, from)?;
     let count = left.min(BITS).min(present.saturating_sub(at));
@@ -135,11 +136,12 @@ pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<
     Some((next, out))
 }
 
-/// Where in the stream a chunk belongs: its first byte and the byte after its last.
+/// The position of a chunk in the stream: its start, and its end, exclusive.
 ///
 /// # Errors
-/// `Error::TooBig` if it does not lie inside one layer, `Error::Unaligned` if it does not cover
-/// whole words of it.
+/// `Error::TooBig` if the chunk does not lie inside one layer, `Error::Unaligned` if it does not
+/// cover whole words of that layer, `Error::Order` if it begins beyond the last layer,
+/// `Error::Iterator` if it begins before the first.
 pub(in crate::codec) fn place(
     filter: &Filter,
     iterator: i64,

@@ -1,28 +1,34 @@
-//! RedisBloom's own layouts: RDB and DUMP of the encoding versions 0 to 4, and the chunks of
-//! BF.SCANDUMP and its AOF.
+//! RedisBloom's layouts: RDB and DUMP with the encoding versions 0 to 4, and the chunks of its
+//! BF.SCANDUMP and AOF.
 //!
 //! ```text
-//!   RDB        size · layers · [options]₂₊ · [growth]₄ · a layer after the other:
-//!              capacity · rate f64 · probes · bits per item f64 · [bits · n2]₁₊ · the bits as one string · items
+//!   RDB        size · layers · [options]₂₊ · [growth]₄ · for each layer:
+//!              capacity · rate f64 · probes · bits per item f64 · [bits · n2]₁₊ ·
+//!              the bits as one string · items
+//!              (₁₊, ₂₊, ₄: in the encoding versions from 1 on, from 2 on, 4)
 //!
-//!   header     size u64 · layers u32 · options u32 · growth u32 · a layer after the other, 53 bytes:          packed,
-//!   of dumps   bytes u64 · bits u64 · items u64 · rate f64 · bits per item f64 · probes u32 · capacity u64 · n2 u8   LE
-//!              before 2.2.4 the capacity is a u32, before 2.2 there is no growth: the length tells them apart
+//!   dump       size u64 · layers u32 · options u32 · growth u32 · for each layer, 53 bytes:
+//!   header     bytes u64 · bits u64 · items u64 · rate f64 · bits per item f64 · probes u32 ·
+//!              capacity u64 · n2 u8                    packed, little-endian
+//!              Before 2.2.4 the capacity is a u32, before 2.2 there is no growth; the length of
+//!              the header shows which.
 //!
-//!   chunk      at most 16 MiB of the bits of one layer, bare; its iterator says where it ends, as in chunk.rs
+//!   chunk      at most 16 MiB of the bits of one layer, without a frame; the iterator gives its
+//!              end, as in native/dump.rs
 //!
-//!   options    1 exact, 4 hash of 64 bits, 8 non-scaling; 2 is in its code, but no command ever made such a filter
-//!   n2         0, or the layer has 2^n2 positions; bits is then 0 (before 2.2), 2^n2, or 8 times the bytes
+//!   options    1 exact, 4 64-bit hash, 8 non-scaling; 2 is in RedisBloom's code, but no command
+//!              ever created such a filter
+//!   n2         0, or the layer has 2^n2 positions; bits is then 0 (before 2.2), 2^n2, or 8 * bytes
 //! ```
 //!
-//! These files crash RedisBloom when they are forged: it allocates by counts that it has not
-//! checked, and probes by numbers that do not fit the array. Here a layer is allocated when its
-//! string has arrived and has the length that follows from capacity and rate, and nothing that can
-//! be computed is believed (`filter::fits`).
+//! Forged files crash RedisBloom: it allocates by unchecked counts and probes with numbers that do
+//! not fit the array. Here a layer is allocated only when its string has arrived and has the length
+//! that follows from capacity and rate. A number that can be computed is compared with the computed
+//! one (`foreign::redisbloom::fits`).
 //!
-//! This file has what both layouts share: the numbers of a filter and of a layer, and what makes a
-//! plan of them. `rdb.rs` reads RDB and DUMP; `chunk.rs` reads and writes the header and the
-//! chunks. What is written is what RedisBloom 2.4 and later read, so that nobody is locked in.
+//! This file has the numbers that both layouts share and turns them into a plan. `rdb.rs` reads RDB
+//! and DUMP; `dump.rs` reads and writes the dump header and the chunks. RedisBloom 2.4 and later
+//! read what is written here, so users can go back to RedisBloom.
 
 mod dump;
 mod rdb;
@@ -40,18 +46,18 @@ const EXACT: u64 = 1;
 const HASH64: u64 = 4;
 const NONSCALING: u64 = 8;
 
-/// The growth of filters that do not say: RedisBloom's default, then and now.
+/// The growth factor of filters without a stored one: RedisBloom's default in all versions.
 const GROWTH: u64 = 2;
-/// How far a stored number of bits per item may be from ours: the logarithms of C libraries differ
-/// in the last bit.
+/// The largest relative difference between stored and computed bits per item: the logarithms of C
+/// libraries differ in the last bit.
 const ROUNDING: f64 = 1e-12;
 
-/// The numbers of a filter.
+/// The numbers of a filter, in RDB and dump (RedisBloom's `SBChain`).
 struct Chain {
     size: u64,
     family: RedisBloom,
     expansion: Expansion,
-    /// Whether the first layer has half of the filter's rate.
+    /// Whether the first layer gets half of the filter's rate.
     halves: bool,
 }
 
@@ -63,7 +69,7 @@ impl Chain {
         let scales = options & NONSCALING == 0;
         let expansion = match growth.unwrap_or(GROWTH) {
             _ if !scales => Expansion::NONSCALING,
-            // Versions before 2.2.10 lost the growth of filters that they loaded from a dump.
+            // Versions before 2.2.10 lost the growth factor of filters loaded from a dump.
             0 => Expansion::stored(GROWTH as u32),
             growth => Expansion::stored(
                 u32::try_from(growth).map_err(|_| FilterError::Expansion(growth))?,
@@ -77,14 +83,14 @@ impl Chain {
         })
     }
 
-    /// The plan of the filter with these layers, checked.
+    /// Makes the plan of the filter from its layers, and checks it.
     fn plan(&self, layers: Vec<LayerPlan>) -> Result<Plan, Error> {
         let sum = layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.items));
         if sum != self.size {
             return Err(Error::Sum { size: self.size, sum });
         }
         let first = layers.first().map_or(0.0, |layer| layer.error_rate);
-        // A file of before 2.2 that a later version saved may have a first layer above one half.
+        // The first layer may be above one half if a later version saved a filter from before 2.2.
         let doubled = (first * 2.0).min(1.0 - f64::EPSILON);
         let plan = Plan {
             family: Family::RedisBloom(self.family),
@@ -98,7 +104,7 @@ impl Chain {
     }
 }
 
-/// The numbers of a layer, as both layouts have them.
+/// The numbers of a layer, in RDB and dump (RedisBloom's `SBLink`).
 struct Link {
     capacity: u64,
     rate: f64,
@@ -111,10 +117,10 @@ struct Link {
 }
 
 impl Link {
-    /// The layer, if RedisBloom makes such layers.
+    /// Makes the plan of the layer; refuses numbers that RedisBloom does not compute.
     fn plan(&self, index: usize) -> Result<LayerPlan, Error> {
         let forged = |field| Error::Forged { index, field };
-        // NaN is outside too.
+        // Written so that NaN is refused.
         if !(self.rate > 0.0 && self.rate < 1.0) {
             return Err(FilterError::ErrorRate(self.rate).into());
         }

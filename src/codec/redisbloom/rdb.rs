@@ -1,4 +1,4 @@
-//! RDB and DUMP: read, never written. A layer is allocated when its bits are there.
+//! Reads RDB and DUMP, never writes them. A layer is allocated when its bits have arrived.
 
 use super::{Chain, Link};
 use crate::{
@@ -8,18 +8,18 @@ use crate::{
 
 /// The encoding versions of RedisBloom's RDB.
 pub const ENCODING_VERSIONS: std::ops::RangeInclusive<i32> = 0..=4;
-/// The first that has the number of bits and n2.
+/// The first encoding version with the number of bits and n2.
 const BITS_SINCE: i32 = 1;
-/// The first that has options.
+/// The first encoding version with options.
 const OPTIONS_SINCE: i32 = 2;
-/// The first that has the growth; and since then the first layer gets half of the rate that was
-/// asked for.
+/// The first encoding version with the growth factor. Since then the first layer gets half of the
+/// requested rate.
 const GROWTH_SINCE: i32 = 4;
 
-/// Reads a filter of one of the `ENCODING_VERSIONS`, of at most `ceiling` bytes of bits.
+/// Reads a filter with one of the `ENCODING_VERSIONS` and at most `ceiling` bytes of bits.
 ///
 /// # Errors
-/// Any of [`Error`]; nothing stays allocated.
+/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Result<Filter, Error> {
     let size = unsigned(source)?;
     let count = unsigned(source)?;
@@ -29,7 +29,7 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
     if count == 0 || count > MAX_LAYERS as u64 {
         return Err(FilterError::Layers.into());
     }
-    // A count reserves no memory: each layer comes with bytes of its own.
+    // The count reserves no memory: a layer is allocated when its bytes arrive.
     let (mut plans, mut layers, mut present) = (Vec::new(), Vec::new(), 0_u64);
     for index in 0..count as usize {
         let capacity = unsigned(source)?;

@@ -1,4 +1,4 @@
-//! Filters that count: the same rules, and sums that stay in their range.
+//! Filters with counters: the rules of filters with bits hold, and sums do not overflow.
 
 use redis_bloom::{
     codec::Error,
@@ -12,7 +12,7 @@ use crate::{
     support::{CELLS, Strings},
 };
 
-/// The header of a filter that counts: a byte for the family, and layers of 48 bytes.
+/// The header of a counting filter has a byte for the family, and layers of 48 bytes.
 #[test]
 fn counting_layers_are_refused_by_the_same_rules() {
     const FAMILY: usize = FIRST;
@@ -51,7 +51,7 @@ fn counting_layers_are_refused_by_the_same_rules() {
             ),
         ],
     );
-    // Bits below counters: the same numbers as a plan.
+    // A layer of bits below layers of counters.
     let mut plan = Plan::of(&filter);
     assert_eq!(plan.check(), Ok(()));
     plan.layers[0] = Plan::of(&blocked).layers[0];
@@ -61,12 +61,11 @@ fn counting_layers_are_refused_by_the_same_rules() {
     );
 }
 
-/// Counts that only a forger writes: every sum stays in its range, and nothing that is shown leaves
-/// the capacity.
+/// Forged counts: no sum overflows, and no reported number of items exceeds the capacity.
 #[test]
 fn forged_counts_of_items_and_deletions_make_a_sane_filter() {
     for cells in CELLS {
-        // A count above the capacity is not forged by itself, in a layer of counters.
+        // In a layer of counters the count may exceed the capacity.
         for (items, deletions) in [0, 1, 1 << 61, 1 << 62, u64::MAX]
             .into_iter()
             .filter(|&items| items <= 1 << 62 || cells == CellKind::Counters)
@@ -78,7 +77,7 @@ fn forged_counts_of_items_and_deletions_make_a_sane_filter() {
             plan.layers = vec![newest; 8];
             for (index, layer) in plan.layers.iter_mut().enumerate() {
                 layer.capacity = 1 << 62;
-                // Only layers that count may have room below the newest.
+                // Below the newest layer only counting layers may have room.
                 let full = cells == CellKind::Bits && index < 7;
                 layer.items = if full { layer.capacity } else { items };
                 if let Shape::Counting(counting) = &mut layer.shape {

@@ -1,6 +1,5 @@
-//! Numbers that no filter has, under a checksum that is right: each is refused, by its own error,
-//! before anything of its size is allocated. The list of what broke the peers is in
-//! `filter/check.rs` what must hold.
+//! Invalid numbers under a correct checksum: each is refused with its own error before memory of
+//! its size is allocated. `filter/check.rs` lists the invariants.
 
 mod counting;
 mod numbers;
@@ -25,10 +24,11 @@ use crate::{
     support::{Reading, Strings},
 };
 
-/// Beside the bits, for a header of some hundred bytes.
+/// Memory a decoder may use in addition to the bits, for a header of some hundred bytes.
 const OVERHEAD: usize = 8_192;
 
-/// Reads a header both ways; both must refuse it alike and allocate nothing to speak of.
+/// Reads a header as dump and as RDB. Both must refuse it with the same error and allocate at most
+/// `OVERHEAD` bytes.
 #[track_caller]
 fn refused(header: &[u8], ceiling: u64, case: &str) -> Error {
     let (outcome, most) = peak(|| Load::begin(header, ceiling).map(|_| ()));
@@ -38,12 +38,12 @@ fn refused(header: &[u8], ceiling: u64, case: &str) -> Error {
     let (outcome, most) = peak(|| rdb::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
     let other = outcome.expect_err(case);
     assert!(most < OVERHEAD, "{case}: {most} bytes");
-    // As text: a NaN does not equal itself.
+    // Compared as text, because NaN is not equal to itself.
     assert_eq!(format!("{error:?}"), format!("{other:?}"), "{case}");
     error
 }
 
-/// Refuses each row: what is wrong, where, the bytes there, and the error.
+/// Checks that each row is refused. A row has a name, an offset, the bytes there, and the error.
 #[track_caller]
 fn check(base: &Filter, rows: &[(&str, usize, &[u8], Error)]) {
     let (_, header) = dump::header(base);
@@ -64,8 +64,8 @@ fn a_header_of_no_layers_is_refused() {
 }
 
 #[test]
-fn a_filter_of_another_seed_is_a_filter() {
-    // Nothing in a seed can be wrong; the items are just not found.
+fn any_seed_is_accepted() {
+    // Every seed is valid; the filter only does not find its items.
     let (_, header) = dump::header(&sample::small());
     let load =
         Load::begin(&forge::patched(&header, SEED, &[255; 8]), 1 << 20).expect("any seed is good");
@@ -73,7 +73,7 @@ fn a_filter_of_another_seed_is_a_filter() {
 }
 
 #[test]
-fn no_bytes_at_all_are_refused() {
+fn inputs_without_a_header_are_refused() {
     for bytes in [&b""[..], b"r", b"rbloom", b"rbloom\x01\0", &[0; 48], &[255; 48]] {
         assert!(Load::begin(bytes, 1 << 20).is_err(), "{bytes:?}");
         let strings = Strings(vec![bytes.to_vec()]);

@@ -1,4 +1,4 @@
-//! Numbers out of range, of a filter and of each of its layers.
+//! Numbers out of range, in the filter and in each of its layers.
 
 use redis_bloom::{
     codec::Error,
@@ -29,7 +29,7 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
             ("the magic of a chunk", MAGIC, b"rbchnk", Error::Magic("rbloom")),
             ("no magic", MAGIC, &[0; 6], Error::Magic("rbloom")),
             ("version 0", VERSION, &0_u16.to_le_bytes(), Error::Version(0)),
-            // The family takes a byte, which the layers lack.
+            // Version 2 has one more byte for the family, so the layers are one byte short.
             ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Truncated),
             ("version 3", VERSION, &3_u16.to_le_bytes(), Error::Version(3)),
             ("version 65535", VERSION, &[255; 2], Error::Version(65_535)),

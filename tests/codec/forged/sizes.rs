@@ -1,4 +1,4 @@
-//! More bits than there are, than may be, and than can be.
+//! Sizes above the bits that are present, above the ceiling, and above what can be allocated.
 
 use redis_bloom::{
     codec::{
@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[test]
-fn bits_that_are_not_there_are_refused() {
+fn headers_that_announce_too_many_bits_are_refused() {
     let filter = sample::small();
     let total = filter.bit_bytes();
     let (_, header) = dump::header(&filter);
@@ -30,7 +30,7 @@ fn bits_that_are_not_there_are_refused() {
             refused(&forge::patched(&header, PRESENT, &present.to_le_bytes()), 1 << 20, "present");
         assert_eq!(error, Error::TooBig { from: 0, to: present, total });
     }
-    // Positions inside a word are none at which a file ends.
+    // A file ends between words.
     for present in 1..total {
         let header = forge::patched(&header, PRESENT, &present.to_le_bytes());
         assert!(Load::begin(&header, 1 << 20).is_err(), "a dump has no bits in its header");
@@ -70,13 +70,12 @@ fn enormous_shapes_are_refused_before_anything_is_allocated() {
     ));
 }
 
-/// What a stored filter announces is allocated as it arrives, for at most eight times of what is
-/// there: however much is announced, and whether all of it is said to follow or only a part.
+/// Memory is allocated as the bits arrive, at most eight times their size: however many bits the
+/// header announces, for a complete filter and for a half-loaded one.
 #[test]
-fn bits_that_do_not_come_are_not_allocated() {
+fn announced_bits_that_do_not_arrive_are_not_allocated() {
     const CAME: usize = 1 << 16;
-    // Of one layer: a counting one is behind the family, and has four words for each of a layer of
-    // bits.
+    // One layer. A counting layer comes after the family byte and has four times as many words.
     for (cells, layer, width) in [(CellKind::Bits, FIRST, 1), (CellKind::Counters, FIRST + 1, 4)] {
         let one = filter(&Params { cells, ..params(0.01, 20, 2, 1) });
         let (_, header) = dump::header(&one);
@@ -92,7 +91,7 @@ fn bits_that_do_not_come_are_not_allocated() {
                     let read = || rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
                     let (outcome, most) = peak(read);
                     assert_eq!(outcome, Err(Error::Truncated), "{blocks} blocks, {present} bytes");
-                    // While it grows, the old array is there beside the new one.
+                    // While an array grows, the old and the new one are both allocated.
                     let bound = pieces * CAME * 9 + OVERHEAD;
                     assert!(most < bound, "{most} bytes for {pieces} pieces of {present} bytes");
                 }
@@ -103,8 +102,7 @@ fn bits_that_do_not_come_are_not_allocated() {
 
 #[test]
 fn layers_that_only_together_are_too_large_are_refused() {
-    // 2^48 words each: 200 of them are more than can be addressed, and 2^18 more than a u64 of
-    // bytes.
+    // 2^48 words each: 200 layers exceed the address space, 2^18 layers exceed a u64 of bytes.
     let mut one = filter(&params(0.5, 1, 1, 1));
     fill(&mut one, 1, 1);
     let (_, header) = dump::header(&one);
@@ -126,7 +124,7 @@ fn layers_that_only_together_are_too_large_are_refused() {
 }
 
 #[test]
-fn the_ceiling_is_the_last_byte_that_is_taken() {
+fn a_filter_as_large_as_the_ceiling_is_accepted() {
     let filter = sample::small();
     let total = filter.bit_bytes();
     let (_, header) = dump::header(&filter);

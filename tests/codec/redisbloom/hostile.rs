@@ -1,5 +1,5 @@
-//! Inputs that crashed, hung or fooled RedisBloom, and their neighbours: each is refused before it
-//! costs anything.
+//! Inputs that crashed, hung or fooled RedisBloom, and similar ones: each is refused before it
+//! takes memory or time.
 
 use redis_bloom::{
     codec::{Error, native::dump::Load, redisbloom},
@@ -9,7 +9,7 @@ use redis_bloom::{
 use super::product::{self, Fields, Value};
 use crate::{allocation::peak, sane};
 
-/// Places of the values in a file of version 4: of the filter, then of its first layer.
+/// Indexes of the values in a file of version 4: of the filter, then of its first layer.
 const SIZE: usize = 0;
 const LAYERS: usize = 1;
 const OPTIONS: usize = 2;
@@ -23,12 +23,12 @@ const N2: usize = 9;
 const STRING: usize = 10;
 const ITEMS: usize = 11;
 
-/// A filter of one layer: 100 items at 0.01, of which 60 are in; 144 bytes.
+/// A filter of one layer: capacity 100, rate 0.01, 60 items, 144 bytes.
 const ONE: &str = "redisbloom-2.8-one-layer";
-/// One of two rounded layers.
+/// A filter of two layers whose bits are rounded to a power of two.
 const ROUNDED: &str = "redisbloom-2.8-rounded-64";
 
-/// The largest input below is 3 kB.
+/// The most memory a refusal may take; the largest input below is 3 kB.
 const MOST: usize = 64 << 10;
 
 fn forged(field: &'static str) -> Error {
@@ -46,14 +46,14 @@ fn forged_values_are_refused() {
     let many = Error::Filter(FilterError::Layers);
     let items = |items| Error::Broken(Broken::Items { index: 0, items, capacity: 100 });
     let cases: &[(&str, usize, Value, Error)] = &[
-        // Counts that RedisBloom allocated by.
+        // Counts: RedisBloom allocated by them.
         (ONE, LAYERS, Unsigned(0), many),
         (ONE, LAYERS, Unsigned(2), Error::Truncated),
         (ONE, LAYERS, Unsigned(1 << 18), Error::Truncated),
         (ONE, LAYERS, Unsigned(i32::MAX as u64), many),
         (ONE, LAYERS, Unsigned(1 << 60), many),
         (ONE, LAYERS, Unsigned(u64::MAX), many),
-        // A string that is not what capacity and rate ask for.
+        // A string whose length does not follow from capacity and rate.
         (ONE, STRING, String(vec![]), forged("bits")),
         (ONE, STRING, String(vec![0]), forged("bits")),
         (ONE, STRING, String(vec![0; 143]), forged("bits")),
@@ -61,14 +61,14 @@ fn forged_values_are_refused() {
         (ONE, STRING, String(vec![0; 288]), forged("bits")),
         (ROUNDED, STRING, String(vec![0; 127]), forged("bits")),
         (ROUNDED, STRING, String(vec![0; 64]), forged("bits")),
-        // Bits past the string: read and written out of bounds.
+        // More bits than the string has: RedisBloom accessed memory out of bounds.
         (ONE, BITS, Unsigned(0), forged("bits")),
         (ONE, BITS, Unsigned(1_153), forged("bits")),
         (ONE, BITS, Unsigned(1_152 + 64), forged("bits")),
         (ONE, BITS, Unsigned(1 << 63), forged("bits")),
         (ONE, BITS, Unsigned(u64::MAX), forged("bits")),
         (ROUNDED, BITS, Unsigned(2_048), forged("bits")),
-        // A shift by 64 and more; a power that the string does not hold.
+        // A shift by 64 or more, or a power of two that the string does not have.
         (ONE, N2, Unsigned(1), forged("bits")),
         (ONE, N2, Unsigned(63), forged("bits")),
         (ONE, N2, Unsigned(64), forged("n2")),
@@ -78,7 +78,7 @@ fn forged_values_are_refused() {
         (ONE, N2, Unsigned(1 << 32), forged("n2")),
         (ROUNDED, N2, Unsigned(9), forged("bits")),
         (ROUNDED, N2, Unsigned(11), forged("bits")),
-        // Probes without end.
+        // Too many or too few probes.
         (ONE, HASHES, Unsigned(0), forged("hashes")),
         (ONE, HASHES, Unsigned(7), forged("hashes")),
         (ONE, HASHES, Unsigned(i32::MAX as u64), forged("hashes")),
@@ -106,7 +106,7 @@ fn forged_values_are_refused() {
         (ONE, SIZE, Unsigned(u64::MAX), sum(u64::MAX, 60)),
         (ONE, ITEMS, Unsigned(61), sum(60, 61)),
         (ONE, ITEMS, Unsigned(u64::MAX), sum(60, u64::MAX)),
-        // Options that nobody writes, and growth that does not fit.
+        // Options that no version writes, and a growth factor above 32 bits.
         (ONE, OPTIONS, Unsigned(2), Error::Options(2)),
         (ONE, OPTIONS, Unsigned(7), Error::Options(7)),
         (ONE, OPTIONS, Unsigned(16), Error::Options(16)),
@@ -129,7 +129,7 @@ fn forged_values_are_refused() {
     fields.0[RATE] = Double(f64::NAN);
     let read = redisbloom::load(&mut fields.read(), 4, u64::MAX);
     assert!(matches!(read, Err(Error::Filter(FilterError::ErrorRate(rate))) if rate.is_nan()));
-    // Counts that agree with each other and are still too many.
+    // Counts that are equal but above the capacity.
     let mut fields = product::fields(ONE);
     (fields.0[SIZE], fields.0[ITEMS]) = (Unsigned(101), Unsigned(101));
     let read = redisbloom::load(&mut fields.read(), 4, u64::MAX);
@@ -159,7 +159,7 @@ fn a_file_that_ends_early_is_refused_wherever_it_ends() {
     }
 }
 
-/// Every byte of every header, changed in three ways: refused, or sane.
+/// Each byte of each header is changed in three ways; the result is refused or a valid filter.
 #[test]
 fn damaged_headers_are_refused_or_harmless() {
     for name in product::REDISBLOOM {
@@ -175,7 +175,7 @@ fn damaged_headers_are_refused_or_harmless() {
                 }
             }
         }
-        // Old headers are shorter: cut to the length of one, it is one.
+        // A header that is cut to the length of an older header is read as one.
         let layers = (header.len() - 20) / 53;
         for length in (0..header.len()).filter(|&length| length != 20 + 49 * layers) {
             assert!(Load::begin(&header[..length], 1 << 20).is_err(), "{name}: {length} bytes");
@@ -183,7 +183,7 @@ fn damaged_headers_are_refused_or_harmless() {
     }
 }
 
-/// Headers that a client sends: counts without layers, and layers without memory.
+/// Forged headers from a client: counts without layers, and layers above any memory.
 #[test]
 fn forged_headers_cost_nothing() {
     let header = &product::pieces(ONE)[0].1;

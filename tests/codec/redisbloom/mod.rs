@@ -1,5 +1,5 @@
-//! Filters of RedisBloom: they answer as it does, item by item, and go back to it as they came.
-//! Forged ones are refused.
+//! Filters of RedisBloom: they give its answers item by item, and are written back to its format
+//! unchanged. Forged ones are refused.
 
 mod hostile;
 pub(crate) mod product;
@@ -24,9 +24,9 @@ fn filter(name: &str) -> Filter {
         .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Goes on as RedisBloom did, and compares each answer.
+/// Adds the later items and compares each answer with RedisBloom's.
 #[track_caller]
-fn goes_on(filter: &mut Filter, answers: &Answers, name: &str) {
+fn add_later_items(filter: &mut Filter, answers: &Answers, name: &str) {
     for (number, &expected) in answers.later.iter().enumerate() {
         let item = format!("later-{number}");
         let hash = filter.hash(item.as_bytes());
@@ -41,11 +41,11 @@ fn goes_on(filter: &mut Filter, answers: &Answers, name: &str) {
 }
 
 #[test]
-fn a_dump_answers_as_in_redisbloom_and_grows_as_there() {
+fn a_dump_answers_and_grows_as_in_redisbloom() {
     for name in REDISBLOOM {
         let (mut filter, answers) = (filter(name), Answers::read(name));
         product::check_first(&filter, &answers, name);
-        goes_on(&mut filter, &answers, name);
+        add_later_items(&mut filter, &answers, name);
     }
 }
 
@@ -54,7 +54,7 @@ fn items_added_in_a_batch_get_the_same_answers() {
     for name in REDISBLOOM {
         let (mut filter, answers) = (filter(name), Answers::read(name));
         let items: Vec<_> = (0..answers.later.len()).map(|i| format!("later-{i}")).collect();
-        // Up to the first error: there a batch ends.
+        // A batch ends at the first error.
         let expected: Vec<_> =
             answers.later.iter().copied().take_while(|&answer| answer < 2).collect();
         let mut found = Vec::new();
@@ -69,7 +69,7 @@ fn items_added_in_a_batch_get_the_same_answers() {
 }
 
 #[test]
-fn chunks_are_loaded_and_given_back_to_the_byte() {
+fn loaded_chunks_are_dumped_again_byte_for_byte() {
     for name in REDISBLOOM {
         let pieces = product::pieces(name);
         let mut load =
@@ -77,7 +77,7 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
         assert!(load.began_with(&pieces[0].1));
         let last = pieces.len() - 1;
         for (index, (iterator, data)) in pieces.iter().enumerate().skip(1) {
-            // Half of it is as good as none, and a client may repeat what is in.
+            // The half-loaded filter is valid, and a client may repeat a chunk.
             sane::check_load(&load, u64::MAX);
             let taken =
                 load.take(*iterator, data).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -93,7 +93,8 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
         while let Some(next) = dump::at(&loaded, given[given.len() - 1].0) {
             given.push(next);
         }
-        // But for the last bit of the bits per item, which each computes by its own logarithm.
+        // The bits per item may differ in the last bit, because they come from different
+        // logarithms.
         let per_item =
             |layer: &[u8]| u64::from_le_bytes(layer[32..40].try_into().expect("eight bytes"));
         let layers = given[0].1[20..].chunks(53).zip(pieces[0].1[20..].chunks(53));
@@ -107,17 +108,17 @@ fn chunks_are_loaded_and_given_back_to_the_byte() {
             assert_eq!(dump::repeat(&loaded, *iterator, data), Ok(()), "{name}");
         }
         let answers = Answers::read(name);
-        goes_on(&mut loaded, &answers, name);
+        add_later_items(&mut loaded, &answers, name);
     }
 }
 
-/// Where each layer begins is kept while a filter grows and is copied: of layers of whole words,
-/// and of older ones.
+/// The start of each layer in the stream stays right when a filter grows and is copied. The layers
+/// of old files are not whole words.
 #[test]
 fn a_filter_that_grew_here_is_dumped_and_loaded() {
     for name in REDISBLOOM {
         let mut grown = filter(name);
-        goes_on(&mut grown, &Answers::read(name), name);
+        add_later_items(&mut grown, &Answers::read(name), name);
         let copy = grown.duplicate().expect("memory");
         for filter in [grown, copy] {
             let words = filter.layers().map(|layer| layer.bits().words().len() as u64);
@@ -150,13 +151,13 @@ fn chunks_out_of_place_are_refused() {
         assert_eq!(load.take(iterator, &first.1), Err(Error::Iterator { iterator, bytes }));
     }
     assert!(matches!(load.take(i64::MAX, &first.1), Err(Error::Order { .. })));
-    // In halves it is as good as in one.
+    // Two halves give the same bits as the whole chunk.
     assert_eq!(load.take(25, &first.1[..24]), Ok(Taken::Next));
     assert_eq!(load.take(49, &first.1[24..]), Ok(Taken::Next));
     assert_eq!(load.received(), 48);
 }
 
-/// What older versions wrote is the same with fewer numbers.
+/// Older encoding versions have the same values, without some of the numbers.
 #[test]
 fn older_encoding_versions_are_read() {
     for (name, version, options) in [
@@ -183,26 +184,27 @@ fn older_encoding_versions_are_read() {
         let answers = Answers::read(name);
         product::check_first(&filter, &answers, name);
         if !name.contains("grown") {
-            goes_on(&mut filter, &answers, name);
+            add_later_items(&mut filter, &answers, name);
         }
     }
 }
 
-/// The layer of the fixture came to RedisBloom 2.8 as version 0; its bytes are no whole words.
+/// RedisBloom 2.8 read the layer of the fixture from version 0. Its bytes are not whole words.
 #[test]
 fn version_0_is_read() {
     let name = "redisbloom-2.8-encver-0";
     let Fields(fields) = product::fields(name);
-    // Without options and growth, number of bits and n2.
+    // Without options, growth, number of bits and n2.
     let fields = Fields([&fields[..2], &fields[4..8], &fields[10..]].concat());
     let mut filter =
         redisbloom::load(&mut fields.read(), 0, u64::MAX).expect("a file of version 0");
     let answers = Answers::read(name);
     product::check_first(&filter, &answers, name);
-    goes_on(&mut filter, &answers, name);
+    add_later_items(&mut filter, &answers, name);
 }
 
-/// Before 2.2.4 the capacity in the header of a dump had 32 bits, before 2.2 there was no growth.
+/// In the header of a dump the capacity had 32 bits before 2.2.4, and there was no growth before
+/// 2.2.
 #[test]
 fn older_headers_of_dumps_are_read() {
     let name = "redisbloom-2.8-rounded-64";
@@ -225,25 +227,25 @@ fn older_headers_of_dumps_are_read() {
         let answers = Answers::read(name);
         let mut filter = load.into_filter();
         product::check_first(&filter, &answers, name);
-        goes_on(&mut filter, &answers, name);
+        add_later_items(&mut filter, &answers, name);
     }
 }
 
 #[test]
-fn a_filter_of_our_own_file_is_the_same() {
+fn the_native_encoding_keeps_every_field() {
     for name in REDISBLOOM {
         let filter = filter(name);
         let again = Strings::of(&filter).filter();
         assert_eq!(Plan::of(&again), Plan::of(&filter), "{name}");
         let answers = Answers::read(name);
         product::check_first(&again, &answers, name);
-        goes_on(&mut filter.duplicate().expect("memory"), &answers, name);
+        add_later_items(&mut filter.duplicate().expect("memory"), &answers, name);
         sane::check_filter(&mut again.duplicate().expect("memory"), u64::MAX);
     }
 }
 
 #[test]
-fn a_ceiling_is_kept() {
+fn a_ceiling_is_respected() {
     let name = "redisbloom-2.8-grown";
     let bytes = filter(name).bit_bytes();
     let load = |ceiling| redisbloom::load(&mut product::fields(name).read(), 4, ceiling).is_ok();
@@ -256,11 +258,11 @@ fn a_ceiling_is_kept() {
     ));
 }
 
-/// More than one chunk a layer: 27 MB in pieces of 16 MiB.
+/// A layer of 27 MB has two chunks of at most 16 MiB.
 #[test]
 fn a_large_layer_comes_in_several_chunks() {
     let mut header = product::pieces("redisbloom-2.8-one-layer")[0].1.clone();
-    // The numbers that RedisBloom gave a filter of 20 million items at 0.01.
+    // The numbers of a RedisBloom filter for 20 million items at 0.01.
     let (capacity, bytes) = (20_000_000_u64, 27_569_384_u64);
     for (at, number) in [(20, bytes), (28, bytes * 8), (64, capacity)] {
         header[at..at + 8].copy_from_slice(&number.to_le_bytes());
@@ -270,7 +272,7 @@ fn a_large_layer_comes_in_several_chunks() {
     let chunks: Vec<_> = bits.chunks(16 << 20).collect();
     let (first, rest) = (1 + chunks[0].len() as i64, 1 + bytes as i64);
     assert_eq!(load.take(first, chunks[0]), Ok(Taken::Next));
-    // A half-loaded filter gives what it has.
+    // A half-loaded filter dumps the loaded bits.
     let (end, data) = load.at(1).expect("a chunk");
     assert!((end, data.as_slice()) == (first, chunks[0]) && load.at(first).is_none());
     assert_eq!(load.take(rest, chunks[1]), Ok(Taken::Last));

@@ -1,5 +1,5 @@
-//! Files of other products as sources for the decoders, and the answers of RedisBloom beside those
-//! of a filter.
+//! Gives files of other products to the decoders, and compares RedisBloom's answers with those of a
+//! filter.
 
 use redis_bloom::{
     codec::io::{NumberSource, Source},
@@ -17,7 +17,7 @@ pub(crate) enum Value {
     String(Vec<u8>),
 }
 
-/// The values of a filter, to read one after the other.
+/// The values of a filter in an RDB.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fields(pub(crate) Vec<Value>);
 
@@ -56,13 +56,13 @@ impl NumberSource for FieldReader<'_> {
     }
 }
 
-/// The values of a DUMP of RedisBloom, which must be one of encoding version 4.
+/// The values of a DUMP of RedisBloom with encoding version 4.
 #[track_caller]
 pub(crate) fn fields(name: &str) -> Fields {
     dumped(name, 4)
 }
 
-/// The values of a DUMP of that encoding version.
+/// The values of a DUMP with that encoding version.
 #[track_caller]
 pub(crate) fn dumped(name: &str, encoding: u64) -> Fields {
     let file = file(&format!("{name}.dump"));
@@ -112,35 +112,35 @@ pub(crate) fn dumped(name: &str, encoding: u64) -> Fields {
     Fields(fields)
 }
 
-/// Compares every answer before the later items.
+/// Compares every answer before the later items are added.
 #[track_caller]
 pub(crate) fn check_first(filter: &Filter, answers: &Answers, name: &str) {
-    same_first(filter, answers, name);
+    check_exists_first(filter, answers, name);
     assert_eq!(debug(filter), answers.debug, "{name}");
 }
 
-/// Compares every answer after them.
+/// Compares every answer after the later items were added.
 #[track_caller]
 pub(crate) fn check_later(filter: &Filter, answers: &Answers, name: &str) {
-    same_later(filter, answers, name);
+    check_exists_later(filter, answers, name);
     assert_eq!(debug(filter), answers.debug_later, "{name}");
 }
 
-/// Compares BF.MEXISTS before the later items, item by item.
+/// Compares BF.MEXISTS before the later items are added, item by item.
 #[track_caller]
-pub(crate) fn same_first(filter: &Filter, answers: &Answers, name: &str) {
-    same(filter, &answers.items(0), answers.added, &answers.exists, name);
+pub(crate) fn check_exists_first(filter: &Filter, answers: &Answers, name: &str) {
+    check_answers(filter, &answers.items(0), answers.added, &answers.exists, name);
 }
 
-/// Compares BF.MEXISTS after them.
+/// Compares BF.MEXISTS after the later items were added, item by item.
 #[track_caller]
-pub(crate) fn same_later(filter: &Filter, answers: &Answers, name: &str) {
+pub(crate) fn check_exists_later(filter: &Filter, answers: &Answers, name: &str) {
     let items = answers.items(answers.later.len());
-    same(filter, &items, answers.added, &answers.exists_later, name);
+    check_answers(filter, &items, answers.added, &answers.exists_later, name);
 }
 
 #[track_caller]
-fn same(filter: &Filter, items: &[String], added: usize, expected: &[bool], name: &str) {
+fn check_answers(filter: &Filter, items: &[String], added: usize, expected: &[bool], name: &str) {
     assert_eq!(items.len(), expected.len(), "{name}");
     let mut each = Vec::new();
     filter.contains_each(items.iter().map(String::as_bytes), |found| {
@@ -150,14 +150,14 @@ fn same(filter: &Filter, items: &[String], added: usize, expected: &[bool], name
         let found = (has(filter, item.as_bytes()), in_batch);
         assert_eq!(found, (expected, expected), "{name}: {item}");
     }
-    // Or the test would show little.
+    // Without a false positive, an exact set would pass the test.
     assert!(
         filter.items() == 0 || expected[added..added + ABSENT].contains(&true),
         "{name} has no false positive"
     );
 }
 
-/// BF.DEBUG as RedisBloom words it.
+/// The lines of RedisBloom's BF.DEBUG.
 fn debug(filter: &Filter) -> Vec<String> {
     use redis_bloom::filter::{Family, RedisBloom, Shape};
     let mut lines = vec![format!("size:{}", filter.items())];

@@ -1,6 +1,6 @@
-//! Header version 2, in which filters of other families are stored: golden files, and forged ones.
+//! Header version 2, which stores filters of other families: golden files, and forged headers.
 //!
-//! The offsets stand here a second time, from the essay of `src/codec/native/header.rs`.
+//! The offsets are copied from the layout in `src/codec/native/header.rs`, not imported.
 
 use std::{fs, path::PathBuf};
 
@@ -38,7 +38,7 @@ fn path(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name].iter().collect()
 }
 
-/// The strings one after the other, each behind its length; as in `fixtures.rs`.
+/// The strings one after the other, each with its length before it, as in `fixtures.rs`.
 fn framed(strings: &Strings) -> Vec<u8> {
     let mut out = Vec::new();
     for string in &strings.0 {
@@ -48,7 +48,7 @@ fn framed(strings: &Strings) -> Vec<u8> {
     out
 }
 
-/// `REDIS_BLOOM_WRITE_FIXTURES=1` writes files that are missing; those that are there never change.
+/// `REDIS_BLOOM_WRITE_FIXTURES=1` writes missing files; existing files never change.
 #[test]
 fn a_shipped_header_of_version_2_is_written_and_read_for_ever() {
     for name in ["redisbloom-2.8-grown", "redisbloom-2.8-rounded-32", "redisbloom-2.8-encver-0"] {
@@ -64,7 +64,7 @@ fn a_shipped_header_of_version_2_is_written_and_read_for_ever() {
     }
 }
 
-/// The one-layer filter with other bytes at a place of its header, and every checksum right.
+/// The filter of one layer with `new` at offset `at` of its header, and a correct checksum.
 fn with(at: usize, new: &[u8]) -> Strings {
     let mut strings = Strings::of(&filter("redisbloom-2.8-one-layer"));
     assert_eq!(strings.0[0].len(), END + 8);
@@ -77,7 +77,7 @@ fn forged_numbers_are_refused() {
     let shape = |error: &Error| matches!(error, Error::Broken(Broken::Shape { index: 0, .. }));
     type Expected = fn(&Error) -> bool;
     let cases: &[(&str, usize, &[u8], Expected)] = &[
-        // A native filter has no options: those of this one are read as the kind of its layer.
+        // A native filter has no options, so the options byte is read as the kind of the layer.
         ("family 0", FAMILY, &[0], |e| *e == Error::Kind(5)),
         ("family 200", FAMILY, &[200], |e| *e == Error::Family(200)),
         ("option 2", OPTIONS, &[7], |e| *e == Error::Options(7)),
@@ -114,7 +114,8 @@ fn forged_numbers_are_refused() {
     }
 }
 
-/// Every byte of a header, changed in three ways, with the checksum made right: refused, or sane.
+/// Each byte of a header is changed in three ways, with a correct checksum; the result is refused
+/// or a valid filter.
 #[test]
 fn damaged_headers_are_refused_or_harmless() {
     for name in product::REDISBLOOM {

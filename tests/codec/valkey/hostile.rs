@@ -1,4 +1,4 @@
-//! Files and blobs that would hurt a reader who believes them.
+//! Files and blobs that would harm a reader that believes them.
 
 use redis_bloom::{
     codec::{Error, valkey_bloom},
@@ -19,20 +19,20 @@ const LENGTH: usize = 30;
 const BITMAP: usize = 38;
 const BYTES: usize = BITMAP + 1;
 const PROBES: usize = BITMAP + 9;
-/// Behind a bitmap of 45 bytes and 120 of bits.
+/// After a bitmap of 45 bytes of header and 120 bytes of bits.
 const ITEMS: usize = BITMAP + 45 + 120;
 const CAPACITY: usize = ITEMS + 8;
 
-/// The largest input below is under 1 kB.
+/// The most memory a refusal may take; the largest input below is under 1 kB.
 const MOST: usize = 64 << 10;
 
-/// A filter of one layer: 100 items at 0.01, of which 60 are in.
+/// The blob of a filter of one layer: capacity 100, rate 0.01, 60 items.
 fn one() -> Vec<u8> {
     model(CASES[1], &SEED).blob()
 }
 
 #[test]
-fn forged_numbers_are_refused_before_they_cost_anything() {
+fn forged_numbers_are_refused_in_bounded_memory() {
     let blob = one();
     assert_eq!(blob.len(), CAPACITY + 8);
     let numbers = |number: u64| number.to_le_bytes().to_vec();
@@ -46,8 +46,7 @@ fn forged_numbers_are_refused_before_they_cost_anything() {
         (BITMAP, vec![2]),
         (EXPANSION, vec![0, 0, 0, 0]),
     ];
-    // That filter does not scale, and is sound: the only change above that makes another filter,
-    // not a broken one.
+    // Expansion 0 gives a valid non-scaling filter.
     let nonscaling = cases.pop().expect("a case");
     for number in [0, 2, 3, 1 << 18, (1 << 18) + 1, 1 << 31, 1 << 60, u64::MAX] {
         cases.push((LAYERS, numbers(number)));
@@ -91,7 +90,7 @@ fn forged_numbers_are_refused_before_they_cost_anything() {
 }
 
 #[test]
-fn every_truncation_and_anything_behind_is_refused() {
+fn truncated_blobs_and_trailing_bytes_are_refused() {
     for case in [CASES[1], CASES[2]] {
         let blob = model(case, &SEED).blob();
         for length in 0..blob.len() {
@@ -140,8 +139,7 @@ fn layers_with_different_seeds_are_refused() {
     assert_eq!(refused, Err(Error::Valkey { index: 1, field }));
 }
 
-/// Development builds of valkey-bloom stored a bitmap before the capacity, and the items behind
-/// everything.
+/// Development builds of valkey-bloom stored the bitmap before the capacity, and the items last.
 #[test]
 fn the_order_of_development_builds_is_refused() {
     for case in [CASES[1], CASES[2]] {
@@ -158,7 +156,7 @@ fn the_order_of_development_builds_is_refused() {
 }
 
 #[test]
-fn a_ceiling_is_kept_and_named() {
+fn a_ceiling_is_respected_and_reported() {
     let blob = model(CASES[2], &SEED).blob();
     let bytes = valkey_bloom::read_blob(&blob, u64::MAX).expect("a filter").bit_bytes();
     assert!(valkey_bloom::read_blob(&blob, bytes).is_ok());

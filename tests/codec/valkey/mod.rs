@@ -1,5 +1,5 @@
-//! Filters of valkey-bloom: they answer as it does, item by item, grow as it does, and go back to
-//! it as they came. Forged ones are refused.
+//! Filters of valkey-bloom: they give its answers item by item, grow as it does, and are written
+//! back to its format unchanged. Forged ones are refused.
 
 mod hostile;
 mod model;
@@ -27,7 +27,7 @@ use model::{Model, Part};
 
 const SEED: [u8; 32] = *b"0123456789abcdefFEDCBA9876543210";
 
-/// Filters of every kind: capacity, rate, tightening ratio, expansion, items that were added.
+/// Filters of every kind: capacity, rate, tightening ratio, expansion, number of added items.
 const CASES: [(i64, f64, f64, u32, u32); 9] = [
     (100, 0.01, 0.5, 2, 0),
     (100, 0.01, 0.5, 2, 60),
@@ -49,9 +49,9 @@ fn model(case: (i64, f64, f64, u32, u32), seed: &[u8; 32]) -> Model {
     model
 }
 
-/// Same answers for what is in and what is not, item by item.
+/// Compares the answers for present and absent items with the model, item by item.
 #[track_caller]
-fn same(filter: &Filter, model: &Model) {
+fn check_answers(filter: &Filter, model: &Model) {
     let items: i64 = model.layers.iter().map(|layer| layer.items).sum();
     assert_eq!(filter.items(), items as u64);
     assert_eq!(filter.layers().len(), model.layers.len());
@@ -68,9 +68,9 @@ fn same(filter: &Filter, model: &Model) {
     }
 }
 
-/// Same answers from now on, growth included.
+/// Adds the later items and compares each answer with the model, growth included.
 #[track_caller]
-fn goes_on(filter: &mut Filter, model: &mut Model) {
+fn add_later_items(filter: &mut Filter, model: &mut Model) {
     for number in 0..300 {
         let item = format!("later-{number}");
         let answer = match filter.add(filter.hash(item.as_bytes()), |_| u64::MAX) {
@@ -80,10 +80,10 @@ fn goes_on(filter: &mut Filter, model: &mut Model) {
         };
         assert_eq!(answer, model.add(item.as_bytes()), "{item}");
     }
-    same(filter, model);
+    check_answers(filter, model);
 }
 
-/// What an RDB is made of, in the order of `tests/fixtures/README.md`.
+/// The values of an RDB, in the order of `tests/fixtures/README.md`.
 fn fields(model: &Model) -> Fields {
     let mut fields = vec![
         Value::Unsigned(model.layers.len() as u64),
@@ -121,31 +121,31 @@ impl NumberSink for Written {
 }
 
 #[test]
-fn a_file_answers_as_there_grows_as_there_and_goes_back() {
+fn a_file_answers_and_grows_as_in_valkey_bloom_and_is_written_back() {
     for case in CASES {
         let mut model = model(case, &SEED);
         let fields = fields(&model);
         let mut filter = valkey_bloom::load(&mut fields.read(), u64::MAX)
             .unwrap_or_else(|e| panic!("{case:?}: {e}"));
-        same(&filter, &model);
+        check_answers(&filter, &model);
         let mut written = Written(Vec::new());
         valkey_bloom::save(&filter, &mut written);
         assert_eq!(Fields(written.0), fields, "{case:?}");
         done::check_valkey(&filter);
-        goes_on(&mut filter, &mut model);
+        add_later_items(&mut filter, &mut model);
     }
 }
 
 #[test]
-fn a_blob_answers_as_there_grows_as_there_and_goes_back() {
+fn a_blob_answers_and_grows_as_in_valkey_bloom_and_is_written_back() {
     for case in CASES {
         let mut model = model(case, &FIXED_SEED);
         model.random = false;
         let mut filter = valkey_bloom::read_blob(&model.blob(), u64::MAX)
             .unwrap_or_else(|e| panic!("{case:?}: {e}"));
-        same(&filter, &model);
+        check_answers(&filter, &model);
         assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
-        goes_on(&mut filter, &mut model);
+        add_later_items(&mut filter, &mut model);
         assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob(), "{case:?}");
         let copy = filter.duplicate().expect("memory");
         assert_eq!(valkey_bloom::blob(&copy), valkey_bloom::blob(&filter), "{case:?}");
@@ -153,7 +153,7 @@ fn a_blob_answers_as_there_grows_as_there_and_goes_back() {
     }
 }
 
-/// A sink that keeps nothing but the length of the longest string.
+/// A sink that records only the length of the longest string.
 struct Longest(usize);
 
 impl Sink for Longest {
@@ -168,11 +168,11 @@ impl NumberSink for Longest {
     fn double(&mut self, _: f64) {}
 }
 
-/// A child that saves holds one copy of what it writes: of a layer in an RDB, of the whole filter
-/// in a blob, which is one string.
+/// A saving child allocates one copy of each string that it writes: of a layer for an RDB, of the
+/// whole filter for a blob.
 #[test]
-fn what_is_written_is_in_memory_once() {
-    // Layers of 60 kB to 2 MB, whose bytes are no whole words.
+fn saving_allocates_one_copy_of_each_string() {
+    // Layers of 60 kB to 2 MB, with a number of bytes that is not a multiple of 8.
     let params = Params {
         cells: CellKind::Bits,
         error_rate: 0.01,
@@ -184,7 +184,7 @@ fn what_is_written_is_in_memory_once() {
     for _ in 0..4 {
         filter.grow(u64::MAX).expect("a layer");
     }
-    // Beside the copy: nothing that grows with the filter.
+    // In addition to the copy: nothing that grows with the filter.
     let most = |bytes: usize| bytes + 100;
     let (blob, bytes) = peak(|| valkey_bloom::blob(&filter));
     let blob = blob.expect("a blob");
@@ -200,7 +200,7 @@ fn what_is_written_is_in_memory_once() {
 }
 
 #[test]
-fn a_filter_made_from_its_parameters_is_the_one_that_is_made_there() {
+fn a_new_filter_equals_that_of_valkey_bloom() {
     for (capacity, error_rate, tightening, expansion, _) in CASES {
         let mut model = Model::new(capacity, error_rate, tightening, expansion, &SEED);
         let params = Params {
@@ -214,12 +214,12 @@ fn a_filter_made_from_its_parameters_is_the_one_that_is_made_there() {
         let mut filter = Filter::of_valkey(family, &params, u64::MAX).expect("a filter");
         assert_eq!((filter.family(), filter.params()), (Family::Valkey(family), params));
         assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob());
-        goes_on(&mut filter, &mut model);
+        add_later_items(&mut filter, &mut model);
     }
 }
 
 #[test]
-fn the_size_of_a_layer_is_that_of_the_crate_over_many_capacities_and_rates() {
+fn layer_sizes_are_those_of_the_crate_bloomfilter() {
     let mut rate = 0.97_f64;
     let mut cases = 0;
     while rate > 1e-12 {
@@ -247,11 +247,11 @@ fn the_size_of_a_layer_is_that_of_the_crate_over_many_capacities_and_rates() {
 }
 
 #[test]
-fn our_own_stores_keep_it_whole() {
+fn native_encodings_keep_every_field() {
     for case in CASES {
         let mut model = model(case, &SEED);
         let filter = valkey_bloom::read_blob(&model.blob(), u64::MAX).expect("a filter");
-        // RDB of the first type, where the second is taken.
+        // The RDB of the type `MBbloom--`, for servers where another module has `bloomfltr`.
         let mut stored = Strings::of(&filter).filter();
         assert_eq!(valkey_bloom::blob(&stored).expect("a blob"), model.blob(), "{case:?}");
         // BF.SCANDUMP and BF.LOADCHUNK.
@@ -268,6 +268,6 @@ fn our_own_stores_keep_it_whole() {
             model.blob(),
             "{case:?}"
         );
-        goes_on(&mut stored, &mut model);
+        add_later_items(&mut stored, &mut model);
     }
 }

@@ -1,13 +1,13 @@
-//! valkey-bloom as a model: the crate `bloomfilter` 3 that it is built on, with the growth, the
-//! blob and the numbers of its version 1 written down from its sources. Nothing here is taken from
-//! the code under test.
+//! A model of valkey-bloom: the crate `bloomfilter` 3, on which it is built, with the growth, the
+//! blob and the numbers of its version 1, written after its sources. Nothing comes from the code
+//! under test.
 
 use bloomfilter::Bloom;
 
-/// A filter as valkey-bloom keeps it.
+/// A filter with the fields of valkey-bloom.
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// 0 for a filter that does not scale.
+    /// 0 for a non-scaling filter.
     pub(crate) expansion: u32,
     pub(crate) rate: f64,
     pub(crate) tightening: f64,
@@ -15,7 +15,7 @@ pub(crate) struct Model {
     pub(crate) layers: Vec<Part>,
 }
 
-/// One of its layers.
+/// A layer of a [`Model`].
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) bloom: Bloom<[u8]>,
@@ -51,7 +51,7 @@ impl Model {
         self.layers.iter().any(|layer| layer.bloom.check(item))
     }
 
-    /// Whether it was new; `None` where it does not fit any more.
+    /// Adds an item and returns whether it was new; `None` if the filter is full.
     pub(crate) fn add(&mut self, item: &[u8]) -> Option<bool> {
         if self.has(item) {
             return Some(false);
@@ -72,7 +72,7 @@ impl Model {
         Some(true)
     }
 
-    /// What its rewritten AOF has behind BF.LOAD and the key.
+    /// The last argument of BF.LOAD in a rewritten AOF.
     pub(crate) fn blob(&self) -> Vec<u8> {
         let mut out = vec![1];
         out.extend(self.expansion.to_le_bytes());

@@ -1,6 +1,6 @@
-//! What a build after the sources of valkey-bloom 1.0 wrote and answered
-//! (`tests/fixtures/README.md`): every answer is its own, growth included, and what is written here
-//! is what it wrote.
+//! Filters and answers of a build from the sources of valkey-bloom 1.0
+//! (`tests/fixtures/README.md`): every answer is the same here, growth included, and the bytes
+//! written here are the same.
 
 use redis_bloom::{
     codec::valkey_bloom,
@@ -10,7 +10,7 @@ use redis_bloom::{
 use super::Written;
 use crate::{
     products::{Answers, VALKEY_BLOOM, file},
-    redisbloom::product::{Fields, Value, dumped, same_first, same_later},
+    redisbloom::product::{Fields, Value, check_exists_first, check_exists_later, dumped},
     support::Strings,
 };
 
@@ -21,8 +21,8 @@ fn filter(name: &str) -> Filter {
         .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// BF.INFO as valkey-bloom words it, but for two sizes: that of its memory, and the one that this
-/// could grow to.
+/// The lines of valkey-bloom's BF.INFO, without the size of its memory and the largest capacity
+/// that the filter can grow to.
 fn info(filter: &Filter) -> Vec<String> {
     let Family::Valkey(family) = filter.family() else {
         panic!("{:?}", filter.family());
@@ -42,21 +42,21 @@ fn info(filter: &Filter) -> Vec<String> {
     lines
 }
 
-/// The lines of a fixture, without what `info` leaves out.
-fn told(lines: &[String]) -> Vec<&String> {
+/// The lines of a fixture that [`info`] writes.
+fn compared(lines: &[String]) -> Vec<&String> {
     let other = |line: &&String| !line.starts_with("Max scaled capacity");
     lines.iter().filter(other).collect()
 }
 
 #[track_caller]
 fn check_first(filter: &Filter, answers: &Answers, name: &str) {
-    same_first(filter, answers, name);
-    assert_eq!(info(filter).iter().collect::<Vec<_>>(), told(&answers.info), "{name}");
+    check_exists_first(filter, answers, name);
+    assert_eq!(info(filter).iter().collect::<Vec<_>>(), compared(&answers.info), "{name}");
 }
 
-/// Adds the later items as valkey-bloom did, and compares each answer.
+/// Adds the later items and compares each answer with valkey-bloom's.
 #[track_caller]
-fn go_on(filter: &mut Filter, answers: &Answers, name: &str) {
+fn add_later_items(filter: &mut Filter, answers: &Answers, name: &str) {
     for (number, &expected) in answers.later.iter().enumerate() {
         let item = format!("later-{number}");
         let answer = match filter.add(filter.hash(item.as_bytes()), |_| u64::MAX) {
@@ -66,24 +66,24 @@ fn go_on(filter: &mut Filter, answers: &Answers, name: &str) {
         };
         assert_eq!(answer, expected, "{name}: {item}");
     }
-    same_later(filter, answers, name);
-    assert_eq!(info(filter).iter().collect::<Vec<_>>(), told(&answers.info_later), "{name}");
+    check_exists_later(filter, answers, name);
+    assert_eq!(info(filter).iter().collect::<Vec<_>>(), compared(&answers.info_later), "{name}");
 }
 
 #[test]
-fn a_dump_answers_as_there_grows_as_there_and_goes_back() {
+fn a_dump_answers_and_grows_as_in_valkey_bloom_and_is_written_back() {
     for name in VALKEY_BLOOM {
         let (mut filter, answers) = (filter(name), Answers::read(name));
         check_first(&filter, &answers, name);
         let mut written = Written(Vec::new());
         valkey_bloom::save(&filter, &mut written);
         assert_eq!(Fields(written.0), dumped(name, 1), "{name}");
-        go_on(&mut filter, &answers, name);
+        add_later_items(&mut filter, &answers, name);
     }
 }
 
 #[test]
-fn our_own_stores_keep_it_whole() {
+fn native_encodings_keep_every_field() {
     for name in VALKEY_BLOOM {
         let answers = Answers::read(name);
         let blob = valkey_bloom::blob(&filter(name)).expect("a blob");
@@ -94,12 +94,12 @@ fn our_own_stores_keep_it_whole() {
         ];
         for mut stored in stores {
             check_first(&stored, &answers, name);
-            go_on(&mut stored, &answers, name);
+            add_later_items(&mut stored, &answers, name);
         }
     }
 }
 
-/// The commands of an AOF, each of its arguments.
+/// The commands of an AOF, each as a list of arguments.
 fn commands(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let number = |rest: &mut &[u8], mark: u8| -> usize {
         let end = rest.iter().position(|&byte| byte == b'\n').expect("a line");
@@ -123,7 +123,7 @@ fn commands(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
 }
 
 #[test]
-fn the_blobs_of_its_aof_are_the_filters_of_its_dumps() {
+fn the_blobs_of_an_aof_equal_the_filters_of_the_dumps() {
     let commands = commands(&file("valkey-bloom-1.0.aof"));
     for (key, name) in
         [("grown", "valkey-bloom-1.0-grown"), ("full", "valkey-bloom-1.0-nonscaling")]
@@ -135,7 +135,7 @@ fn the_blobs_of_its_aof_are_the_filters_of_its_dumps() {
         let mut filter = valkey_bloom::read_blob(blob, u64::MAX).expect("a filter");
         let answers = Answers::read(name);
         check_first(&filter, &answers, name);
-        go_on(&mut filter, &answers, name);
+        add_later_items(&mut filter, &answers, name);
     }
 }
 
