@@ -1,4 +1,4 @@
-//! BF.ADD and BF.MADD: what is new answers yes, what is there (or seems to be) answers no.
+//! BF.ADD and BF.MADD answer yes for a new item, and no for an item that tests present.
 
 use crate::harness::{Protocol, Reply, Server, array, err, fresh, info, int, ok, version};
 
@@ -24,7 +24,7 @@ fn add_answers_whether_the_item_was_new() {
 }
 
 #[test]
-fn madd_answers_for_each_item_in_its_place() {
+fn madd_answers_in_the_order_of_the_items() {
     let server = Server::start();
     for protocol in Protocol::BOTH {
         fresh(
@@ -33,8 +33,7 @@ fn madd_answers_for_each_item_in_its_place() {
                 (&[], "BF.MADD k a", protocol.bits([1])),
                 (&[], "BF.MADD k a b c", protocol.bits([1, 1, 1])),
                 (&["BF.ADD k b"], "BF.MADD k a b c", protocol.bits([1, 0, 1])),
-                // A batch is one item after another: the second of two equal items is no longer
-                // new.
+                // Items are added one by one: the second of two equal items is not new.
                 (&[], "BF.MADD k a a", protocol.bits([1, 0])),
                 (&[], "BF.MADD k a b a b c a", protocol.bits([1, 1, 0, 0, 1, 0])),
                 (
@@ -42,7 +41,7 @@ fn madd_answers_for_each_item_in_its_place() {
                     "BF.MADD k a b c d e a",
                     protocol.bits([1, 1, 1, 1, 1, 0]),
                 ),
-                // Nothing is an option here.
+                // BF.MADD has no options: every word is an item.
                 (&[], "BF.MADD k ITEMS NOCREATE ITEMS", protocol.bits([1, 1, 0])),
             ],
         );
@@ -74,14 +73,13 @@ fn a_filter_made_by_adding_has_the_default_shape() {
             (100, 1, 1, Some(2)),
             "{make}"
         );
-        // And the default error rate, 1 %: the same geometry as a filter that asks for it.
+        // The layers are those of a filter reserved with the default error rate, 1 %.
         client.run("BF.RESERVE asked 0.01 100 EXPANSION 2");
         client.run("BF.ADD asked a");
         assert_eq!(client.run("BF.DEBUG k"), client.run("BF.DEBUG asked"), "{make}");
     }
 }
 
-/// Scripts and transactions reach the same code by another way.
 #[test]
 fn the_commands_work_in_scripts_and_transactions() {
     let server = Server::start();
@@ -89,7 +87,7 @@ fn the_commands_work_in_scripts_and_transactions() {
     let script = "return redis.call('BF.MADD', KEYS[1], 'a', 'b', 'a')";
     assert_eq!(client.cmd(&["EVAL", script, "1", "k"]), Protocol::Resp2.bits([1, 1, 0]));
     let script = "redis.setresp(3); return redis.call('BF.EXISTS', KEYS[1], 'a')";
-    // The script sees a boolean; a RESP2 client gets what the server makes of it.
+    // The script gets a boolean; the server converts it to an integer for a RESP2 client.
     assert_eq!(client.cmd(&["EVAL", script, "1", "k"]), int(1));
     client.run("BF.RESERVE ns 1e-9 1 NONSCALING");
     client.run("MULTI");
@@ -100,10 +98,10 @@ fn the_commands_work_in_scripts_and_transactions() {
     assert_eq!(client.run("EXEC"), array([int(1), array([int(1), full]), int(3)]));
 }
 
-/// docs/commands.md, BF.MADD: Valkey from 9 on makes an error anywhere in a reply the error of the
-/// call.
+/// Valkey 9 and later turn an error anywhere in a reply into the error of the call
+/// (docs/commands.md, BF.MADD).
 #[test]
-fn a_script_sees_the_error_in_the_array_or_in_place_of_it() {
+fn a_script_gets_the_error_inside_the_array_or_instead_of_it() {
     let server = Server::start();
     let client = &mut server.client();
     let full = "ERR non scaling filter is full";
@@ -132,14 +130,13 @@ fn a_script_sees_the_error_in_the_array_or_in_place_of_it() {
                     ),
                 }
                 assert_eq!(reached, int(i64::from(!instead || call == "pcall")));
-                // In are the items before the error, whatever the script sees.
+                // The items before the error are added in every case.
                 assert_eq!(client.run("BF.CARD k"), int(3));
             }
         }
     }
 }
 
-/// Generic commands on the key, and what the filter commands then see.
 #[test]
 fn a_filter_is_a_key_like_any_other() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! A filter that another product made, from its files: asked for everything that its maker was
-//! asked for, it answers as there, and goes on so. `tests/fixtures/products.rs` describes the
+//! Checks a filter from a file of another product: it gives every answer that the product gave,
+//! before and after the same later additions. `tests/fixtures/products.rs` describes the recorded
 //! answers.
 
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     products::Answers,
 };
 
-/// Asks for everything that its maker was asked for before the later items.
+/// Compares answers and numbers with those recorded before the later items were added.
 #[track_caller]
 pub(crate) fn check_first(client: &mut Client, key: &str, name: &str) {
     let answers = Answers::read(name);
@@ -15,7 +15,7 @@ pub(crate) fn check_first(client: &mut Client, key: &str, name: &str) {
     check_numbers(client, key, name, &answers.debug, &answers.info);
 }
 
-/// Adds the later items and asks once more.
+/// Adds the later items, and compares replies, answers and numbers with the recorded ones.
 #[track_caller]
 pub(crate) fn go_on(client: &mut Client, key: &str, name: &str) {
     let answers = Answers::read(name);
@@ -32,7 +32,7 @@ pub(crate) fn go_on(client: &mut Client, key: &str, name: &str) {
     check_numbers(client, key, name, &answers.debug_later, &answers.info_later);
 }
 
-/// What BF.DEBUG shows, or BF.INFO: of each maker the answers have one.
+/// Compares BF.DEBUG or BF.INFO with the recorded lines; a fixture has one of the two.
 #[track_caller]
 fn check_numbers(client: &mut Client, key: &str, name: &str, debug: &[String], info: &[String]) {
     if info.is_empty() {
@@ -44,22 +44,22 @@ fn check_numbers(client: &mut Client, key: &str, name: &str, debug: &[String], i
     }
 }
 
-/// BF.INFO has what its maker's has, where ours has such a field.
+/// Compares BF.INFO with the recorded lines, for the fields that this module has.
 #[track_caller]
 fn check_info(client: &mut Client, key: &str, lines: &[String]) {
     let value =
         |field: &str| lines.iter().find_map(|line| line.strip_prefix(field)).expect("a line");
     let number = |field: &str| value(field).parse::<i64>().expect("a number");
-    let told = info(client, key);
-    assert_eq!(told.capacity, number("Capacity: "));
-    assert_eq!(told.filters, number("Number of filters: "));
-    assert_eq!(told.items, number("Number of items inserted: "));
-    assert_eq!(told.expansion, value("Expansion rate: ").parse().ok());
+    let ours = info(client, key);
+    assert_eq!(ours.capacity, number("Capacity: "));
+    assert_eq!(ours.filters, number("Number of filters: "));
+    assert_eq!(ours.items, number("Number of items inserted: "));
+    assert_eq!(ours.expansion, value("Expansion rate: ").parse().ok());
     let rate = client.cmd(&["BF.INFO", key, "ERROR"]).elements()[0].text();
     assert_eq!(rate.parse::<f64>(), value("Error rate: ").parse());
 }
 
-/// Goes on with the key `name` and with a copy, which is another filter and grows the same way.
+/// Runs `go_on` on the key `name` and on a copy: the copy is independent and grows identically.
 #[track_caller]
 pub(crate) fn go_on_beside_a_copy(client: &mut Client, name: &str) {
     assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
@@ -71,8 +71,7 @@ pub(crate) fn go_on_beside_a_copy(client: &mut Client, name: &str) {
     assert_eq!(client.run("DEL copy"), int(1));
 }
 
-/// Goes on with the keys of these names: a replica that had them before holds the same filters
-/// after.
+/// Runs `go_on` on every key; a replica that had the keys before stays identical.
 #[track_caller]
 pub(crate) fn go_on_with_a_replica(server: &Server, names: &[&str]) {
     let replica = server.replica();

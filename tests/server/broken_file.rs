@@ -1,6 +1,6 @@
-//! A server that starts on a damaged file: it says what is wrong and stops, or, where the damage
-//! stays inside one command of an AOF, starts with a filter that answers no query. It never
-//! crashes, and never answers from half a filter.
+//! A server that starts with a damaged file. A damaged dump file makes the server log the reason
+//! and stop. Damage within one command of an AOF leaves a filter that refuses every command. The
+//! server never crashes, and never answers from an incomplete filter.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use crate::harness::{
     sealed, wait_until,
 };
 
-/// A server with a filter of three layers under "k", as its dump file has it.
+/// A stopped server whose dump file holds a filter of three layers under "k".
 struct Saved {
     server: Server,
     path: PathBuf,
     file: Vec<u8>,
-    /// Where the filter's header begins in the file, and the header.
+    /// Byte offset of the filter's header in `file`.
     at: usize,
     header: Header,
     /// Bytes of the filter's strings in the file, lengths included.
@@ -49,7 +49,7 @@ fn saved() -> Saved {
     }
 }
 
-/// The file without its checksum changed, and the checksum made right.
+/// Applies `change` to the file without its checksum, then appends the correct checksum.
 fn changed(file: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = file[..file.len() - 8].to_vec();
     change(&mut bytes);
@@ -63,7 +63,7 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
     let header_len = saved.header.bytes().len();
     let refused = "a stored filter was refused";
     let mut rows: Vec<(String, Vec<u8>, &str)> = Vec::new();
-    // A byte of each number of the header.
+    // One changed byte in each field of the header.
     for (what, offset) in [
         ("magic", 0),
         ("version", 6),
@@ -77,7 +77,7 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
     ] {
         rows.push((what.into(), changed(&file, |bytes| bytes[at + offset] ^= 0x40), refused));
     }
-    // Forged ones, whose own checksum is right.
+    // Forged headers with a correct checksum.
     type Edit = (&'static str, fn(&mut Header));
     let edits: [Edit; 5] = [
         ("an error rate that is no number", |header| {
@@ -85,7 +85,7 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
         }),
         ("no probes", |header| header.layers[2].probes = 0),
         ("2^31 layers", |header| header.count = 1 << 31),
-        ("bits that never come", |header| header.present += 8),
+        ("more bits announced than follow", |header| header.present += 8),
         ("more bits than the filter has", |header| {
             header.layers[2].blocks -= 1;
         }),
@@ -98,14 +98,14 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
         });
         rows.push((what.into(), forged, refused));
     }
-    // The byte before the header is the end of its length.
+    // The byte before the header is the last byte of its length.
     rows.push((
         "a header of another length".into(),
         changed(&file, |bytes| bytes[at - 1] ^= 8),
         refused,
     ));
-    // Not at the very end of a string: there the check that the server runs on a file it refused
-    // never ends, whatever the module (redis/redis#15034, fixed in 2026).
+    // No cut is at the end of a string: there the server's own check of the refused file never
+    // ends, for any module (redis/redis#15034, fixed in 2026).
     for cut in [1, header_len / 2, header_len + 1, header_len + 40, saved.value - 20] {
         rows.push((
             format!("an end after {cut} bytes of the filter"),
@@ -127,17 +127,17 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
     let client = &mut saved.server.client();
     assert!(
         mexists(client, "k", &saved.items).iter().all(|&there| there),
-        "the right file is read"
+        "the undamaged file loads"
     );
 }
 
-/// A module that does not know an encoding leaves the file alone. Versions 0 to 4 are RedisBloom's,
-/// which begin with numbers, not with a string.
+/// The module refuses every other encoding version. Versions 0 to 4 belong to RedisBloom, whose
+/// values begin with numbers and not with a string.
 #[test]
-fn an_encoding_of_a_later_version_is_refused() {
+fn another_encoding_version_is_refused() {
     let mut saved = saved();
-    // Module id: 54 bits of name, 10 of encoding version, big-endian; then opcode and length of the
-    // header's string.
+    // The module id is big-endian: 54 bits of name, 10 bits of encoding version. The opcode and the
+    // length of the header's string follow.
     let length = if saved.header.bytes().len() < 64 { 1 } else { 2 };
     let version = saved.at - length - 1 - 1;
     assert_eq!(saved.file[version], 100, "encoding version 100");
@@ -155,10 +155,10 @@ fn an_encoding_of_a_later_version_is_refused() {
     }
 }
 
-/// The server goes on after a command of the file that fails, whatever its type. Then the key must
-/// not pass for a complete filter.
+/// The server continues after a command of the AOF that fails. The key must not pass for a complete
+/// filter.
 #[test]
-fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_nothing() {
+fn a_damaged_chunk_in_the_aof_leaves_a_filter_that_refuses_every_command() {
     let mut server =
         Server::with().config("appendonly yes").config("aof-use-rdb-preamble no").start();
     let client = &mut server.client();
@@ -176,7 +176,7 @@ fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_
         .find(|path| path.to_string_lossy().ends_with("base.aof"))
         .expect("the rewritten file");
     let file = fs::read(&path).expect("the rewritten file");
-    // In any order: the chunk that is large enough to be that of "k".
+    // The keys are in any order: the largest chunk is that of "k".
     let chunks: Vec<usize> =
         (0..file.len()).filter(|&at| file[at..].starts_with(b"rbchnk")).collect();
     let length = |at: &usize| file[*at..].windows(2).position(|end| end == b"\r\n").unwrap_or(0);
@@ -195,8 +195,8 @@ fn a_chunk_that_is_damaged_in_the_append_only_file_leaves_a_filter_that_answers_
     ] {
         assert!(client.run(line).is_error(), "{line}");
     }
-    assert_eq!(digest(client, "other"), other, "the others are there");
-    assert!(server.log().contains("CRITICAL"), "no line in the log tells of it");
+    assert_eq!(digest(client, "other"), other, "the other filter is intact");
+    assert!(server.log().contains("CRITICAL"), "the log does not report the failed command");
     assert_unharmed(&server);
     server.kill();
     fs::write(&path, file).expect("the file can be written");

@@ -1,4 +1,4 @@
-//! A replica whose first copy is cut or damaged on the way: it tries again, and ends with the same
+//! A replica whose full synchronization is cut or damaged tries again, and ends with identical
 //! filters.
 
 use crate::harness::{
@@ -8,7 +8,7 @@ use crate::harness::{
 
 const KEYS: [&str; 4] = ["small", "layers", "large", "half"];
 
-/// Filters of 11 MB in all, one of them half loaded.
+/// A primary with filters of 11 MB in total, one of them half loaded.
 fn primary(setting: &str) -> Server {
     let server = Server::with()
         .config(setting)
@@ -43,26 +43,25 @@ fn assert_same(primary: &Server, replica: &Server) {
     assert_unharmed(replica);
 }
 
-/// Cuts in the middle of the header, of a piece, between pieces, anywhere.
+/// Random cuts: three in the first 10 MB, one among the first small filters.
 fn cuts(seed: u64) -> Vec<Fault> {
     let mut random = Random::new(seed);
     let mut cuts: Vec<Fault> =
         (0..3).map(|_| Fault::Cut(500 + random.next() % 10_000_000)).collect();
-    // Among the first small filters and headers.
     cuts.push(Fault::Cut(400 + random.next() % 1_500));
     cuts
 }
 
-/// How a replica takes its first copy.
+/// The connection over which a replica receives the full synchronization.
 #[derive(Clone, Copy, PartialEq)]
 enum Channel {
-    /// Over the one connection that all commands then come over.
+    /// The connection that also carries the commands.
     Same,
-    /// Over a second one (Redis 8, Valkey 8).
+    /// A second connection (Redis 8, Valkey 8).
     Own,
 }
 
-/// The setting for that, where there is one.
+/// The configuration line that selects `channel`; `None` on a server without this setting.
 fn channel_setting(channel: Channel) -> Option<String> {
     let value = if channel == Channel::Own { "yes" } else { "no" };
     let version = version();
@@ -75,7 +74,7 @@ fn channel_setting(channel: Channel) -> Option<String> {
 fn a_replica_survives_cuts(load: &str, channel: Channel, seed: u64) {
     let setting = channel_setting(channel).unwrap_or_default();
     let primary = primary(&setting);
-    // The commands' connection is the first of two.
+    // The first of two connections carries the commands and is not cut.
     let faults: Vec<Fault> = cuts(seed)
         .into_iter()
         .flat_map(|cut| match channel {
@@ -86,20 +85,20 @@ fn a_replica_survives_cuts(load: &str, channel: Channel, seed: u64) {
     let proxy = Proxy::before(primary.port(), &faults);
     let builder = || Server::with().config(&format!("repl-diskless-load {load}")).config(&setting);
     let replica = builder().config(&format!("replicaof 127.0.0.1 {}", proxy.port())).start();
-    wait_until("every cut was met", || proxy.left() == 0);
+    wait_until("every cut happened", || proxy.left() == 0);
     wait_for_link(&mut replica.client());
     assert_same(&primary, &replica);
     let log = replica.log();
     let attempts = log.matches("receiving streamed RDB").count();
-    println!("{load}: {attempts} attempts at a first copy");
-    assert!(attempts >= 3, "the copy was begun {attempts} times:\n{log}");
-    // What was read of a copy that did not arrive is freed.
+    println!("{load}: {attempts} attempts at a full synchronization");
+    assert!(attempts >= 3, "only {attempts} attempts:\n{log}");
+    // The memory of incomplete copies is freed.
     let used = settled_memory(&replica);
     let fresh = builder().replica_of(&primary).start();
     wait_for_link(&mut fresh.client());
     let left = used - settled_memory(&fresh);
-    assert!(left < 500_000, "{left} bytes are left of the attempts");
-    // And the stream goes on.
+    assert!(left < 500_000, "{left} bytes of the failed copies are left");
+    // Replication continues.
     let client = &mut primary.client();
     add_until_card(client, "small", "more", 900);
     assert_eq!(client.run("WAIT 2 30000").int(), 2);
@@ -129,9 +128,9 @@ fn a_replica_that_loads_from_a_second_connection_survives_cuts() {
     a_replica_survives_cuts("disabled", Channel::Own, 4);
 }
 
-/// Damage inside the copy, not at its end: a server stops at that by design, whatever the type
-/// ("Terminating server after rdb file reading failure"), or tries again; it does not crash, and
-/// the next attempt works.
+/// Damage within the data, not a cut. By design the server stops then, for any type ("Terminating
+/// server after rdb file reading failure"), or tries again. It does not crash, and the next attempt
+/// succeeds.
 #[test]
 fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
     let setting = channel_setting(Channel::Same).unwrap_or_default();
@@ -148,7 +147,7 @@ fn a_replica_whose_first_copy_is_damaged_stops_or_tries_again() {
         ("the end of a header", header + 130),
         ("the bits", file.len() as u64 / 2),
     ] {
-        // The file is preceded by answers to the handshake, some 150 bytes.
+        // About 150 bytes of handshake precede the file.
         let proxy = Proxy::before(primary.port(), &[Fault::Change(at + 150)]);
         let mut replica =
             Server::with().config("repl-diskless-load swapdb").config(&setting).start();

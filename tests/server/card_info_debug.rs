@@ -1,5 +1,5 @@
-//! BF.CARD, BF.INFO and BF.DEBUG. Clients read BF.INFO strictly: exactly five pairs, one pair, or
-//! one element.
+//! BF.CARD, BF.INFO and BF.DEBUG. Clients parse BF.INFO strictly: it must be exactly five pairs, or
+//! with a field one pair (RESP3) or one element (RESP2).
 
 use crate::harness::{
     Protocol, Reply, Server, add_until_card, array, bulk, err, fresh, info, int, ints, layers, map,
@@ -95,7 +95,7 @@ fn info_and_debug_say_what_is_wrong() {
             &[
                 (&[], "BF.INFO missing", err("ERR not found")),
                 (&[], "BF.INFO missing CAPACITY", err("ERR not found")),
-                // The key is looked at before the field.
+                // The key is checked before the field.
                 (&[], "BF.INFO missing NOPE", err("ERR not found")),
                 (filter, "BF.INFO k NOPE", err("ERR Invalid information value")),
                 (filter, "BF.INFO k CAP", err("ERR Invalid information value")),
@@ -112,7 +112,7 @@ fn info_and_debug_say_what_is_wrong() {
     }
 }
 
-/// As RedisBloom's `%g`: tools that read one read the other.
+/// BF.DEBUG prints rates like RedisBloom's `%g`, so that tools can parse both.
 #[test]
 fn debug_writes_a_rate_with_six_digits() {
     let server = Server::start();
@@ -133,8 +133,8 @@ fn debug_writes_a_rate_with_six_digits() {
     }
 }
 
-/// Over four layers: the lines of BF.DEBUG add up to what BF.INFO says, and the rates stay within
-/// the promise.
+/// The layers in BF.DEBUG add up to BF.INFO, and the sum of their rates stays within the requested
+/// rate.
 #[test]
 fn debug_describes_every_layer() {
     let server = Server::start();
@@ -154,7 +154,7 @@ fn debug_describes_every_layer() {
         assert!(layer.bytes * 8 >= layer.bits && layer.bytes * 8 < layer.bits + 64, "{layer:?}");
     }
     let union: f64 = layers.iter().map(|layer| layer.ratio).sum();
-    assert!(union <= 0.01, "the rates of the layers sum up to {union}, asked was 0.01");
+    assert!(union <= 0.01, "the layers' rates add up to {union}, above 0.01");
     assert!(
         layers[0].ratio > 0.007,
         "the first layer has three quarters of the rate, not {}",
@@ -164,7 +164,7 @@ fn debug_describes_every_layer() {
     assert!(info.size >= bytes, "BF.INFO Size {} is less than the bits, {bytes} bytes", info.size);
 }
 
-/// redis-py and RedisBloom's own suite compare two filters by this reply.
+/// redis-py and RedisBloom's test suite compare two filters by this reply.
 #[test]
 fn debug_is_equal_for_equal_filters_and_differs_for_others() {
     let server = Server::start();
@@ -207,7 +207,7 @@ fn debug_is_an_array_of_bulk_strings_in_either_protocol() {
     }
 }
 
-/// Nothing that informs may show the seed: whoever knows it can compute false positives.
+/// Whoever knows the seed can compute false positives.
 #[test]
 fn no_informational_command_shows_the_seed() {
     const SEED: u64 = 12_297_829_382_473_034_411;

@@ -1,9 +1,9 @@
-//! What fails around the module: the disk is full, memory is out in the child that saves, a line is
-//! cut in a copy of half a gigabyte, the server dies while it loads. Each ends with every
-//! acknowledged item there, or with an error that says so.
+//! Failures of the machine: a full disk, no memory in the child that saves, a connection cut within
+//! a copy of half a gigabyte, a kill while loading. Afterwards every acknowledged item is present,
+//! or an error was reported.
 //!
 //! `torture.rs` kills at random moments, `broken_sync.rs` cuts small copies, `broken_file.rs`
-//! damages files; here the failures are those of the machine.
+//! damages files.
 
 use std::fs;
 use std::process::Command;
@@ -13,10 +13,10 @@ use crate::harness::{
     mexists, ok, wait_until,
 };
 
-/// Bounds a resource of a running server: `fsize` or `as`, in bytes; `unlimited` lifts the bound.
+/// Limits `fsize` or `as` of a running server, in bytes; `unlimited` removes the limit.
 #[track_caller]
 fn limit(server: &Server, resource: &str, bytes: &str) {
-    // The soft bound alone, so that it can be lifted again.
+    // Only the soft limit, which can be raised again.
     let status = Command::new("prlimit")
         .args([format!("--pid={}", server.pid()), format!("--{resource}={bytes}:")])
         .status();
@@ -35,11 +35,12 @@ fn wait_for_child(client: &mut Client) {
 #[track_caller]
 fn assert_all_there(client: &mut Client, key: &str, items: &[String]) {
     let lost = mexists(client, key, items).iter().filter(|&&there| !there).count();
-    assert_eq!(lost, 0, "of {} acknowledged items of {key}", items.len());
+    assert_eq!(lost, 0, "items lost, of {} acknowledged in {key}", items.len());
 }
 
-/// A filter of 19 MB, larger than any file may be while the disk is "full".
+/// A filter of 19 MB, larger than `FULL`.
 const LARGE: &str = "BF.RESERVE k 0.01 15000000";
+/// The file size limit of a "full" disk, in bytes.
 const FULL: &str = "4194304";
 
 #[test]
@@ -47,8 +48,7 @@ fn a_full_disk_during_bgsave_is_an_error_and_the_old_file_stays() {
     let mut server = Server::with()
         .survives_full_files()
         .config("rdbcompression no")
-        // A point of saving, so that the server refuses writes after a failed save, as it does by
-        // default.
+        // With a save point, the server refuses writes after a failed save, as it does by default.
         .config("save 3600 1000000")
         .start();
     let client = &mut server.client();
@@ -62,10 +62,10 @@ fn a_full_disk_during_bgsave_is_an_error_and_the_old_file_stays() {
     assert_eq!(persistence(client, "rdb_last_bgsave_status"), "err");
     let refused = client.run("BF.ADD k more");
     assert!(matches!(&refused, Reply::Error(text) if text.starts_with("MISCONF")), "{refused:?}");
-    assert_eq!(client.run("BF.EXISTS k more"), int(0), "what was refused is not there");
+    assert_eq!(client.run("BF.EXISTS k more"), int(0), "a refused item is not added");
     assert_all_there(client, "k", &old);
     assert_all_there(client, "k", &new);
-    // There is room again.
+    // The disk has room again.
     limit(&server, "fsize", "unlimited");
     assert!(!client.run("BGSAVE").is_error());
     wait_for_child(client);
@@ -108,9 +108,9 @@ fn a_full_disk_during_an_aof_rewrite_leaves_the_old_file() {
     }
 }
 
-/// The child of a rewrite without preamble needs chunks of 16 MiB; here it gets none.
+/// The child of an AOF rewrite without RDB preamble allocates chunks of 16 MiB; here it gets none.
 #[test]
-fn a_child_without_memory_fails_alone() {
+fn a_child_without_memory_does_not_harm_the_server() {
     let mut server = Server::with()
         .config("appendonly yes")
         .config("auto-aof-rewrite-percentage 0")
@@ -124,9 +124,9 @@ fn a_child_without_memory_fails_alone() {
     let kib: u64 = status
         .lines()
         .find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()?.parse().ok())
-        .expect("its size");
-    // The child keeps the limit under which it was forked: no room for a chunk. The server itself
-    // is rid of it at once.
+        .expect("VmSize");
+    // The child inherits a limit that leaves no room for a chunk. The server's own limit is lifted
+    // right after the fork.
     limit(&server, "as", &((kib << 10) + (12 << 20)).to_string());
     assert!(!client.run("BGREWRITEAOF").is_error());
     limit(&server, "as", "unlimited");
@@ -158,8 +158,8 @@ fn a_replica_whose_copy_of_half_a_gigabyte_is_cut_ends_with_the_same_filter() {
         .config("repl-diskless-load swapdb")
         .config(&format!("replicaof 127.0.0.1 {}", proxy.port()))
         .start();
-    wait_until("every cut was met", || proxy.left() == 0);
-    // What comes meanwhile arrives too.
+    wait_until("every cut happened", || proxy.left() == 0);
+    // Items added meanwhile reach the replica too.
     items.extend(add_until_card(client, "k", "meanwhile", 21_000));
     let read = &mut replica.client();
     wait_until("the replica is in sync", || {
@@ -172,7 +172,7 @@ fn a_replica_whose_copy_of_half_a_gigabyte_is_cut_ends_with_the_same_filter() {
     assert_unharmed(&primary);
 }
 
-/// Slowed down to some seconds, so that the moment is met.
+/// `key-load-delay` slows the load to some seconds, so that the kill happens during the load.
 #[test]
 fn a_server_killed_while_it_loads_loads_again() {
     let mut server = Server::with()
@@ -181,7 +181,7 @@ fn a_server_killed_while_it_loads_loads_again() {
         .start();
     let client = &mut server.client();
     let keys: Vec<_> = (0..100).map(|key| format!("k{key}")).collect();
-    // Each filter has a seed of its own, so that each takes other items for known.
+    // Each filter has another random seed, and so other false positives and other items.
     let items: Vec<_> = keys.iter().map(|key| add_until_card(client, key, "item", 300)).collect();
     let before = client.run("DEBUG DIGEST");
     let mut other = server.client();
@@ -201,7 +201,7 @@ fn a_server_killed_while_it_loads_loads_again() {
     assert_unharmed(&server);
 }
 
-/// Keys that have expired and that nobody has removed yet, over a reload and on a replica.
+/// Checked on the primary, on a replica, and after a reload.
 #[test]
 fn an_expired_filter_that_is_still_in_memory_is_gone() {
     let server = Server::start();
@@ -211,9 +211,9 @@ fn an_expired_filter_that_is_still_in_memory_is_gone() {
     let old = add_until_card(client, "k", "old", 500);
     let kept = add_until_card(client, "kept", "old", 500);
     assert_eq!(client.run("PEXPIRE k 1"), int(1));
-    wait_until("it expires", || client.run("PTTL k") == int(-2));
+    wait_until("the key expires", || client.run("PTTL k") == int(-2));
     assert!(mexists(client, "k", &old).iter().all(|&there| !there));
-    // A new filter in its place, that knows nothing of the old one.
+    // A new, empty filter replaces the expired one.
     assert_eq!(client.run("BF.ADD k new"), int(1));
     assert_eq!(info(client, "k").items, 1);
     assert_eq!(client.run("WAIT 1 30000"), int(1));

@@ -1,13 +1,12 @@
-//! Jedis, go-redis and NRedisStack, which cannot run here: the words that each method of theirs
-//! sends, and whether the parser behind that method can read the reply.
+//! Jedis, go-redis and NRedisStack cannot run here. The test sends what each of their methods
+//! sends, and checks that a model of the method's parser reads the reply.
 //!
-//! Words and parsers as of August 2026 (Jedis 7.5, go-redis 9.22, NRedisStack 1.7), described in
-//! our own words. Clients that can run do so in tests/clients. Each script runs from its start in
-//! an empty data set, in either protocol.
+//! Commands and parsers as of August 2026 (Jedis 7.5, go-redis 9.22, NRedisStack 1.7). Clients that
+//! can run do so in tests/clients. Each script runs in RESP2 and in RESP3, on an empty data set.
 
 use crate::harness::{Client, Protocol, Reply, Server};
 
-/// Whose parser reads.
+/// The client library whose parser is modelled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Library {
     Jedis,
@@ -16,7 +15,7 @@ enum Library {
 }
 use Library::{GoRedis, Jedis, NRedisStack};
 
-/// What a method returns, and so which parser it has.
+/// The return type of a method, which selects the parser.
 #[derive(Clone, Copy, Debug)]
 enum Method {
     Status,
@@ -24,16 +23,16 @@ enum Method {
     Bools,
     Long,
     Info,
-    /// BF.INFO with a field, which go-redis alone has a method for.
+    /// BF.INFO with a field; only go-redis has a method for it.
     Field,
     Dump,
 }
 use Method::{Bool, Bools, Dump, Field, Info, Long, Status};
 
-/// One call: the words, the method's parser, and what the caller gets, in the notation of `read`.
+/// A command, the parser of its method, and the expected result of `read`.
 type Call<'a> = (&'a str, Method, &'a str);
 
-/// What the caller gets: the value, or the error of the whole call behind a `!`.
+/// What the method returns: the value, or `!` and the error of the whole call.
 fn read(library: Library, method: Method, words: &[&str], reply: &Reply) -> String {
     let value = match (method, reply) {
         (_, Reply::Error(text)) => Err(text.clone()),
@@ -48,7 +47,7 @@ fn read(library: Library, method: Method, words: &[&str], reply: &Reply) -> Stri
     value.unwrap_or_else(|error| format!("!{error}"))
 }
 
-/// All three compare or decode a simple string.
+/// All three libraries expect a simple string.
 fn status(reply: &Reply) -> Result<String, String> {
     match reply {
         Reply::Simple(text) => Ok(text.clone()),
@@ -56,7 +55,7 @@ fn status(reply: &Reply) -> Result<String, String> {
     }
 }
 
-/// Jedis casts to Boolean or Long, the others compare text with "1" and "true".
+/// Jedis casts to Boolean or Long; the others compare the text with "1" and "true".
 fn bit(reply: &Reply) -> Result<String, String> {
     match reply {
         Reply::Int(1) | Reply::Bool(true) => Ok("yes".into()),
@@ -65,8 +64,8 @@ fn bit(reply: &Reply) -> Result<String, String> {
     }
 }
 
-/// An error among the elements is null in Jedis and false in NRedisStack. In go-redis it is the
-/// error of the call, and the elements behind it stay unread: they would be taken for the reply of
+/// An error among the elements is null in Jedis and false in NRedisStack. go-redis returns it as
+/// the error of the call and does not read the elements after it, so it takes them for the reply to
 /// the next command.
 fn bools(library: Library, reply: &Reply) -> Result<String, String> {
     let Reply::Array(elements) = reply else {
@@ -94,7 +93,7 @@ fn long(reply: &Reply) -> Result<i64, String> {
     }
 }
 
-/// A map, or a flat array of an even length.
+/// Reads a map, or a flat array of even length.
 fn pairs(reply: &Reply) -> Result<Vec<(String, &Reply)>, String> {
     match reply {
         Reply::Map(pairs) => Ok(pairs.iter().map(|(name, value)| (name.text(), value)).collect()),
@@ -105,8 +104,7 @@ fn pairs(reply: &Reply) -> Result<Vec<(String, &Reply)>, String> {
     }
 }
 
-/// Capacity, filters, items and expansion. go-redis knows five names and integers, and nothing
-/// else.
+/// Capacity, filters, items and expansion. go-redis accepts only five names, with integers.
 fn info(library: Library, pairs: &[(String, &Reply)]) -> Result<String, String> {
     const NAMES: [&str; 5] =
         ["Capacity", "Size", "Number of filters", "Number of items inserted", "Expansion rate"];
@@ -131,8 +129,8 @@ fn info(library: Library, pairs: &[(String, &Reply)]) -> Result<String, String> 
     }
 }
 
-/// In RESP2 an array of one, whose name go-redis takes from its own argument; in RESP3 a map of one
-/// known name.
+/// Reads an array of one element in RESP2, or a map of one pair in RESP3. For the array, go-redis
+/// takes the name from its own argument.
 fn field(words: &[&str], reply: &Reply) -> Result<String, String> {
     let value = match reply {
         Reply::Array(elements) if elements.len() == 1 => {
@@ -145,7 +143,7 @@ fn field(words: &[&str], reply: &Reply) -> Result<String, String> {
     long(value).map(|value| value.to_string())
 }
 
-/// An integer, and bytes: a null in their place is an error to go-redis.
+/// Reads an integer and bytes; go-redis refuses a null instead of the bytes.
 fn dump(reply: &Reply) -> Result<String, String> {
     match reply.elements() {
         [Reply::Int(iterator), Reply::Bulk(data)] => {
@@ -155,7 +153,7 @@ fn dump(reply: &Reply) -> Result<String, String> {
     }
 }
 
-/// Runs a script in both protocols and prints all calls that fail.
+/// Runs a script in both protocols, and prints all calls that fail.
 #[track_caller]
 fn run(library: Library, calls: &[Call<'_>]) {
     let server = Server::start();
@@ -170,7 +168,7 @@ fn run(library: Library, calls: &[Call<'_>]) {
             let got = read(library, *method, &words, &reply);
             if got != *expected {
                 failures.push(format!(
-                    "  {protocol:?} {line}\n    {expected:?} is due, {got:?} came from {reply:?}"
+                    "  {protocol:?} {line}\n    expected {expected:?}, got {got:?} from {reply:?}"
                 ));
             }
         }
@@ -179,8 +177,8 @@ fn run(library: Library, calls: &[Call<'_>]) {
     assert!(failures.is_empty(), "{library:?} cannot read:\n{}", failures.join("\n"));
 }
 
-/// The dump of each library's documentation: the iterator of each chunk goes back with it, until it
-/// is 0.
+/// The dump loop of each library's documentation: it loads each chunk with its iterator, until the
+/// iterator is 0.
 #[track_caller]
 fn copy(library: Library, client: &mut Client) {
     let mut iterator = "0".to_owned();
@@ -202,7 +200,7 @@ fn copy(library: Library, client: &mut Client) {
     assert_eq!(client.run("BF.CARD wire:copy"), client.run("BF.CARD wire"));
 }
 
-/// Doubles in Java's notation; BFInfo into a map whatever the values are.
+/// Jedis sends doubles in Java's notation, and reads BF.INFO into a map of any values.
 #[test]
 fn jedis_can_read_the_reply_of_every_method() {
     run(
@@ -239,7 +237,7 @@ fn jedis_can_read_the_reply_of_every_method() {
     );
 }
 
-/// Doubles without an exponent; the strictest parser of BF.INFO.
+/// go-redis sends doubles without an exponent, and has the strictest parser of BF.INFO.
 #[test]
 fn go_redis_can_read_the_reply_of_every_method() {
     run(
@@ -248,7 +246,7 @@ fn go_redis_can_read_the_reply_of_every_method() {
             ("BF.RESERVE wire 0.0001 100", Status, "OK"),
             ("BF.RESERVE wire:2 0.001 100 EXPANSION 4", Status, "OK"),
             ("BF.RESERVE wire:3 0.000000001 2 NONSCALING", Status, "OK"),
-            // BFReserveWithArgs with nothing set.
+            // `BFReserveWithArgs` with no field set.
             (
                 "BF.RESERVE wire:4 0 0",
                 Status,
@@ -268,7 +266,7 @@ fn go_redis_can_read_the_reply_of_every_method() {
             ("BF.MEXISTS wire a z", Bools, "yes no"),
             ("BF.CARD wire", Long, "3"),
             ("BF.INFO wire", Info, "100 1 3 2"),
-            // Its own tests expect this error of a filter that does not scale.
+            // go-redis' own tests expect this error for a non-scaling filter.
             ("BF.INFO wire:3", Info, "!redis: nil"),
             ("BF.INFO nothing", Info, "!ERR not found"),
             ("BF.INFO wire CAPACITY", Field, "100"),
@@ -280,7 +278,8 @@ fn go_redis_can_read_the_reply_of_every_method() {
     );
 }
 
-/// Doubles in .NET's notation, old and new; Reserve sends the expansion without its name.
+/// NRedisStack sends doubles in .NET's old and new notation, and from `Reserve` the expansion
+/// without the word EXPANSION.
 #[test]
 fn nredisstack_can_read_the_reply_of_every_method() {
     run(
@@ -289,7 +288,7 @@ fn nredisstack_can_read_the_reply_of_every_method() {
             ("BF.RESERVE wire 1E-05 100", Status, "OK"),
             ("BF.RESERVE wire:2 1.0000000000000001E-05 100 4", Status, "OK"),
             ("BF.RESERVE wire:3 1E-09 2 NONSCALING", Status, "OK"),
-            // It sends the expansion without its word. RedisBloom overlooks the number.
+            // RedisBloom ignores this expansion.
             ("BF.RESERVE wire:4 0.01 100 4 NONSCALING", Status, "OK"),
             ("BF.ADD wire a", Bool, "yes"),
             ("BF.ADD wire a", Bool, "no"),

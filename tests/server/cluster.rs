@@ -1,10 +1,10 @@
-//! A Redis Cluster: commands find their node by the key specs, a slot moves with a large filter in
-//! it while clients write, and a primary dies. Every addition that was acknowledged is there.
+//! A Redis Cluster: commands are routed by their key specs, a slot with a large filter moves while
+//! clients write, and a primary dies. No acknowledged addition is lost.
 
 use std::time::{Duration, Instant};
 
 use crate::{
-    cluster_writers::{Stop, Told, Writing, assert_all_there, write},
+    cluster_writers::{Added, Stop, Writing, assert_all_there, write},
     harness::{
         Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, Server, add_until_card,
         assert_unharmed, config_name, digest, dump, err, free_port, info, int, numbered, ok,
@@ -16,7 +16,7 @@ use crate::{
 fn key_of(primary: usize, name: &str) -> String {
     let slots = primary * SLOTS / PRIMARIES..(primary + 1) * SLOTS / PRIMARIES;
     let key = (0..).map(|number| format!("{name}-{number}")).find(|key| slots.contains(&slot(key)));
-    key.expect("one in three keys does")
+    key.expect("one in three keys is in the range")
 }
 
 #[test]
@@ -46,16 +46,16 @@ fn every_command_is_sent_to_the_node_of_its_key() {
             let refused = line.starts_with("BF.LOADCHUNK");
             assert_eq!(reply.is_error(), refused, "{line}: {reply:?}");
         }
-        // Its replica answers those who ask for it, and sends writers away.
+        // The replica answers reads after READONLY, and redirects writes.
         let read = &mut cluster.nodes[PRIMARIES + primary].client();
-        wait_until("its replica has it", || client.wait(&key) == 1);
+        wait_until("the replica acknowledges", || client.wait(&key) == 1);
         assert_eq!(read.run(&format!("BF.EXISTS {key} a")), moved);
         assert_eq!(read.run("READONLY"), ok());
         assert_eq!(read.run(&format!("BF.EXISTS {key} a")), int(1));
         assert_eq!(read.run(&format!("BF.ADD {key} z")), moved);
         assert_eq!(digest(read, &key), digest(&mut node.client(), &key));
     }
-    assert_eq!(client.moved, 0, "a client that knows the slots is never sent elsewhere");
+    assert_eq!(client.moved, 0, "a client that knows the slots is never redirected");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
     let size = info(source, &large).size;
     assert!(size > 64 << 20, "{size} bytes");
-    let mut told: Told = vec![
+    let mut added: Added = vec![
         (large.clone(), add_until_card(source, &large, "before", 50_000)),
         (small.clone(), add_until_card(source, &small, "before", 500)),
     ];
@@ -87,7 +87,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
 
     let writing = Writing::default();
     let number = slot(&tag);
-    let writers: Vec<(Told, ClusterClient)> = std::thread::scope(|scope| {
+    let writers: Vec<(Added, ClusterClient)> = std::thread::scope(|scope| {
         let end = Stop(&writing);
         let keys = [large.clone(), small.clone(), fresh.clone()];
         let running: Vec<_> = (0..2)
@@ -120,7 +120,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
         for node in [1, 0, 2] {
             let line = format!("CLUSTER SETSLOT {number} NODE {to}");
             let node = &mut cluster.nodes[node].client();
-            // Valkey wants its replica to follow, and says NOREPLICAS while that one is busy.
+            // Valkey waits for its replica, and answers NOREPLICAS while the replica is busy.
             wait_until("a node knows the new owner", || node.run(&line) == ok());
         }
         println!(
@@ -136,17 +136,17 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
         acknowledged += items.iter().map(|(_, items)| items.len()).sum::<usize>();
         asked += client.asked;
         moved += client.moved;
-        told.extend(items);
+        added.extend(items);
     }
     println!(
-        "{acknowledged} additions acknowledged meanwhile; clients were sent elsewhere {asked} times by ASK, {moved} by MOVED"
+        "{acknowledged} additions acknowledged meanwhile; {asked} ASK and {moved} MOVED redirections"
     );
-    assert!(asked > 0 && moved > 0, "the clients noticed nothing");
-    assert_eq!(client.call(&half, &chunk(&pieces[1])), ok(), "the load goes on in the new place");
-    assert_all_there(&mut client, &told);
+    assert!(asked > 0 && moved > 0, "{asked} ASK and {moved} MOVED redirections");
+    assert_eq!(client.call(&half, &chunk(&pieces[1])), ok(), "the load continues on the new node");
+    assert_all_there(&mut client, &added);
     assert_eq!(client.owner(&half), cluster.nodes[1].port());
-    assert_eq!(source.run("DBSIZE"), int(0), "nothing stays behind");
-    wait_until("its replica has it", || client.wait(&half) == 1);
+    assert_eq!(source.run("DBSIZE"), int(0), "the source has no keys left");
+    wait_until("the replica acknowledges", || client.wait(&half) == 1);
     for key in [&large, &small, &half, &fresh] {
         assert_eq!(
             digest(&mut cluster.nodes[4].client(), key),
@@ -159,16 +159,12 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     }
 }
 
-/// Redis 8.4 and Valkey 9 move slots by themselves: a snapshot of the slot and a stream of its
-/// writes.
+/// Redis 8.4 and Valkey 9 send a snapshot of the slot, then a stream of its writes.
 #[test]
-fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
+fn atomic_slot_migration_keeps_filters() {
     let newer = version().at_least((8, 4), (9, 0));
     if !newer {
-        skipped(
-            "a_slot_that_the_servers_move_by_themselves_keeps_its_filters",
-            "this server does not move slots by itself",
-        );
+        skipped("atomic_slot_migration_keeps_filters", "this server has no atomic slot migration");
         return;
     }
     let cluster = Cluster::start();
@@ -178,12 +174,12 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
     let (large, small, half) = (key("large"), key("small"), key("half"));
     let (copy, made) = (key("copy"), key("made"));
     let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
-    // What comes from another node is obeyed like what comes from a primary.
+    // The target accepts writes from another node as from a primary: its limit does not apply.
     let bound = config_name("max-filter-bytes");
     assert_eq!(target.cmd(&["CONFIG", "SET", &bound, "1mb"]), ok());
     assert_eq!(source.cmd(&["BF.RESERVE", &large, "0.01", "60000000"]), ok());
     assert_eq!(source.cmd(&["BF.RESERVE", &small, "0.01", "50"]), ok());
-    let mut told: Told = vec![
+    let mut added: Added = vec![
         (large.clone(), add_until_card(source, &large, "before", 50_000)),
         (small.clone(), add_until_card(source, &small, "before", 500)),
     ];
@@ -193,7 +189,7 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
         |client: &mut Client| [&large, &small, &half, &copy, &made].map(|key| digest(client, key));
     let number = slot(&tag);
     let writing = Writing::default();
-    let writers: Vec<Told> = std::thread::scope(|scope| {
+    let writers: Vec<Added> = std::thread::scope(|scope| {
         let end = Stop(&writing);
         let keys = [large.clone(), small.clone()];
         let running: Vec<_> = (0..2)
@@ -215,17 +211,17 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
         };
         let reply = move_slot();
         assert!(!reply.is_error(), "{reply:?}");
-        // They go over to the target behind the snapshot, where its bound must not hold. (If the
-        // slot is there already, the second meets that bound itself.)
+        // These writes reach the target after the snapshot, and its limit must not apply to them.
+        // (If the slot has moved already, the target itself refuses the second one.)
         for line in [format!("COPY {large} {copy}"), format!("BF.RESERVE {made} 0.01 10000000")] {
             let words: Vec<&str> = line.split(' ').collect();
             println!("{line}: {:?}", client.call(&large, &words));
         }
-        // A migration fails on a machine that is too busy to answer in time; asking again while one
-        // runs is refused.
-        let look = &mut cluster.nodes[1].client();
+        // A migration fails if a busy machine does not answer in time. A new request is refused
+        // while a migration runs.
+        let watcher = &mut cluster.nodes[1].client();
         wait_until("the slot has moved", || {
-            client_sees(look, number) || {
+            owns_slot(watcher, number) || {
                 move_slot();
                 false
             }
@@ -235,13 +231,13 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
         drop(end);
         running.into_iter().map(|writer| writer.join().expect("a client failed")).collect()
     });
-    told.extend(writers.into_iter().flatten());
-    assert_all_there(&mut client, &told);
+    added.extend(writers.into_iter().flatten());
+    assert_all_there(&mut client, &added);
     assert_eq!(client.owner(&small), cluster.nodes[1].port());
     let replica = &mut cluster.nodes[4].client();
-    wait_until("its replica is identical", || digests(replica) == digests(target));
+    wait_until("the replica is identical", || digests(replica) == digests(target));
     let Reply::Error(text) = target.cmd(&["BF.CARD", &half]) else {
-        panic!("half a load passes for a filter")
+        panic!("a half-loaded filter answers BF.CARD")
     };
     assert!(text.contains("LOADCHUNK"), "{text}");
     for node in &cluster.nodes {
@@ -250,8 +246,8 @@ fn a_slot_that_the_servers_move_by_themselves_keeps_its_filters() {
     }
 }
 
-/// Whether the node itself has the slot.
-fn client_sees(node: &mut Client, slot: usize) -> bool {
+/// Whether the node owns the slot, by its own CLUSTER NODES.
+fn owns_slot(node: &mut Client, slot: usize) -> bool {
     let reply = node.run("CLUSTER NODES").text();
     let own = reply.lines().find(|line| line.contains("myself")).unwrap_or_default();
     own.split_whitespace().skip(8).any(|range| {
@@ -260,10 +256,10 @@ fn client_sees(node: &mut Client, slot: usize) -> bool {
     })
 }
 
-/// The keys that only BF.IMPORT has: the second stands behind a word. The answers are those that
-/// the server gives to COPY, whose keys are in the first two places.
+/// Only BF.IMPORT has a key after a keyword. The server must answer as it answers COPY, whose keys
+/// are the first two arguments.
 #[test]
-fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
+fn a_key_after_a_keyword_is_routed_like_a_key_in_a_fixed_place() {
     let cluster = Cluster::start();
     let tag = key_of(0, "tag");
     let (new, map) = (format!("{{{tag}}}new"), format!("{{{tag}}}map"));
@@ -283,7 +279,7 @@ fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
             assert_eq!(client.run(&format!("COPY {key} {map}")), reply, "{line}");
         }
     };
-    // The last of the 47 bits that 10 items at 0.1 take by Guava's recipe.
+    // By Guava's formula, 10 items at 0.1 take 47 bits: set the last one.
     assert_eq!(source.run(&format!("SETBIT {map} 46 1")), int(0));
     assert_eq!(target.run(&format!("SETBIT {far} 46 1")), int(0));
 
@@ -292,12 +288,12 @@ fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
     assert_eq!(source.run(&format!("DEL {new}")), int(1));
     let moved = format!("MOVED {number} ");
     refused(target, &new, &map, &moved);
-    // In two slots: of two nodes, and of one.
+    // Keys in two slots: of two nodes, and of one node.
     for other in [&far, &near] {
         refused(source, &new, other, "CROSSSLOT");
         refused(source, other, &map, "CROSSSLOT");
     }
-    // The word that names no key, and the word as data.
+    // The keyword without a key, and a word that only begins like it.
     for line in [
         format!("BF.IMPORT {new} CAPACITY 10 BITMAP"),
         format!("BF.IMPORT {new} GUAVA data BITMAPS {far}"),
@@ -306,7 +302,8 @@ fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
         assert!(reply.error().starts_with("ERR "), "{line}: {reply:?}");
     }
 
-    // A slot on its way, with a key on either side.
+    // A slot in migration: TRYAGAIN while the source has only one of the keys, ASK when it has
+    // none.
     let (from, to) = (&cluster.ids[0], &cluster.ids[1]);
     assert_eq!(target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {from}")), ok());
     assert_eq!(source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {to}")), ok());
@@ -324,24 +321,24 @@ fn a_key_behind_a_word_is_routed_like_one_in_a_fixed_place() {
     }
     assert_eq!(target.run(&import(&new, &map)), ok());
 
-    // A slot that nobody serves: the node answers for the others.
+    // A slot that no node serves; the node still serves its other slots.
     let settings = ["CONFIG", "SET", "cluster-require-full-coverage", "no"];
     assert_eq!(source.cmd(&settings), ok());
     assert_eq!(source.run(&format!("CLUSTER DELSLOTS {number}")), ok());
     refused(source, &new, &map, "CLUSTERDOWN");
-    // The server compares the slots first.
+    // The server checks for CROSSSLOT first.
     refused(source, &near, &map, "CROSSSLOT");
     for node in &cluster.nodes {
         assert_unharmed(node);
     }
 }
 
-/// Valkey's I/O threads ask for the keys of what they read, while commands run in the main thread.
+/// Valkey's I/O threads look up the keys of commands while other commands run in the main thread.
 #[test]
-fn io_threads_ask_where_the_keys_are_while_commands_run() {
+fn io_threads_look_up_keys_while_commands_run() {
     if !version().valkey {
         skipped(
-            "io_threads_ask_where_the_keys_are_while_commands_run",
+            "io_threads_look_up_keys_while_commands_run",
             "Redis looks up keys in its main thread",
         );
         return;
@@ -405,8 +402,8 @@ fn what_a_replica_acknowledged_survives_the_death_of_a_primary() {
         );
     }
     let writing = Writing::default();
-    let heir = cluster.nodes[PRIMARIES].port();
-    let told: Vec<Told> = std::thread::scope(|scope| {
+    let new_primary = cluster.nodes[PRIMARIES].port();
+    let added: Vec<Added> = std::thread::scope(|scope| {
         let end = Stop(&writing);
         let writers: Vec<_> = (0..3)
             .map(|writer| {
@@ -419,37 +416,37 @@ fn what_a_replica_acknowledged_survives_the_death_of_a_primary() {
         writing.wait_for_more(200);
         let begin = Instant::now();
         cluster.nodes[0].kill();
-        // The clients find the new primary by themselves; this one asks it.
-        let look = &mut cluster.nodes[PRIMARIES].client();
-        wait_until("its replica takes over", || {
-            look.server_info("replication", "role") == "master"
-                && look.run("CLUSTER INFO").text().contains("cluster_state:ok")
+        // The writers find the new primary by themselves; `watcher` polls it.
+        let watcher = &mut cluster.nodes[PRIMARIES].client();
+        wait_until("the replica takes over", || {
+            watcher.server_info("replication", "role") == "master"
+                && watcher.run("CLUSTER INFO").text().contains("cluster_state:ok")
         });
         println!("the replica took over after {:.1?}", begin.elapsed());
-        let before = look.server_info("replication", "master_repl_offset");
+        let before = watcher.server_info("replication", "master_repl_offset");
         wait_until("the clients write to it", || {
-            look.server_info("replication", "master_repl_offset") != before
+            watcher.server_info("replication", "master_repl_offset") != before
         });
         writing.wait_for_more(30);
         drop(end);
         writers.into_iter().map(|writer| writer.join().expect("a client failed")).collect()
     });
     let mut acknowledged = 0;
-    for told in &told {
-        acknowledged += told.iter().map(|(_, items)| items.len()).sum::<usize>();
-        assert_all_there(&mut client, told);
+    for added in &added {
+        acknowledged += added.iter().map(|(_, items)| items.len()).sum::<usize>();
+        assert_all_there(&mut client, added);
     }
     println!("{acknowledged} additions acknowledged under WAIT 1, none lost");
-    assert_eq!(client.owner(&keys[0]), heir);
-    // The dead one comes back as a replica of its heir.
+    assert_eq!(client.owner(&keys[0]), new_primary);
+    // The dead primary comes back as a replica of the new one.
     cluster.nodes[0].relaunch();
     let back = &mut cluster.nodes[0].client();
-    wait_until("it is in sync with its heir", || {
+    wait_until("it is in sync with the new primary", || {
         back.server_info("replication", "role") == "slave"
             && back.server_info("replication", "master_link_status") == "up"
     });
     client.call(&keys[0], &["BF.ADD", &keys[0], "last"]);
-    wait_until("its replica has it", || client.wait(&keys[0]) == 1);
+    wait_until("the replica acknowledges", || client.wait(&keys[0]) == 1);
     for key in &keys[..2] {
         assert_eq!(digest(back, key), digest(&mut cluster.nodes[PRIMARIES].client(), key), "{key}");
         let more = numbered("more", 300);

@@ -1,15 +1,15 @@
-//! Clients that write to a cluster while something happens to it, and what they were told is in.
+//! Clients that write to a cluster while a test changes it, and the items acknowledged to them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::harness::{ClusterClient, Reply, wait_until};
 
 /// Items that were acknowledged, by key.
-pub(crate) type Told = Vec<(String, Vec<String>)>;
+pub(crate) type Added = Vec<(String, Vec<String>)>;
 
 #[track_caller]
-pub(crate) fn assert_all_there(client: &mut ClusterClient, told: &Told) {
-    for (key, items) in told {
+pub(crate) fn assert_all_there(client: &mut ClusterClient, added: &Added) {
+    for (key, items) in added {
         let mut lost = Vec::new();
         for batch in items.chunks(1_000) {
             let words = ["BF.MEXISTS", key].into_iter().chain(batch.iter().map(String::as_str));
@@ -25,17 +25,16 @@ pub(crate) fn assert_all_there(client: &mut ClusterClient, told: &Told) {
     }
 }
 
-/// What a test and its writers tell each other.
+/// State that a test and its writers share.
 #[derive(Default)]
 pub(crate) struct Writing {
-    /// Additions that were acknowledged so far.
+    /// Additions acknowledged so far.
     acknowledged: AtomicUsize,
     over: AtomicBool,
 }
 
 impl Writing {
-    /// Waits until the writers have been told of so many more additions, however slow the machine
-    /// is.
+    /// Waits until `count` more additions are acknowledged.
     #[track_caller]
     pub(crate) fn wait_for_more(&self, count: usize) {
         let goal = self.acknowledged.load(Relaxed) + count;
@@ -43,8 +42,8 @@ impl Writing {
     }
 }
 
-/// Tells writers to stop when it goes, also in a test that fails: nobody would wait for its writers
-/// else.
+/// Stops the writers when it is dropped, also when the test panics: `thread::scope` would wait for
+/// them forever.
 pub(crate) struct Stop<'a>(pub(crate) &'a Writing);
 
 impl Drop for Stop<'_> {
@@ -53,20 +52,20 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Adds to the keys, one after another, until told to stop; what was acknowledged, by a replica too
-/// if that is asked.
+/// Adds items to the keys in turn until the test stops the writers. Returns the acknowledged items;
+/// with `replicated`, those that a replica acknowledged too.
 pub(crate) fn write(
     mut client: ClusterClient,
     name: &str,
     keys: &[String],
     replicated: bool,
     writing: &Writing,
-) -> (Told, ClusterClient) {
-    let mut told: Told = keys.iter().map(|key| (key.clone(), Vec::new())).collect();
+) -> (Added, ClusterClient) {
+    let mut added: Added = keys.iter().map(|key| (key.clone(), Vec::new())).collect();
     let mut number = 0;
     while !writing.over.load(Relaxed) {
         let at = number % keys.len();
-        let (key, items) = &mut told[at];
+        let (key, items) = &mut added[at];
         let item = format!("{name}-{number}");
         number += 1;
         let reply = client.call(key, &["BF.ADD", key, &item]);
@@ -76,5 +75,5 @@ pub(crate) fn write(
             writing.acknowledged.fetch_add(1, Relaxed);
         }
     }
-    (told, client)
+    (added, client)
 }

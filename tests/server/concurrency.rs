@@ -1,5 +1,5 @@
-//! Many connections at a time on one filter. The server runs one command after another, so nothing
-//! may be lost and every client must read its own additions at once.
+//! Many connections use one filter at a time. The server runs one command after another, so no
+//! addition is lost and every client reads its own additions at once.
 
 use crate::harness::{Server, info, mexists, numbered, ok};
 
@@ -9,7 +9,7 @@ fn eight_clients_add_and_query_one_filter() {
     const ROUNDS: usize = 40;
     const BATCH: usize = 50;
     let server = Server::start();
-    // It grows while they work: 100, 200, 400, … 12,800.
+    // The filter grows meanwhile: 100, 200, 400, … 12,800.
     assert_eq!(server.client().run("BF.RESERVE shared 1e-6 100"), ok());
     let answers: Vec<usize> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..CLIENTS)
@@ -22,15 +22,15 @@ fn eight_clients_add_and_query_one_filter() {
     });
     let client = &mut server.client();
     let new = i64::try_from(answers.iter().sum::<usize>()).expect("a count of items");
-    assert_eq!(info(client, "shared").items, new, "the filter counts what it told its clients");
+    assert_eq!(info(client, "shared").items, new, "the count is the number of \"new\" answers");
     for worker in 0..CLIENTS {
         let items = numbered(&format!("client-{worker}"), ROUNDS * BATCH);
         assert!(mexists(client, "shared", &items).iter().all(|&there| there), "client {worker}");
     }
 }
 
-/// One client: batches of its own items, some items that all clients add, questions in between.
-/// Returns how often it was told that an item is new.
+/// Runs one client: it adds batches of its own items and some items that all clients add, and
+/// queries both. Returns the number of "new" answers.
 fn work(mut client: crate::harness::Client, worker: usize, rounds: usize, batch: usize) -> usize {
     let mine = numbered(&format!("client-{worker}"), rounds * batch);
     let mut new = 0;
@@ -44,8 +44,8 @@ fn work(mut client: crate::harness::Client, worker: usize, rounds: usize, batch:
         commands.push(vec!["BF.INSERT", "shared", "NOCREATE", "ITEMS", &common, &common]);
         let replies = client.pipeline(&commands);
         let single = crate::harness::array([replies[0].clone()]);
-        let told = [single.answers(), replies[1].answers(), replies[2].answers()].concat();
-        new += told.iter().filter(|&&new| new).count();
+        let answers = [single.answers(), replies[1].answers(), replies[2].answers()].concat();
+        new += answers.iter().filter(|&&new| new).count();
         assert!(
             mexists(&mut client, "shared", items).iter().all(|&there| there),
             "client {worker}, {round}"

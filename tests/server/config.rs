@@ -1,5 +1,4 @@
-//! The runtime configuration: its defaults, its ranges, its error texts, and what it does to
-//! filters made afterwards.
+//! The runtime configuration: defaults, ranges, error texts, and the effect on later filters.
 
 use crate::harness::{Builder, Client, Server, config_name, err, info, layers, ok, skipped};
 
@@ -11,7 +10,7 @@ fn set(client: &mut Client, name: &str, value: &str) -> crate::harness::Reply {
 #[track_caller]
 fn get(client: &mut Client, name: &str) -> String {
     let name = config_name(name);
-    client.config_get(&name).unwrap_or_else(|| panic!("the server knows no {name}"))
+    client.config_get(&name).unwrap_or_else(|| panic!("the server has no setting {name}"))
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn a_value_in_its_range_is_taken_and_read_back() {
 fn a_value_out_of_its_range_is_refused_with_the_range() {
     let server = Server::start();
     let client = &mut server.client();
-    // (name, values, what the text must hold)
+    // (name, values, parts of the error text)
     let rate = &["0", "1", "1.5", "-0.1", "inf"][..];
     let size = &["0", "-1", "4611686018427387905"][..];
     let factor = &["-1", "32769"][..];
@@ -104,7 +103,7 @@ fn a_value_that_is_no_number_is_refused() {
     assert!(reply.error().contains(&wanted), "{reply:?}");
 }
 
-/// BF.ADD, BF.MADD and BF.INSERT without options make what the configuration says.
+/// Without options, BF.ADD, BF.MADD and BF.INSERT create a filter with the configured values.
 #[test]
 fn filters_made_by_adding_follow_the_configuration() {
     let server = Server::start();
@@ -122,18 +121,18 @@ fn filters_made_by_adding_follow_the_configuration() {
         assert_eq!((made.capacity, made.expansion), (777, Some(5)), "{make}");
         assert_eq!(client.run("BF.DEBUG k"), asked, "{make}");
     }
-    // An option of BF.INSERT beats the configuration, and what it leaves out comes from there.
+    // An option of BF.INSERT overrides the configuration; the configuration gives the others.
     client.run("BF.INSERT some CAPACITY 10 ITEMS a");
     assert_eq!((info(client, "some").capacity, info(client, "some").expansion), (10, Some(5)));
     client.run("BF.INSERT rate ERROR 0.25 NONSCALING ITEMS a");
     assert_eq!((info(client, "rate").capacity, layers(client, "rate").1[0].ratio), (777, 0.25));
-    // BF.RESERVE takes only its expansion from there.
+    // BF.RESERVE takes only the expansion from the configuration.
     client.run("BF.RESERVE reserved 0.01 100");
     assert_eq!(
         (info(client, "reserved").capacity, info(client, "reserved").expansion),
         (100, Some(5))
     );
-    // A filter that is there stays as it was made.
+    // An existing filter does not change.
     set(client, "expansion-factor", "2");
     assert_eq!(info(client, "k").expansion, Some(5));
 }
@@ -160,14 +159,13 @@ fn an_explicit_expansion_beats_a_configured_zero() {
         assert!(!reply.is_error(), "{line} answered {reply:?}");
         assert_eq!(info(client, "k").expansion, expansion, "{line}");
     }
-    // And a configured expansion does not clash with NONSCALING.
+    // A configured expansion does not conflict with NONSCALING.
     assert_eq!(set(client, "expansion-factor", "3"), ok());
     client.run("DEL k");
     assert_eq!(client.run("BF.RESERVE k 0.01 100 NONSCALING"), ok());
     assert_eq!(info(client, "k").expansion, None);
 }
 
-/// A default that no machine can hold is no reason to crash.
 #[test]
 fn a_configured_capacity_beyond_memory_is_an_error_of_the_command() {
     let server = Server::start();
@@ -216,7 +214,7 @@ fn a_bad_value_in_a_configuration_file_refuses_the_start() {
     }
 }
 
-/// The names of a setting: ours, and valkey-bloom's where it has one. Redis 8 has ours alone.
+/// Our name of a setting, and valkey-bloom's if there is one. Redis 8 has only our names.
 const NAMES: [(&str, Option<&str>); 4] = [
     ("error-rate", Some("bloom-fp-rate")),
     ("initial-size", Some("bloom-capacity")),
@@ -228,9 +226,8 @@ fn has_aliases() -> bool {
     config_name("").ends_with('.')
 }
 
-/// Each value of a documented range, its ends above all, is taken as it is written; every other is
-/// refused with the name of the setting: in a file, with CONFIG SET, as a load argument, under both
-/// names.
+/// Values in the documented range are kept exactly, and others are refused with the name of the
+/// setting: in a file, by CONFIG SET, and as a load argument, under both names.
 #[test]
 fn every_value_is_kept_as_it_is_or_refused_with_a_reason() {
     let kept = [
@@ -324,11 +321,10 @@ fn every_value_is_kept_as_it_is_or_refused_with_a_reason() {
     }
 }
 
-/// An explicit line counts also where it says the default, or what the load arguments do not say.
-/// The server sets our names first and valkey-bloom's after them, so of two lines for one setting
-/// valkey-bloom's wins, in either order.
+/// A line of the file overrides the load arguments, even if it sets the default. The server applies
+/// our names before valkey-bloom's, so valkey-bloom's line wins in either order.
 #[test]
-fn every_line_of_the_file_counts() {
+fn every_line_of_the_file_overrides_the_load_arguments() {
     let defaults = ["0.01", "100", "2", "0"];
     let others = [["0.05", "0.07"], ["50", "70"], ["5", "7"], ["5000000", "7000000"]];
     for (((name, alias), default), [one, two]) in NAMES.into_iter().zip(defaults).zip(others) {
@@ -359,7 +355,7 @@ fn every_line_of_the_file_counts() {
     }
 }
 
-/// The lines about the module in the file of a server, after CONFIG REWRITE.
+/// Runs CONFIG REWRITE; returns the module's lines of the file, sorted and without the prefix.
 #[track_caller]
 fn rewritten(server: &Server) -> Vec<String> {
     assert_eq!(server.client().run("CONFIG REWRITE"), ok());
@@ -374,7 +370,7 @@ fn rewritten(server: &Server) -> Vec<String> {
     lines
 }
 
-/// A server that starts with these lines about the module, as after CONFIG REWRITE.
+/// Starts a server whose file has these lines, as `rewritten` returns them.
 #[track_caller]
 fn with_lines(lines: &[String]) -> Server {
     let add =
@@ -409,16 +405,15 @@ fn config_rewrite_writes_what_was_set_and_the_next_start_is_the_same() {
     );
 }
 
-/// One step of the test below: names and values of a CONFIG SET, whether it succeeds, and what is
-/// in force then.
+/// One CONFIG SET: names and values, whether it succeeds, and the error rate in force afterwards.
 type Step = (&'static [(&'static str, &'static str)], bool, &'static str);
 
-/// Of valkey-bloom's name and ours the one that was set last counts: in two commands and in one, by
-/// CONFIG REWRITE and a start too. A CONFIG SET that fails changes nothing.
+/// Of our name and valkey-bloom's, the one that was set last wins: in two commands, in one command,
+/// and after CONFIG REWRITE and a restart. A CONFIG SET that fails changes nothing.
 #[test]
-fn the_name_that_was_set_last_counts() {
+fn the_name_that_was_set_last_wins() {
     if !has_aliases() {
-        skipped("the_name_that_was_set_last_counts", "Redis 8 has our names alone");
+        skipped("the_name_that_was_set_last_wins", "Redis 8 has only our names");
         return;
     }
     const OURS: &str = "error-rate";
@@ -453,7 +448,7 @@ fn the_name_that_was_set_last_counts() {
         let reply = client.cmd(&words);
         assert_eq!(reply == ok(), taken, "{pairs:?}: {reply:?}");
         assert_eq!(get(client, OURS), expected, "{pairs:?}");
-        // The alias shows a value only while that is in force.
+        // The alias shows only a value that is in force.
         let shown = get(client, THEIRS);
         assert!(shown.is_empty() || shown == expected, "{pairs:?}: {shown}");
         if taken && pairs.len() == 1 {
@@ -478,14 +473,13 @@ fn a_tiny_rate_is_shown_as_it_is_written() {
     }
 }
 
-/// A configuration file written for valkey-bloom still starts the server.
 #[test]
 fn the_configuration_of_valkey_bloom_starts_the_server() {
-    // Redis 8 has no prefix, and nobody runs valkey-bloom there.
+    // Redis 8 has no prefix, and users of valkey-bloom do not run it.
     if !has_aliases() {
         skipped(
             "the_configuration_of_valkey_bloom_starts_the_server",
-            "Redis 8 has our names alone",
+            "Redis 8 has only our names",
         );
         return;
     }

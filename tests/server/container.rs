@@ -1,10 +1,9 @@
-//! A server in a container of 1 GiB, and filters that are larger: what one server accepted, every
-//! server loads. The default ceiling binds clients alone.
+//! A server in a container of 1 GiB, and filters that are larger. Every server loads a filter that
+//! another server accepted: the default ceiling binds only clients.
 //!
-//! The filter has 1.2 GB and few items, so its pages stay untouched: the tests take the time to
-//! save and read zeros, which the server packs (some 4 seconds a save or a load, 14 MB), and little
-//! memory. What the container would enforce is not enforced: only the limit that the module reads
-//! is there.
+//! The filter has 1.2 GB and few items, so most of its pages stay untouched and the tests take
+//! little memory. Their time goes to saving and reading zeros, which the server compresses (14 MB,
+//! some 4 seconds a save or load). The container's limit is not enforced: the module only reads it.
 
 use std::time::Instant;
 
@@ -15,12 +14,13 @@ use crate::harness::{
 
 const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
 const GIB: i64 = 1 << 30;
-/// At 9.585 bits an item and more: 1.2e9 bytes.
+/// At least 9.585 bits an item: 1.2e9 bytes.
 const RESERVE: &str = "BF.RESERVE k 0.01 1000000000 NONSCALING";
-/// Beside the bits: headers, buffers, pages that items touch.
+/// Bytes beside the bits: headers, buffers, pages that the items touch.
 const LITTLE: i64 = 8 << 20;
 
-/// A container of 1 GiB; `None`, and a line that says so, where this machine gives none.
+/// A server in a container of 1 GiB. Where the machine cannot make one, reports the test as skipped
+/// and returns `None`.
 fn container(test: &str) -> Option<Builder> {
     if can_contain() {
         return Some(Server::with().container(GIB.unsigned_abs()));
@@ -34,11 +34,11 @@ fn lift_the_ceiling(client: &mut Client) {
     assert_eq!(reply, ok());
 }
 
-/// Makes the filter, with some items, on a server whose operator allows it.
+/// Raises the ceiling, creates the filter and adds some items.
 #[track_caller]
 fn reserve(client: &mut Client) -> Vec<String> {
     lift_the_ceiling(client);
-    assert_eq!(client.run(RESERVE), ok(), "what the operator sets wins");
+    assert_eq!(client.run(RESERVE), ok(), "the configured ceiling wins");
     assert!(info(client, "k").size > GIB, "it is larger than the container");
     let items = numbered("item", 1_000);
     madd(client, "k", &items);
@@ -71,7 +71,7 @@ fn a_filter_above_the_container_survives_a_restart() {
     assert_eq!(
         client.run("BF.RESERVE other 0.01 1000000000"),
         err(NO_MEMORY),
-        "the ceiling of clients is what it was"
+        "the default ceiling still binds clients"
     );
     assert_unharmed(&server);
 }
@@ -85,24 +85,24 @@ fn a_filter_above_the_container_survives_in_an_aof() {
         container.config("appendonly yes").config("auto-aof-rewrite-percentage 0").start();
     let client = &mut server.client();
     let items = reserve(client);
-    // A dump that has just begun: a header, and nothing behind it.
+    // A load that has just begun: the header alone.
     let header = dump_header(client);
     assert_eq!(load(client, "half", &header), ok());
     server.kill_and_restart();
     let client = &mut server.client();
     assert_there(client, "k", &items, "from the commands");
-    assert_eq!(load(client, "half", &header), ok(), "it is there, and has begun so");
+    assert_eq!(load(client, "half", &header), ok(), "the load can go on");
     assert!(!client.run("BGREWRITEAOF").is_error());
     wait_until("the AOF is rewritten", || !client.has_child());
     assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
     server.kill_and_restart();
     let client = &mut server.client();
     assert_there(client, "k", &items, "from the rewritten AOF");
-    assert_eq!(load(client, "half", &header), ok(), "it is there, and has begun so");
+    assert_eq!(load(client, "half", &header), ok(), "the load can go on");
     assert_unharmed(&server);
 }
 
-/// The first piece of a dump, without the others.
+/// The first piece of a dump.
 fn dump_header(client: &mut Client) -> (i64, Vec<u8>) {
     let reply = client.run("BF.SCANDUMP k 0");
     let [iterator, data] = reply.elements() else {
@@ -126,7 +126,7 @@ fn a_replica_in_a_smaller_container_takes_a_full_sync() {
         read.server_info("replication", "master_link_status") == "up"
     });
     assert_there(read, "k", &items, "by a full sync");
-    // And what comes after it by the stream.
+    // Later writes come by the replication stream.
     assert_eq!(client.run("COPY k copy").int(), 1);
     assert_eq!(load(client, "half", &header), ok());
     assert_eq!(client.run("WAIT 1 60000").int(), 1);
@@ -152,11 +152,11 @@ fn restore_takes_a_filter_above_the_container() {
     assert_unharmed(&server);
 }
 
-/// A load that has just begun is some hundred bytes long when it is stored. Its memory is
-/// allocated, under the ceiling, when the next chunk comes.
+/// A load that has just begun is stored in some hundred bytes. Its memory is allocated when the
+/// next chunk comes, and the ceiling applies then.
 #[test]
-fn half_a_filter_is_read_without_its_memory() {
-    let Some(container) = container("half_a_filter_is_read_without_its_memory") else {
+fn a_load_that_has_begun_is_restored_without_its_memory() {
+    let Some(container) = container("a_load_that_has_begun_is_restored_without_its_memory") else {
         return;
     };
     let (mut server, source) = (container.start(), Server::start());
@@ -167,7 +167,7 @@ fn half_a_filter_is_read_without_its_memory() {
     let half = from.cmd(&["DUMP", "half"]).payload();
     assert!(half.len() < 200, "{} bytes", half.len());
     let client = &mut server.client();
-    assert_eq!(load(client, "half", &header), err(NO_MEMORY), "as a client's");
+    assert_eq!(load(client, "half", &header), err(NO_MEMORY), "the ceiling binds clients");
     let used = client.memory("used_memory");
     assert_eq!(client.call("RESTORE", "half", &[&b"0"[..], &half]), ok());
     let taken = client.memory("used_memory") - used;
@@ -176,14 +176,14 @@ fn half_a_filter_is_read_without_its_memory() {
     let client = &mut server.client();
     let chunks = &dump(from, "k")[1..];
     let used = client.memory("used_memory");
-    assert_eq!(load(client, "half", &chunks[0]), err(NO_MEMORY), "as a client's");
+    assert_eq!(load(client, "half", &chunks[0]), err(NO_MEMORY), "the ceiling binds clients");
     let taken = client.memory("used_memory") - used;
-    // The connection has a buffer for the chunk.
+    // The connection keeps a buffer for the chunk.
     assert!(taken < LITTLE + (40 << 20), "{taken} bytes");
     lift_the_ceiling(client);
     for chunk in chunks {
         assert_eq!(load(client, "half", chunk), ok());
     }
-    assert_there(client, "half", &items, "goes on");
+    assert_there(client, "half", &items, "after the load");
     assert_unharmed(&server);
 }

@@ -1,5 +1,5 @@
-//! COPY and DEBUG DIGEST: both must see every bit of a filter. RedisBloom refuses the one and has
-//! nothing for the other.
+//! COPY and DEBUG DIGEST must cover every bit of a filter. RedisBloom refuses COPY and has no
+//! digest.
 
 use crate::harness::{Client, Server, add_until_card, err, info, int, mexists, numbered, ok};
 
@@ -9,7 +9,7 @@ fn digest(client: &mut Client, key: &str) -> String {
 }
 
 #[test]
-fn a_copy_is_the_same_filter_and_another_one() {
+fn a_copy_is_identical_and_independent() {
     let server = Server::start();
     let client = &mut server.client();
     for (key, options, card) in [
@@ -35,7 +35,7 @@ fn a_copy_is_the_same_filter_and_another_one() {
         }
         assert_eq!(digest(client, "copy"), digest(client, key), "{key}");
         assert!(mexists(client, "copy", &items).iter().all(|&there| there), "{key}");
-        // What happens to the one does not happen to the other.
+        // A change of one does not change the other.
         if info(client, key).expansion.is_some() {
             client.call("BF.MADD", "copy", &numbered("more", 300));
         } else {
@@ -45,15 +45,14 @@ fn a_copy_is_the_same_filter_and_another_one() {
         client.cmd(&["DEL", key]);
         assert!(
             mexists(client, "copy", &items).iter().all(|&there| there),
-            "{key} is gone, its copy is not"
+            "the copy of {key} after DEL"
         );
     }
 }
 
-/// Over a DEBUG RELOAD the server itself compares; here one item or another seed must make another
-/// digest.
+/// One different item, seed or parameter gives another digest.
 #[test]
-fn the_digest_sees_every_difference() {
+fn the_digest_shows_every_difference() {
     let server = Server::start();
     let client = &mut server.client();
     let make = |client: &mut Client, options: &str, items: &str| {

@@ -1,21 +1,20 @@
-//! Damaged DUMP payloads whose CRC-64 is right again: RESTORE refuses them or makes a filter that
-//! works.
+//! Damaged DUMP payloads with a correct CRC-64: RESTORE refuses them or makes a filter that works.
 //!
-//! A client that may RESTORE may send anything, and the outer checksum is no secret. RedisBloom 2.8
-//! crashes on some of these, 8.x hangs on others, and an old valkey-bloom dies of every short
-//! payload.
+//! A client that may run RESTORE can send any bytes, with a correct outer checksum. RedisBloom 2.8
+//! crashes on some of these payloads, 8.x hangs on others, and an old valkey-bloom crashes on every
+//! short one.
 
 use crate::harness::{
     Client, Payload, Random, Reply, Server, add_until_card, assert_sane, assert_unharmed, load, ok,
     sealed, settled_memory,
 };
 
-/// What refused payloads may leave in `used_memory`: statistics, and what the server caches.
+/// Bytes of `used_memory` that refused payloads may leave: statistics and caches of the server.
 const NOISE: i64 = 200_000;
 
 fn server() -> Server {
-    // Other types are checked by the server itself: a changed type byte must not crash it for
-    // reasons of its own. Without tracking, the first use of a command takes no memory.
+    // The server sanitizes the other types: a changed type byte must not crash it in its own code.
+    // Without latency tracking, the first use of a command takes no memory.
     Server::with()
         .config("rdbcompression no")
         .config("latency-tracking no")
@@ -23,7 +22,7 @@ fn server() -> Server {
         .start()
 }
 
-/// Small payloads of each kind: one layer, several, and half a load.
+/// Small payloads: one layer, several layers, a full filter, counters, and half a load.
 fn payloads(client: &mut Client) -> Vec<(&'static str, Payload)> {
     client.run("BF.RESERVE single 0.01 10 SEED 1");
     add_until_card(client, "single", "item", 7);
@@ -40,7 +39,7 @@ fn payloads(client: &mut Client) -> Vec<(&'static str, Payload)> {
     keys.map(|key| (key, Payload::of(client, key))).into()
 }
 
-/// What RESTORE made of payloads.
+/// Counts of payloads, by what RESTORE made of them.
 #[derive(Default)]
 struct Outcome {
     tried: usize,
@@ -50,7 +49,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Sends a batch, then looks at what was accepted.
+    /// Sends a batch, then checks what was accepted.
     #[track_caller]
     fn restore(&mut self, client: &mut Client, batch: Vec<(String, Vec<u8>)>) {
         let commands: Vec<Vec<Vec<u8>>> = batch
@@ -91,7 +90,7 @@ impl Outcome {
     }
 }
 
-/// Runs the attempts of each payload and looks at what is left behind.
+/// Runs `attempts` on each payload, and checks that no key and no memory is left.
 fn attack(
     what: &str,
     mut attempts: impl FnMut(&mut Client, &mut Outcome, &str, &Payload),
@@ -124,17 +123,17 @@ fn every_byte_of_a_payload_may_have_any_value() {
                     format!("{name}: byte {at} from {:#04x} to {:#04x}", body[at], changed[at]);
                 (what, sealed(&changed))
             });
-            // All values for one kind, all single bits and a few more for the others.
+            // Every value for one payload, every seventh for the others.
             let changed = changed.step_by(if name == "single" { 1 } else { 7 });
             outcome.restore(client, changed.collect());
         }
     });
-    // The bits have no checksum but the outer one: each of their bytes may have any value.
+    // Only the outer checksum covers the bits: each of their bytes may have any value.
     assert!(outcome.filters > 1_000, "changed bits make a filter");
 }
 
 #[test]
-fn a_payload_may_end_anywhere() {
+fn a_payload_may_be_cut_or_extended_anywhere() {
     let outcome = attack("every length", |client, outcome, name, payload| {
         let body = payload.body();
         let (value, version) = body.split_at(body.len() - 2);
@@ -143,7 +142,7 @@ fn a_payload_may_end_anywhere() {
             (what, sealed(&[&value[..len], version].concat()))
         });
         let mut batch: Vec<_> = cut.collect();
-        // Not before the type, which would then be another.
+        // Nothing is inserted before the type byte, which would change the type.
         for at in 1..=value.len() {
             for inserted in
                 [&[0][..], &[5], &[0xff], &[0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]]
@@ -159,12 +158,12 @@ fn a_payload_may_end_anywhere() {
                 batch.push((what, sealed(&[&value[..at], rest, version].concat())));
             }
         }
-        // Without the version, without the checksum, with nothing at all.
+        // Payloads without the version, without the checksum, or empty.
         let whole = payload.bytes();
         batch.extend((0..12).map(|len| (format!("{name}: {len} bytes"), whole[..len].to_vec())));
         outcome.restore(client, batch);
     });
-    assert_eq!(outcome.others, 0, "a cut filter is no other value");
+    assert_eq!(outcome.others, 0, "a cut filter is not a value of another type");
 }
 
 #[test]
@@ -177,7 +176,7 @@ fn a_payload_may_be_damaged_in_many_places() {
         let batch = (0..TRIES).map(|attempt| {
             let mut changed = body.clone();
             for _ in 0..2 + random.below(6) {
-                // Behind type and module id, so that the module sees it.
+                // After the type and the module id, so that the module reads the damage.
                 let at = payload.head.len() + random.below(body.len() - payload.head.len());
                 changed[at] = *random.pick(&[0, 1, 5, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc3, 0xff]);
             }
@@ -187,7 +186,7 @@ fn a_payload_may_be_damaged_in_many_places() {
     });
 }
 
-/// The bits come in strings of 1 MiB; here they come in every other way.
+/// The module writes the bits in strings of 1 MiB, and reads strings of any number of whole words.
 #[test]
 fn the_bits_may_come_in_other_pieces() {
     let server = server();

@@ -1,6 +1,6 @@
-//! Filters that count: COUNTING, BF.DEL, BF.COUNT. What a deletion may do to the answers is proven
-//! on the filter itself (`tests/filter/model.rs`); here is what a client sees, and that deletions
-//! go where additions go.
+//! Filters with counters: COUNTING, BF.DEL, BF.COUNT. `tests/filter/model.rs` proves what a
+//! deletion may do to the answers; these tests check what a client sees, and that deletions are
+//! stored and replicated.
 
 use crate::harness::{
     Client, Protocol, Reply, Server, add_until_card, array, check, digest, dump, err, fresh, info,
@@ -45,7 +45,7 @@ fn del_answers_an_item_with_a_boolean_and_several_with_an_array() {
 }
 
 #[test]
-fn only_a_filter_that_counts_can_be_deleted_from() {
+fn only_a_filter_of_counters_can_be_deleted_from() {
     let server = Server::start();
     let wrong_type = "WRONGTYPE Operation against a key holding the wrong kind of value";
     fresh(
@@ -54,7 +54,7 @@ fn only_a_filter_that_counts_can_be_deleted_from() {
             (&["BF.ADD k a"], "BF.DEL k a", err(NOT_COUNTING)),
             (&["BF.ADD k a"], "BF.DEL k a b", err(NOT_COUNTING)),
             (&["BF.ADD k a"], "BF.COUNT k a", err(NOT_COUNTING)),
-            // The options of an insertion make a filter, they change none.
+            // The options of BF.INSERT do not change an existing filter.
             (&["BF.ADD k a", "BF.INSERT k COUNTING ITEMS b"], "BF.DEL k a", err(NOT_COUNTING)),
             (&["SET k x"], "BF.DEL k a", err(wrong_type)),
             (&["SET k x"], "BF.COUNT k a", err(wrong_type)),
@@ -69,14 +69,14 @@ fn only_a_filter_that_counts_can_be_deleted_from() {
                 "BF.DEL k a",
                 int(1),
             ),
-            // The bare expansion of .NET's client, and a word in front of it.
+            // The bare expansion of NRedisStack, and an option after it.
             (&["BF.RESERVE k 0.01 10 4 COUNTING", "BF.ADD k a"], "BF.DEL k a", int(1)),
         ],
     );
 }
 
 #[test]
-fn a_missing_key_is_an_error_where_that_is_set() {
+fn missing_key_error_applies_to_deletions_and_counts() {
     let server = Server::start();
     let client = &mut server.client();
     let setting = crate::harness::config_name("missing-key-error");
@@ -85,7 +85,7 @@ fn a_missing_key_is_an_error_where_that_is_set() {
 }
 
 #[test]
-fn info_shows_four_times_the_memory_and_what_cannot_be_deleted() {
+fn info_shows_four_times_the_memory_and_refused_deletions() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.RESERVE bits 0.001 100000");
@@ -94,7 +94,7 @@ fn info_shows_four_times_the_memory_and_what_cannot_be_deleted() {
     assert_eq!((counters.capacity, counters.items), (100_000, 0));
     let ratio = counters.size as f64 / bits.size as f64;
     assert!((3.99..4.01).contains(&ratio), "{} against {} bytes", counters.size, bits.size);
-    // For a filter of bits there is no such number.
+    // A filter of bits has no such numbers.
     for (line, expected) in [
         ("BF.INFO bits SATURATED", array([null()])),
         ("BF.INFO bits UNDELETED", array([null()])),
@@ -103,20 +103,20 @@ fn info_shows_four_times_the_memory_and_what_cannot_be_deleted() {
     ] {
         assert_eq!(client.run(line), expected, "{line}");
     }
-    // Small enough for a sample that is all of it.
+    // So small that the sample covers every counter.
     client.run("DEL counters");
     client.run("BF.RESERVE counters 0.001 1000 COUNTING");
     let often = vec!["often"; 20];
     client.call("BF.MADD", "counters", &often);
     assert_eq!(client.run("BF.COUNT counters often"), int(15));
     let saturated = client.run("BF.INFO counters SATURATED").elements()[0].int();
-    assert!((1..=20).contains(&saturated), "{saturated} of some ten probes");
+    assert!((1..=20).contains(&saturated), "{saturated} of about ten probes");
     assert_eq!(client.run("BF.DEL counters often often"), ints([0, 0]));
     assert_eq!(client.run("BF.INFO counters UNDELETED"), ints([2]));
     let resp3 = &mut server.resp3();
     assert_eq!(resp3.run("BF.INFO counters UNDELETED").get("Refused deletions"), Some(&int(2)));
     assert_eq!(resp3.run("BF.INFO bits SATURATED").get("Saturated counters"), Some(&null()));
-    // Of this server: neither stored nor copied.
+    // Refused deletions are counted per server: neither stored nor copied.
     client.run("COPY counters copy");
     assert_eq!(client.run("BF.INFO copy UNDELETED"), ints([0]));
     assert_eq!(client.run("DEBUG RELOAD"), ok());
@@ -125,14 +125,18 @@ fn info_shows_four_times_the_memory_and_what_cannot_be_deleted() {
 }
 
 #[test]
-fn a_grown_filter_keeps_counting_and_refuses_what_two_layers_hold() {
+fn a_grown_filter_refuses_to_delete_an_item_of_two_layers() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.RESERVE k 0.000001 10 COUNTING");
     let items = add_until_card(client, "k", "item", 500);
     assert!(info(client, "k").filters > 4);
-    assert_eq!(client.call("BF.DEL", "k", &items[..5]), ints([1; 5]), "of the oldest layer");
-    assert_eq!(client.run("BF.ADD k item-7"), int(0), "known, and in two layers now");
+    assert_eq!(client.call("BF.DEL", "k", &items[..5]), ints([1; 5]), "items of the oldest layer");
+    assert_eq!(
+        client.run("BF.ADD k item-7"),
+        int(0),
+        "the item tests present, and is in two layers now"
+    );
     assert_eq!(client.run("BF.COUNT k item-7"), int(2));
     assert_eq!(client.run("BF.DEL k item-7"), int(0));
     assert_eq!(client.run("BF.EXISTS k item-7"), int(1));
@@ -142,7 +146,7 @@ fn a_grown_filter_keeps_counting_and_refuses_what_two_layers_hold() {
     assert!(!mexists(client, "k", &items[..5]).contains(&true));
 }
 
-/// Additions and deletions in every way, with refusals among them.
+/// Additions and deletions by every command, some of them refused.
 #[track_caller]
 fn live(client: &mut Client) {
     client.run("BF.RESERVE grown 0.01 50 COUNTING");
@@ -168,20 +172,20 @@ fn the_aof_holds_additions_and_deletions() {
     server.kill_and_restart();
     let client = &mut server.client();
     assert_eq!(["grown", "full"].map(|key| digest(client, key)), before);
-    // Once more from a file that was rewritten as commands.
+    // The AOF is rewritten as commands and loaded.
     assert_eq!(client.run("CONFIG SET aof-use-rdb-preamble no"), ok());
     client.run("BGREWRITEAOF");
     crate::harness::wait_until("the AOF is rewritten", || !client.has_child());
     server.restart();
     let client = &mut server.client();
     assert_eq!(["grown", "full"].map(|key| digest(client, key)), before);
-    assert_eq!(client.run("BF.DEL full d"), int(1), "it still counts");
+    assert_eq!(client.run("BF.DEL full d"), int(1), "the filter still counts");
 }
 
-/// How full it is follows from its counters in the end, which a replica, a reload and a loaded dump
-/// count for themselves.
+/// After many changes the item count depends only on the counters. A replica, a reload and a loaded
+/// dump compute it again.
 #[test]
-fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
+fn a_filter_after_many_changes_has_the_same_numbers_everywhere() {
     const CAPACITY: i64 = 1_000;
     let master = Server::start();
     let replica = master.replica();
@@ -200,10 +204,10 @@ fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
         words.map(|word| client.run(&format!("BF.INFO {key} {word}")))
     };
     let before = numbers(client, "k");
-    // 900 and one, of which 5 % are not counted at the capacity; the counters are off by 10
-    // (`tests/filter/fullness.rs`).
-    let said = before[0].elements()[0].int();
-    assert!((850..950).contains(&said), "{said} items of 901");
+    // There are 901 items. At the capacity 5 % of new items are not counted, and the counters are
+    // off by 10 (`tests/filter/fullness.rs`).
+    let shown = before[0].elements()[0].int();
+    assert!((850..950).contains(&shown), "{shown} items of 901");
     assert!((1..=4).contains(&before[1].elements()[0].int()), "{before:?}");
     assert_eq!(client.run("WAIT 1 30000"), int(1));
     assert_eq!(numbers(read, "k"), before);
@@ -216,7 +220,7 @@ fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
     for key in ["k", "loaded", "copy"] {
         assert_eq!(numbers(client, key), before, "{key}");
     }
-    // And full with the same item.
+    // The filter is full at the same item everywhere.
     let more = numbered("more", 300);
     let answers = client.call("BF.MADD", "k", &more);
     assert!(answers.elements().last().expect("answers").is_error());
@@ -227,16 +231,16 @@ fn a_filter_of_much_coming_and_going_is_as_full_everywhere() {
     assert_eq!(client.call("BF.MADD", "loaded", &more), answers);
 }
 
-/// A filter kept full, its oldest item replaced by new ones, may count more items than its
-/// capacity. No client sees that, and every way to store or to copy the filter takes it.
+/// A full filter may count more items than its capacity after its oldest items are replaced by new
+/// ones. BF.CARD does not show that; every way to store or to copy the filter keeps the count.
 #[test]
-fn a_count_past_the_capacity_goes_everywhere_and_is_not_shown() {
+fn a_count_above_the_capacity_is_stored_and_copied_but_not_shown() {
     let master = Server::start();
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
     client.run("BF.RESERVE k 0.05 100 COUNTING NONSCALING SEED 7");
-    // The last layer of a header: 16 bytes of shape and capacity, 8 of items, 24 more, and the
-    // checksum (`codec/native/header.rs`).
+    // A header ends with the last layer (16 bytes of shape and capacity, 8 of items, 24 more) and
+    // the checksum (`codec/native/header.rs`).
     let counted = |client: &mut Client| {
         let (_, header) = &dump(client, "k")[0];
         let items = header[header.len() - 40..].first_chunk();
@@ -246,7 +250,7 @@ fn a_count_past_the_capacity_goes_everywhere_and_is_not_shown() {
     let mut oldest = items.clone();
     while counted(client) < 103 {
         while client.run("BF.CARD k") != int(100) {
-            let item = items.next().expect("the count never passes the capacity");
+            let item = items.next().expect("the count never exceeds the capacity");
             client.run(&format!("BF.ADD k {item}"));
         }
         let item = oldest.next().expect("an item");
@@ -271,7 +275,7 @@ fn a_count_past_the_capacity_goes_everywhere_and_is_not_shown() {
 }
 
 #[test]
-fn a_filter_that_changes_during_a_dump_is_dumped_from_a_copy() {
+fn a_filter_that_changes_can_be_dumped_only_from_a_copy() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.INSERT k ERROR 0.000001 CAPACITY 100 COUNTING ITEMS a b b c");
@@ -291,9 +295,9 @@ fn a_filter_that_changes_during_a_dump_is_dumped_from_a_copy() {
     assert_eq!(client.run("BF.DEL torn a"), err("ERR filter is being loaded by BF.LOADCHUNK"));
 }
 
-/// A server that is full takes no additions; deletions need no memory.
+/// Deletions need no memory.
 #[test]
-fn a_full_server_deletes() {
+fn a_server_above_maxmemory_deletes() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.INSERT k COUNTING ITEMS a b");
@@ -303,9 +307,9 @@ fn a_full_server_deletes() {
     assert_eq!(client.run("BF.COUNT k b"), int(1));
 }
 
-/// The bound is on bytes, of which counters take four times as many.
+/// The limit is in bytes, and counters take four times as many as bits.
 #[test]
-fn the_most_bytes_of_a_filter_bound_counters_too() {
+fn max_filter_bytes_limits_counters_too() {
     let server = Server::start();
     let client = &mut server.client();
     let setting = crate::harness::config_name("max-filter-bytes");
@@ -320,14 +324,14 @@ fn the_most_bytes_of_a_filter_bound_counters_too() {
             ("BF.RESERVE counters 0.01 10000 COUNTING NONSCALING", ok()),
         ],
     );
-    // Under this seed "another" does not test present by accident, as it does under one in 130.
+    // With this seed "another" is no false positive; with one seed in 130 it is.
     client.run("BF.RESERVE grows 0.01 10000 COUNTING SEED 1");
     let items = numbered("item", 12_000);
     let answers = client.call("BF.MADD", "grows", &items);
     let (last, before) = answers.elements().split_last().expect("answers");
     assert_eq!(*last, err("ERR problem inserting into filter"));
     assert!(mexists(client, "grows", &items[..before.len()]).iter().all(|&there| there));
-    // What was refused room gets it from deletions.
+    // Deletions make room for an item that was refused.
     assert_eq!(client.call("BF.DEL", "grows", &items[..10]).elements().len(), 10);
     assert_eq!(client.cmd(&["BF.ADD", "grows", "another"]), int(1));
 }

@@ -1,8 +1,7 @@
-//! Active defragmentation moves a filter's memory while the server works: nothing changes but
-//! addresses.
+//! Active defragmentation moves a filter's memory while the server works; only addresses change.
 //!
-//! Only servers with the patched jemalloc can (their own builds; Debian's cannot). Elsewhere the
-//! test says so and ends.
+//! Only servers with the patched jemalloc can defragment (the official builds can, Debian's
+//! cannot). On others the test is skipped.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +10,8 @@ use crate::harness::{
     ok, skipped, wait_until,
 };
 
-/// Filters of many sizes: most below a page, some up to 500 kB, some with hundreds of layers, a few
-/// of megabytes, some half loaded. Returns the keys.
+/// Creates filters of many sizes: most below a page, some up to 500 kB, some with hundreds of
+/// layers, a few of megabytes, some half loaded. Returns the keys.
 fn make(client: &mut Client, random: &mut Random) -> Vec<String> {
     let mut keys = Vec::new();
     for number in 0..12_000 {
@@ -68,7 +67,7 @@ fn defragmentation_moves_filters_and_changes_none() {
     assert_eq!(client.run("CONFIG SET activedefrag no"), ok());
     let empty = client.memory("used_memory");
     let keys = make(client, &mut Random::new(7));
-    // Every other one, so that each page of small ones has holes.
+    // Every other filter is deleted, so that each page of small ones has holes.
     for pair in keys.chunks(2) {
         client.cmd(&["DEL", &pair[0]]);
     }
@@ -84,8 +83,8 @@ fn defragmentation_moves_filters_and_changes_none() {
     }
     let before = number(client, "memory", "allocator_frag_bytes");
     assert_eq!(client.run("CONFIG SET activedefrag yes"), ok());
-    wait_until("it begins", || number(client, "memory", "active_defrag_running") > 0);
-    // It runs in the same thread as the commands: each must still be answered soon.
+    wait_until("defragmentation begins", || number(client, "memory", "active_defrag_running") > 0);
+    // Defragmentation runs in the thread of the commands, which must still be answered soon.
     let (mut slowest, mut pings, begin) = (Duration::ZERO, 0, Instant::now());
     while number(client, "memory", "active_defrag_running") > 0
         && begin.elapsed() < Duration::from_secs(8)
@@ -97,7 +96,7 @@ fn defragmentation_moves_filters_and_changes_none() {
             pings += 1;
         }
         let key = &keys[1 + 2 * (pings % 1_000)];
-        assert_eq!(client.cmd(&["BF.EXISTS", key, "a"]), int(1), "{key} while it moves");
+        assert_eq!(client.cmd(&["BF.EXISTS", key, "a"]), int(1), "{key} during defragmentation");
     }
     let after = number(client, "memory", "allocator_frag_bytes");
     let hits = number(client, "stats", "active_defrag_hits");
@@ -107,8 +106,8 @@ fn defragmentation_moves_filters_and_changes_none() {
     );
     assert!(hits > 1_000, "{hits} allocations were moved");
     assert!(after < before / 2, "fragmentation from {before} to {after} bytes");
-    assert_eq!(client.run("DEBUG DIGEST"), digest, "moved, and the same");
-    // Their memory is theirs: they grow, and are freed.
+    assert_eq!(client.run("DEBUG DIGEST"), digest, "the moved filters are unchanged");
+    // Moved filters can grow and be freed.
     for key in ["layers1", "k1", "k3", "large1"] {
         let items = numbered("more", 2_000);
         crate::harness::madd(client, key, &items);

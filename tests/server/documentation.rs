@@ -1,12 +1,12 @@
-//! What the documents show is what a reader gets: the console sessions of README.md and
-//! docs/commands.md, run in a real redis-cli, each block on an empty server; and the bytes in
-//! docs/sizing.md that a server tells.
+//! Checks the documents against a server: the console sessions of README.md and docs/commands.md
+//! run in a real redis-cli, each block on an empty server; docs/sizing.md has the sizes that a
+//! server reports.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::harness::{Client, Server, config_name, info, int, ok, skipped, version};
 
-/// A command line of a document, and the lines that it shows below.
+/// A command in a document, and the output shown below it.
 type Step = (String, String);
 
 /// The text of a document.
@@ -52,7 +52,7 @@ fn the_sessions_in_the_documents_are_what_redis_cli_shows() {
         for block in blocks(document, prompt) {
             let server = Server::start();
             for (command, shown) in block {
-                // The documents use the names of Redis 7 and Valkey.
+                // The documents use the setting names of Redis 7 and Valkey.
                 let command =
                     command.replace("bf.missing-key-error", &config_name("missing-key-error"));
                 assert_eq!(
@@ -67,7 +67,7 @@ fn the_sessions_in_the_documents_are_what_redis_cli_shows() {
     assert!(steps_run >= 30, "only {steps_run} steps were found");
 }
 
-/// 1,000 or 10 million.
+/// Parses a number such as "1,000" or "10 million".
 #[track_caller]
 fn number(cell: &str) -> i64 {
     let (digits, unit) = cell.split_once(' ').unwrap_or((cell, ""));
@@ -80,7 +80,7 @@ fn number(cell: &str) -> i64 {
     digits.replace(',', "").parse::<i64>().expect("a number") * unit
 }
 
-/// Asks for the figure of each row of the table about the allocator; `column` has what it must be.
+/// Compares `figure` with a column of each row of the table about the allocator.
 #[track_caller]
 fn check_allocator_table(server: &Server, column: usize, figure: impl Fn(&mut Client) -> i64) {
     const HEAD: &str =
@@ -103,20 +103,20 @@ fn check_allocator_table(server: &Server, column: usize, figure: impl Fn(&mut Cl
 }
 
 #[test]
-fn the_sizes_beside_what_the_allocator_adds_are_those_of_bf_info() {
+fn the_sizes_in_the_allocator_table_are_those_of_bf_info() {
     check_allocator_table(&Server::start(), 1, |client| info(client, "key").size);
 }
 
-/// The document names the server that was measured: others keep a key in more bytes or fewer.
+/// Runs only on the server that the document names; others take another number of bytes.
 #[test]
-fn what_the_allocator_adds_is_what_the_document_says() {
+fn the_allocator_table_shows_memory_usage() {
     let server = Server::start();
     let allocator = server.client().server_info("memory", "mem_allocator");
     let release = (version().valkey, version().major, version().minor);
     if (release, allocator.as_str()) != ((false, 7, 0), "jemalloc-5.3.0") {
         skipped(
-            "what_the_allocator_adds_is_what_the_document_says",
-            "it was measured in Redis 7.0 with jemalloc 5.3.0",
+            "the_allocator_table_shows_memory_usage",
+            "the table was measured in Redis 7.0 with jemalloc 5.3.0",
         );
         return;
     }

@@ -1,12 +1,12 @@
-//! BF.SCANDUMP and BF.LOADCHUNK: a filter in pieces, as redis-py's examples, migration tools and
-//! AOF files move it.
+//! BF.SCANDUMP and BF.LOADCHUNK move a filter in pieces, as redis-py's examples, migration tools
+//! and AOF files do.
 
 use crate::harness::{
     Client, Protocol, Server, add_until_card, dump, err, info, int, load, madd, mexists, numbered,
     ok,
 };
 
-/// Filters of several shapes; the names of their keys.
+/// Creates filters of several shapes; returns their keys and items.
 fn make(client: &mut Client) -> Vec<(&'static str, Vec<String>)> {
     let shapes = [
         ("empty", "0.01 100", 0),
@@ -53,7 +53,7 @@ fn the_pieces_of_a_filter_make_the_same_filter() {
                 mexists(client, key, &others),
                 "{key}: the same seed"
             );
-            // And it goes on by itself.
+            // The copy accepts more items.
             if info(client, key).expansion.is_some() {
                 let more = numbered("more", 500);
                 madd(client, "copy", &more);
@@ -64,7 +64,7 @@ fn the_pieces_of_a_filter_make_the_same_filter() {
     }
 }
 
-/// 40 MB are three pieces, because one of them holds at most 16 MiB.
+/// A piece has at most 16 MiB, so 40 MB take three pieces.
 #[test]
 fn a_large_filter_comes_in_bounded_pieces() {
     let server = Server::start();
@@ -85,10 +85,10 @@ fn a_large_filter_comes_in_bounded_pieces() {
     assert_eq!(client.run("BF.DEBUG copy"), client.run("BF.DEBUG k"));
 }
 
-/// What is not in yet would be answered "absent": the one answer a Bloom filter must never give
-/// wrongly.
+/// A half-loaded filter would answer "absent" for an item that is not loaded yet: the one answer
+/// that must never be wrong.
 #[test]
-fn a_filter_that_is_still_loading_answers_nothing() {
+fn a_filter_that_is_still_loading_refuses_queries() {
     let mut server = Server::start();
     let client = &mut server.client();
     client.run("BF.RESERVE k 0.01 100");

@@ -1,5 +1,5 @@
-//! What BF.SCANDUMP and BF.LOADCHUNK refuse: hostile, damaged and misplaced bytes. A chunk comes
-//! from anyone who may write.
+//! What BF.SCANDUMP and BF.LOADCHUNK refuse: hostile, damaged and misplaced bytes. Any client that
+//! may write can send a chunk.
 
 use crate::harness::{
     Case, Client, Piece, Protocol, Reply, Server, add_until_card, array, bulk, dump, err, fresh,
@@ -9,7 +9,7 @@ use crate::harness::{
 const NOT_NUMERIC: &str = "ERR Second argument must be numeric";
 const NOT_FOUND: &str = "ERR not found";
 const BAD_DATA: &str = "ERR received bad data";
-/// The only texts that RedisBloom's fuzz tests accept from a filter that exists.
+/// The only error texts that RedisBloom's fuzz tests accept for an existing filter.
 const REFUSALS: [&str; 3] = [
     BAD_DATA,
     "ERR invalid offset - no link found",
@@ -17,14 +17,14 @@ const REFUSALS: [&str; 3] = [
 ];
 
 #[test]
-fn what_is_wrong_with_a_dump_or_a_chunk_is_said() {
+fn scandump_and_loadchunk_report_what_is_wrong() {
     let server = Server::start();
     for protocol in Protocol::BOTH {
         let filter = &["BF.ADD k a"][..];
         let rows: Vec<Case<'_>> = vec![
             (&[], "BF.SCANDUMP missing 0", err(NOT_FOUND)),
             (&[], "BF.SCANDUMP missing 1", err(NOT_FOUND)),
-            // The key is looked at first.
+            // The key is checked first.
             (&[], "BF.SCANDUMP missing x", err(NOT_FOUND)),
             (filter, "BF.SCANDUMP k x", err(NOT_NUMERIC)),
             (filter, "BF.SCANDUMP k 1.5", err(NOT_NUMERIC)),
@@ -62,7 +62,6 @@ fn any_iterator_is_answered_with_a_piece_or_the_end() {
     assert_eq!(client.run("BF.SCANDUMP k 1000000000"), array([int(0), bulk("")]));
 }
 
-/// A finished filter is never changed by a chunk that is not its own.
 #[test]
 fn a_finished_filter_refuses_chunks_that_are_not_its_own() {
     let server = Server::start();
@@ -91,12 +90,11 @@ fn a_finished_filter_refuses_chunks_that_are_not_its_own() {
             let known = matches!(&reply, Reply::Error(text) if REFUSALS.contains(&text.as_str()));
             assert!(known, "{key}, iterator {}, {} bytes: {reply:?}", chunk.0, chunk.1.len());
         }
-        assert_eq!(client.cmd(&["DUMP", key]), before, "{key} is as it was");
+        assert_eq!(client.cmd(&["DUMP", key]), before, "{key} is unchanged");
     }
 }
 
-/// Every single bit of every piece is checked: a changed one is refused, and never crashes the
-/// server.
+/// One changed bit in any byte of any piece makes BF.LOADCHUNK refuse the piece.
 #[test]
 fn a_damaged_piece_is_refused() {
     let server = Server::start();
@@ -134,7 +132,7 @@ fn refused_at(client: &mut Client, pieces: &[Piece], place: usize, damaged: Piec
     let reply = load(client, "copy", &damaged);
     let known = matches!(&reply, Reply::Error(text) if REFUSALS.contains(&text.as_str()));
     assert!(known, "piece {place}, {what}: {reply:?}");
-    // The right piece still fits.
+    // The undamaged piece still loads.
     for piece in &pieces[place..] {
         assert_eq!(load(client, "copy", piece), ok(), "after piece {place}, {what}");
     }

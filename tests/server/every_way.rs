@@ -1,13 +1,13 @@
-//! Every way to make a filter and to fill it: commands, transactions, scripts, functions, chunks,
+//! Creates and fills filters in every way: commands, transactions, scripts, functions, chunks,
 //! payloads.
 
 use crate::harness::{Client, Reply, add_until_card, dump, int, load, madd, numbered, ok};
 
-/// Its function `add` is a BF.MADD.
+/// A library whose function `add` calls BF.MADD.
 pub(crate) const LIBRARY: &str = "#!lua name=bloom
 redis.register_function('add', function(keys, items) return redis.call('BF.MADD', keys[1], unpack(items)) end)";
 
-/// Every way to make and fill a filter; the keys.
+/// Creates and fills filters in every way; returns their keys.
 pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     assert_eq!(client.run("BF.RESERVE reserved 0.012345678901234567 50 EXPANSION 3"), ok());
     add_until_card(client, "reserved", "item", 900);
@@ -19,7 +19,7 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         "BF.INSERT inserted CAPACITY 9 ERROR 0.3 EXPANSION 1 ITEMS a b a c d e f g h i j k l m",
     );
     client.run("BF.INSERT defaults ITEMS a b");
-    // Half of it is there already, a layer begins in the middle.
+    // Some items are present already, and a new layer begins within the batch.
     madd(client, "reserved", &numbered("item", 2_000));
 
     assert_eq!(

@@ -1,5 +1,5 @@
-//! `redis.conf.example` says what the module does today: every setting with its default, every load
-//! argument, and a server starts with it as it is.
+//! `redis.conf.example` is up to date: it shows every setting with its default and every load
+//! argument, and a server starts with it unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ fn example() -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What CONFIG GET shows of the module: names without the prefix, and values.
+/// The module's settings in CONFIG GET: names without the prefix, and values.
 fn get_all(client: &mut Client) -> BTreeMap<String, String> {
     let mut known = BTreeMap::new();
     for pattern in ["bf.*", "bf-*"] {
@@ -24,9 +24,9 @@ fn get_all(client: &mut Client) -> BTreeMap<String, String> {
     known
 }
 
-/// The settings of the module that the text shows, commented out or not: a line of exactly a name
-/// and a value. Names are cut to what follows `bf.` or `bf-`, because the prefix depends on the
-/// server. Those of valkey-bloom are there only where the server puts the prefix.
+/// The module's settings in the text, commented out or not: lines of exactly a name and a value.
+/// Names come without `bf.` or `bf-`, because the prefix depends on the server. Valkey-bloom's
+/// names come only if the server adds the prefix.
 fn settings(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
@@ -41,13 +41,13 @@ fn settings(text: &str) -> BTreeMap<String, String> {
             }
             let value = value.trim_matches('"').to_owned();
             let twice = found.insert(name.to_owned(), value);
-            assert_eq!(twice, None, "{name} stands in the example twice");
+            assert_eq!(twice, None, "{name} is in the example twice");
         }
     }
     found
 }
 
-/// Whether the server itself puts `bf.` before the names of our settings, as all but Redis 8 do.
+/// Whether the server adds `bf.` to the names of the settings, as all but Redis 8 do.
 fn has_prefix() -> bool {
     config_name("error-rate").contains('.')
 }
@@ -58,8 +58,8 @@ fn the_example_shows_every_setting_with_its_default_and_no_other() {
     let client = &mut server.client();
     let shown = settings(&example());
     let mut known = get_all(client);
-    // A second name shows nothing until something is set under it: then it shows the default that
-    // the example has.
+    // An alias shows nothing until it is set. Setting it to the default in the example changes only
+    // the alias itself.
     let aliases = known.iter_mut().filter(|(_, value)| value.is_empty());
     for (name, value) in aliases {
         let default = shown.get(name).unwrap_or_else(|| panic!("no {name} in the example"));
@@ -67,14 +67,14 @@ fn the_example_shows_every_setting_with_its_default_and_no_other() {
         assert_eq!(client.cmd(&["CONFIG", "SET", &config_name(name), default]), ok());
         let after = get_all(client);
         let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
-        assert_eq!(changed.collect::<Vec<_>>(), [(name as &_, default)], "it is no default");
+        assert_eq!(changed.collect::<Vec<_>>(), [(name as &_, default)], "{name}: not the default");
         value.clone_from(default);
     }
     assert!(known.len() >= 5, "CONFIG GET knows only {known:?}");
     assert_eq!(shown, known, "left: redis.conf.example, right: CONFIG GET");
 }
 
-/// The `loadmodule` lines of the text, commented out or not, without the path.
+/// The arguments of each `loadmodule` line of the text, commented out or not.
 fn load_lines(text: &str) -> Vec<Vec<String>> {
     let lines = text
         .lines()
@@ -100,7 +100,7 @@ fn the_example_shows_every_load_argument_in_a_line_that_loads() {
     }
 }
 
-/// The file as it is; only the path of the module is this build's.
+/// The file is used unchanged, except for the path of the module.
 #[test]
 fn a_server_starts_with_the_example() {
     let kept: Vec<_> = example()
@@ -112,8 +112,7 @@ fn a_server_starts_with_the_example() {
     assert!(server.client().run("BF.ADD k a").int() == 1, "{}", module_path().display());
 }
 
-/// And with every setting of the module uncommented, which must change nothing: they are the
-/// defaults.
+/// Every setting of the module is uncommented, and keeps the default that the example shows.
 #[test]
 fn a_server_starts_with_every_setting_of_the_example_in_force() {
     let mut builder = Server::with();

@@ -1,4 +1,4 @@
-//! BF.EXISTS and BF.MEXISTS: "certainly not" or "probably". They never create or change anything.
+//! BF.EXISTS and BF.MEXISTS answer "certainly not" or "probably". They never change anything.
 
 use crate::harness::{
     Protocol, Server, add_until_card, config_name, err, fresh, int, mexists, numbered, ok,
@@ -30,7 +30,7 @@ fn exists_answers_in_either_protocol() {
 }
 
 #[test]
-fn a_question_creates_no_key() {
+fn a_query_creates_no_key() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.EXISTS k a");
@@ -51,20 +51,20 @@ fn every_layer_of_a_grown_filter_answers() {
         mexists(client, "k", &tried).iter().all(|&there| there),
         "an item that was added is missing"
     );
-    // One at a time as well, which is another path in the module.
+    // Single queries take another path in the module.
     for item in tried.iter().step_by(97) {
         assert_eq!(client.cmd(&["BF.EXISTS", "k", item]), int(1), "{item}");
     }
-    // Asked 0.1 %: 20 of 20,000 others may answer yes. Five standard deviations are 22 more, and
-    // five of a rate that is itself random, by 20 % for a first layer of 50 items (see
-    // `real_input.rs`), together with those 30.
+    // At 0.1 %, 20 of 20,000 others are expected to test present. The standard deviation is sqrt(20
+    // + 4^2) = 6: 20 for the sample, and 4 (20 % of 20) for a rate that is itself random with a
+    // first layer of 50 items (`real_input.rs`). The bound is five deviations above 20.
     let others = mexists(client, "k", &numbered("other", 20_000));
     let positives = others.iter().filter(|&&there| there).count();
     assert!(positives <= 50, "{positives} false positives among 20,000 at 0.1 %");
 }
 
 #[test]
-fn asking_does_not_change_the_filter() {
+fn a_query_does_not_change_the_filter() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.RESERVE k 0.01 100 SEED 3");
@@ -77,7 +77,7 @@ fn asking_does_not_change_the_filter() {
     assert_eq!(client.run("DUMP k"), before);
 }
 
-/// Against a filter that was lost or never made: whoever sets this wants an error and not "absent".
+/// With `missing-key-error yes`, a filter that was lost or never made is an error and not "absent".
 #[test]
 fn a_missing_key_can_be_made_an_error() {
     let server = Server::start();

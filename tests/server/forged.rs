@@ -1,9 +1,9 @@
-//! Headers with forged numbers and every checksum right: by RESTORE and by BF.LOADCHUNK.
+//! Headers with forged numbers and correct checksums, sent by RESTORE and by BF.LOADCHUNK.
 //! `forged_chunks.rs` has the chunks.
 //!
-//! Of a filter of bits, in version 1, and of one that counts, in version 2. What breaks a rule of a
-//! filter is refused by both, before memory is asked for. What is merely odd (a seed, a rate, a
-//! shape that the module would not choose itself) may be accepted, and then every command answers.
+//! The filters have bits (version 1) or counters (version 2). Both commands refuse a header that
+//! breaks a rule of a filter, before they allocate. They may accept an odd one (a seed, a rate, a
+//! shape that the module would not choose); then every command must answer.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,20 @@ use crate::harness::{
 };
 
 const BAD_DATA: &str = "ERR received bad data";
-/// No measure of speed: a reply that hangs takes longer.
+/// A bound for a reply that hangs, not a measure of speed.
 const AT_ONCE: Duration = Duration::from_secs(10);
-/// What the server itself keeps between two looks: statistics, buffers of the connection.
+/// Bytes that the server itself may add to `used_memory`: statistics, connection buffers.
 pub(crate) const NOISE: i64 = 200_000;
 
-/// Strings are stored plainly, and the first use of a command takes no memory.
+/// This server stores strings uncompressed, and the first use of a command takes no memory.
 fn server() -> Server {
     Server::with().config("rdbcompression no").config("latency-tracking no").start()
 }
 
-/// What a filter is reserved with to have bits, or counters.
+/// Options of BF.RESERVE for a filter of bits and for one of counters.
 pub(crate) const CELLS: [&str; 2] = ["", " COUNTING"];
 
-/// A filter of three layers, as stored.
+/// Creates a filter of three layers; returns its payload and its header.
 fn original(client: &mut Client, cells: &str) -> (Payload, Header) {
     client.run("DEL original");
     assert_eq!(client.run(&format!("BF.RESERVE original 0.01 10 SEED 5{cells}")), ok());
@@ -55,7 +55,7 @@ fn edit(what: impl Into<String>, edit: impl Fn(&mut Header) + 'static) -> (Strin
     (what.into(), Box::new(edit))
 }
 
-/// Numbers that no filter has.
+/// Edits that give a header which no filter has.
 fn broken(cells: &str) -> Vec<(String, Edit)> {
     let mut rows = Vec::new();
     for count in [0, 1, 2, 4, 1 << 18, (1 << 18) + 1, 1 << 31, u32::MAX] {
@@ -119,8 +119,8 @@ fn broken(cells: &str) -> Vec<(String, Edit)> {
         change("a capacity of 2^64 - 1, and full".into(), |layer| {
             (layer.capacity, layer.items) = (u64::MAX, u64::MAX);
         });
-        // The count of a layer of counters may pass its capacity; such filters are among the odd
-        // ones below.
+        // A layer of counters may count more items than its capacity; `check_odd_numbers` has such
+        // filters.
         if cells.is_empty() {
             change("more items than its capacity".into(), |layer| {
                 layer.items = layer.capacity + 1;
@@ -164,7 +164,7 @@ fn check_numbers_that_no_filter_has(cells: &str) {
         let begin = Instant::now();
         let reply = restore(client, &with_header(&payload, &forged));
         assert_eq!(reply, err("ERR Bad data format"), "RESTORE: {what}");
-        // In a dump no bits follow the header.
+        // In the pieces of a dump no bits follow the header.
         forged.present = 0;
         let reply = load(client, "forged", &(1, forged.bytes()));
         let refused =
@@ -188,11 +188,11 @@ fn check_numbers_that_no_filter_has(cells: &str) {
     assert!(left < NOISE, "{left} bytes of memory are left behind");
     println!("{} headers with broken numbers, all refused by RESTORE and BF.LOADCHUNK", rows.len());
     let right = dump(client, "original").swap_remove(0);
-    assert_eq!(load(client, "forged", &right), ok(), "the right one is not");
+    assert_eq!(load(client, "forged", &right), ok(), "the original header is accepted");
     assert_unharmed(&server);
 }
 
-/// Far more bits than follow: the memory is asked for, never touched, and given back.
+/// The header announces far more bits than follow: the memory is allocated, not touched, and freed.
 #[test]
 fn a_header_that_announces_gigabytes_costs_nothing() {
     for cells in CELLS {
@@ -224,16 +224,16 @@ fn check_a_header_that_announces_gigabytes(cells: &str) {
             "20 times {gibibytes} GiB took {:?}",
             begin.elapsed()
         );
-        println!("20 refusals of {gibibytes} GiB that never come took {:?}", begin.elapsed());
+        println!("20 refusals of {gibibytes} announced GiB took {:?}", begin.elapsed());
     }
     assert!(client.memory("used_memory") - used < NOISE);
-    // Sampled when the server was idle; what was touched would be gigabytes.
+    // The server samples this number when it is idle; touched memory would be gigabytes.
     let touched = client.memory("used_memory_rss") - resident;
     assert!(touched < 100 << 20, "{touched} bytes are resident");
     assert_unharmed(&server);
 }
 
-/// Values that are legal, but that the module would never choose.
+/// Legal values that the module itself would never choose.
 #[test]
 fn odd_numbers_are_refused_or_make_a_filter_that_works() {
     for cells in CELLS {
@@ -254,7 +254,7 @@ fn check_odd_numbers(cells: &str) {
     let (mut refused, mut accepted, mut halves) = (0, 0, 0);
     for attempt in 0..TRIES {
         let mut header = original.clone();
-        // One layer or all of them; few changes, so that many pass.
+        // One layer or all three; few changes, so that many headers are accepted.
         if random.below(2) == 0 {
             header.layers.drain(1..);
             header.count = 1;
@@ -280,7 +280,7 @@ fn check_odd_numbers(cells: &str) {
                 layer.items = layer.capacity;
             }
         }
-        // As many bits as it announces, or about half of them, all zero or all one.
+        // All the bits of the layers, or about half of them; all zero or all one.
         let total: u64 = header.layers.iter().map(StoredLayer::bytes).sum();
         if total > 8 << 20 {
             continue;
@@ -305,7 +305,7 @@ fn check_odd_numbers(cells: &str) {
     println!(
         "{TRIES} odd headers: {refused} refused, {accepted} sane filters, {halves} of them still loading"
     );
-    assert!(refused > 50 && accepted > 50 && halves > 5, "both ways are taken");
+    assert!(refused > 50 && accepted > 50 && halves > 5, "too few headers of a kind");
     drop(client);
     let left = settled_memory(&server) - used;
     assert!(left < NOISE, "{left} bytes of memory are left behind");

@@ -1,4 +1,4 @@
-//! Chunks with forged numbers and every checksum right, of a filter of bits and of one that counts.
+//! Chunks with forged numbers and correct checksums, for a filter of bits and for one of counters.
 
 use crate::{
     forged::{CELLS, NOISE},
@@ -8,7 +8,6 @@ use crate::{
     },
 };
 
-/// A chunk whose frame is right and whose numbers are not.
 #[test]
 fn forged_chunks_are_refused_and_change_nothing() {
     for cells in CELLS {
@@ -37,7 +36,7 @@ fn check_forged_chunks(cells: &str) {
         frame.extend(bits);
         sealed_with_xxh3(frame)
     };
-    assert_eq!(&forge(identity, 0, 900, bits), chunk, "a chunk put together again is the same");
+    assert_eq!(&forge(identity, 0, 900, bits), chunk, "a rebuilt chunk is identical");
     let rows: Vec<(&str, i64, Vec<u8>)> = vec![
         ("another identity", *iterator, forge(identity ^ 1, 0, 900, bits)),
         ("more items than the capacity", *iterator, forge(identity, 0, 1_001, bits)),
@@ -62,22 +61,22 @@ fn check_forged_chunks(cells: &str) {
         let half = client.run("DUMP half");
         let reply = load(client, "half", &(*iterator, data.clone()));
         assert!(reply.is_error(), "{what}: {reply:?}");
-        // A filter that is complete takes a chunk of bits that it has, wherever that begins.
+        // A complete filter accepts a chunk whose bits equal its own, at any offset.
         load(client, "k", &(*iterator, data.clone()));
         client.assert_in_step();
-        assert_eq!(client.run("DUMP half"), half, "{what}: half a filter is as it was");
-        assert_eq!(client.run("DUMP k"), saved, "{what}: a whole filter is as it was");
-        assert_eq!(load(client, "half", &pieces[1]), ok(), "{what}: the right chunk still fits");
+        assert_eq!(client.run("DUMP half"), half, "{what}: the half-loaded filter is unchanged");
+        assert_eq!(client.run("DUMP k"), saved, "{what}: the complete filter is unchanged");
+        assert_eq!(load(client, "half", &pieces[1]), ok(), "{what}: the right chunk still loads");
         assert_eq!(client.run("DUMP half"), saved, "{what}");
     }
-    // A chunk may come in smaller ones, overlap what is there, and raise the count.
+    // A chunk may be split, may overlap loaded bits, and may raise the item count.
     client.run("DEL half");
     assert_eq!(load(client, "half", &(1, header.clone())), ok());
     let middle = bits.len() / 2 / 8 * 8;
     let first = forge(identity, 0, 900, &bits[..middle]);
     let second = forge(identity, middle as u64 - 8, 950, &bits[middle - 8..]);
     assert_eq!(load(client, "half", &(middle as i64 + 1, first)), ok());
-    assert!(client.run("BF.EXISTS half item-0").is_error(), "half of it is not there");
+    assert!(client.run("BF.EXISTS half item-0").is_error(), "half of the bits are missing");
     assert_eq!(load(client, "half", &(*iterator, second)), ok());
     assert_eq!(info(client, "half").items, 950);
     assert!(mexists(client, "half", &items).iter().all(|&there| there));

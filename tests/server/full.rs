@@ -1,6 +1,6 @@
-//! A non-scaling filter that is full, and a scaling one that cannot get memory to grow. go-redis
-//! stops reading at the first error inside an array, so that error must be its last element; every
-//! case ends with a PING that shows whether the reply was as long as it announced.
+//! A full non-scaling filter, and a scaling filter that cannot get memory to grow. The error must
+//! be the last element: go-redis stops reading at the first error inside an array. Every case ends
+//! with a PING, which detects a reply of the wrong length.
 
 use crate::harness::{
     Protocol, Server, add_until_card, array, err, fresh, info, int, madd, mexists, numbered, ok,
@@ -35,17 +35,17 @@ fn the_error_of_a_full_filter_is_the_last_element() {
                     "BF.INSERT k ERROR 1e-9 CAPACITY 2 EXPANSION 0 ITEMS a b c d",
                     array([one(), one(), full.clone()]),
                 ),
-                // A known item needs no room.
+                // An item that tests present needs no room.
                 (filled, "BF.ADD k a", no.clone()),
                 (filled, "BF.MADD k a b a", array([no.clone(), no.clone(), no.clone()])),
                 (filled, "BF.INSERT k ITEMS b a", array([no.clone(), no.clone()])),
                 (filled, "BF.MADD k a c b", array([no.clone(), full.clone()])),
                 (filled, "BF.MADD k c", array([full.clone()])),
                 (filled, "BF.INSERT k ITEMS c d", array([full.clone()])),
-                // A single command is the error itself.
+                // BF.ADD returns the error itself.
                 (filled, "BF.ADD k c", full.clone()),
                 (&["BF.RESERVE k 1e-9 2 EXPANSION 0", "BF.MADD k a b"], "BF.ADD k c", full.clone()),
-                // And it has changed nothing.
+                // The filter has exactly its two items.
                 (filled, "BF.MEXISTS k a b c", array([one(), one(), no.clone()])),
                 (filled, "BF.CARD k", int(2)),
             ],
@@ -53,14 +53,15 @@ fn the_error_of_a_full_filter_is_the_last_element() {
     }
 }
 
-/// Batches longer than any chunk the module works in: the array ends at the error wherever that is.
+/// The batches are longer than the module's internal chunks; the array ends at the error in any
+/// place.
 #[test]
 fn a_long_batch_ends_where_the_filter_is_full() {
     let server = Server::start();
     let client = &mut server.client();
     for room in [0_usize, 1, 63, 64, 65, 127, 128, 129, 1_000] {
         client.run("FLUSHALL");
-        // A rate this small keeps accidents out: every item is new.
+        // At so small a rate there are no false positives: every item is new.
         client.run(&format!("BF.RESERVE k 1e-12 {} NONSCALING", 1_000));
         madd(client, "k", &numbered("old", 1_000 - room));
         let reply = client.call("BF.MADD", "k", &numbered("new", 1_500));
@@ -71,7 +72,7 @@ fn a_long_batch_ends_where_the_filter_is_full() {
         assert_eq!(info(client, "k").items, 1_000, "with room for {room}");
         let there = mexists(client, "k", &numbered("new", 1_500));
         let expected: Vec<bool> = (0..1_500).map(|place| place < room).collect();
-        assert_eq!(there, expected, "with room for {room}: what was not answered was not added");
+        assert_eq!(there, expected, "with room for {room}: only answered items were added");
     }
 }
 
@@ -87,7 +88,7 @@ fn a_non_scaling_filter_takes_exactly_its_capacity() {
             let there = client.cmd(&["BF.EXISTS", "k", item]);
             there == int(0)
         });
-        let absent = absent.expect("some item is not there");
+        let absent = absent.expect("some item tests absent");
         assert_eq!(client.cmd(&["BF.ADD", "k", &absent]), err(FULL), "capacity {capacity}");
         let now = info(client, "k");
         assert_eq!((now.items, now.capacity, now.filters), (capacity, capacity, 1));
@@ -95,10 +96,10 @@ fn a_non_scaling_filter_takes_exactly_its_capacity() {
     }
 }
 
-/// A server with 1 GiB of address space: the layers hold 1, then 32,768 items, and the third would
-/// need 1.3 GB.
+/// The server has 1 GiB of address space. The layers hold 1 and 32,768 items; the third would need
+/// 1.3 GB.
 #[test]
-fn a_filter_that_cannot_grow_says_so_once_and_keeps_what_it_has() {
+fn a_filter_that_cannot_grow_answers_one_error_and_keeps_its_items() {
     let server = Server::with().address_space(1 << 30).start();
     let client = &mut server.client();
     let failed = err("ERR problem inserting into filter");

@@ -1,5 +1,5 @@
-//! The first copy of a replica with a filter of 256 MiB in it, in each way a server has, and what
-//! clients of the replica see meanwhile.
+//! Full synchronization of a filter of 256 MiB in every mode of a server, and what clients of the
+//! replica read meanwhile.
 
 use std::time::Instant;
 
@@ -37,8 +37,8 @@ fn a_filter_of_256_mib_is_copied_in_every_way() {
     }
 }
 
-/// `repl-diskless-load swapdb`: a replica that has to take a new copy of the same data set goes on
-/// answering from the old one, and no answer is wrong.
+/// With `repl-diskless-load swapdb`, a replica that needs a full copy again answers from its old
+/// data meanwhile, and no answer is wrong.
 #[test]
 fn a_replica_answers_from_its_old_data_while_a_new_copy_comes() {
     let primary =
@@ -58,10 +58,10 @@ fn a_replica_answers_from_its_old_data_while_a_new_copy_comes() {
     wait_until("the replica is in sync", || {
         read.server_info("replication", "master_link_status") == "up"
     });
-    // While the replica sleeps its link is cut and more than the backlog is written: it needs a
-    // whole copy, and takes 2 ms for each key of it.
+    // While the replica sleeps, its link is cut and more than the backlog is written, so it needs a
+    // full copy. It then takes 2 ms to load a key.
     assert_eq!(read.run("CONFIG SET key-load-delay 2000"), ok());
-    let (looks, sleeper) = (&mut replica.client(), &mut replica.client());
+    let (watcher, sleeper) = (&mut replica.client(), &mut replica.client());
     sleeper.send(&["DEBUG", "SLEEP", "0.3"]);
     assert_eq!(client.run("CLIENT KILL TYPE replica"), int(1));
     let new = add_until_card(client, "k", "new", 6_000);
@@ -70,20 +70,20 @@ fn a_replica_answers_from_its_old_data_while_a_new_copy_comes() {
     }
     assert_eq!(sleeper.read(), ok());
     wait_until("the replica begins to load", || {
-        looks.server_info("persistence", "async_loading") == "1"
+        watcher.server_info("persistence", "async_loading") == "1"
     });
     let mut answers = 0;
-    while looks.server_info("persistence", "async_loading") == "1" {
+    while watcher.server_info("persistence", "async_loading") == "1" {
         for item in [&old[answers % old.len()], &old[0]] {
             let reply = read.cmd(&["BF.EXISTS", "k", item]);
             assert_eq!(reply, int(1), "{item} while loading");
         }
         answers += 1;
     }
-    println!("{answers} looks at the old data while the new was loaded");
-    assert!(answers > 10, "{answers} looks: the copy was over at once");
+    println!("{answers} rounds of queries of the old data while the new data was loaded");
+    assert!(answers > 10, "only {answers} rounds of queries: the load was too short");
     wait_until("the replica is in sync again", || {
-        looks.server_info("replication", "master_link_status") == "up"
+        watcher.server_info("replication", "master_link_status") == "up"
     });
     assert_eq!(digest(read, "k"), digest(client, "k"));
     assert_eq!(read.cmd(&["BF.EXISTS", "k", &new[0]]), int(1));

@@ -1,5 +1,5 @@
-//! BF.IMPORT: what Guava wrote, and bitmaps that were filled by its recipe. The fixtures were made
-//! with Guava; each has its answers beside it (`tests/codec/guava.rs`).
+//! BF.IMPORT of filters that Guava wrote, and of bitmaps filled by Guava's formulas. Guava made the
+//! fixtures; each has the recorded answers beside it (`tests/codec/guava.rs`).
 
 use std::{fs, path::Path};
 
@@ -14,13 +14,13 @@ fn file(name: &str) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Of all keys.
+/// The digest of the data set.
 #[track_caller]
 fn whole(client: &mut Client) -> String {
     client.run("DEBUG DIGEST").text()
 }
 
-/// What Guava said of absent-0 to absent-3999.
+/// Guava's answers for absent-0 to absent-3999.
 fn expected(name: &str) -> Vec<bool> {
     let text = String::from_utf8(file(&format!("{name}.answers"))).expect("text");
     let digits = text.lines().find_map(|line| line.strip_prefix("present ")).expect("answers");
@@ -41,7 +41,7 @@ fn same(client: &mut Client, key: &str, name: &str) {
     assert!(mexists(client, key, &added).iter().all(|&there| there), "{name}");
 }
 
-/// Fills a bitmap with SETBIT as clients do: from the bytes of one that the recipe made.
+/// Fills a bitmap with SETBIT, as clients do, with the bits of a fixture.
 fn bitmap(client: &mut Client, key: &str, name: &str) {
     let bytes = file(&format!("{name}.bin"));
     let mut commands = Vec::new();
@@ -59,7 +59,7 @@ fn bitmap(client: &mut Client, key: &str, name: &str) {
 }
 
 #[test]
-fn a_filter_of_guava_answers_as_there_and_survives_everything() {
+fn a_filter_of_guava_gives_the_same_answers_and_is_stored_and_replicated() {
     let mut server = Server::start();
     let replica = server.replica();
     let (client, read) = (&mut server.client(), &mut replica.client());
@@ -74,7 +74,7 @@ fn a_filter_of_guava_answers_as_there_and_survives_everything() {
         [b"BF.IMPORT", b"given", b"guava", &given, b"capacity", b"1000", b"ERROR", b"0.03"];
     assert_eq!(client.cmd(&words), ok());
     assert_eq!(info(client, "given").capacity, 1_000);
-    // It takes items like any other, up to its capacity.
+    // An imported filter accepts items up to its capacity.
     assert_eq!(client.run("BF.ADD given new"), int(1));
     assert_eq!(client.run("BF.ADD mitz32-full new"), err("ERR non scaling filter is full"));
     assert_eq!(client.run("WAIT 1 30000"), int(1));
@@ -96,7 +96,7 @@ fn a_filter_of_guava_answers_as_there_and_survives_everything() {
 }
 
 #[test]
-fn a_bitmap_filled_by_the_recipe_is_adopted() {
+fn a_bitmap_filled_by_guavas_formulas_is_imported() {
     let server = Server::start();
     let replica = server.replica();
     let (client, read) = (&mut server.client(), &mut replica.client());
@@ -111,11 +111,11 @@ fn a_bitmap_filled_by_the_recipe_is_adopted() {
         client.run("BITCOUNT bits").int() as usize,
         file("bitmap32.bin").iter().map(|b| b.count_ones() as usize).sum()
     );
-    // A change of the bitmap later is none of the filter, on the replica neither.
+    // A later change of the bitmap does not change the filter, on the primary or on the replica.
     client.run("SETBIT bits 1 1");
     assert_eq!(client.run("WAIT 1 30000"), int(1));
     assert_eq!(whole(read), whole(client));
-    // An expiry of the bitmap does not come between the two.
+    // An expiry of the bitmap does not affect the import.
     client.run("PEXPIRE small 60000");
     assert_eq!(client.run("BF.IMPORT m BITMAP small CAPACITY 50 ERROR 0.001"), ok());
     assert_eq!(client.run("WAIT 1 30000"), int(1));
@@ -123,7 +123,7 @@ fn a_bitmap_filled_by_the_recipe_is_adopted() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn a_refused_import_changes_nothing() {
     let server = Server::start();
     let client = &mut server.client();
     bitmap(client, "bits", "bitmap32");
@@ -168,7 +168,8 @@ fn what_is_refused_changes_nothing() {
         [b"BF.IMPORT", b"k", b"GUAVA", &bytes, b"CAPACITY", b"1", b"ERROR", b"0.03"];
     assert_eq!(client.cmd(&words), other);
     assert_eq!(whole(client), before);
-    // A short string that the server keeps as a number is a bitmap all the same.
+    // The server stores a short string as a number: the bitmap is accepted or refused, and
+    // unchanged.
     let reply = client.run("BF.IMPORT k BITMAP number CAPACITY 5 ERROR 0.03");
     assert!(reply == ok() || reply.is_error(), "{reply:?}");
     assert_eq!(client.run("GET number"), Reply::Bulk(b"12345".to_vec()));

@@ -1,5 +1,5 @@
-//! Filters as large as a machine, and larger: cheap until they are used, refused at once when they
-//! cannot be.
+//! Filters as large as the machine's memory, and larger: cheap until they are used, and refused at
+//! once if they are impossible.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,10 @@ use crate::harness::{Client, Server, config_name, err, info, int, madd, mexists,
 const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
 const GIB: i64 = 1 << 30;
 
-/// No measure of speed, which is printed: a reply that hangs takes longer.
+/// A bound for a reply that hangs, not a measure of speed, which the tests print.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// What the allocator's own bookkeeping, client buffers and statistics may add between two looks at
-/// `used_memory`.
+/// Bytes that the allocator, client buffers and statistics may add to `used_memory`.
 const NOISE: i64 = 1 << 20;
 
 fn timed(client: &mut Client, line: &str) -> (crate::harness::Reply, Duration) {
@@ -45,8 +44,8 @@ fn a_filter_of_a_gibibyte_is_made_at_once_and_counted_in_used_memory() {
         "MEMORY USAGE says {usage}, used_memory grew by {grown}"
     );
 
-    // Zeroed lazily: pages that nothing was written to are not there. The server looks at them ten
-    // times a second.
+    // The memory is zeroed lazily: pages without writes are not resident. The server updates the
+    // number ten times a second.
     std::thread::sleep(Duration::from_millis(500));
     let touched = client.memory("used_memory_rss") - resident;
     println!("{touched} bytes of it are resident");
@@ -64,8 +63,8 @@ fn a_filter_of_a_gibibyte_is_made_at_once_and_counted_in_used_memory() {
     }
 }
 
-/// More than most machines have. The kernel must lend it (`make test-huge` looks), so it is no part
-/// of a plain run.
+/// Most machines have less memory and the kernel must overcommit (`make test-huge` checks), so a
+/// plain run leaves this test out.
 #[test]
 #[ignore = "needs a kernel that overcommits: make test-huge"]
 fn a_sparse_filter_of_64_gibibytes_is_made_used_and_deleted_at_once() {
@@ -86,13 +85,13 @@ fn a_sparse_filter_of_64_gibibytes_is_made_used_and_deleted_at_once() {
     assert!(madd(client, "k", &items).iter().all(|&new| new), "all are new");
     assert!(mexists(client, "k", &items).iter().all(|&there| there), "all are there");
     let others = mexists(client, "k", &numbered("other", 10_000));
-    assert!(others.iter().all(|&there| !there), "10,000 items fill nothing");
+    assert!(others.iter().all(|&there| !there), "10,000 items leave the filter almost empty");
     assert_eq!(info(client, "k").items, 10_000);
     std::thread::sleep(Duration::from_millis(500));
     let touched = client.memory("used_memory_rss") - resident;
-    println!("{touched} bytes of it are resident after 10,000 items and 10,000 questions");
-    // A page for each item; a question of an untouched page maps the kernel's page of zeros, which
-    // is nobody's.
+    println!("{touched} bytes of it are resident after 10,000 items and 10,000 queries");
+    // Each item touches a page. A query of an untouched page maps the kernel's shared page of
+    // zeros, which is not resident memory.
     assert!(touched < GIB / 4, "{touched} bytes are resident");
 
     let (_, took) = timed(client, "DEL k");
@@ -106,14 +105,14 @@ fn a_sparse_filter_of_64_gibibytes_is_made_used_and_deleted_at_once() {
 }
 
 #[test]
-fn asks_beyond_memory_are_refused_at_once_and_take_nothing() {
+fn requests_beyond_memory_are_refused_at_once_and_take_no_memory() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("PING");
     let used = client.memory("used_memory");
-    let asks = [
-        // (rate, capacity): all of them more bytes than the 2^47 a process can address, even where
-        // a rate below what a 128-bit hash can tell apart is taken for that.
+    let requests = [
+        // (rate, capacity): each needs more than the 2^47 bytes that a process can address, even if
+        // a rate below the resolution of a 128-bit hash is raised to that resolution.
         ("0.01", 1_u64 << 60),
         ("0.01", 1 << 62),
         ("0.01", 1_000_000_000_000_000_000),
@@ -128,11 +127,11 @@ fn asks_beyond_memory_are_refused_at_once_and_take_nothing() {
         ("1e-15", (1 << 62) - 1),
         ("1e-9", (1 << 53) + 1),
         ("0.9", 1 << 62),
-        // Just over 2^64 bits, which wraps around to a few.
+        // Just over 2^64 bits, which would wrap around to a few.
         ("0.01", 1_924_571_000_000_000_000),
         ("0.01", 1_925_000_000_000_000_000),
     ];
-    for (rate, capacity) in asks {
+    for (rate, capacity) in requests {
         for line in [
             format!("BF.RESERVE k {rate} {capacity}"),
             format!("BF.RESERVE k {rate} {capacity} NONSCALING"),
@@ -151,10 +150,10 @@ fn asks_beyond_memory_are_refused_at_once_and_take_nothing() {
     assert_eq!(client.run("BF.ADD k a"), int(1), "the server is alive");
 }
 
-/// More than the machine gives, less than it can address. Bounding the process makes that the same
-/// everywhere.
+/// Needs more memory than the system gives and less than can be addressed. The address space is
+/// limited, so the test is equal on every machine.
 #[test]
-fn an_ask_beyond_what_the_system_gives_is_refused() {
+fn a_request_beyond_the_memory_of_the_system_is_refused() {
     let server = Server::with().address_space(1 << 30).start();
     let client = &mut server.client();
     let used = client.memory("used_memory");
@@ -174,10 +173,9 @@ fn an_ask_beyond_what_the_system_gives_is_refused() {
     assert_eq!(client.run("BF.RESERVE k 0.01 1000000"), ok(), "what fits is still made");
 }
 
-/// The layers' budgets shrink for ever; a rate at the very end of the doubles must not become 0 on
-/// the way.
+/// Each layer gets a smaller error rate; the smallest doubles must not underflow to 0.
 #[test]
-fn the_smallest_rates_there_are_survive_many_layers() {
+fn the_smallest_rates_survive_many_layers() {
     let server = Server::start();
     let client = &mut server.client();
     for rate in ["1e-15", "1e-100", "1e-300", "2.3e-308", "5e-324"] {

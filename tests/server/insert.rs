@@ -1,4 +1,4 @@
-//! BF.INSERT: make a filter with the options given, unless it is there, and add the items.
+//! BF.INSERT creates a filter with the given options if there is none, and adds the items.
 
 use crate::harness::{Protocol, Server, err, fresh, info, int, layers, ok};
 
@@ -40,7 +40,7 @@ fn all_words_after_items_are_items() {
     );
 }
 
-/// The options in every order; clients do not agree on one.
+/// The options come in every order, because clients send different orders.
 #[test]
 fn insert_makes_the_filter_that_its_options_ask_for() {
     let server = Server::start();
@@ -55,7 +55,7 @@ fn insert_makes_the_filter_that_its_options_ask_for() {
         assert_eq!(client.run(&line), Protocol::Resp2.bits([1]), "{line}");
         let made = info(client, "k");
         assert_eq!((made.capacity, made.expansion, made.items), (500, Some(4), 1), "{line}");
-        assert_eq!(client.run("DUMP k"), asked, "{line}: the same filter as by BF.RESERVE");
+        assert_eq!(client.run("DUMP k"), asked, "{line}: identical to the filter of BF.RESERVE");
     }
     for (line, capacity, expansion) in [
         ("BF.INSERT k ITEMS a", 100, Some(2)),
@@ -96,7 +96,7 @@ fn nocreate_creates_nothing() {
 }
 
 #[test]
-fn the_options_do_not_change_a_filter_that_is_there() {
+fn the_options_do_not_change_an_existing_filter() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE k 0.01 100 EXPANSION 3"), ok());
@@ -111,7 +111,7 @@ fn the_options_do_not_change_a_filter_that_is_there() {
     assert_eq!(after.items, 2);
 }
 
-/// All orders of a handful of words.
+/// All orders of the words.
 fn permutations<'a>(words: &[&'a str]) -> Vec<Vec<&'a str>> {
     let Some((first, rest)) = words.split_first() else {
         return vec![Vec::new()];

@@ -1,5 +1,4 @@
-//! Every way to get the options of BF.INSERT wrong. They are judged whether or not the filter
-//! exists.
+//! Wrong options of BF.INSERT. They are refused whether or not the filter exists.
 
 use crate::harness::{Case, Protocol, Server, err, fresh, int};
 
@@ -18,7 +17,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.INSERT k NOCREATE ERROR", ARITY),
     ("BF.INSERT k NOCREATE EXPANSION", ARITY),
     ("BF.INSERT k NOCREATE SEED", ARITY),
-    // Words are whole words; RedisBloom takes any word with the right first letters.
+    // Option names are whole words; RedisBloom takes any word with the right first letters.
     ("BF.INSERT k JUNK ITEMS a", UNKNOWN),
     ("BF.INSERT k a b", UNKNOWN),
     ("BF.INSERT k N ITEMS a", UNKNOWN),
@@ -57,7 +56,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.INSERT k SEED x ITEMS a", "ERR Bad seed"),
     ("BF.INSERT k SEED -1 ITEMS a", "ERR Bad seed"),
     ("BF.INSERT k SEED 18446744073709551616 ITEMS a", "ERR Bad seed"),
-    // A missing key changes nothing: first the options, then the key.
+    // The options are checked before the key.
     ("BF.INSERT k NOCREATE ERROR x ITEMS a", "ERR Bad error rate"),
     ("BF.INSERT k NOCREATE JUNK ITEMS a", UNKNOWN),
 ];
@@ -78,7 +77,7 @@ fn a_refused_insert_says_why_and_creates_nothing() {
 }
 
 #[test]
-fn the_options_are_judged_even_when_the_filter_exists() {
+fn the_options_are_checked_even_when_the_filter_exists() {
     let server = Server::start();
     let client = &mut server.client();
     let there = &["BF.RESERVE k 0.01 100"][..];

@@ -1,4 +1,4 @@
-//! An item is any string of bytes, of any length, and any number of them in one command.
+//! An item is a byte string of any content and any length. A command has any number of items.
 
 use std::iter::repeat_n;
 
@@ -22,7 +22,7 @@ fn an_item_is_any_string_of_bytes() {
         b"\r\n",
         b"\xff\xfe",
         "grüße".as_bytes(),
-        // The same characters in another normal form are other bytes.
+        // The same text in another Unicode normal form has other bytes.
         "gru\u{308}ße".as_bytes(),
         b"$3\r\nabc\r\n",
         &all_bytes,
@@ -32,7 +32,7 @@ fn an_item_is_any_string_of_bytes() {
         assert_eq!(
             client.call("BF.EXISTS", "k", &[item]),
             int(0),
-            "{} is not in yet",
+            "{} is not added yet",
             item.escape_ascii()
         );
         assert_eq!(client.call("BF.ADD", "k", &[item]), int(1), "{}", item.escape_ascii());
@@ -49,10 +49,10 @@ fn an_item_is_any_string_of_bytes() {
     );
 }
 
-/// One item of every length up to 600, across every branch of a hash function that treats lengths
-/// apart.
+/// Items of every length below 600 reach every branch of a hash function that depends on the
+/// length.
 #[test]
-fn every_length_of_item_is_told_from_its_neighbours() {
+fn items_of_different_lengths_are_different() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE k 1e-9 10000"), ok());
@@ -80,7 +80,7 @@ fn an_item_of_a_megabyte_is_an_item() {
     assert_eq!(client.call("BF.ADD", "k", &[&item]), int(1));
     assert_eq!(client.call("BF.ADD", "k", &[&item]), int(0));
     assert_eq!(client.call("BF.EXISTS", "k", &[&item]), int(1));
-    // The last byte counts.
+    // The last byte matters.
     *item.last_mut().expect("the item is not empty") ^= 1;
     assert_eq!(client.call("BF.EXISTS", "k", &[&item]), int(0));
     assert_eq!(client.call("BF.MADD", "k", &[&item, &item]), ints([1, 0]));
@@ -91,7 +91,7 @@ fn a_hundred_thousand_items_fit_in_one_command() {
     const COUNT: usize = 100_000;
     let server = Server::start();
     let client = &mut server.client();
-    // At one in 10^9 and a fixed seed, all of them are new, in every run.
+    // At this rate and with a fixed seed, all items are new in every run.
     assert_eq!(client.run("BF.RESERVE k 1e-9 100000 SEED 1"), ok());
     let items = numbered("item", COUNT);
     assert_eq!(client.call("BF.MADD", "k", &items), ints(repeat_n(1, COUNT)));
@@ -99,8 +99,12 @@ fn a_hundred_thousand_items_fit_in_one_command() {
     assert_eq!(client.call("BF.MEXISTS", "k", &items), ints(repeat_n(1, COUNT)));
     assert_eq!(client.call("BF.MEXISTS", "k", &numbered("other", COUNT)), ints(repeat_n(0, COUNT)));
     let now = info(client, "k");
-    assert_eq!((now.items, now.filters), (100_000, 1), "exactly at its capacity it has not grown");
-    // And through a filter that grows within the command: 100, 200, 400, … 51,200, 102,400.
+    assert_eq!(
+        (now.items, now.filters),
+        (100_000, 1),
+        "a filter exactly at its capacity has not grown"
+    );
+    // The filter grows within the command: 100, 200, 400, … 51,200, 102,400.
     let mut arguments = vec!["CAPACITY", "100", "ERROR", "1e-9", "SEED", "1", "ITEMS"];
     arguments.extend(items.iter().map(String::as_str));
     assert_eq!(client.call("BF.INSERT", "grown", &arguments), ints(repeat_n(1, COUNT)));
@@ -112,9 +116,8 @@ fn a_hundred_thousand_items_fit_in_one_command() {
 fn a_batch_and_single_commands_make_the_same_filter() {
     let server = Server::start();
     let client = &mut server.client();
-    // 500 items through six layers, in batches of every small size. Each comes twice, the second
-    // time a few places later: often in the same batch, and often behind the place where a layer
-    // became full.
+    // 500 items fill six layers, in batches of every small size. Each item comes twice, the second
+    // time a few places later: often in the same batch, and often after a new layer began.
     let items: Vec<String> = (0..1_000_usize)
         .map(|place| if place % 2 == 0 { place / 2 } else { (place / 2).saturating_sub(3) })
         .map(|number| format!("item-{number}"))
@@ -147,7 +150,7 @@ fn a_batch_and_single_commands_make_the_same_filter() {
     }
 }
 
-/// RedisBloom's `test_load_bloom_with_large_number_of_filters`: a layer for every item.
+/// RedisBloom's `test_load_bloom_with_large_number_of_filters`: one layer per item.
 #[test]
 fn expansion_one_from_capacity_one_takes_five_thousand_items() {
     let server = Server::start();
@@ -155,7 +158,7 @@ fn expansion_one_from_capacity_one_takes_five_thousand_items() {
     assert_eq!(client.run("BF.RESERVE k 0.01 1 EXPANSION 1 SEED 1"), ok());
     let items = numbered("item", 5_000);
     let new = madd(client, "k", &items).iter().filter(|&&new| new).count();
-    // 1 % or 50 may answer "there" already, by a seed that is not lucky some more.
+    // About 50 items (1 %) may test present before they are added; an unlucky seed gives more.
     assert!(new >= 4_800, "only {new} of 5,000 items were new");
     let now = info(client, "k");
     let new = i64::try_from(new).expect("a count of items");

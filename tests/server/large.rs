@@ -1,5 +1,5 @@
-//! A filter larger than the 512 MB that an argument or a DUMP may have: saved, rewritten into an
-//! AOF of commands, and read again, without a second copy of it in memory.
+//! A filter larger than the 512 MB that an argument or a DUMP may have is saved, rewritten into an
+//! AOF of commands, and loaded, without a second copy in memory.
 
 use std::fs;
 use std::time::Instant;
@@ -8,15 +8,15 @@ use crate::harness::{
     Client, Server, assert_unharmed, digest, info, mexists, numbered, ok, wait_until,
 };
 
-/// What a child may have of its own at any moment while it saves a filter that nobody writes to:
+/// Bytes of private memory that a child may have while it saves a filter without concurrent writes:
 /// two pieces of 1 MiB or two chunks of 16 MiB, buffers, and what the server touches.
-const OWN: u64 = 80 << 20;
+const MAX_PRIVATE: u64 = 80 << 20;
 
-/// Waits until the save that just began ends; the most memory that its child had of its own, in
+/// Waits until the save that just began ends; returns the peak of its child's private memory, in
 /// bytes.
 #[track_caller]
 fn peak_of_child(server: &Server, client: &mut Client) -> u64 {
-    let own = |child: &str| {
+    let private = |child: &str| {
         let map = fs::read_to_string(format!("/proc/{child}/smaps_rollup")).ok()?;
         let line = map.lines().find_map(|line| line.strip_prefix("Private_Dirty:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
@@ -26,7 +26,7 @@ fn peak_of_child(server: &Server, client: &mut Client) -> u64 {
     wait_until("the save ends", || {
         let children =
             fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        peak = children.split_whitespace().filter_map(own).fold(peak, u64::max);
+        peak = children.split_whitespace().filter_map(private).fold(peak, u64::max);
         !client.has_child()
     });
     peak
@@ -60,12 +60,12 @@ fn a_filter_of_more_than_512_mb_survives_a_rewrite_without_preamble() {
         assert!(!client.run(line).is_error());
         let peak = peak_of_child(&server, client);
         println!(
-            "{line}: {:.1?}, its child had at most {} MiB of its own",
+            "{line}: {:.1?}, its child had at most {} MiB of private memory",
             begin.elapsed(),
             peak >> 20
         );
         assert_eq!(client.server_info("persistence", status), "ok");
-        assert!(peak < OWN, "the child of {line} had {peak} bytes of its own");
+        assert!(peak < MAX_PRIVATE, "the child of {line} had {peak} bytes of private memory");
     }
 
     let before = digest(client, "k");

@@ -1,6 +1,5 @@
-//! The life of a key that holds a filter: renamed, moved, expired, looked at. All of it is the
-//! server's work; the module must not stand in the way, and an expired filter must be gone for
-//! every command.
+//! Generic commands on a key that holds a filter: rename, move, expire, inspect. The server does
+//! the work and the module must not interfere; an expired filter is gone for every command.
 
 use crate::harness::{
     Client, Protocol, Server, add_until_card, bulk, digest, dump, err, info, int, load, madd,
@@ -30,7 +29,7 @@ fn a_renamed_moved_or_swapped_filter_is_the_same() {
     assert_eq!(client.run("MOVE k 1"), int(1));
     assert_eq!(client.run("EXISTS k"), int(0));
     client.run("BF.ADD k another");
-    assert_eq!(client.run("MOVE k 1"), int(0), "there is one already");
+    assert_eq!(client.run("MOVE k 1"), int(0), "database 1 has the key already");
     client.run("SELECT 1");
     assert_eq!(client.run("DUMP k"), same);
     assert_eq!(client.run("SWAPDB 0 1"), ok());
@@ -49,7 +48,7 @@ fn a_renamed_moved_or_swapped_filter_is_the_same() {
     }
 }
 
-/// Additions, growth and an error leave the time to live as it is.
+/// Additions, growth and errors do not change the time to live.
 #[test]
 fn adding_keeps_the_time_to_live() {
     let mut server = Server::with().config("appendonly yes").start();
@@ -64,7 +63,7 @@ fn adding_keeps_the_time_to_live() {
     assert!(server.client().run("TTL k").int() > 9_000);
 }
 
-/// Makes "k" of one item, whose time is over but which nobody has looked at since.
+/// Creates "k" with one item; the key has expired and is still in memory.
 #[track_caller]
 fn expired(client: &mut Client) {
     let now = |client: &mut Client| -> u64 {
@@ -75,12 +74,12 @@ fn expired(client: &mut Client) {
     client.run("FLUSHALL");
     assert_eq!(client.run("BF.RESERVE k 0.001 5000"), ok());
     assert_eq!(client.run("BF.ADD k old"), int(1));
-    // A time that is over when the command runs deletes the key at once.
+    // A time in the past deletes the key at once.
     let end = now(client) + 100;
     assert_eq!(client.run(&format!("PEXPIREAT k {end}")), int(1));
     assert_eq!(client.run("DBSIZE"), int(1), "the machine is too busy for this test");
-    wait_until("its time is over", || now(client) > end);
-    assert_eq!(client.run("DBSIZE"), int(1), "the server has not looked at it");
+    wait_until("the key expires", || now(client) > end);
+    assert_eq!(client.run("DBSIZE"), int(1), "the key is still in memory");
 }
 
 #[test]
@@ -106,7 +105,7 @@ fn an_expired_filter_is_gone_for_every_command() {
     ] {
         expired(client);
         assert_eq!(client.run(line), reply, "{line}");
-        assert_eq!(client.run("EXISTS k"), int(0), "{line} makes nothing");
+        assert_eq!(client.run("EXISTS k"), int(0), "{line} creates nothing");
     }
     expired(client);
     assert_eq!(client.run("BF.MEXISTS k old new").answers(), [false, false]);
@@ -118,7 +117,7 @@ fn an_expired_filter_is_gone_for_every_command() {
         ("BF.LOADCHUNK k 1", 0),
     ] {
         expired(client);
-        // The replica waits for its primary to say so, and says "no" meanwhile.
+        // The replica keeps the key until its primary deletes it, and answers "no" meanwhile.
         assert_eq!(client.run("WAIT 1 30000"), int(1));
         assert_eq!(read.run("BF.EXISTS k old"), int(0), "on the replica");
         if capacity == 0 {
@@ -148,7 +147,7 @@ fn the_server_expires_filters_by_itself() {
 }
 
 #[test]
-fn a_filter_is_seen_by_the_servers_own_commands() {
+fn the_servers_own_commands_work_on_filters() {
     let server = Server::start();
     for protocol in Protocol::BOTH {
         let client = &mut server.speak(protocol);
@@ -167,7 +166,7 @@ fn a_filter_is_seen_by_the_servers_own_commands() {
         assert_eq!(client.run("CONFIG SET maxmemory-policy allkeys-lfu"), ok());
         client.run("BF.ADD used a");
         let counter = |client: &mut Client| client.run("OBJECT FREQ used").int();
-        // A new key starts at 5, and each use may raise it.
+        // The LFU counter of a new key is 5, and each use may raise it.
         let before = counter(client);
         for _ in 0..2_000 {
             client.run("BF.EXISTS used a");

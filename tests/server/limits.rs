@@ -1,5 +1,5 @@
-//! Bounds that an operator sets: on one filter, and on the server. They are judged before anything
-//! is allocated.
+//! Limits that an operator sets, on one filter and on the server. The module checks them before it
+//! allocates.
 
 use crate::harness::{
     Client, Reply, Server, add_until_card, config_name, dump, err, info, int, load, mexists,
@@ -10,16 +10,16 @@ const NO_MEMORY: &str = "ERR Insufficient memory to create filter";
 const NO_GROWTH: &str = "ERR problem inserting into filter";
 const MIB: i64 = 1 << 20;
 
-fn bound(client: &mut Client, bytes: &str) -> Reply {
+fn set_limit(client: &mut Client, bytes: &str) -> Reply {
     client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), bytes])
 }
 
 #[test]
-fn a_filter_may_be_bounded_in_bytes() {
+fn a_filter_may_be_limited_in_bytes() {
     let server = Server::start();
     let client = &mut server.client();
-    // With a unit, as the server's own sizes.
-    assert_eq!(bound(client, "100kb"), ok());
+    // The value may have a unit, like the server's own sizes.
+    assert_eq!(set_limit(client, "100kb"), ok());
     let shown = client.config_get(&config_name("max-filter-bytes"));
     assert_eq!(shown.as_deref(), Some("102400"));
     // 70,000 items in a scaling filter at 1 % are 92 kB or a little less; 100,000 are 120 kB at
@@ -27,7 +27,7 @@ fn a_filter_may_be_bounded_in_bytes() {
     assert_eq!(client.run("BF.RESERVE large 0.01 100000"), err(NO_MEMORY));
     assert_eq!(client.run("BF.INSERT large CAPACITY 100000 ITEMS a"), err(NO_MEMORY));
     assert_eq!(client.run("BF.RESERVE small 0.01 70000"), ok());
-    // All layers together are bounded: 10,000 items at 0.1 % are 18 kB, 20,000 more 40 kB, and
+    // The limit is on all layers together: 10,000 items at 0.1 % are 18 kB, 20,000 more 40 kB, and
     // 40,000 more 80 kB.
     assert_eq!(client.run("BF.RESERVE grown 0.001 10000"), ok());
     let tried = add_until_card(client, "grown", "item", 30_000);
@@ -37,22 +37,22 @@ fn a_filter_may_be_bounded_in_bytes() {
     client.assert_in_step();
     assert_eq!(info(client, "grown").items, 30_000);
     assert!(mexists(client, "grown", &tried).iter().all(|&there| there));
-    // Lifted, the filter goes on.
-    assert_eq!(bound(client, "0"), ok());
+    // Without the limit the filter grows.
+    assert_eq!(set_limit(client, "0"), ok());
     assert!(
         client.call("BF.MADD", "grown", &absent).elements().iter().all(|reply| !reply.is_error())
     );
     assert_eq!(info(client, "grown").filters, 3);
     for value in ["-1", "many", "10xb"] {
-        assert!(bound(client, value).is_error(), "{value}");
+        assert!(set_limit(client, value).is_error(), "{value}");
     }
 }
 
-/// The whole brings its bits along. A dump of a load that has just begun is some hundred bytes long
-/// and asks for any amount of memory; it gets none before the next chunk comes, and then what
-/// BF.LOADCHUNK may take.
+/// A complete payload contains its bits. The payload of a load that has just begun has some hundred
+/// bytes, and announces any size: its bits are allocated when the next chunk comes, within the
+/// limits of BF.LOADCHUNK.
 #[test]
-fn restore_is_held_to_maxmemory() {
+fn restore_respects_maxmemory() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE k 0.01 10000000"), ok());
@@ -64,7 +64,7 @@ fn restore_is_held_to_maxmemory() {
     assert!(half.len() < 200, "{} bytes", half.len());
     assert_eq!(client.run("DEL k half"), int(2));
     let used = client.memory("used_memory");
-    // The filter has 13 MB.
+    // The filter takes 13 MB.
     for (maxmemory, filter_bytes, restored, goes_on) in [
         ("0", "0", true, true),
         ("0", "1mb", true, false),
@@ -73,7 +73,7 @@ fn restore_is_held_to_maxmemory() {
         ("10mb", "0", false, false),
     ] {
         assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", maxmemory]), ok());
-        assert_eq!(bound(client, filter_bytes), ok());
+        assert_eq!(set_limit(client, filter_bytes), ok());
         for (what, payload) in [("the whole", &whole), ("half", &half)] {
             let reply = client.call("RESTORE", "new", &[&b"0"[..], payload]);
             let case =
@@ -87,8 +87,7 @@ fn restore_is_held_to_maxmemory() {
                     assert_eq!(next == ok(), goes_on, "{case}: {next:?}");
                 }
             } else {
-                // Valkey, at 10 MB and busy, may itself refuse the command before it comes to the
-                // filter.
+                // A busy Valkey at 10 MB may refuse the command itself.
                 let refusals = [
                     "ERR Bad data format",
                     "OOM command not allowed when used memory > 'maxmemory'.",
@@ -97,7 +96,7 @@ fn restore_is_held_to_maxmemory() {
                 assert!(refusals[..most].contains(&reply.error()), "{case}: {reply:?}");
             }
             client.run("DEL new");
-            // The connection that is gone had a buffer, which the server frees by itself.
+            // The server frees the buffer of the closed connection later.
             wait_until(&format!("{case}: nothing is left"), || {
                 client.memory("used_memory") - used < MIB
             });
@@ -105,27 +104,26 @@ fn restore_is_held_to_maxmemory() {
     }
 }
 
-/// A primary without the bound made it, so it is right: a replica that refuses holds other data
-/// than its primary.
+/// A replica that refuses a filter of its primary would hold other data than the primary.
 #[test]
-fn the_bound_of_a_replica_does_not_bind_its_primary() {
+fn the_limit_of_a_replica_does_not_apply_to_its_primary() {
     let master = Server::start();
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
-    assert_eq!(bound(read, "1kb"), ok());
+    assert_eq!(set_limit(read, "1kb"), ok());
     assert_eq!(client.run("BF.RESERVE k 0.01 10000"), ok());
     let items = add_until_card(client, "k", "item", 15_000);
     assert_eq!(client.run("WAIT 1 30000").int(), 1);
     assert!(mexists(read, "k", &items).iter().all(|&there| there));
     assert_eq!(read.run("DUMP k"), client.run("DUMP k"));
-    assert_eq!(read.run("DEBUG RELOAD"), ok(), "and it reads its own file");
+    assert_eq!(read.run("DEBUG RELOAD"), ok(), "the replica reads its own file");
     assert_eq!(read.run("BF.DEBUG k"), client.run("BF.DEBUG k"));
 }
 
-/// The server looks at `maxmemory` before a command runs; what the command itself then takes is the
-/// module's to judge.
+/// The server checks `maxmemory` before a command runs; the module must check what the command
+/// allocates.
 #[test]
-fn a_filter_does_not_overshoot_maxmemory() {
+fn a_filter_does_not_exceed_maxmemory() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE small 0.01 1000 EXPANSION 32768"), ok());
@@ -148,10 +146,10 @@ fn a_filter_does_not_overshoot_maxmemory() {
     assert_eq!(client.run("BF.RESERVE large 0.01 10000000"), ok());
 }
 
-/// Where no key can be evicted, a policy that evicts only keys which expire is `noeviction`: one
-/// filter would overshoot by its whole size, and every write would fail after it.
+/// A volatile policy without keys that expire acts like `noeviction`: a filter would exceed
+/// `maxmemory` by its whole size, and every later write would fail.
 #[test]
-fn a_filter_overshoots_maxmemory_only_where_a_key_can_go() {
+fn a_filter_exceeds_maxmemory_only_if_a_key_can_be_evicted() {
     // 72 MB of bits, and a tenth of that.
     const LARGE: &str = "0.01 55000000";
     const SMALL: &str = "0.01 5500000";
@@ -165,7 +163,7 @@ fn a_filter_overshoots_maxmemory_only_where_a_key_can_go() {
         "allkeys-lfu",
         "allkeys-random",
     ] {
-        // A new one each: what the last policy left may be freed late.
+        // Each policy has a new server: the memory of the last one may be freed late.
         let server = Server::with().config(&format!("maxmemory-policy {policy}")).start();
         let client = &mut server.client();
         client.run("SET lasting value");
@@ -186,7 +184,7 @@ fn a_filter_overshoots_maxmemory_only_where_a_key_can_go() {
             assert_eq!(client.run("DEL small"), int(1));
         }
         if policy != "noeviction" {
-            // In any database; `allkeys-*` need none.
+            // A key that expires, in any database; `allkeys-*` need none.
             client.run("SELECT 9");
             client.run("SET going value EX 1000");
             client.run("SELECT 0");

@@ -1,5 +1,5 @@
-//! The arguments of the `loadmodule` line. A server that does not start is better than one with
-//! other defaults than its operator wrote down, so anything odd refuses the load and says why.
+//! The arguments of the `loadmodule` line. A wrong argument makes the load fail with a reason: a
+//! server must not run with other defaults than its operator wrote down.
 
 use crate::harness::{Server, assert_unharmed, config_name, info, module_path, skipped, version};
 
@@ -12,7 +12,7 @@ fn load_arguments_set_the_defaults() {
         (&["ERROR_RATE", "0.125", "INITIAL_SIZE", "50"], "0.125", "50"),
         (&["initial_size", "7", "Error_Rate", "0.5"], "0.5", "7"),
         (&["CF_MAX_EXPANSIONS", "16", "ERROR_RATE", "0.25"], "0.25", "100"),
-        // Some tools write an empty argument where they have none.
+        // Some tools write an empty argument for none.
         (&[""], "0.01", "100"),
     ];
     for (arguments, rate, capacity) in rows {
@@ -33,8 +33,7 @@ fn load_arguments_set_the_defaults() {
     }
 }
 
-/// Existing `loadmodule` lines of RedisBloom carry it; there is no cuckoo filter here that it could
-/// mean.
+/// Existing `loadmodule` lines of RedisBloom have this argument; this module has no cuckoo filters.
 #[test]
 fn the_cuckoo_argument_is_accepted_with_a_warning() {
     let server = Server::with().module_arguments(&["cf_max_expansions", "32"]).start();
@@ -53,7 +52,7 @@ fn the_cuckoo_argument_is_accepted_with_a_warning() {
 
 #[test]
 fn a_bad_load_argument_refuses_the_load_and_names_it() {
-    // The arguments, and a word that the log line must hold.
+    // The arguments, and a word that a log line must contain.
     let rows: [(&[&str], &str); 20] = [
         (&["ERROR_RATE"], "ERROR_RATE"),
         (&["INITIAL_SIZE"], "INITIAL_SIZE"),
@@ -93,8 +92,7 @@ fn a_bad_load_argument_refuses_the_load_and_names_it() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What docs/operations.md says of it. Valkey crashes, which is its own fault and nothing to test
-/// here.
+/// The behaviour that docs/operations.md describes. Valkey itself crashes, so it is not tested.
 #[test]
 fn a_misspelt_setting_of_module_loadex_is_an_error() {
     if version().valkey {
@@ -117,7 +115,7 @@ fn a_misspelt_setting_of_module_loadex_is_an_error() {
     assert_unharmed(&server);
 }
 
-/// The harness itself: without the module there is no command, so every other test would fail.
+/// Checks the harness: without the module there are no commands, so every other test would fail.
 #[test]
 fn without_the_module_there_are_no_commands() {
     let server = Server::with().without_module().start();

@@ -1,11 +1,11 @@
-//! What the log says and a client's error text cannot: which limit stood in the way.
+//! Log lines that name the limit behind a refusal, which the error text for clients does not.
 
 use std::time::Instant;
 
 use crate::harness::{Server, add_until_card, config_name, err, ok};
 
 #[test]
-fn what_clients_bring_about_does_not_flood_the_log() {
+fn errors_of_clients_do_not_flood_the_log() {
     let server = Server::start();
     let client = &mut server.client();
     let begun = Instant::now();
@@ -19,7 +19,7 @@ fn what_clients_bring_about_does_not_flood_the_log() {
 }
 
 #[test]
-fn the_limit_that_stood_in_the_way_is_logged() {
+fn the_limit_that_refused_a_new_filter_is_logged() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "100kb"]), ok());
@@ -43,7 +43,7 @@ fn the_limit_that_kept_a_filter_from_growing_is_logged() {
 }
 
 #[test]
-fn a_filter_beyond_all_memory_is_logged_as_that() {
+fn a_filter_beyond_addressable_memory_is_logged() {
     let server = Server::start();
     let client = &mut server.client();
     assert!(client.run("BF.RESERVE k 1e-15 4611686018427387904").is_error());

@@ -1,7 +1,7 @@
-//! Black-box tests of the module inside a real server: what a client sees, and nothing else.
+//! Black-box tests of the module inside a real server: they check only what a client sees.
 //!
-//! Run them with `make test-server`, which builds the module in release mode and hands its path
-//! over. One file a behaviour; each test starts a server of its own, so they run in parallel and in
+//! Run them with `make test-server`, which builds the module in release mode and passes its path.
+//! Each file covers one behaviour. Each test starts its own server, so tests run in parallel and in
 //! any order.
 
 mod harness;

@@ -1,10 +1,10 @@
-//! MEMORY USAGE: small filters stay small, and the figure is honest. And pages: what is there
-//! already copies none.
+//! MEMORY USAGE: small filters stay small, and the figure is correct. Also copy-on-write: adding an
+//! item that is already in the filter copies no page.
 
 use crate::harness::{Server, Stopped, add_until_card, child, info, layers, madd, numbered, ok};
 
-/// One filter per user is a common use, so millions of these must fit. RedisBloom: 272 and 144
-/// bytes.
+/// Applications keep one filter per user, so millions of small filters must fit. RedisBloom needs
+/// 272 bytes for 100 items and 144 bytes for 10.
 #[test]
 fn a_small_filter_takes_few_bytes() {
     let server = Server::start();
@@ -18,7 +18,7 @@ fn a_small_filter_takes_few_bytes() {
             usage <= most,
             "a filter of {capacity} items takes {usage} bytes, more than {most}"
         );
-        // Full, it takes no more.
+        // A full filter takes no more memory than an empty one.
         add_until_card(client, "f", "item", capacity);
         assert_eq!(client.run("MEMORY USAGE f").int(), usage);
     }
@@ -27,7 +27,7 @@ fn a_small_filter_takes_few_bytes() {
     assert!(client.run("MEMORY USAGE f").int() <= 256, "a filter made by BF.ADD holds 100 items");
 }
 
-/// Ten thousand small filters: what the server counts in total must agree with what each says.
+/// For ten thousand small filters, `used_memory` must agree with MEMORY USAGE of each.
 #[test]
 fn memory_usage_agrees_with_what_the_server_counts() {
     let server = Server::start();
@@ -37,17 +37,16 @@ fn memory_usage_agrees_with_what_the_server_counts() {
     let commands: Vec<Vec<String>> = (0..KEYS)
         .map(|key| vec!["BF.RESERVE".into(), format!("f{key}"), "0.01".into(), "100".into()])
         .collect();
-    // In small pipelines, so that the connection's own buffers do not count.
+    // In small pipelines, so that the connection's buffers stay small.
     for commands in commands.chunks(100) {
         assert!(client.pipeline(commands).iter().all(|reply| *reply == ok()));
     }
     let each = (client.memory("used_memory") - used) / KEYS;
     let usage = client.run("MEMORY USAGE f1234").int();
     println!("a filter of 100 items: {usage} bytes by MEMORY USAGE, {each} bytes of used_memory");
-    // MEMORY USAGE leaves out the server's two objects around the value, 16 bytes each, and the
-    // slots of the key table, up to 40 bytes a key by the server and the fill of the table. It is
-    // above where a server counts parts of its own that are not there. The bits, 130 bytes or so,
-    // would not fit into this margin.
+    // MEMORY USAGE leaves out two objects of the server around the value, 16 bytes each, and the
+    // slots of the key table, up to 40 bytes per key. Some servers also count parts that a module's
+    // value does not have. The margin is smaller than the bits of the filter, about 130 bytes.
     assert!(
         (usage - 32..=usage + 96).contains(&each),
         "MEMORY USAGE {usage}, used_memory {each} per key"
@@ -71,8 +70,8 @@ fn memory_usage_follows_the_filter_as_it_grows() {
             size >= bits && usage >= size,
             "{card} items: bits {bits}, BF.INFO Size {size}, usage {usage}"
         );
-        // The allocator rounds up by at most a quarter; 512 bytes are for the key and the layers'
-        // descriptions.
+        // The allocator rounds up by at most a quarter. 512 bytes are for the key and the layers'
+        // structures.
         assert!(
             usage <= bits + bits / 4 + 512,
             "{card} items: {usage} bytes for {bits} bytes of bits"
@@ -82,7 +81,7 @@ fn memory_usage_follows_the_filter_as_it_grows() {
 }
 
 #[test]
-fn deleting_filters_gives_their_memory_back() {
+fn deleting_filters_frees_their_memory() {
     let server = Server::start();
     let client = &mut server.client();
     let fill = |client: &mut crate::harness::Client| {
@@ -102,7 +101,7 @@ fn deleting_filters_gives_their_memory_back() {
     assert!(left < 100_000, "{left} bytes are left after five rounds of filters of 36 MB");
 }
 
-/// Bytes of pages that a process shares with no other.
+/// Bytes of the pages that a process wrote to and shares with no other process.
 fn own_pages(pid: u32) -> u64 {
     let map = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
         .expect("the pages of the server");
@@ -112,13 +111,13 @@ fn own_pages(pid: u32) -> u64 {
     kib.expect("a line of private pages") << 10
 }
 
-/// While the server forks for a snapshot each page that it writes to is copied. An item that is
-/// there already writes to none.
+/// While a child saves, the kernel copies each page that the server writes to. Adding an item that
+/// is already in the filter must write to no page.
 #[test]
-fn adding_what_is_there_copies_no_page_while_the_server_forks() {
+fn adding_known_items_copies_no_page_while_a_child_saves() {
     let server = Server::start();
     let client = &mut server.client();
-    // So large that the child can be stopped before it has written much of it, and given it back.
+    // The filter is so large that the child is stopped before it has written much of it.
     assert_eq!(client.run("BF.RESERVE k 0.01 150000000"), ok());
     let there = numbered("item", 40_000);
     madd(client, "k", &there);
@@ -129,11 +128,10 @@ fn adding_what_is_there_copies_no_page_while_the_server_forks() {
     let again = own_pages(server.pid()).saturating_sub(before);
     madd(client, "k", &numbered("new", 10_000));
     let new = own_pages(server.pid()).saturating_sub(before);
-    println!(
-        "{again} bytes of pages copied for 40,000 items that were there, {new} with 10,000 new ones"
-    );
-    assert!(stopped.stands(), "the child is gone: nothing was measured");
-    // Buffers of the connection, statistics. New items touch 10,000 pages of 4 KiB, or a few less.
+    println!("{again} bytes of pages copied for 40,000 known items, {new} with 10,000 new ones");
+    assert!(stopped.stands(), "the child has exited: nothing was measured");
+    // The first bound allows for connection buffers and statistics. New items write to almost
+    // 10,000 pages of 4 KiB.
     assert!(again < 2 << 20, "{again} bytes");
-    assert!(new > 12 << 20, "{new} bytes: the measure does not work");
+    assert!(new > 12 << 20, "{new} bytes: the measurement does not work");
 }

@@ -1,10 +1,9 @@
-//! Who is told of a change: subscribers of keyspace events, and clients that WATCH a key. A command
-//! that changed nothing changed nothing for them either. The names of the events are
-//! valkey-bloom's.
+//! Notifications of changes: keyspace events, WATCH and client tracking. A command that changes
+//! nothing notifies nobody. The names of the events are those of valkey-bloom.
 
 use crate::harness::{Client, Reply, Server, add_until_card, dump, int, load, ok};
 
-/// The events, sorted, that the keys got since the last call.
+/// The keyspace events since the last call, sorted.
 #[track_caller]
 fn events(subscriber: &mut Client, client: &mut Client) -> Vec<String> {
     client.run("SET end x");
@@ -27,7 +26,7 @@ fn events(subscriber: &mut Client, client: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn keyspace_events_tell_of_new_filters_and_new_items() {
+fn new_filters_and_new_items_cause_keyspace_events() {
     let server = Server::start();
     let (client, subscriber) = (&mut server.client(), &mut server.client());
     client.run("CONFIG SET notify-keyspace-events Eg$");
@@ -66,13 +65,13 @@ fn keyspace_events_tell_of_new_filters_and_new_items() {
         assert_eq!(events(subscriber, client), expected, "{line}");
     }
     let pieces = dump(client, "k");
-    let mut told = pieces.iter().map(|piece| {
+    let mut seen = pieces.iter().map(|piece| {
         assert_eq!(load(client, "copy", piece), ok());
         events(subscriber, client)
     });
-    assert_eq!(told.next(), Some(Vec::new()), "the header is no filter yet");
-    assert_eq!(told.next().as_deref(), Some(&["bloom.reserve copy".to_owned()][..]));
-    assert!(told.next().is_none(), "a small filter is one chunk");
+    assert_eq!(seen.next(), Some(Vec::new()), "the header alone is not a filter yet");
+    assert_eq!(seen.next().as_deref(), Some(&["bloom.reserve copy".to_owned()][..]));
+    assert!(seen.next().is_none(), "a small filter has one chunk");
     for line in ["BF.ADD k a", "BF.MADD k a b", "BF.INSERT k ITEMS a b"] {
         client.run("DEL k");
         events(subscriber, client);
@@ -81,7 +80,7 @@ fn keyspace_events_tell_of_new_filters_and_new_items() {
     }
 }
 
-/// An EXEC after a WATCH is refused exactly if the filter was changed in between.
+/// EXEC after WATCH is aborted if and only if the filter changed in between.
 #[test]
 fn watch_sees_changes_and_nothing_else() {
     let server = Server::start();
@@ -113,17 +112,16 @@ fn watch_sees_changes_and_nothing_else() {
     }
 }
 
-/// A client that caches what it read (CLIENT TRACKING) is told to forget it when the filter
-/// changes.
+/// A client that caches replies (CLIENT TRACKING) gets an invalidation when the filter changes.
 #[test]
-fn tracking_clients_are_told_of_changes() {
+fn tracking_clients_get_an_invalidation_on_a_change() {
     let server = Server::start();
     let (client, other) = (&mut server.resp3(), &mut server.client());
     assert_eq!(client.run("CLIENT TRACKING ON"), ok());
     add_until_card(other, "k", "item", 10);
     assert_eq!(client.run("BF.EXISTS k z"), Reply::Bool(false));
     other.run("BF.ADD k item-0");
-    assert_eq!(client.run("PING").text(), "PONG", "nothing changed, nothing to forget");
+    assert_eq!(client.run("PING").text(), "PONG", "nothing changed: no invalidation");
     assert_eq!(other.run("BF.ADD k z"), int(1));
     let message = client.read();
     assert!(

@@ -1,6 +1,6 @@
-//! What a primary or an AOF says was added must be in, even where the filter is full: another
-//! product that made the log may count other items as known than this one, and so have had room for
-//! one more.
+//! Additions from a primary or an AOF are applied even if the filter is full. Another product that
+//! wrote the AOF has other false positives, so it may have counted fewer items and had room for
+//! more.
 
 use crate::harness::{
     Client, Reply, Server, config_name, digest, err, info, int, mexists, numbered, ok, wait_until,
@@ -9,8 +9,8 @@ use crate::harness::{
 const FULL: &str = "ERR non scaling filter is full";
 const CAPACITY: i64 = 100;
 
-/// Ways to put items into a full filter, each with its key. Of 150 and more different items 100 are
-/// counted before all are in.
+/// The keys, and the commands that create their filters. Each filter is full (100 items counted)
+/// before all items of [`commands`] are added.
 const WAYS: [(&str, &str); 4] = [
     ("one", "BF.RESERVE one 0.3 100 NONSCALING"),
     ("many", "BF.RESERVE many 0.3 100 NONSCALING"),
@@ -18,7 +18,8 @@ const WAYS: [(&str, &str); 4] = [
     ("counted", "BF.RESERVE counted 0.3 100 NONSCALING COUNTING"),
 ];
 
-/// The commands that overfill them, with items of a batch that end inside a chunk and beyond one.
+/// The commands that create and overfill the filters. Batches of 170 items fill two chunks and a
+/// part of a third.
 fn commands() -> Vec<Vec<String>> {
     let items = numbered("item", 400);
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -47,8 +48,8 @@ fn digests(client: &mut Client) -> Vec<String> {
     WAYS.iter().map(|(key, _)| digest(client, key)).collect()
 }
 
-/// To clients it is full: of 200 absent items one is refused at the latest when 70 % of them tested
-/// absent.
+/// Asserts that clients get the error of a full filter: the first of the absent items that tests
+/// absent is refused, and with a false positive rate of 30 % some of 200 items do.
 #[track_caller]
 fn clients_are_refused(client: &mut Client) {
     for (key, _) in WAYS {
@@ -62,7 +63,6 @@ fn clients_are_refused(client: &mut Client) {
     }
 }
 
-/// Commands as an AOF has them.
 fn aof<A: AsRef<[u8]>>(commands: impl IntoIterator<Item = Vec<A>>) -> Vec<u8> {
     let mut aof = Vec::new();
     for words in commands {
@@ -77,12 +77,12 @@ fn aof<A: AsRef<[u8]>>(commands: impl IntoIterator<Item = Vec<A>>) -> Vec<u8> {
     aof
 }
 
-/// What must be obeyed has no ceiling but the allocator's. A filter that it refuses is missing: the
-/// server starts all the same, its log says why, and INFO counts the commands.
+/// A filter that an AOF creates has no size limit except the allocator's. If the allocator refuses
+/// it, the server starts without the filter, logs the reason, and counts the commands in INFO.
 #[test]
-fn what_an_aof_makes_and_the_allocator_refuses_is_reported() {
+fn a_filter_of_an_aof_that_the_allocator_refuses_is_reported() {
     const TIMES: usize = 4;
-    // 1.2 GB, in a process of 1 GiB.
+    // A filter of 1.2 GB, for a process with 1 GiB of virtual memory.
     let source = Server::start();
     let client = &mut source.client();
     client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2gb"]);
@@ -108,12 +108,12 @@ fn what_an_aof_makes_and_the_allocator_refuses_is_reported() {
     let unapplied = client.server_info("bf", "bf_unapplied");
     assert_eq!(unapplied, (3 * TIMES).to_string());
     let log = server.log();
-    let told = |line: &str| line.contains("# <bf>") && line.contains("no memory for");
-    assert!(log.lines().any(told), "{log}");
+    let reported = |line: &str| line.contains("# <bf>") && line.contains("no memory for");
+    assert!(log.lines().any(reported), "{log}");
 }
 
 #[test]
-fn what_an_aof_adds_to_a_full_filter_is_in() {
+fn additions_of_an_aof_to_a_full_filter_are_applied() {
     let aof = aof(commands());
     let mut server = Server::on_file("appendonly.aof", &aof, &["appendonly yes"]);
     let client = &mut server.client();
@@ -122,9 +122,9 @@ fn what_an_aof_adds_to_a_full_filter_is_in() {
     assert!(log.contains("a full filter took items uncounted"), "{log}");
     assert!(!log.contains("CRITICAL"), "{log}");
     let kept = digests(client);
-    assert_eq!(client.run("DEBUG RELOAD"), ok(), "above its capacity it is saved and read");
+    assert_eq!(client.run("DEBUG RELOAD"), ok(), "an overfull filter is saved and loaded");
     assert_eq!(digests(client), kept);
-    // The log as it was would make other filters, each under a seed of its own.
+    // The first AOF has no seeds, so a load of it gives filters with other seeds.
     client.run("BGREWRITEAOF");
     wait_until("the AOF is rewritten", || !client.has_child());
     server.restart();
@@ -134,7 +134,7 @@ fn what_an_aof_adds_to_a_full_filter_is_in() {
     clients_are_refused(client);
 }
 
-/// The same of a replica, whoever adds there.
+/// A replica accepts additions to a full filter from any client, not only from its primary.
 #[test]
 fn a_full_filter_of_a_replica_refuses_nothing() {
     let master = Server::start();
@@ -153,25 +153,25 @@ fn a_full_filter_of_a_replica_refuses_nothing() {
     assert_eq!(reply.elements().last(), Some(&err(FULL)));
 }
 
-/// A command that fills the filter on the way and one that finds it full answer as the same items
-/// one by one.
+/// A batch that fills the filter, and a batch into a full filter, answer like single additions of
+/// the items.
 #[test]
-fn a_batch_beyond_the_room_of_a_replica_is_its_items_alone() {
+fn a_batch_beyond_the_capacity_on_a_replica_answers_like_single_additions() {
     let master = Server::start();
-    let cells = ["NONSCALING", "NONSCALING COUNTING"];
+    let kinds = ["NONSCALING", "NONSCALING COUNTING"];
     let capacities = [1, 63, 64, 65, 100];
     let keys = || {
-        let of = |cells| {
+        let of = |kind| {
             capacities
-                .map(|capacity| (cells, capacity, format!("{capacity}:{cells}").replace(' ', "-")))
+                .map(|capacity| (kind, capacity, format!("{capacity}:{kind}").replace(' ', "-")))
         };
-        cells.into_iter().flat_map(of)
+        kinds.into_iter().flat_map(of)
     };
-    for (cells, capacity, key) in keys() {
+    for (kind, capacity, key) in keys() {
         for twin in ["one", "many"] {
             let made = master
                 .client()
-                .run(&format!("BF.RESERVE {key}:{twin} 0.01 {capacity} {cells} SEED 5"));
+                .run(&format!("BF.RESERVE {key}:{twin} 0.01 {capacity} {kind} SEED 5"));
             assert_eq!(made, ok());
         }
     }

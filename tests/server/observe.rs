@@ -1,24 +1,23 @@
-//! What an operator sees: the section `bf` of INFO, the words of BF.INFO beyond the five fields,
-//! and the events of a filter that grows or fills.
+//! What an operator sees: the section `bf` of INFO, the additional fields of BF.INFO (FILL, FPR,
+//! ERROR, LAYERS), and the events of a filter that grows or fills.
 
 use crate::harness::{
     Client, Reply, Server, add_until_card, config_name, dump, info, load, numbered, ok, wait_until,
 };
 
-/// A number of the section.
 fn field(client: &mut Client, name: &str) -> i64 {
     client
         .server_info("bf", &format!("bf_{name}"))
         .parse()
-        .unwrap_or_else(|_| panic!("bf_{name} is no number"))
+        .unwrap_or_else(|_| panic!("bf_{name} is not a number"))
 }
 
-/// The five totals, in the order of the section.
+/// The five totals of INFO bf: filters, bytes, items, capacity, layers.
 fn totals(client: &mut Client) -> [i64; 5] {
     ["filters", "bytes", "items", "capacity", "layers"].map(|name| field(client, name))
 }
 
-/// The same totals, summed up from BF.INFO of every key.
+/// The five totals of [`totals`], computed from BF.INFO of every key.
 fn summed(client: &mut Client) -> [i64; 5] {
     let keys: Vec<String> = client.run("KEYS *").elements().iter().map(Reply::text).collect();
     keys.iter().map(|key| info(client, key)).fold([0; 5], |sum, of| {
@@ -28,7 +27,7 @@ fn summed(client: &mut Client) -> [i64; 5] {
 }
 
 #[test]
-fn the_totals_are_those_of_the_filters_there_are() {
+fn the_totals_of_info_are_the_sums_over_all_filters() {
     let mut server = Server::start();
     let client = &mut server.client();
     type Step = (&'static str, fn(&mut Client));
@@ -48,8 +47,8 @@ fn the_totals_are_those_of_the_filters_there_are() {
             client.call("BF.DEL", "counting", &numbered("item", 30));
             client.run("BF.DEL counting item-39");
         }),
-        // So that the counters have their say, at each command another.
-        ("come and gone", |client| {
+        // After deletions the counters correct the item count, at each command differently.
+        ("added and deleted many times", |client| {
             client.run("BF.RESERVE churned 0.25 200 COUNTING NONSCALING");
             client.call("BF.MADD", "churned", &numbered("item", 150));
             let items = numbered("item", 3_000);
@@ -58,7 +57,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
                 client.call("BF.MADD", "churned", new);
             }
         }),
-        ("and dumped in chunks", |client| {
+        ("dumped in chunks and loaded", |client| {
             let pieces = dump(client, "churned");
             pieces.iter().for_each(|piece| drop(load(client, "again", piece)));
         }),
@@ -89,8 +88,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
     ];
     for (name, step) in steps {
         step(client);
-        // Freed filters may be counted a moment later: some servers free in the background what
-        // they drop.
+        // The totals may still include a dropped filter: some servers free in the background.
         wait_until(&format!("{name}: INFO bf is the sum of BF.INFO of all keys"), || {
             totals(client) == summed(client)
         });
@@ -103,7 +101,7 @@ fn the_totals_are_those_of_the_filters_there_are() {
     server.restart();
     let client = &mut server.client();
     assert_eq!(totals(client), summed(client), "after a restart");
-    assert_eq!((field(client, "loads"), field(client, "adds")), (1, 0), "counters begin anew");
+    assert_eq!((field(client, "loads"), field(client, "adds")), (1, 0), "counters start at 0");
 }
 
 #[test]
@@ -133,7 +131,7 @@ fn the_counters_count_items_and_refusals() {
         ("BF.MEXISTS missing a b", [0, 2, 0, 0, 0, 0, 0]),
         ("BF.RESERVE ns 0.000001 2 NONSCALING", [0, 0, 0, 0, 0, 0, 0]),
         ("BF.ADD ns a", [1, 0, 0, 0, 0, 0, 0]),
-        // The item that fills it, and the one that is refused.
+        // b fills the filter, and c is refused.
         ("BF.MADD ns b c", [2, 0, 0, 0, 1, 0, 1]),
         ("BF.RESERVE s 0.000001 1", [0, 0, 0, 0, 0, 0, 0]),
         // Layers of 1, 2 and 4 items.
@@ -144,7 +142,7 @@ fn the_counters_count_items_and_refusals() {
         ("BF.INSERT c ERROR 0.000001 CAPACITY 1 COUNTING ITEMS a b", [0, 0]),
         ("BF.DEL c a", [1, 0]),
         ("BF.DEL c x y", [2, 0]),
-        // In both layers.
+        // Now a is in both layers.
         ("BF.MADD c a c a", [0, 0]),
         ("BF.DEL missing x", [1, 0]),
     ];
@@ -158,7 +156,7 @@ fn the_counters_count_items_and_refusals() {
     }
 }
 
-/// By how much the fields change over a command.
+/// Runs a command; returns how much it changed the fields.
 fn changes<const N: usize>(client: &mut Client, names: [&str; N], line: &str) -> [i64; N] {
     let before = names.map(|name| field(client, name));
     client.run(line);
@@ -172,7 +170,7 @@ fn a_filter_that_grows_or_fills_is_an_event() {
     let (client, subscriber) = (&mut server.client(), &mut server.client());
     client.run("CONFIG SET notify-keyspace-events Eg$");
     subscriber.run("PSUBSCRIBE __keyevent@0__:bloom.* __keyevent@0__:set");
-    // It answers once for each pattern.
+    // PSUBSCRIBE replies once per pattern.
     subscriber.read();
     let rows: [(&str, &[&str]); 9] = [
         ("BF.RESERVE s 0.000001 1", &["bloom.reserve"]),
@@ -202,7 +200,6 @@ fn a_filter_that_grows_or_fills_is_an_event() {
     }
 }
 
-/// The single value of BF.INFO with a word.
 fn word(client: &mut Client, key: &str, word: &str) -> f64 {
     let reply = client.cmd(&["BF.INFO", key, word]);
     match reply.elements() {
@@ -211,12 +208,12 @@ fn word(client: &mut Client, key: &str, word: &str) -> f64 {
     }
 }
 
-/// A full layer of 0.01 (NONSCALING) has about half of its bits set and measures just below what
-/// was asked; a tenth full it is far below. Bounds: the estimate of 10,000 items varies by some 2 %
-/// with the seed (the spread of the bits set of a block, 100,000 bits, k = 6); 10 % is five times
-/// that.
+/// A full non-scaling filter of rate 0.01 has about half of its bits set, and its estimated rate is
+/// just below 0.01. A tenth full, its rate is far lower. Bounds: with 10,000 items the estimate
+/// varies by about 2 % with the seed (the spread of the number of set bits: blocks, 100,000 bits,
+/// k = 6); the test allows 10 %, five times that.
 #[test]
-fn the_words_tell_how_full_and_how_wrong_a_filter_is() {
+fn info_estimates_the_fill_and_the_false_positive_rate() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.RESERVE k 0.01 10000 NONSCALING");
@@ -229,8 +226,8 @@ fn the_words_tell_how_full_and_how_wrong_a_filter_is() {
     let (fill, rate) = (word(client, "k", "FILL"), word(client, "k", "FPR"));
     assert!((0.40..0.55).contains(&fill), "full: {fill}");
     assert!((0.009..0.011).contains(&rate), "full: {rate}");
-    // The estimate agrees with a count over 100,000 items that were never added: 5 standard
-    // deviations of 990 are 157.
+    // The estimate agrees with a count over 100,000 items that were never added. Five standard
+    // deviations of an expected count of 990 are 157.
     let strangers = numbered("stranger", 100_000);
     let found: usize = strangers
         .chunks(10_000)
@@ -242,7 +239,7 @@ fn the_words_tell_how_full_and_how_wrong_a_filter_is() {
 }
 
 #[test]
-fn the_layers_of_a_filter_add_up_to_it() {
+fn the_figures_of_the_layers_add_up_to_those_of_the_filter() {
     let server = Server::start();
     let client = &mut server.resp3();
     client.run("BF.RESERVE k 0.01 100");
@@ -265,13 +262,13 @@ fn the_layers_of_a_filter_add_up_to_it() {
         absent *= 1.0 - double(layer.get("False positive rate"));
         assert!((0.0..0.6).contains(&double(layer.get("Fill"))));
     }
-    assert!(asked < 0.01, "the layers' rates stay within the asked one: {asked}");
+    assert!(asked < 0.01, "the layers' rates add up to less than the filter's: {asked}");
     let rate = double(client.run("BF.INFO k FPR").get("False positive rate"));
     assert!((rate - (1.0 - absent)).abs() < 1e-9, "{rate}");
 }
 
 #[test]
-fn a_missing_filter_is_an_error_where_the_operator_says_so() {
+fn a_missing_filter_is_an_error_with_missing_key_error() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.EXISTS k a").int(), 0);

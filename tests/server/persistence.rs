@@ -1,17 +1,16 @@
-//! A filter survives SAVE and restart, DEBUG RELOAD, and an AOF rewrite in both formats: the same
-//! counters, the same items, and the same answer to every other question, false positives included.
+//! A filter survives SAVE and restart, DEBUG RELOAD, and an AOF rewrite in both formats: with equal
+//! numbers, items and false positives.
 
 use crate::harness::{
     Client, Reply, Server, add_until_card, array, err, int, madd, mexists, numbered, ok, wait_until,
 };
 
-/// A filter, by what made it, and the items that went in.
+/// The key of a filter, and the items that were added.
 struct Sample {
     key: &'static str,
     items: Vec<String>,
 }
 
-/// One filter of every shape there is.
 fn make(client: &mut Client) -> Vec<Sample> {
     let shapes = [
         ("empty", "0.01 100", 0),
@@ -41,8 +40,8 @@ fn make(client: &mut Client) -> Vec<Sample> {
     samples
 }
 
-/// Everything a client can see of the filters.
-fn look(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
+/// Everything that a client can read of the filters: each command with its reply.
+fn snapshot(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
     let others = numbered("other", 3_000);
     let mut seen = Vec::new();
     for Sample { key, items } in samples {
@@ -67,9 +66,9 @@ fn assert_same(before: &[(String, Reply)], after: &[(String, Reply)], way: &str)
     }
 }
 
-/// A filter that came back must also go on: grow, be full, refuse.
+/// Asserts that the loaded filters still work: a full one refuses items, and the others take more.
 #[track_caller]
-fn assert_goes_on(client: &mut Client, way: &str) {
+fn assert_usable(client: &mut Client, way: &str) {
     assert_eq!(
         client.run("BF.ADD single_item another"),
         err("ERR non scaling filter is full"),
@@ -88,22 +87,22 @@ fn save_and_restart_keep_every_filter() {
     let samples = make(&mut server.client());
     server.client().run("EXPIRE added 10000");
     server.client().run("PERSIST added");
-    let before = look(&mut server.client(), &samples);
+    let before = snapshot(&mut server.client(), &samples);
     server.restart();
-    let after = look(&mut server.client(), &samples);
+    let after = snapshot(&mut server.client(), &samples);
     assert_same(&before, &after, "SAVE and restart");
     server.restart();
-    assert_same(&before, &look(&mut server.client(), &samples), "a second restart");
-    assert_goes_on(&mut server.client(), "two restarts");
+    assert_same(&before, &snapshot(&mut server.client(), &samples), "a second restart");
+    assert_usable(&mut server.client(), "two restarts");
 }
 
 #[test]
 fn a_restart_without_compression_and_checksum_keeps_every_filter() {
     let mut server = Server::with().config("rdbcompression no").config("rdbchecksum no").start();
     let samples = make(&mut server.client());
-    let before = look(&mut server.client(), &samples);
+    let before = snapshot(&mut server.client(), &samples);
     server.restart();
-    assert_same(&before, &look(&mut server.client(), &samples), "a plain RDB file");
+    assert_same(&before, &snapshot(&mut server.client(), &samples), "a plain RDB file");
 }
 
 #[test]
@@ -111,19 +110,18 @@ fn debug_reload_keeps_every_filter() {
     let server = Server::start();
     let client = &mut server.client();
     let samples = make(client);
-    let before = look(client, &samples);
+    let before = snapshot(client, &samples);
     assert_eq!(client.run("DEBUG RELOAD"), ok());
-    assert_same(&before, &look(client, &samples), "DEBUG RELOAD");
-    assert_goes_on(client, "DEBUG RELOAD");
+    assert_same(&before, &snapshot(client, &samples), "DEBUG RELOAD");
+    assert_usable(client, "DEBUG RELOAD");
 }
 
-/// What DUMP gives, RESTORE takes, and the copy is the same filter.
 #[test]
 fn dump_and_restore_make_the_same_filter() {
     let server = Server::start();
     let client = &mut server.client();
     let samples = make(client);
-    let before = look(client, &samples);
+    let before = snapshot(client, &samples);
     for sample in &samples {
         let Reply::Bulk(payload) = client.cmd(&["DUMP", sample.key]) else {
             panic!("DUMP {}", sample.key)
@@ -136,8 +134,8 @@ fn dump_and_restore_make_the_same_filter() {
             sample.key
         );
     }
-    assert_same(&before, &look(client, &samples), "DUMP and RESTORE");
-    assert_goes_on(client, "DUMP and RESTORE");
+    assert_same(&before, &snapshot(client, &samples), "DUMP and RESTORE");
+    assert_usable(client, "DUMP and RESTORE");
 }
 
 fn rewrite(client: &mut Client) {
@@ -153,14 +151,14 @@ fn an_aof_rewrite_keeps_every_filter(preamble: &str) {
         .config(&format!("aof-use-rdb-preamble {preamble}"))
         .start();
     let samples = make(&mut server.client());
-    let before = look(&mut server.client(), &samples);
+    let before = snapshot(&mut server.client(), &samples);
     rewrite(&mut server.client());
     let way = format!("an AOF rewrite with aof-use-rdb-preamble {preamble}");
-    assert_same(&before, &look(&mut server.client(), &samples), &way);
+    assert_same(&before, &snapshot(&mut server.client(), &samples), &way);
     server.kill_and_restart();
-    assert_same(&before, &look(&mut server.client(), &samples), &format!("{way} and a kill"));
-    assert_goes_on(&mut server.client(), &way);
-    // What came after the rewrite stands behind it in the file.
+    assert_same(&before, &snapshot(&mut server.client(), &samples), &format!("{way} and a kill"));
+    assert_usable(&mut server.client(), &way);
+    // The additions after the rewrite are in the incremental part of the AOF.
     server.kill_and_restart();
     let client = &mut server.client();
     for key in ["empty", "one_block", "grown", "layers", "seeded", "tiniest"] {
@@ -188,7 +186,7 @@ fn an_aof_rewrite_without_an_rdb_preamble_keeps_every_filter() {
     an_aof_rewrite_keeps_every_filter("no");
 }
 
-/// Without any rewrite: the commands themselves are in the file.
+/// Without a rewrite, the AOF has the commands themselves.
 #[test]
 fn an_acknowledged_addition_survives_a_kill() {
     let mut server = Server::with().config("appendonly yes").start();
@@ -201,7 +199,6 @@ fn an_acknowledged_addition_survives_a_kill() {
     assert_eq!(client.run("BF.ADD single_item another"), err("ERR non scaling filter is full"));
 }
 
-/// A large filter, once, through the file: 200,000 items at 0.01 %.
 #[test]
 fn a_filter_of_half_a_megabyte_survives_a_restart() {
     let mut server = Server::start();

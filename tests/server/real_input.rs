@@ -1,14 +1,14 @@
-//! Real words through a real client library: Debian's American English words go in, French ones are
-//! asked for.
+//! Real words with a real client library: the filter gets Debian's American English words, and is
+//! queried for the French ones.
 
 use std::collections::HashSet;
 use std::fs;
 
 use crate::harness::Server;
 
-const IN: &str = "/usr/share/dict/american-english";
-const ASKED: &str = "/usr/share/dict/french";
-/// Words a command; what an application would send.
+const ADDED: &str = "/usr/share/dict/american-english";
+const QUERIED: &str = "/usr/share/dict/french";
+/// Words per command, as an application sends them.
 const BATCH: usize = 1_000;
 
 fn words(path: &str) -> Vec<Vec<u8>> {
@@ -21,7 +21,7 @@ fn words(path: &str) -> Vec<Vec<u8>> {
     words.into_iter().map(<[u8]>::to_vec).collect()
 }
 
-/// `command` over all words; the answer to each.
+/// Sends `command` for all words in batches; returns the answer for each word.
 fn batches(
     connection: &mut redis::Connection,
     command: &str,
@@ -37,22 +37,21 @@ fn batches(
     answers
 }
 
-/// The most false positives that `n` questions may get from a filter that promises the rate `p` and
-/// whose first layer holds `first` items.
+/// The largest allowed number of false positives of `n` queries to a filter of rate `p` whose first
+/// layer has a capacity of `first` items.
 ///
-/// A filter's own rate is a random number: with another seed its items set other bits. Its mean
-/// over all seeds is at most `p`; how far it strays, relative to `p`, is decided by the first
-/// layer, which has the largest share of the rate and the fewest items. With k = log2(1/p) probes
-/// an item:
+/// The actual rate of a filter is a random number, because each seed sets other bits. Its mean over
+/// all seeds is at most `p`. The first layer decides its relative deviation, because that layer has
+/// the largest share of the rate and the fewest items. With k = log2(1/p) probes per item:
 /// * one block (up to 32,768 bits): a share f of about 1/2 of the m = n k / ln 2 bits is set, with
-///   a standard deviation of 0.277 / sqrt(m), and the rate f^k strays by k times as much in
-///   relation: 0.46 sqrt(k / n);
-/// * many blocks: a block's load is Poisson, the rate grows with about the 0.7 k-th power of the
-///   load, and the mean over all blocks strays like that of the n items themselves, by 0.7 k /
-///   sqrt(n); k / sqrt(n) leaves room for the curvature of the power.
+///   a standard deviation of 0.277 / sqrt(m). The rate f^k has k times the relative deviation:
+///   0.46 sqrt(k / n);
+/// * many blocks: the load of a block is Poisson, and the rate grows with about the 0.7 k-th power
+///   of the load. The mean over all blocks deviates like the n items themselves, by
+///   0.7 k / sqrt(n); k / sqrt(n) leaves room for the curvature of the power.
 ///
-/// Given its rate, the questions are independent throws: a variance of n p (1 - p). Five standard
-/// deviations of both together come up less than once in three million filters.
+/// At a given rate the queries are independent trials with a variance of n p (1 - p). Five standard
+/// deviations of both together occur less than once in three million filters.
 fn most_false_positives(n: usize, p: f64, first: usize) -> f64 {
     let (n, first, probes) = (n as f64, first as f64, -p.log2());
     let one_block = first * probes / std::f64::consts::LN_2 <= 32_768.0;
@@ -70,20 +69,20 @@ fn reserve(connection: &mut redis::Connection, rate: f64, capacity: usize, optio
 }
 
 #[test]
-fn a_dictionary_goes_in_and_another_language_stays_out() {
+fn a_dictionary_is_found_and_another_language_is_not() {
     let server = Server::start();
     let url = format!("redis://127.0.0.1:{}/", server.port());
     let client = redis::Client::open(url).expect("the address is well formed");
     let connection = &mut client.get_connection().expect("the server accepts connections");
 
-    let english = words(IN);
+    let english = words(ADDED);
     let known: HashSet<&[u8]> = english.iter().map(Vec::as_slice).collect();
-    let mut others = words(ASKED);
+    let mut others = words(QUERIED);
     others.retain(|word| !known.contains(word.as_slice()));
-    assert!(others.len() > 50_000, "only {} words of {ASKED} are not in {IN}", others.len());
+    assert!(others.len() > 50_000, "only {} words of {QUERIED} are not in {ADDED}", others.len());
 
-    // One layer at exactly its capacity, and stacks that grew to it: 11 layers from 100 items, 4
-    // from 10,000, 11 equal ones of 10,000.
+    // One layer with exactly the capacity, and stacks that grew to it: 11 layers from 100 items, 4
+    // layers from 10,000 items, and 11 equal layers of 10,000 items.
     let all = english.len();
     let grown: &[&str] = &[];
     for (rate, capacity, options) in [
@@ -100,13 +99,12 @@ fn a_dictionary_goes_in_and_another_language_stays_out() {
 
         let new = count(&batches(connection, "BF.MADD", "words", &english));
         let card: usize = redis::cmd("BF.CARD").arg("words").query(connection).expect("BF.CARD");
-        assert_eq!(card, new, "{case}: the filter counts what it told");
-        // A word that seems to be there already is a false positive too, of a filter that is not
-        // full yet.
-        let (refused, most) = (all - new, most_false_positives(all, rate, capacity));
+        assert_eq!(card, new, "{case}: BF.CARD is the number of new items");
+        // A word that tests present when it is added is a false positive, too.
+        let (not_new, most) = (all - new, most_false_positives(all, rate, capacity));
         assert!(
-            refused as f64 <= most,
-            "{case}: {refused} of {all} words were not new, at most {most:.0} may be"
+            not_new as f64 <= most,
+            "{case}: {not_new} of {all} words were not new, more than {most:.0}"
         );
 
         let present = count(&batches(connection, "BF.MEXISTS", "words", &english));
@@ -121,7 +119,7 @@ fn a_dictionary_goes_in_and_another_language_stays_out() {
         );
         assert!(
             positives as f64 <= most,
-            "{case}: {positives} of {n} others positive, at most {most:.0} may be"
+            "{case}: {positives} of {n} others positive, more than {most:.0}"
         );
     }
 }
@@ -130,7 +128,6 @@ fn count(answers: &[bool]) -> usize {
     answers.iter().filter(|&&yes| yes).count()
 }
 
-/// Bytes of the filter, by BF.INFO.
 fn size(connection: &mut redis::Connection) -> u64 {
     let reply: [u64; 1] =
         redis::cmd("BF.INFO").arg("words").arg("SIZE").query(connection).expect("BF.INFO");

@@ -1,8 +1,8 @@
-//! Filters that RedisBloom made, from its files: every answer is RedisBloom's, and they can go
-//! back.
+//! Filters from files of RedisBloom: they answer every command as in RedisBloom, and RedisBloom can
+//! load them again.
 //!
-//! The files and what RedisBloom answered are described in `tests/fixtures/products.rs`.
-//! `redisbloom_live.rs` talks to RedisBloom itself.
+//! `tests/fixtures/products.rs` describes the files and the answers. `redisbloom_live.rs` tests
+//! with RedisBloom itself.
 
 use std::{collections::BTreeSet, fs};
 
@@ -15,7 +15,7 @@ use crate::{
     products::{REDISBLOOM, file, pieces},
 };
 
-/// Those whose DUMP every server of these tests reads.
+/// The filters whose DUMP every tested server reads.
 fn names() -> impl Iterator<Item = &'static str> {
     REDISBLOOM.into_iter().filter(|name| name.starts_with("redisbloom-2.8"))
 }
@@ -26,13 +26,13 @@ pub(crate) fn restore(client: &mut Client, key: &str, payload: &[u8]) -> Reply {
 }
 
 #[test]
-fn a_payload_of_redisbloom_answers_and_grows_as_there() {
+fn a_payload_of_redisbloom_answers_and_grows_as_in_redisbloom() {
     let server = Server::start();
     let client = &mut server.client();
     for name in names() {
         assert_eq!(restore(client, name, &file(&format!("{name}.dump"))), ok(), "{name}");
         check_first(client, name, name);
-        // Every command works on it, and its own payload is the same filter.
+        // Every command works on the copy.
         assert_eq!(client.cmd(&["COPY", name, "copy"]), int(1));
         assert_sane(client, "copy", name);
         go_on_beside_a_copy(client, name);
@@ -41,7 +41,7 @@ fn a_payload_of_redisbloom_answers_and_grows_as_there() {
 }
 
 #[test]
-fn chunks_of_redisbloom_are_loaded_and_given_back() {
+fn chunks_of_redisbloom_are_loaded_and_dumped_again() {
     let server = Server::start();
     let client = &mut server.client();
     for name in REDISBLOOM {
@@ -51,7 +51,7 @@ fn chunks_of_redisbloom_are_loaded_and_given_back() {
         }
         assert_eq!(dump(client, name)[1..], pieces[1..], "{name}");
         check_first(client, name, name);
-        // What is given back is loaded as well.
+        // The dumped chunks can be loaded as well.
         for piece in dump(client, name) {
             assert_eq!(load(client, "again", &piece), ok(), "{name}");
         }
@@ -62,24 +62,24 @@ fn chunks_of_redisbloom_are_loaded_and_given_back() {
 }
 
 #[test]
-fn info_tells_of_it_what_redisbloom_tells() {
+fn info_has_the_numbers_of_redisbloom() {
     let server = Server::start();
     let client = &mut server.client();
     let name = "redisbloom-2.8-grown";
     restore(client, name, &file("redisbloom-2.8-grown.dump"));
-    let told = info(client, name);
+    let info = info(client, name);
     let expected = (2_000, 4, 676, Some(3));
-    assert_eq!((told.capacity, told.filters, told.items, told.expansion), expected);
+    assert_eq!((info.capacity, info.filters, info.items, info.expansion), expected);
     let number = |reply: Reply| -> f64 { reply.elements()[0].text().parse().expect("a rate") };
     assert_eq!(number(client.cmd(&["BF.INFO", name, "ERROR"])), 0.05);
     let rate = number(client.cmd(&["BF.INFO", name, "FPR"]));
     let measured = mexists(client, name, &numbered("other", 20_000));
     let measured = measured.iter().filter(|&&found| found).count() as f64 / 20_000.0;
-    // Four deviations of a count of some 800 are 14 %.
+    // Four standard deviations of a count of about 800 are 14 %.
     assert!((rate / measured - 1.0).abs() < 0.2, "{rate} estimated, {measured} measured");
 }
 
-/// The keys of `redisbloom-2.8.rdb` and `.aof`.
+/// Checks the keys of `redisbloom-2.8.rdb` and `.aof`; the AOF has added `later` more items.
 #[track_caller]
 fn check_keys(client: &mut Client, later: usize) {
     for (key, name) in [("full", "redisbloom-2.8-nonscaling"), ("grown", "redisbloom-2.8-grown")] {
@@ -93,7 +93,7 @@ fn check_keys(client: &mut Client, later: usize) {
 }
 
 #[test]
-fn an_rdb_file_of_redisbloom_is_loaded_and_saved_as_ours() {
+fn an_rdb_file_of_redisbloom_is_loaded_and_saved() {
     let file = file("redisbloom-2.8.rdb");
     let mut server = Server::on_file("dump.rdb", &file, &["dbfilename dump.rdb"]);
     check_keys(&mut server.client(), 0);
@@ -118,7 +118,7 @@ fn an_aof_of_redisbloom_is_replayed_and_rewritten() {
         wait_until("the AOF is rewritten", || !client.has_child());
         assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
         client.run("BF.ADD full one-more");
-        // What follows the rewrite is written once a second.
+        // Commands after the rewrite may reach the disk a second later.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
         server.kill_and_restart();
         let client = &mut server.client();
@@ -126,12 +126,12 @@ fn an_aof_of_redisbloom_is_replayed_and_rewritten() {
     }
 }
 
-/// The commands of an AOF without preamble: name and key of each.
+/// The name and the key of each command of an AOF without an RDB preamble.
 #[track_caller]
 fn commands(server: &Server) -> Vec<(String, String)> {
     let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the folder of the AOF");
     let mut aofs: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
-    // The base before what came after it: `....1.base.aof`, `....1.incr.aof`.
+    // In this order the base precedes the increments: `....1.base.aof`, `....1.incr.aof`.
     aofs.sort();
     let mut commands = Vec::new();
     for aof in aofs.iter().filter(|path| path.extension().is_some_and(|end| end == "aof")) {
@@ -161,10 +161,10 @@ fn commands(server: &Server) -> Vec<(String, String)> {
     commands
 }
 
-/// docs/migration.md, the way back by an AOF: RedisBloom has no COPY of its filters and cannot read
-/// our payloads, so both stand in the AOF as what it refuses until the next rewrite.
+/// The way back by AOF in docs/migration.md: RedisBloom cannot COPY its filters and cannot read our
+/// payloads, so it refuses an AOF with such commands until the next rewrite removes them.
 #[test]
-fn copies_after_a_rewrite_go_back_with_the_next_rewrite() {
+fn a_rewrite_turns_copies_into_commands_that_redisbloom_reads() {
     let server = Server::with()
         .config("appendonly yes")
         .config("appendfsync always")
@@ -208,7 +208,7 @@ fn check_keys_after(client: &mut Client, grown: &str) {
 }
 
 #[test]
-fn a_replica_of_ours_holds_the_same_filter() {
+fn a_replica_holds_an_equal_filter() {
     let server = Server::start();
     let client = &mut server.client();
     for name in names() {
@@ -217,14 +217,14 @@ fn a_replica_of_ours_holds_the_same_filter() {
     go_on_with_a_replica(&server, &names().collect::<Vec<_>>());
 }
 
-/// The inputs that crash, hang or fool RedisBloom: an error, at once, and the server goes on.
+/// Payloads that crash, hang or mislead RedisBloom get an error at once, and the server survives.
 #[test]
 fn payloads_that_crash_redisbloom_are_refused() {
     let server = Server::start();
     let client = &mut server.client();
     let payload = file("redisbloom-2.8-one-layer.dump");
     let body = &payload[..payload.len() - 8];
-    // type, 0x81 and 8 bytes of id, then a tag and a length for each number: size 60, 1 layer,
+    // The payload: type, 0x81 and 8 bytes of id, then each number with a tag: size 60, 1 layer,
     // options 5, growth 2, capacity 100, rate, 8 hashes, bits per item, 1152 bits, n2 0, 144 bytes.
     const COUNT: usize = 12;
     assert_eq!(body[10..20], [2, 60, 2, 1, 2, 5, 2, 2, 2, 0x40]);
@@ -262,7 +262,7 @@ fn payloads_that_crash_redisbloom_are_refused() {
         assert!(reply.is_error(), "{what}: {reply:?}");
         assert_eq!(client.run("EXISTS forged"), int(0), "{what}");
     }
-    // Unless one of the offsets above is wrong:
+    // The unchanged payload is accepted, so the errors above come from the changes.
     assert_eq!(restore(client, "good", &sealed(body)), ok());
     let after = client.memory("used_memory");
     assert!(after - before < 1 << 20, "{before} bytes before, {after} after");
@@ -296,7 +296,7 @@ fn headers_that_crash_redisbloom_are_refused() {
 }
 
 #[test]
-fn a_half_loaded_filter_of_redisbloom_says_so() {
+fn a_half_loaded_filter_of_redisbloom_answers_that_it_is_being_loaded() {
     let server = Server::start();
     let client = &mut server.client();
     let pieces = pieces("redisbloom-2.8-grown");

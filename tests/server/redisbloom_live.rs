@@ -1,12 +1,12 @@
-//! A live RedisBloom, where `REDIS_BLOOM_PEER_REDISBLOOM` names its library: filters come from it
-//! and go back. Without it these tests say SKIPPED.
+//! Filters move from and to a running RedisBloom. `REDIS_BLOOM_PEER_REDISBLOOM` is the path of its
+//! library; without it these tests print SKIPPED.
 
 use crate::{
     harness::{Reply, Server, array, dump, int, load, mexists, numbered, ok, skipped},
     redisbloom::restore,
 };
 
-/// RedisBloom's library, where the environment names it.
+/// The path of RedisBloom's library from the environment; reports a skipped test if there is none.
 pub(crate) fn peer(test: &str) -> Option<String> {
     const VARIABLE: &str = "REDIS_BLOOM_PEER_REDISBLOOM";
     let path = std::env::var(VARIABLE).ok();
@@ -16,7 +16,6 @@ pub(crate) fn peer(test: &str) -> Option<String> {
     path
 }
 
-/// A server that runs RedisBloom.
 pub(crate) fn redisbloom(path: &str) -> Server {
     Server::with().without_module().config(&format!("loadmodule \"{path}\"")).start()
 }
@@ -34,17 +33,17 @@ fn a_replica_of_redisbloom_is_promoted_without_a_change() {
     let ours = theirs.replica();
     let new = &mut ours.client();
     assert_eq!(mexists(new, "k", &asked), mexists(old, "k", &asked), "the first copy");
-    // The stream: it grows on both sides.
+    // Additions through the replication stream: the filter grows on both sides.
     old.call("BF.MADD", "k", &asked[3_000..9_000]);
     old.run("BF.INSERT made CAPACITY 100 ITEMS a b");
-    // Made here by the command, so native: full after other items than there, and it takes those
-    // that are told.
+    // The replica makes a native filter from this command. That filter is full after other items,
+    // but it accepts all replicated items.
     old.run("BF.RESERVE full 0.3 1000 NONSCALING");
-    let taken = old.call("BF.MADD", "full", &asked[..2_000]);
-    let taken = &asked[..taken.elements().len() - 1];
+    let reply = old.call("BF.MADD", "full", &asked[..2_000]);
+    let accepted = &asked[..reply.elements().len() - 1];
     assert_eq!(old.run("WAIT 1 30000"), int(1));
     assert_eq!(mexists(new, "k", &asked), mexists(old, "k", &asked), "the stream");
-    assert!(mexists(new, "full", taken).iter().all(|&there| there));
+    assert!(mexists(new, "full", accepted).iter().all(|&there| there));
     assert_eq!(new.run("BF.MEXISTS made a b"), array([int(1), int(1)]));
     assert_eq!(new.run("BF.DEBUG k"), old.run("BF.DEBUG k"));
     assert_eq!(new.run("REPLICAOF NO ONE"), ok());
@@ -83,16 +82,16 @@ fn chunks_go_to_redisbloom_and_back() {
     }
 }
 
-/// Shapes are computed from capacity and rate, and not believed: so ours must be theirs, at every
-/// edge.
+/// The decoder computes the shape of a layer from its capacity and rate and compares it with the
+/// stored one, so the computation must agree with RedisBloom's at every edge.
 #[test]
-fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
-    let Some(path) = peer("every_filter_that_redisbloom_makes_is_taken_and_given_back") else {
+fn every_shape_of_redisbloom_is_loaded_and_dumped() {
+    let Some(path) = peer("every_shape_of_redisbloom_is_loaded_and_dumped") else {
         return;
     };
     let (ours, theirs) = (Server::start(), redisbloom(&path));
     let (new, old) = (&mut ours.client(), &mut theirs.client());
-    // At powers of two the number of hashes hangs on the last bit of a logarithm.
+    // At powers of two the number of hashes depends on the last bit of a logarithm.
     let rates = [
         "0.9999999999999999",
         "0.99",
@@ -129,8 +128,8 @@ fn every_filter_that_redisbloom_makes_is_taken_and_given_back() {
     }
 }
 
-/// Of RedisBloom 8, which has documentation: the same for each of its commands, but for the
-/// arguments that are ours alone.
+/// COMMAND DOCS agree with RedisBloom 8 for each of its commands, except for arguments that only
+/// this module has. RedisBloom 2 has no documentation.
 #[test]
 fn command_docs_are_those_of_redisbloom() {
     let Some(path) = peer("command_docs_are_those_of_redisbloom") else {

@@ -1,6 +1,6 @@
-//! Replicas in every position: of a replica, attached in mid-load, with other settings and limits,
-//! promoted. All hold the same bits, by four witnesses: DEBUG DIGEST-VALUE, DUMP, BF.SCANDUMP and
-//! BF.INFO.
+//! Replicas in every position: of a replica, attached while a filter is loaded in chunks, with
+//! other settings and limits, promoted. DEBUG DIGEST-VALUE, DUMP, BF.SCANDUMP and BF.INFO show that
+//! all hold equal filters.
 
 use crate::{
     every_way::{LIBRARY, write_in_every_way},
@@ -10,12 +10,11 @@ use crate::{
     },
 };
 
-/// A line of configuration that gives a setting of ours.
 fn setting(name: &str, value: &str) -> String {
     format!("{} {value}", config_name(name))
 }
 
-/// A replica that would make other filters by itself.
+/// A server whose own defaults would make other filters.
 fn other_defaults(error_rate: &str) -> Builder {
     Server::with()
         .config(&setting("error-rate", error_rate))
@@ -31,8 +30,7 @@ fn wait_for_link(replica: &Server) {
     });
 }
 
-/// Waits until the servers hold the last write of the primary, however many steps away from it they
-/// are.
+/// Waits until all replicas, direct and chained, have the last write of the primary.
 #[track_caller]
 fn wait_for_writes(primary: &mut Client, replicas: &[&Server]) {
     let mark = primary.run("INCR mark").int().to_string();
@@ -45,7 +43,6 @@ fn wait_for_writes(primary: &mut Client, replicas: &[&Server]) {
     }
 }
 
-/// Every filter is the same on both, to every witness.
 #[track_caller]
 fn assert_identical(primary: &mut Client, replica: &Server, keys: &[&str]) {
     let read = &mut replica.client();
@@ -73,7 +70,7 @@ fn a_chain_of_replicas_with_other_defaults_is_identical() {
     wait_for_writes(client, &[&first, &second]);
     assert_identical(client, &first, &keys);
     assert_identical(client, &second, &keys);
-    // And one that gets everything in its first copy, from a replica.
+    // The third gets every filter in a full synchronization from a replica.
     let third = other_defaults("0.1").replica_of(&second).start();
     wait_for_link(&third);
     let keys = write_again(client, keys);
@@ -84,7 +81,6 @@ fn a_chain_of_replicas_with_other_defaults_is_identical() {
     println!("{} filters identical on four servers in a row", keys.len());
 }
 
-/// More of everything, in filters that are there.
 fn write_again(client: &mut Client, keys: Vec<&'static str>) -> Vec<&'static str> {
     for key in &keys {
         client.call("BF.MADD", key, &numbered("again", 300));
@@ -93,11 +89,11 @@ fn write_again(client: &mut Client, keys: Vec<&'static str>) -> Vec<&'static str
 }
 
 #[test]
-fn a_replica_attached_in_mid_load_goes_on_with_the_load() {
+fn a_replica_attached_during_a_load_in_chunks_completes_the_load() {
     for (diskless, socket) in [("yes", "swapdb"), ("no", "disabled")] {
         let primary = Server::with().config(&format!("repl-diskless-sync {diskless}")).start();
         let client = &mut primary.client();
-        // 41 MB: a header and three chunks.
+        // A filter of 41 MB has a header and three chunks.
         assert_eq!(client.run("BF.RESERVE whole 0.01 33000000"), ok());
         madd(client, "whole", &numbered("item", 20_000));
         let pieces = dump(client, "whole");
@@ -115,12 +111,12 @@ fn a_replica_attached_in_mid_load_goes_on_with_the_load() {
                 assert_eq!(
                     read.run("BF.EXISTS half item-0").is_error(),
                     piece != &pieces[3],
-                    "half a filter"
+                    "only the last chunk completes the filter"
                 );
                 replica
             })
             .collect();
-        // A client that got no answer sends a chunk again.
+        // A client that got no reply sends a chunk again.
         assert_eq!(load(client, "half", &pieces[2]), ok());
         client.run("BF.ADD half more");
         wait_for_writes(client, &replicas.iter().collect::<Vec<_>>());
@@ -132,7 +128,7 @@ fn a_replica_attached_in_mid_load_goes_on_with_the_load() {
     }
 }
 
-/// Offset of the stream, size of the append-only file, changes since the last save.
+/// Replication offset, size of the AOF, and number of changes since the last save.
 fn traces(client: &mut Client) -> [String; 3] {
     [
         client.server_info("replication", "master_repl_offset"),
@@ -142,7 +138,7 @@ fn traces(client: &mut Client) -> [String; 3] {
 }
 
 #[test]
-fn what_changed_nothing_leaves_no_trace() {
+fn a_command_that_changes_nothing_is_not_propagated() {
     let primary =
         Server::with().config("appendonly yes").config("repl-ping-replica-period 3600").start();
     let replica = primary.replica();
@@ -182,7 +178,7 @@ fn what_changed_nothing_leaves_no_trace() {
         watcher.run("PING");
         assert_eq!(watcher.run("EXEC").elements(), [simple("PONG")], "{row:?} aborted a WATCH");
     }
-    // Each of the witnesses sees a change, in every way to make one.
+    // Every way to change a filter changes all three traces.
     for (item, row) in [
         ("x1", vec![vec!["BF.ADD", "k", "x1"]]),
         ("x2", vec![vec!["EVAL", script, "1", "k", "a", "x2"]]),
@@ -199,7 +195,7 @@ fn what_changed_nothing_leaves_no_trace() {
         }
         let after = traces(client);
         assert!(
-            (0..3).all(|witness| before[witness] != after[witness]),
+            (0..3).all(|trace| before[trace] != after[trace]),
             "{row:?}: {before:?}, then {after:?}"
         );
         watcher.run("MULTI");
@@ -212,9 +208,9 @@ fn what_changed_nothing_leaves_no_trace() {
     assert_identical(client, &replica, &["k", "full"]);
 }
 
-/// With `propagation-error-behavior panic` a replica that refuses a command of its primary ends.
+/// With `propagation-error-behavior panic` a replica that refuses a command of its primary exits.
 #[test]
-fn a_replica_obeys_its_primary_beyond_every_limit_of_its_own() {
+fn a_replica_applies_commands_of_its_primary_beyond_its_own_limits() {
     let limited = || {
         Server::with()
             .config(&setting("max-filter-bytes", "1kb"))
@@ -248,7 +244,7 @@ fn a_replica_obeys_its_primary_beyond_every_limit_of_its_own() {
     for replica in replicas {
         assert_identical(client, replica, &keys);
     }
-    // Promoted, it is bound by its own limits, and still answers for what it has.
+    // After its promotion the server enforces its own limits, and keeps its filters.
     let read = &mut disk.client();
     assert_eq!(read.run("REPLICAOF NO ONE"), ok());
     assert_eq!(read.run("CONFIG SET maxmemory 0"), ok());
@@ -259,9 +255,9 @@ fn a_replica_obeys_its_primary_beyond_every_limit_of_its_own() {
     );
 }
 
-/// What a file holds was allowed when it was written.
+/// Limits do not apply to filters in files: they were allowed when they were made.
 #[test]
-fn a_restart_obeys_its_files_beyond_every_limit() {
+fn a_restart_loads_filters_beyond_every_limit() {
     for line in ["appendonly yes", "appendonly no"] {
         let mut server = Server::with().config(line).start();
         let client = &mut server.client();
@@ -284,9 +280,9 @@ fn a_restart_obeys_its_files_beyond_every_limit() {
     }
 }
 
-/// Both stay what they are: the same additions later, on each by itself, make the same layers.
+/// After a promotion, equal additions to both servers make equal layers.
 #[test]
-fn both_sides_of_a_promotion_grow_alike() {
+fn both_sides_of_a_promotion_grow_in_the_same_way() {
     let primary = Server::start();
     let replica = other_defaults("0.3").replica_of(&primary).start();
     wait_for_link(&replica);

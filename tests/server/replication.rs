@@ -1,11 +1,11 @@
-//! A replica holds what its master holds, from the first copy and from the stream after it.
+//! A replica holds the filters of its master, after the full synchronization and after the stream.
 
 use crate::harness::{Client, Server, add_until_card, config_name, int, mexists, numbered, ok};
 
 /// Waits until the replica has acknowledged everything sent so far.
 #[track_caller]
 fn in_sync(master: &mut Client) {
-    assert_eq!(master.run("WAIT 1 30000"), int(1), "the replica did not follow");
+    assert_eq!(master.run("WAIT 1 30000"), int(1), "the replica did not acknowledge");
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn a_replica_holds_the_items_of_its_master() {
     assert_eq!(
         read.run("DUMP before"),
         client.run("DUMP before"),
-        "the first copy is the same bytes"
+        "the full synchronization copies every byte"
     );
 
     client.run("BF.RESERVE after 0.001 50 EXPANSION 3");
@@ -42,10 +42,10 @@ fn a_replica_holds_the_items_of_its_master() {
     assert!(read.run("BF.ADD before x").error().starts_with("READONLY"), "{text}");
 }
 
-/// Every random choice of the master must reach the replica, the seed above all, and the replica's
-/// own defaults must not matter.
+/// The replica must get every random choice of the master, above all the seed, and must not use its
+/// own defaults.
 #[test]
-fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
+fn a_replica_with_other_defaults_has_identical_filters() {
     let master = Server::start();
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
@@ -57,7 +57,7 @@ fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
     client.run("BF.RESERVE counting 0.01 100 COUNTING");
     add_until_card(client, "counting", "item", 400);
     for items in numbered("item", 400).chunks(50) {
-        // Some of them are deleted, some are refused; what is known counts as well.
+        // BF.DEL deletes some items and refuses others; BF.MADD also gets known items.
         client.call("BF.DEL", "counting", items);
         client.call("BF.MADD", "counting", &items[..20]);
     }
@@ -112,10 +112,9 @@ fn a_replica_with_other_defaults_is_the_same_to_the_bit() {
     );
 }
 
-/// A command that changed nothing is not sent on: a filter that de-duplicates a stream sees little
-/// else.
+/// A filter that deduplicates a stream gets mostly commands that change nothing.
 #[test]
-fn what_changed_nothing_is_not_replicated() {
+fn a_command_that_changes_nothing_is_not_replicated() {
     let master = Server::start();
     let replica = master.replica();
     let (client, read) = (&mut master.client(), &mut replica.client());
@@ -136,7 +135,7 @@ fn what_changed_nothing_is_not_replicated() {
         .sum::<u64>()
     };
     let before = received(read);
-    assert!(before > 0, "the replica got its commands");
+    assert!(before > 0, "the replica got the first commands");
     for line in [
         "BF.ADD k a",
         "BF.MADD k a b c a",
@@ -157,5 +156,5 @@ fn what_changed_nothing_is_not_replicated() {
     assert_eq!(received(read), before);
     client.run("BF.ADD k d");
     in_sync(client);
-    assert_eq!(received(read), before + 1, "and what changed something is one command");
+    assert_eq!(received(read), before + 1, "a change is replicated as one command");
 }

@@ -1,9 +1,9 @@
-//! BF.RESERVE makes the filter that was asked for, in every spelling that clients send.
+//! BF.RESERVE makes the requested filter, in every spelling that clients send.
 
 use crate::harness::{Protocol, Server, err, fresh, info, int, layers, map, null, ok, simple};
 
 #[test]
-fn reserve_answers_ok_in_either_protocol() {
+fn reserve_answers_ok_in_both_protocols() {
     let server = Server::start();
     for protocol in Protocol::BOTH {
         let client = &mut server.speak(protocol);
@@ -24,9 +24,9 @@ fn reserve_answers_ok_in_either_protocol() {
     }
 }
 
-/// The value that one BF.INFO field shows after a BF.RESERVE, a row each.
+/// Each row has a BF.RESERVE and the value of one BF.INFO field afterwards.
 #[test]
-fn reserve_takes_capacity_and_expansion_as_asked() {
+fn reserve_sets_capacity_and_expansion() {
     let server = Server::start();
     let client = &mut server.resp3();
     let expansion = |rate| map([("Expansion rate", int(rate))]);
@@ -43,9 +43,8 @@ fn reserve_takes_capacity_and_expansion_as_asked() {
         ("BF.RESERVE k 0.01 100 NONSCALING", "EXPANSION", non_scaling()),
         ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION 0", "EXPANSION", non_scaling()),
         ("BF.RESERVE k 0.01 100 EXPANSION 0 NONSCALING", "EXPANSION", non_scaling()),
-        // NRedisStack sends the expansion without its word.
+        // NRedisStack sends the expansion without the word EXPANSION, also before NONSCALING.
         ("BF.RESERVE k 0.01 100 4", "EXPANSION", expansion(4)),
-        // It sends NONSCALING with it, too.
         ("BF.RESERVE k 0.01 100 2 NONSCALING", "EXPANSION", non_scaling()),
         ("BF.RESERVE k 0.01 100 4 EXPANSION 5", "EXPANSION", expansion(5)),
         ("BF.RESERVE k 0.01 100 4 COUNTING", "EXPANSION", expansion(4)),
@@ -64,9 +63,9 @@ fn reserve_takes_capacity_and_expansion_as_asked() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Options begin after the capacity: RedisBloom also finds them in the key.
+/// Options are read only after the capacity. RedisBloom also finds them in the key.
 #[test]
-fn a_key_may_be_called_like_an_option() {
+fn a_key_may_be_named_like_an_option() {
     let server = Server::start();
     let client = &mut server.client();
     for key in ["EXPANSION", "NONSCALING", "nonscaling", "expansion", "SEED", "4"] {
@@ -75,7 +74,7 @@ fn a_key_may_be_called_like_an_option() {
     }
 }
 
-/// What clients make of a number: Python and node `1e-07`, jedis `1.0E-4`, .NET `1E-05`.
+/// Clients format numbers differently: Python and node `1e-07`, jedis `1.0E-4`, .NET `1E-05`.
 #[test]
 fn reserve_reads_an_error_rate_in_every_spelling_of_a_number() {
     let server = Server::start();
@@ -97,10 +96,10 @@ fn reserve_reads_an_error_rate_in_every_spelling_of_a_number() {
     ];
     for (text, rate) in rows {
         client.run("FLUSHALL");
-        // A non-scaling filter has one layer, and that layer has the whole rate.
+        // A non-scaling filter has one layer, whose rate is that of the filter.
         assert_eq!(client.run(&format!("BF.RESERVE k {text} 10 NONSCALING")), ok(), "rate {text}");
         let (_, layers) = layers(client, "k");
-        // `%g` keeps six digits.
+        // BF.DEBUG prints `%g`, six digits.
         let error = (layers[0].ratio - rate).abs() / rate;
         assert!(error < 1e-5, "rate {text}: BF.DEBUG says {}", layers[0].ratio);
         assert_eq!(client.run("BF.ADD k a"), int(1), "rate {text}");
@@ -108,7 +107,7 @@ fn reserve_reads_an_error_rate_in_every_spelling_of_a_number() {
     }
 }
 
-/// RedisBloom once divided by the zero bits of such a filter (MOD-6268).
+/// RedisBloom once computed zero bits for such a filter and divided by them (MOD-6268).
 #[test]
 fn a_tiny_filter_with_a_huge_error_rate_takes_its_items() {
     let server = Server::start();
@@ -123,11 +122,7 @@ fn a_tiny_filter_with_a_huge_error_rate_takes_its_items() {
                 ok(),
                 "{case}"
             );
-            assert_eq!(
-                client.run("BF.ADD k first"),
-                int(1),
-                "{case}: an empty filter holds nothing"
-            );
+            assert_eq!(client.run("BF.ADD k first"), int(1), "{case}: an empty filter has no item");
             assert_eq!(client.run("BF.EXISTS k first"), int(1), "{case}");
             for item in 0..200 {
                 let item = format!("item-{item}");
@@ -144,8 +139,7 @@ fn a_tiny_filter_with_a_huge_error_rate_takes_its_items() {
     }
 }
 
-/// RedisBloom's `test_issue178` reserves this in one go: about 1.1 GB, which must be cheap until it
-/// is used.
+/// RedisBloom's `test_issue178` reserves this filter. Its 1.1 GB must cost little until it is used.
 #[test]
 fn a_filter_for_three_hundred_million_items_at_one_in_a_million_works() {
     let server = Server::start();
@@ -153,12 +147,12 @@ fn a_filter_for_three_hundred_million_items_at_one_in_a_million_works() {
     assert_eq!(client.run("BF.RESERVE k 1e-6 300000000"), ok());
     assert_eq!(client.run("BF.MADD k a b a"), Protocol::Resp2.bits([1, 1, 0]));
     assert_eq!(client.run("BF.MEXISTS k a b c"), Protocol::Resp2.bits([1, 1, 0]));
-    // The classic optimum, ln(1/p)/ln2^2 bits for an item, is the least that keeps the promise.
+    // A Bloom filter of this rate needs at least ln(1/p) / (ln 2)^2 bits per item.
     let least = 300e6 * 28.755 / 8.0;
     assert!(info(client, "k").size as f64 >= least, "{:?}", info(client, "k"));
 }
 
-/// The layers of `EXPANSION n`: each holds n times what the one before holds.
+/// With `EXPANSION n` each layer has n times the capacity of the previous one.
 #[test]
 fn a_full_scaling_filter_grows_by_its_expansion() {
     let server = Server::start();
@@ -170,8 +164,7 @@ fn a_full_scaling_filter_grows_by_its_expansion() {
         assert_eq!(client.run(&format!("BF.RESERVE {key} 0.0001 10 EXPANSION {expansion}")), ok());
         for (layer, capacity) in (1..).zip(capacities) {
             let case = format!("expansion {expansion}, layer {layer}");
-            // One more than all layers before: the layer is made when its first item comes, not
-            // earlier.
+            // A layer is made when its first item is added, not earlier.
             let before = info(client, &key).items;
             let tried =
                 crate::harness::add_until_card(client, &key, &format!("layer-{layer}"), capacity);

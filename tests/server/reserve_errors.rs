@@ -1,4 +1,4 @@
-//! Every way to get BF.RESERVE wrong, and its text. Nothing may be created by a command that fails.
+//! Every wrong BF.RESERVE, and its error text. A command that fails must create nothing.
 
 use crate::harness::{Case, Protocol, Server, err, fresh, int};
 
@@ -9,7 +9,7 @@ const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong ki
 const NON_SCALING: &str = "ERR Nonscaling filters cannot expand";
 
 const ERRORS: &[(&str, &str)] = &[
-    // The rate is no number. Numbers are as strict as the server's own: no blanks, no NaN.
+    // The rate is not a number. As in the server's own commands, spaces and NaN are refused.
     ("BF.RESERVE k x 100", "ERR bad error rate"),
     ("BF.RESERVE k 0.01x 100", "ERR bad error rate"),
     ("BF.RESERVE k 1% 100", "ERR bad error rate"),
@@ -27,9 +27,9 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k -0.01 100", RATE_RANGE),
     ("BF.RESERVE k inf 100", RATE_RANGE),
     ("BF.RESERVE k -inf 100", RATE_RANGE),
-    // Rounds to 1 as a double.
+    // This one rounds to 1 as a double.
     ("BF.RESERVE k 0.99999999999999999999 100", RATE_RANGE),
-    // The capacity is no integer, as the server reads integers.
+    // The capacity is not an integer as the server reads integers.
     ("BF.RESERVE k 0.01 x", "ERR bad capacity"),
     ("BF.RESERVE k 0.01 1.5", "ERR bad capacity"),
     ("BF.RESERVE k 0.01 1e3", "ERR bad capacity"),
@@ -44,7 +44,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k 0.01 -9223372036854775808", CAPACITY_RANGE),
     ("BF.RESERVE k 0.01 4611686018427387905", CAPACITY_RANGE),
     ("BF.RESERVE k 0.01 9223372036854775807", CAPACITY_RANGE),
-    // Expansion.
+    // The expansion is missing, not an integer, or outside [0, 32768].
     ("BF.RESERVE k 0.01 100 EXPANSION", "ERR no expansion"),
     ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION", "ERR no expansion"),
     ("BF.RESERVE k 0.01 100 EXPANSION x", "ERR bad expansion"),
@@ -55,12 +55,12 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k 0.01 100 EXPANSION 32769", EXPANSION_RANGE),
     ("BF.RESERVE k 0.01 100 EXPANSION 4294967298", EXPANSION_RANGE),
     ("BF.RESERVE k 0.01 100 EXPANSION 9223372036854775807", EXPANSION_RANGE),
-    // A contradiction, in either order.
+    // NONSCALING contradicts an expansion above 0, in both orders.
     ("BF.RESERVE k 0.01 100 EXPANSION 2 NONSCALING", NON_SCALING),
     ("BF.RESERVE k 0.01 100 NONSCALING EXPANSION 2", NON_SCALING),
     ("BF.RESERVE k 0.01 100 nonscaling expansion 1", NON_SCALING),
     ("BF.RESERVE k 0.01 100 4 EXPANSION 2 NONSCALING", NON_SCALING),
-    // A word that is no option: a filter of another kind than was meant must not come into being.
+    // An unknown option is refused, because ignoring it could make a filter of the wrong kind.
     ("BF.RESERVE k 0.01 100 COUNTNG", "ERR unknown argument 'COUNTNG'"),
     ("BF.RESERVE k 0.01 100 NONSCALING JUNK", "ERR unknown argument 'JUNK'"),
     ("BF.RESERVE k 0.01 100 JUNK EXPANSION 5", "ERR unknown argument 'JUNK'"),
@@ -69,7 +69,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k 0.01 100 32769", "ERR unknown argument '32769'"),
     ("BF.RESERVE k 0.01 100 -1", "ERR unknown argument '-1'"),
     ("BF.RESERVE k 0.01 100 COUNT ING", "ERR unknown argument 'COUNT'"),
-    // Seed.
+    // The seed is missing, or not an unsigned 64-bit integer.
     ("BF.RESERVE k 0.01 100 SEED", "ERR no seed"),
     ("BF.RESERVE k 0.01 100 SEED x", "ERR bad seed"),
     ("BF.RESERVE k 0.01 100 SEED -1", "ERR bad seed"),
@@ -83,14 +83,14 @@ const ERRORS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_refused_reserve_says_why_and_creates_nothing() {
+fn a_refused_reserve_returns_its_error_and_creates_nothing() {
     let server = Server::start();
     for protocol in Protocol::BOTH {
         let client = &mut server.speak(protocol);
         let rows: Vec<Case<'_>> =
             ERRORS.iter().map(|&(line, text)| (&[][..], line, err(text))).collect();
         fresh(client, &rows);
-        // No row flushes after itself, so look after each once more for what it left.
+        // `fresh` does not check for keys after a row, so each row runs again.
         for (line, _) in ERRORS {
             client.run(line);
             assert_eq!(client.run("DBSIZE"), int(0), "{protocol:?}: {line} left a key");
@@ -99,7 +99,7 @@ fn a_refused_reserve_says_why_and_creates_nothing() {
 }
 
 #[test]
-fn a_blank_in_a_number_is_refused() {
+fn a_space_in_a_number_is_refused() {
     let server = Server::start();
     let client = &mut server.client();
     for (arguments, text) in [
@@ -115,9 +115,9 @@ fn a_blank_in_a_number_is_refused() {
     }
 }
 
-/// A line break in an error would end the reply, and what follows would be taken for the next.
+/// A line break in an error would end the reply, and clients would read the rest as the next reply.
 #[test]
-fn an_unknown_word_of_any_bytes_is_one_line_of_at_most_32_bytes() {
+fn an_error_shows_an_unknown_word_escaped_and_cut_to_32_bytes() {
     let server = Server::start();
     let client = &mut server.client();
     let long = "x".repeat(1000);
@@ -150,7 +150,7 @@ fn reserve_never_touches_a_key_that_exists() {
             (&["BF.ADD k a"], "BF.RESERVE k 0.01 100", err("ERR item exists")),
             (string, "BF.RESERVE k 0.01 100", err(WRONG_TYPE)),
             (&["HSET k f v"], "BF.RESERVE k 0.01 100", err(WRONG_TYPE)),
-            // The arguments are looked at before the key.
+            // The arguments are checked before the key.
             (filter, "BF.RESERVE k 2 100", err(RATE_RANGE)),
             (filter, "BF.RESERVE k 0.01 0", err(CAPACITY_RANGE)),
             (filter, "BF.RESERVE k 0.01 100 EXPANSION x", err("ERR bad expansion")),
@@ -160,5 +160,5 @@ fn reserve_never_touches_a_key_that_exists() {
     client.run("FLUSHALL");
     client.run("SET k v");
     client.run("BF.RESERVE k 0.01 100");
-    assert_eq!(client.run("GET k").text(), "v", "the string is still there");
+    assert_eq!(client.run("GET k").text(), "v", "the string is unchanged");
 }

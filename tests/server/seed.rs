@@ -1,9 +1,8 @@
-//! The seed: the same one makes the same filter, another one makes another, and by default it is
-//! nobody's guess.
+//! Equal seeds make equal filters, other seeds make other filters, and the default seed is random.
 
 use crate::harness::{Client, Server, mexists, numbered, ok};
 
-/// Positions of the false positives among 20,000 other items, which depend on nothing but the seed.
+/// Positions of the false positives among 20,000 other items; they depend only on the seed.
 fn false_positives(client: &mut Client, key: &str) -> Vec<usize> {
     let there = mexists(client, key, &numbered("other", 20_000));
     there.iter().enumerate().filter(|(_, there)| **there).map(|(place, _)| place).collect()
@@ -27,12 +26,12 @@ fn equal_seeds_make_equal_filters_and_other_seeds_do_not() {
     let first = false_positives(client, "a");
     assert!(
         first.len() > 300,
-        "only {} false positives at 5 %: the filter is not what was asked",
+        "only {} false positives at 5 %: the filter has another rate",
         first.len()
     );
     for key in ["c", "d", "e"] {
         assert_ne!(client.run("DUMP a"), client.cmd(&["DUMP", key]), "{key}");
-        // 5 % of the 1,000 or so are expected by chance.
+        // By chance, 5 % of about 1,000 are expected.
         let common =
             false_positives(client, key).iter().filter(|place| first.contains(place)).count();
         assert!(
@@ -43,8 +42,7 @@ fn equal_seeds_make_equal_filters_and_other_seeds_do_not() {
     }
 }
 
-/// All of RedisBloom's false positives carry over from one server to another, because its seed is
-/// public.
+/// In RedisBloom all false positives carry over between servers, because its seed is public.
 #[test]
 fn false_positives_do_not_carry_over_to_another_filter_or_server() {
     let (one, other) = (Server::start(), Server::start());

@@ -1,18 +1,19 @@
-//! Kill -9, again and again, while clients add and delete and the server saves: what was
-//! acknowledged is there afterwards.
+//! Repeated `kill -9` while clients add and delete and the server saves: every acknowledged change
+//! must survive.
 //!
 //! ```text
-//!   round:  clients write ──▶ BGSAVE or BGREWRITEAOF ──▶ (random moment) kill -9 ──▶ restart ──▶ compare with the model
+//!   round:  clients write ──▶ BGSAVE or BGREWRITEAOF ──▶ kill -9 at a random moment
+//!                         ──▶ restart ──▶ compare with the model
 //! ```
 //!
-//! The model is what the clients were told: each item that got an answer, and how often the answer
-//! was "new". With `appendfsync always` a reply leaves the server after the write to the file, so
-//! nothing of it may be missing. Each client also has a filter of its own, and keeps replacing a
-//! copy of it: SCANDUMP, LOADCHUNK, RENAME. A kill takes the process and not the machine; what the
-//! disk does with the bytes is not tested here.
+//! The model records the replies to the clients: each item that got an answer, and how often the
+//! answer was "new". With `appendfsync always` the server writes the AOF before it replies, so
+//! nothing acknowledged may be missing. Each client also has a private filter, and replaces a copy
+//! of it again and again with SCANDUMP, LOADCHUNK and RENAME. A kill ends the process, not the
+//! machine: the test does not cover loss of data in the disk.
 //!
-//! `REDIS_BLOOM_TORTURE_SECONDS` (default 8) says how long, `REDIS_BLOOM_TORTURE_SEED` repeats the
-//! choices of a run (the moments themselves depend on the machine).
+//! `REDIS_BLOOM_TORTURE_SECONDS` (default 8) is the duration. `REDIS_BLOOM_TORTURE_SEED` repeats
+//! the random choices of a run, but their timing depends on the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
@@ -21,12 +22,11 @@ use std::time::{Duration, Instant};
 use crate::harness::{Client, Random, Reply, Server, mexists, ok, simple, wait_until};
 
 const WRITERS: usize = 4;
-/// With more items than this in the model all keys are dropped, so that a long run does not slow
-/// down.
+/// With more items than this in the model, all keys are dropped, so that a long run stays fast.
 const MOST_ITEMS: usize = 150_000;
-/// Filters that every round adds to. One grows at each doubling, one has a layer for every 50
-/// items, one is never rewritten in a single chunk (48 MB), one is strict, one counts, and is large
-/// enough to stay one layer.
+/// Filters that every round adds to: one grows when its items double, one has a layer for every 50
+/// items, one (48 MB) needs several chunks in an AOF rewrite, one has a low rate, and one deletes
+/// and is large enough to stay one layer.
 const SHAPES: [(&str, &str); 5] = [
     ("grown", "0.001 100"),
     ("layers", "0.01 50 EXPANSION 1"),
@@ -34,38 +34,38 @@ const SHAPES: [(&str, &str); 5] = [
     ("strict", "1e-9 5000"),
     (COUNTING, "0.01 400000 COUNTING"),
 ];
-/// The filter that items are deleted from.
+/// The key of the filter that items are deleted from.
 const COUNTING: &str = "counting";
-/// By how much its count may be off once items were deleted: 150,000 items with a rate of 1e-4 at
-/// most, and as little is weighed in by the counters.
+/// Allowed error of that filter's item count after deletions. With at most 150,000 items its rate
+/// is at most 1e-4, and the correction by the counters is as small.
 const DRIFT: usize = 5;
 
-/// What clients were told of one key.
+/// The replies to the clients for one key.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     items: Vec<String>,
-    /// Answers "new".
+    /// Number of answers "new".
     new: usize,
-    /// Items that were sent and got no answer: they may be there or not.
+    /// Number of items that were sent and got no answer; the filter may have them or not.
     unanswered: usize,
-    /// Items that were deleted, and are not among `items` another time.
+    /// Number of deleted items of which `items` has no other addition.
     gone: usize,
-    /// Items whose deletion got no answer. They are not among `items` any more.
+    /// Number of items whose deletion got no answer; `items` does not have them any more.
     unsure: usize,
 }
 
-type Model = BTreeMap<String, Told>;
+type Model = BTreeMap<String, Acknowledged>;
 
 fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| {
-        value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number"))
+        value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number"))
     })
 }
 
-/// Adds to the filters in every way there is, until the server is gone; returns what it was told.
+/// Adds to the filters in every way until the server is killed; returns the replies as a model.
 fn write(mut client: Client, name: &str, mut random: Random) -> Model {
     let own = format!("own-{name}");
-    let mut told = Model::new();
+    let mut model = Model::new();
     let mut number = 0;
     loop {
         let key = match random.below(4) {
@@ -80,33 +80,33 @@ fn write(mut client: Client, name: &str, mut random: Random) -> Model {
             items.push(format!("{name}-{}", random.below(number)));
         }
         let answered = add(&mut client, &mut random, &key, &items);
-        let entry = told.entry(key).or_default();
+        let entry = model.entry(key).or_default();
         let Ok(answers) = answered else {
             entry.unanswered += items.len();
-            return told;
+            return model;
         };
-        assert_eq!(answers.len(), items.len(), "an answer per item");
+        assert_eq!(answers.len(), items.len(), "one answer per item");
         entry.new += answers.iter().filter(|&&new| new).count();
         entry.items.extend(items);
-        let counted = told.entry(COUNTING.to_owned()).or_default();
+        let counted = model.entry(COUNTING.to_owned()).or_default();
         if random.below(4) == 0 && delete(&mut client, &mut random, counted).is_err() {
-            return told;
+            return model;
         }
         if random.below(10) == 0
-            && told.contains_key(&own)
-            && copy(&mut client, name, &mut told).is_err()
+            && model.contains_key(&own)
+            && copy(&mut client, name, &mut model).is_err()
         {
-            return told;
+            return model;
         }
     }
 }
 
-/// Replaces the copy of the client's own filter by one of the filter as it is now.
-fn copy(client: &mut Client, name: &str, told: &mut Model) -> std::io::Result<()> {
+/// Replaces the copy of the client's private filter by a new copy.
+fn copy(client: &mut Client, name: &str, model: &mut Model) -> std::io::Result<()> {
     let (own, half, whole) =
         (format!("own-{name}"), format!("half-{name}"), format!("copy-{name}"));
-    let Told { items, new, .. } = &told[&own];
-    let fresh = Told { items: items.clone(), new: *new, ..Told::default() };
+    let Acknowledged { items, new, .. } = &model[&own];
+    let fresh = Acknowledged { items: items.clone(), new: *new, ..Acknowledged::default() };
     let mut iterator = 0;
     loop {
         let reply = client.try_cmd(&["BF.SCANDUMP", &own, &iterator.to_string()])?;
@@ -121,15 +121,15 @@ fn copy(client: &mut Client, name: &str, told: &mut Model) -> std::io::Result<()
         let words = [b"BF.LOADCHUNK", half.as_bytes(), number.as_bytes(), data];
         assert_eq!(client.try_cmd(&words)?, ok());
     }
-    // Until the answer comes it may be the old one or the new one.
-    let entry = told.entry(whole.clone()).or_default();
+    // Until RENAME is answered, the key may hold the old copy or the new one.
+    let entry = model.entry(whole.clone()).or_default();
     entry.unanswered = fresh.new - entry.new;
     assert_eq!(client.try_cmd(&["RENAME", &half, &whole])?, ok());
     *entry = fresh;
     Ok(())
 }
 
-/// One command, script or transaction; the answers for its items.
+/// Adds the items with single commands, a batch, a script or a transaction; returns the answers.
 fn add(
     client: &mut Client,
     random: &mut Random,
@@ -176,34 +176,39 @@ fn add(
     Ok(reply.answers())
 }
 
-/// Deletes some of what was added to the filter that counts, in a command or a script.
-fn delete(client: &mut Client, random: &mut Random, told: &mut Told) -> std::io::Result<()> {
-    let count = [1, 2, 10][random.below(3)].min(told.items.len());
+/// Deletes some of the acknowledged items of [`COUNTING`], with a command or a script.
+fn delete(
+    client: &mut Client,
+    random: &mut Random,
+    counted: &mut Acknowledged,
+) -> std::io::Result<()> {
+    let count = [1, 2, 10][random.below(3)].min(counted.items.len());
     if count == 0 {
         return Ok(());
     }
     let items: Vec<String> =
-        (0..count).map(|_| told.items.swap_remove(random.below(told.items.len()))).collect();
+        (0..count).map(|_| counted.items.swap_remove(random.below(counted.items.len()))).collect();
     let command: &[&str] = match random.below(3) {
         0 => &["EVAL", "return redis.call('BF.DEL', KEYS[1], unpack(ARGV))", "1", COUNTING],
         _ => &["BF.DEL", COUNTING],
     };
     let words = command.iter().copied().chain(items.iter().map(String::as_str));
-    told.unsure += count;
+    counted.unsure += count;
     let answer = client.try_cmd(&words.collect::<Vec<_>>())?;
-    told.unsure -= count;
+    counted.unsure -= count;
     let all = match answer {
         Reply::Int(only) => only == 1,
         answer => answer.answers() == vec![true; count],
     };
-    assert!(all, "what was added is deleted: {items:?}");
-    // Each name once, and only those of which no other addition is left.
-    let gone: BTreeSet<&String> = items.iter().filter(|item| !told.items.contains(item)).collect();
-    told.gone += gone.len();
+    assert!(all, "some added items were not deleted: {items:?}");
+    // An item that was added twice is gone only after its last deletion.
+    let gone: BTreeSet<&String> =
+        items.iter().filter(|item| !counted.items.contains(item)).collect();
+    counted.gone += gone.len();
     Ok(())
 }
 
-/// What the server was doing just before it was killed.
+/// The task of the server just before it was killed.
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
     Save,
@@ -211,18 +216,17 @@ enum Doing {
     Nothing,
 }
 
-/// What is printed at the end.
 #[derive(Default)]
 struct Figures {
     /// Kills, by `Doing`.
     kills: [usize; 3],
-    told: usize,
+    acknowledged: usize,
     unanswered: usize,
     gone: usize,
     slowest_start: Duration,
 }
 
-/// Lets clients write, makes the server save, and kills it; what the clients were told.
+/// Lets clients write, makes the server save, and kills it; returns the model of each client.
 fn round(
     server: &mut Server,
     random: &mut Random,
@@ -243,8 +247,8 @@ fn round(
         assert_eq!(control.cmd(&["CONFIG", "SET", "aof-use-rdb-preamble", preamble]), ok());
         let reply = control.run(save);
         assert!(!reply.is_error(), "{save} answered {reply:?}");
-        // Half of the kills come at any moment of the save, the others around its end, when files
-        // change their names.
+        // Half of the kills come during the save, and the others around its end, when the server
+        // renames files.
         let mut state = what_it_does(&mut control);
         if random.below(2) == 0 {
             sleep(Duration::from_micros(random.next() % 100_000));
@@ -273,15 +277,15 @@ fn what_it_does(control: &mut Client) -> Doing {
     }
 }
 
-/// Everything that was acknowledged is there, and nothing that was never sent is counted.
+/// Asserts that every acknowledged item is in its filter, and that the item counts match the model.
 #[track_caller]
 fn compare(client: &mut Client, model: &Model, what: &str) {
-    for (key, told) in model {
-        if told.items.is_empty() {
+    for (key, expected) in model {
+        if expected.items.is_empty() {
             continue;
         }
-        let there = mexists(client, key, &told.items);
-        let lost: Vec<_> = told
+        let there = mexists(client, key, &expected.items);
+        let lost: Vec<_> = expected
             .items
             .iter()
             .zip(there)
@@ -292,26 +296,27 @@ fn compare(client: &mut Client, model: &Model, what: &str) {
             lost.is_empty(),
             "{what}: {} of {} acknowledged items of {key} are lost: {:?}",
             lost.len(),
-            told.items.len(),
+            expected.items.len(),
             &lost[..lost.len().min(5)]
         );
         let card = usize::try_from(client.cmd(&["BF.CARD", key]).int()).expect("a count of items");
-        let drift = if told.gone + told.unsure > 0 { DRIFT } else { 0 };
-        let least = told.new - told.gone - told.unsure;
-        let most = told.new - told.gone + told.unanswered;
+        let drift = if expected.gone + expected.unsure > 0 { DRIFT } else { 0 };
+        let least = expected.new - expected.gone - expected.unsure;
+        let most = expected.new - expected.gone + expected.unanswered;
         assert!(
             (least.saturating_sub(drift)..=most + drift).contains(&card),
-            "{what}: {key} counts {card} items; {} were new and {} got no answer; {} are gone, and {} perhaps",
-            told.new,
-            told.unanswered,
-            told.gone,
-            told.unsure
+            "{what}: {key} counts {card} items; {} were new and {} got no answer; \
+             {} were deleted, and {} perhaps",
+            expected.new,
+            expected.unanswered,
+            expected.gone,
+            expected.unsure
         );
     }
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills_during_saves_and_rewrites() {
+fn acknowledged_changes_survive_kills_during_saves_and_rewrites() {
     let length = Duration::from_secs(variable("REDIS_BLOOM_TORTURE_SECONDS", 8));
     let clock = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let seed = variable("REDIS_BLOOM_TORTURE_SEED", clock);
@@ -332,17 +337,17 @@ fn what_was_acknowledged_survives_kills_during_saves_and_rewrites() {
                 assert_eq!(server.client().run(&format!("BF.RESERVE {key} {options}")), ok());
             }
         }
-        for told in round(&mut server, &mut random, rounds, &mut figures) {
-            for (key, told) in told {
-                figures.told += told.items.len();
-                figures.unanswered += told.unanswered;
-                figures.gone += told.gone;
+        for client_model in round(&mut server, &mut random, rounds, &mut figures) {
+            for (key, replies) in client_model {
+                figures.acknowledged += replies.items.len();
+                figures.unanswered += replies.unanswered;
+                figures.gone += replies.gone;
                 let all = model.entry(key).or_default();
-                all.items.extend(told.items);
-                all.new += told.new;
-                all.unanswered += told.unanswered;
-                all.gone += told.gone;
-                all.unsure += told.unsure;
+                all.items.extend(replies.items);
+                all.new += replies.new;
+                all.unanswered += replies.unanswered;
+                all.gone += replies.gone;
+                all.unsure += replies.unsure;
             }
         }
         let start = Instant::now();
@@ -356,7 +361,7 @@ fn what_was_acknowledged_survives_kills_during_saves_and_rewrites() {
             client.cmd(&["UNLINK", &key.text()]);
         }
         model.retain(|key, _| !key.contains('-'));
-        if model.values().map(|told| told.items.len()).sum::<usize>() > MOST_ITEMS {
+        if model.values().map(|replies| replies.items.len()).sum::<usize>() > MOST_ITEMS {
             model.clear();
             assert_eq!(client.run("FLUSHALL"), ok());
         }
@@ -364,12 +369,13 @@ fn what_was_acknowledged_survives_kills_during_saves_and_rewrites() {
     let digest = server.client().run("DEBUG DIGEST");
     server.kill_and_restart();
     assert_eq!(server.client().run("DEBUG DIGEST"), digest, "the file reads the same twice");
-    let Figures { kills: [save, rewrite, nothing], told, unanswered, gone, slowest_start } =
+    let Figures { kills: [save, rewrite, nothing], acknowledged, unanswered, gone, slowest_start } =
         figures;
     println!(
-        "{rounds} kills in {:.1?}: {save} during BGSAVE, {rewrite} during BGREWRITEAOF, {nothing} just after either; \
-         {told} items acknowledged, none lost; {gone} deleted; {unanswered} sent without an answer; slowest start {slowest_start:.1?}",
+        "{rounds} kills in {:.1?}: {save} during BGSAVE, {rewrite} during BGREWRITEAOF, {nothing} \
+         just after either; {acknowledged} items acknowledged, none lost; {gone} deleted; \
+         {unanswered} sent without an answer; slowest start {slowest_start:.1?}",
         begin.elapsed()
     );
-    assert!(rounds > 0 && told > 0 && gone > 0, "nothing was tested");
+    assert!(rounds > 0 && acknowledged > 0 && gone > 0, "nothing was tested");
 }

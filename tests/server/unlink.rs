@@ -1,5 +1,5 @@
-//! Memory on its way back: freed in the background when it is large, freed wholly, and counted
-//! right until then.
+//! Freeing of memory: large filters are freed in the background, all memory is freed, and MEMORY
+//! USAGE is correct until then.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use crate::harness::{
     madd, numbered, ok, sealed, settled_memory, wait_until,
 };
 
-/// What the server itself keeps between two looks.
+/// Bytes by which the server's own memory may change between two measurements.
 const NOISE: i64 = 100_000;
 
-/// A filter of a gibibyte of which most pages were written to.
+/// Makes a filter of 1 GiB and writes to most of its pages.
 fn dirty_gibibyte(client: &mut Client, key: &str) {
     assert_eq!(client.run(&format!("BF.RESERVE {key} 0.01 900000000 NONSCALING")), ok());
     assert!(info(client, key).size > 1 << 30);
-    // An item writes to one block of 64 bytes, so 500,000 touch 85 % of the 262,144 pages.
+    // An item writes to one block of 64 bytes, so 500,000 items write to 85 % of the 262,144 pages.
     for part in 0..10 {
         madd(client, key, &numbered(&format!("item-{part}"), 50_000));
     }
@@ -45,7 +45,7 @@ fn a_gibibyte_of_dirty_pages_is_freed_in_the_background() {
     assert_unharmed(&server);
 }
 
-/// `free_effort` decides: small filters are freed at once, large ones by the background thread.
+/// By `free_effort`, small filters are freed at once and large ones by the background thread.
 #[test]
 fn only_large_filters_go_to_the_background_thread() {
     let server = Server::start();
@@ -55,7 +55,7 @@ fn only_large_filters_go_to_the_background_thread() {
     {
         assert_eq!(client.run(&format!("BF.RESERVE k {options}")), ok());
         if options.ends_with("EXPANSION 1") {
-            // 800 layers.
+            // This makes 800 layers.
             add_until_card(client, "k", "item", 40_000);
         }
         let before = client.memory("lazyfreed_objects");
@@ -66,9 +66,9 @@ fn only_large_filters_go_to_the_background_thread() {
     }
 }
 
-/// Filters of any shape and origin: MEMORY USAGE is what `used_memory` grew by.
+/// For filters of any shape and origin, MEMORY USAGE is the growth of `used_memory`.
 #[test]
-fn memory_usage_is_true_within_one_per_cent() {
+fn memory_usage_is_correct_within_one_per_cent() {
     type Make = fn(&mut Client);
     let rows: [(&str, Make); 8] = [
         ("one layer of 1.9 MB", |client| {
@@ -111,7 +111,7 @@ fn memory_usage_is_true_within_one_per_cent() {
             assert_eq!(client.run("DEBUG RELOAD"), ok());
         }),
     ];
-    // The log of slow commands keeps their arguments.
+    // The slow log would keep arguments of commands in memory.
     let server = Server::with().config("latency-tracking no").config("slowlog-max-len 0").start();
     server.client().run("BF.ADD another a");
     for (what, make) in rows {
@@ -126,7 +126,7 @@ fn memory_usage_is_true_within_one_per_cent() {
     }
 }
 
-/// Everything that makes, grows, refuses or drops a filter, 200 times: the memory is what it was.
+/// All ways to make, grow, refuse and drop a filter, 200 times, must leave the memory as it was.
 #[test]
 fn two_hundred_rounds_leave_no_memory_behind() {
     let server = Server::with()
@@ -152,7 +152,7 @@ fn two_hundred_rounds_leave_no_memory_behind() {
         }
         let payload = Payload::of(client, "grown");
         assert_eq!(client.call("RESTORE", "restored", &[b"0", &payload.bytes()[..]]), ok());
-        // Refused at the header, and in the middle of the bits.
+        // Payloads cut in the header and in the middle of the bits are refused.
         let body = payload.body();
         for cut in [60, body.len() - 40] {
             let cut = sealed(&[&body[..cut], &body[body.len() - 2..]].concat());

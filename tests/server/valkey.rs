@@ -1,8 +1,8 @@
-//! Filters of valkey-bloom in a server: its AOF, its RDB, what its primary tells a replica, and the
-//! way back.
+//! Filters of valkey-bloom in a server: from an AOF, an RDB file and a replication stream, and back
+//! to valkey-bloom.
 //!
-//! `tests/codec/valkey/model.rs` is the model that says what valkey-bloom would answer.
-//! `valkey_files.rs` has its files, and `valkey_live.rs` asks a live one.
+//! `tests/codec/valkey/model.rs` is a model of valkey-bloom and gives the expected answers.
+//! `valkey_files.rs` tests its files, and `valkey_live.rs` tests with valkey-bloom itself.
 
 use crate::{
     harness::{
@@ -13,19 +13,18 @@ use crate::{
 };
 
 pub(crate) const SEED: [u8; 32] = *b"0123456789abcdefFEDCBA9876543210";
-/// What filters have where a random seed is switched off; published in valkey-bloom's sources.
+/// The seed of filters with `bloom-use-random-seed no`, from the sources of valkey-bloom.
 pub(crate) const FIXED_SEED: [u8; 32] = [
     89, 15, 245, 34, 234, 120, 17, 218, 167, 20, 216, 9, 59, 62, 123, 217, 29, 137, 138, 115, 62,
     152, 136, 135, 48, 127, 151, 205, 40, 7, 51, 131,
 ];
 
-/// Of all keys.
+/// DEBUG DIGEST, the digest of the whole data set.
 #[track_caller]
 fn whole(client: &mut Client) -> String {
     client.run("DEBUG DIGEST").text()
 }
 
-/// A filter that has grown.
 fn grown() -> Model {
     let mut model = Model::new(50, 0.05, 0.5, 3, &SEED);
     numbered("item", 400).iter().for_each(|item| {
@@ -34,7 +33,7 @@ fn grown() -> Model {
     model
 }
 
-/// Whether the key answers as the model does, and takes more items as it does.
+/// Asserts that the key answers as the model does, before and after more additions.
 #[track_caller]
 fn same(client: &mut Client, key: &str, model: &mut Model, more: &str) {
     for prefix in ["item", "absent", more] {
@@ -51,7 +50,7 @@ fn same(client: &mut Client, key: &str, model: &mut Model, more: &str) {
     assert_eq!(info(client, key).filters, model.layers.len() as i64);
 }
 
-/// The blob that a rewrite of the AOF has for the key.
+/// Rewrites the AOF without an RDB preamble; returns the bytes of its base file.
 #[track_caller]
 pub(crate) fn rewritten(server: &Server, client: &mut Client) -> Vec<u8> {
     client.run("CONFIG SET aof-use-rdb-preamble no");
@@ -66,7 +65,7 @@ pub(crate) fn rewritten(server: &Server, client: &mut Client) -> Vec<u8> {
 }
 
 #[test]
-fn bf_load_makes_the_filter_that_was_there() {
+fn bf_load_makes_the_filter_of_the_blob() {
     let server = Server::start();
     let client = &mut server.client();
     let mut model = grown();
@@ -92,7 +91,7 @@ fn bf_load_makes_the_filter_that_was_there() {
 }
 
 #[test]
-fn every_command_works_on_one() {
+fn every_command_works_on_a_filter_of_valkey_bloom() {
     let server = Server::start();
     let client = &mut server.client();
     client.cmd(&[b"BF.LOAD", b"k" as &[u8], &grown().blob()]);
@@ -105,7 +104,7 @@ fn every_command_works_on_one() {
     assert_eq!(client.run("BF.RESERVE k 0.01 100"), err("ERR item exists"));
     assert_eq!(client.run("BF.CARD k").int(), info(client, "k").items);
     assert_eq!(client.run("DEL copy"), int(1));
-    // BF.SCANDUMP and BF.LOADCHUNK keep everything but the name of the type.
+    // BF.SCANDUMP and BF.LOADCHUNK keep everything except the name of the type.
     let (mut iterator, mut pieces) = (0, Vec::new());
     loop {
         let reply = client.cmd(&["BF.SCANDUMP", "k", &iterator.to_string()]);
@@ -132,7 +131,7 @@ fn every_command_works_on_one() {
 }
 
 #[test]
-fn one_survives_every_file_and_dump() {
+fn a_filter_of_valkey_bloom_survives_rdb_dump_and_aof() {
     let mut server = Server::with().config("rdbcompression no").start();
     let client = &mut server.client();
     let mut model = grown();
@@ -148,7 +147,7 @@ fn one_survives_every_file_and_dump() {
     let file = rewritten(&server, client);
     let blob = model.blob();
     assert!(file.windows(7).any(|window| window == b"BF.LOAD"), "the rewritten AOF has a BF.LOAD");
-    assert!(file.windows(blob.len()).any(|window| window == blob), "and in it the blob that came");
+    assert!(file.windows(blob.len()).any(|window| window == blob), "with the loaded blob");
     assert_eq!(client.run("DEBUG LOADAOF"), ok());
     assert_eq!(whole(client), before, "AOF");
     drop(std::mem::replace(client, server.client()));
@@ -159,7 +158,7 @@ fn one_survives_every_file_and_dump() {
     same(client, "k", &mut model, "later");
 }
 
-/// What a primary with valkey-bloom sends when one of its clients makes a filter.
+/// The command that a primary with valkey-bloom replicates when a client makes a filter.
 pub(crate) fn made(key: &str, model: &Model, items: &[String]) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = vec![
         b"BF.INSERT".to_vec(),
@@ -185,7 +184,7 @@ pub(crate) fn made(key: &str, model: &Model, items: &[String]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_filter_told_of_by_its_primary_is_the_same_here_and_on_a_replica() {
+fn a_replicated_creation_of_valkey_bloom_makes_its_filter_here_and_on_a_replica() {
     let server = Server::start();
     let replica = server.replica();
     let (client, read) = (&mut server.client(), &mut replica.client());
@@ -202,7 +201,7 @@ fn a_filter_told_of_by_its_primary_is_the_same_here_and_on_a_replica() {
         items.iter().map(|item| filled.add(item.as_bytes()).expect("room")).collect();
     assert_eq!(answers, expected);
     client.cmd(&made("fixed", &fixed, &[]));
-    // A second time it adds what is not there yet.
+    // For a filter that exists, the command only adds items.
     assert_eq!(client.cmd(&made("empty", &empty, &[])), Reply::Array(vec![]));
     same(client, "empty", &mut empty, "later");
     same(client, "filled", &mut filled, "later");
@@ -212,13 +211,13 @@ fn a_filter_told_of_by_its_primary_is_the_same_here_and_on_a_replica() {
     for key in ["empty", "filled", "fixed"] {
         assert_eq!(read.cmd(&["TYPE", key]), simple("bloomfltr"));
     }
-    // Promoted, it goes on.
+    // After its promotion the replica continues in the same way.
     assert_eq!(read.run("REPLICAOF NO ONE"), ok());
     same(read, "filled", &mut filled, "even-later");
 }
 
 #[test]
-fn a_client_that_speaks_of_tightening_gets_a_native_filter() {
+fn a_client_that_sends_tightening_gets_a_native_filter() {
     let server = Server::start();
     let client = &mut server.client();
     for (line, reply) in [
@@ -254,7 +253,7 @@ fn a_client_that_speaks_of_tightening_gets_a_native_filter() {
     }
 }
 
-/// Every byte of a DUMP changed, and every length: refused, or a filter that works.
+/// A DUMP with any byte changed or cut at any length is refused, or it is a filter that works.
 #[test]
 fn a_damaged_dump_does_no_harm() {
     let server = Server::with().config("rdbcompression no").start();
@@ -273,8 +272,8 @@ fn a_damaged_dump_does_no_harm() {
             bytes[at] ^= change;
             bytes
         });
-        // The version of the format stays at the end; where it is read as a count of items, that is
-        // a file too.
+        // The cut payload keeps the RDB version at its end. If the cut makes the decoder read that
+        // version as a count of items, the payload may be valid.
         let short = [&body[..at.min(body.len() - 2)], &body[body.len() - 2..]].concat();
         for bytes in flipped.iter().chain([&short]) {
             let reply = client.cmd(&[b"RESTORE", b"new" as &[u8], b"0", &sealed(bytes)]);

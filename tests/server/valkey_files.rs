@@ -1,8 +1,8 @@
-//! Filters made by a build after the sources of valkey-bloom 1.0, from its files: every answer is
-//! its own, growth included, and they go back as they came.
+//! Filters from files of a build of valkey-bloom 1.0: they answer and grow as in valkey-bloom, and
+//! are written back byte for byte.
 //!
-//! The files and what it answered are described in `tests/fixtures/products.rs`, where it is from
-//! in the README beside it.
+//! `tests/fixtures/products.rs` describes the files and the answers. The README in that directory
+//! names the origin of the build.
 
 use crate::{
     as_there::{check_first, go_on, go_on_beside_a_copy, go_on_with_a_replica},
@@ -13,11 +13,11 @@ use crate::{
     products::{Answers, VALKEY_BLOOM, file},
 };
 
-/// A version of the format that every server of these tests reads: a module's value has looked the
-/// same since.
+/// An RDB version that every tested server reads. The format of a module's value is unchanged since
+/// this version.
 const RDB_VERSION: u16 = 9;
 
-/// What DUMP gave, without version and checksum.
+/// The DUMP payload of the file, without version and checksum.
 fn body(name: &str) -> Vec<u8> {
     let mut payload = file(&format!("{name}.dump"));
     payload.truncate(payload.len() - 10);
@@ -32,7 +32,7 @@ fn restore(client: &mut Client, key: &str, name: &str) {
 }
 
 #[test]
-fn a_payload_answers_and_grows_as_there_and_goes_back() {
+fn a_payload_answers_and_grows_as_in_valkey_bloom_and_is_dumped_unchanged() {
     let server = Server::with().config("rdbcompression no").start();
     let client = &mut server.client();
     for name in VALKEY_BLOOM {
@@ -46,7 +46,7 @@ fn a_payload_answers_and_grows_as_there_and_goes_back() {
 }
 
 #[test]
-fn a_replica_of_ours_holds_the_same_filter() {
+fn a_replica_holds_an_equal_filter() {
     let server = Server::start();
     let client = &mut server.client();
     for name in VALKEY_BLOOM {
@@ -55,7 +55,7 @@ fn a_replica_of_ours_holds_the_same_filter() {
     go_on_with_a_replica(&server, &VALKEY_BLOOM);
 }
 
-/// Two of the keys of `valkey-bloom-1.0.rdb`, of which one has grown on in the `.aof`.
+/// Checks the keys of `valkey-bloom-1.0.rdb` that the AOF has not changed.
 #[track_caller]
 fn check_keys(client: &mut Client) {
     check_first(client, "full", "valkey-bloom-1.0-nonscaling");
@@ -66,7 +66,7 @@ fn check_keys(client: &mut Client) {
     }
 }
 
-/// The file under the format's version above.
+/// The RDB file with [`RDB_VERSION`] in place of its own version.
 fn rdb() -> Vec<u8> {
     let mut file = file("valkey-bloom-1.0.rdb");
     file.truncate(file.len() - 8);
@@ -95,7 +95,7 @@ fn an_aof_is_replayed_and_rewritten() {
         let mut server = Server::on_file("appendonly.aof", &file("valkey-bloom-1.0.aof"), &lines);
         let client = &mut server.client();
         check_keys(client);
-        // What followed the rewrite there: 100 of the later items, and two filters made.
+        // After its rewrite, the AOF adds 100 later items and makes two filters.
         let items = Answers::read("valkey-bloom-1.0-grown").items(0);
         let added = [&items[..430], &numbered("later", 100)].concat();
         assert!(mexists(client, "grown", &added).iter().all(|&there| there));
@@ -118,14 +118,15 @@ fn an_aof_is_replayed_and_rewritten() {
     }
 }
 
-/// What development builds wrote under the same encoding version: a bitmap, then its capacity.
+/// Development builds wrote another layout under the same encoding version: the bitmap first, then
+/// the capacity.
 #[test]
 fn a_payload_of_a_development_build_is_refused() {
     let server = Server::start();
     let client = &mut server.client();
     let body = body("valkey-bloom-1.0-one-layer");
-    // type, 0x81 and 8 bytes of id, 1 layer, expansion, rate, tightening, seed; capacity 100, 90
-    // items, bitmap; end.
+    // The payload: type, 0x81 and 8 bytes of id, 1 layer, expansion, rate, tightening, seed; then
+    // capacity 100, 90 items, bitmap; end.
     let at = 10 + 2 + 2 + 9 + 9 + 2;
     let (head, rest) = body.split_at(at);
     assert_eq!(rest[..6], [2, 0x40, 100, 2, 0x40, 90]);

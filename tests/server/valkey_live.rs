@@ -1,6 +1,6 @@
-//! A live valkey-bloom of version 1.0 or later, where `REDIS_BLOOM_PEER_VALKEY_BLOOM` names its
-//! module: filters come from it and go back. It runs in the server under test, which must be one
-//! that it runs on; without it these tests say SKIPPED.
+//! Filters move from and to a running valkey-bloom, version 1.0 or later.
+//! `REDIS_BLOOM_PEER_VALKEY_BLOOM` is the path of its module, which the server program of these
+//! tests must be able to load. Without it these tests print SKIPPED.
 
 use crate::{
     harness::{
@@ -11,7 +11,7 @@ use crate::{
     valkey_bloom::Model,
 };
 
-/// A server with the live valkey-bloom, where the environment names it.
+/// A server with valkey-bloom from the environment; reports a skipped test if there is none.
 fn live(test: &str) -> Option<Builder> {
     const VARIABLE: &str = "REDIS_BLOOM_PEER_VALKEY_BLOOM";
     let module = std::env::var_os(VARIABLE);
@@ -22,7 +22,7 @@ fn live(test: &str) -> Option<Builder> {
     Some(Server::with().without_module().config(&load))
 }
 
-/// The same answers on both sides to the same items, which are then in both filters.
+/// Asserts equal answers of both servers; adds `count` items to both filters.
 #[track_caller]
 fn in_step(here: &mut Client, there: &mut Client, key: &str, more: &str, count: usize) {
     for items in [numbered(more, count), numbered("absent", 10_000)] {
@@ -31,18 +31,18 @@ fn in_step(here: &mut Client, there: &mut Client, key: &str, more: &str, count: 
     let items = numbered(more, count);
     let (ours, theirs) = (madd(here, key, &items), madd(there, key, &items));
     assert_eq!(ours, theirs, "{key}");
-    let told = |client: &mut Client| {
-        let told = info(client, key);
-        (told.capacity, told.filters, told.items, told.expansion)
+    let numbers = |client: &mut Client| {
+        let info = info(client, key);
+        (info.capacity, info.filters, info.items, info.expansion)
     };
-    assert_eq!(told(here), told(there), "{key}");
+    assert_eq!(numbers(here), numbers(there), "{key}");
     let absent = numbered("absent", 20_000);
     let positives = mexists(there, key, &absent);
     assert_eq!(mexists(here, key, &absent), positives, "{key}");
-    assert!(positives.contains(&true), "{key}: this would show little");
+    assert!(positives.contains(&true), "{key}: no false positive to compare");
 }
 
-/// Filters as the live one makes them: key, command, items at first.
+/// Filters that valkey-bloom makes: key, command, and number of items at first.
 const MADE: [(&str, &str, usize); 5] = [
     ("default", "BF.INSERT default", 150),
     ("grown", "BF.INSERT grown CAPACITY 200 ERROR 0.01953125 EXPANSION 2", 1_500),
@@ -64,13 +64,13 @@ fn make(there: &mut Client) {
     }
 }
 
-/// Their keys.
+/// The keys of the filters that [`make`] makes.
 fn keys() -> impl Iterator<Item = String> {
     let names = MADE.iter().map(|(key, ..)| *key);
     names.flat_map(|key| [key.to_owned(), format!("{key}-fixed")])
 }
 
-/// The blob of a key in a rewritten AOF.
+/// The BF.LOAD blob of a key in a rewritten AOF.
 #[track_caller]
 fn blob_of(aof: &[u8], key: &str) -> Vec<u8> {
     let mark = format!("BF.LOAD\r\n${}\r\n{key}\r\n$", key.len());
@@ -82,8 +82,8 @@ fn blob_of(aof: &[u8], key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn filters_of_a_live_valkey_bloom_come_and_go_back() {
-    let Some(builder) = live("filters_of_a_live_valkey_bloom_come_and_go_back") else {
+fn filters_of_a_live_valkey_bloom_are_loaded_and_sent_back() {
+    let Some(builder) = live("filters_of_a_live_valkey_bloom_are_loaded_and_sent_back") else {
         return;
     };
     let (peer, server) = (builder.start(), Server::start());
@@ -103,7 +103,7 @@ fn filters_of_a_live_valkey_bloom_come_and_go_back() {
     }
     let ours = rewritten(&server, here);
     for key in keys() {
-        // Back, after both have gone on: the very filter that is there.
+        // Back, after additions on both sides: equal to the filter of the peer.
         let dump = here.cmd(&["DUMP", &key]).payload();
         assert_eq!(there.call("RESTORE", "back", &[&b"0"[..], &dump]), ok(), "{key}");
         assert_eq!(digest(there, "back"), digest(there, &key), "{key}");
@@ -113,10 +113,10 @@ fn filters_of_a_live_valkey_bloom_come_and_go_back() {
     }
 }
 
-/// The replica has the first copy.
+/// Waits for the full synchronization of the replica.
 #[track_caller]
 fn synced(replica: &mut Client) {
-    wait_until("the replica has the first copy", || {
+    wait_until("the replica is synchronized", || {
         replica.server_info("replication", "master_link_status") == "up"
     });
 }
@@ -133,7 +133,7 @@ fn a_replica_of_a_live_valkey_bloom_is_promoted_without_a_change() {
     let replica = Server::with().replica_of(&peer).start();
     let here = &mut replica.client();
     synced(here);
-    // What it makes and adds meanwhile arrives as BF.INSERT and BF.MADD.
+    // Later creations and additions arrive as BF.INSERT and BF.MADD.
     madd(there, "new", &numbered("item", 250));
     assert_eq!(there.run("BF.RESERVE reserved 0.0625 30 EXPANSION 3"), ok());
     let keys: Vec<_> = keys().chain(["new", "reserved"].map(str::to_owned)).collect();

@@ -1,5 +1,5 @@
-//! A key that holds something else. RedisBloom answers 0 to BF.EXISTS there; an error is the honest
-//! answer.
+//! Commands on a key of another type. RedisBloom answers 0 to BF.EXISTS; this module answers an
+//! error, because 0 would hide the mistake.
 
 use crate::harness::{Protocol, Server, err, int, ok};
 
@@ -18,7 +18,7 @@ const COMMANDS: [&str; 15] = [
     "BF.INFO k CAPACITY",
     "BF.DEBUG k",
     "BF.SCANDUMP k 0",
-    // The key is looked at before the iterator.
+    // The key is checked before the iterator.
     "BF.SCANDUMP k x",
     "BF.LOADCHUNK k 1 data",
     "BF.LOADCHUNK k 2 data",
@@ -49,7 +49,7 @@ fn every_command_refuses_a_key_of_another_type() {
                 );
                 client.assert_in_step();
             }
-            assert_eq!(client.run("DUMP k"), before, "{make}: the value is as it was");
+            assert_eq!(client.run("DUMP k"), before, "{make}: the value is unchanged");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The BF.* replies as values, for tests that are about what a filter holds and not about the wire.
+//! BF.* replies as values, for tests of what a filter holds rather than of the protocol.
 
 use super::client::Client;
 use super::reply::Reply;
 
-/// What BF.INFO says of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
     pub(crate) capacity: i64,
@@ -14,7 +13,7 @@ pub(crate) struct Info {
     pub(crate) expansion: Option<i64>,
 }
 
-/// What BF.DEBUG says of one layer.
+/// The fields of BF.DEBUG for one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Layer {
     pub(crate) bytes: i64,
@@ -26,7 +25,6 @@ pub(crate) struct Layer {
     pub(crate) ratio: f64,
 }
 
-/// BF.INFO of a filter that exists.
 #[track_caller]
 pub(crate) fn info(client: &mut Client, key: &str) -> Info {
     let reply = client.cmd(&["BF.INFO", key]);
@@ -45,8 +43,8 @@ pub(crate) fn info(client: &mut Client, key: &str) -> Info {
     }
 }
 
-/// BF.DEBUG of a filter that exists: the item count of its first line, and its layers, oldest
-/// first.
+/// Sends BF.DEBUG for a filter that exists; returns the item count of the first line, and the
+/// layers, oldest first.
 #[track_caller]
 pub(crate) fn layers(client: &mut Client, key: &str) -> (i64, Vec<Layer>) {
     let reply = client.cmd(&["BF.DEBUG", key]);
@@ -59,19 +57,18 @@ pub(crate) fn layers(client: &mut Client, key: &str) -> (i64, Vec<Layer>) {
     )
 }
 
-/// Reads `bytes:N bits:N hashes:N hashwidth:64 capacity:N size:N ratio:%g`, more words may follow.
+/// Reads `bytes:N bits:N hashes:N hashwidth:64 capacity:N size:N ratio:%g`; ignores later words.
 #[track_caller]
 fn layer(line: &str) -> Layer {
     let mut words = line.split_whitespace();
     let mut field = |name: &str| {
         let word = words.next().and_then(|word| word.strip_prefix(name)?.strip_prefix(':'));
-        word.unwrap_or_else(|| {
-            panic!("{name} is not where it belongs in the BF.DEBUG line {line:?}")
-        })
-        .to_owned()
+        word.unwrap_or_else(|| panic!("{name} is not at its place in the BF.DEBUG line {line:?}"))
+            .to_owned()
     };
-    let whole =
-        |text: String| text.parse().unwrap_or_else(|_| panic!("{text:?} in {line:?} is no number"));
+    let whole = |text: String| {
+        text.parse().unwrap_or_else(|_| panic!("not a number: {text:?} in {line:?}"))
+    };
     Layer {
         bytes: whole(field("bytes")),
         bits: whole(field("bits")),
@@ -81,23 +78,24 @@ fn layer(line: &str) -> Layer {
         size: whole(field("size")),
         ratio: field("ratio")
             .parse()
-            .unwrap_or_else(|_| panic!("the ratio in {line:?} is no number")),
+            .unwrap_or_else(|_| panic!("the ratio in {line:?} is not a number")),
     }
 }
 
-/// DEBUG DIGEST-VALUE: the same for two filters only if every number and every bit is.
+/// DEBUG DIGEST-VALUE of a key. Two filters have equal digests only if all numbers and bits of them
+/// are equal.
 #[track_caller]
 pub(crate) fn digest(client: &mut Client, key: &str) -> String {
     client.cmd(&["DEBUG", "DIGEST-VALUE", key]).elements()[0].text()
 }
 
-/// BF.MADD in batches of 1,000: which of the items were new.
+/// Sends BF.MADD in batches of 1,000; returns for each item whether it was new.
 #[track_caller]
 pub(crate) fn madd<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
     batches(client, "BF.MADD", key, items)
 }
 
-/// BF.MEXISTS in batches of 1,000: which of the items are there.
+/// Sends BF.MEXISTS in batches of 1,000; returns for each item whether it may be in the filter.
 #[track_caller]
 pub(crate) fn mexists<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
     batches(client, "BF.MEXISTS", key, items)
@@ -113,20 +111,20 @@ fn batches<A: AsRef<[u8]>>(
     let mut answers = Vec::with_capacity(items.len());
     for batch in items.chunks(1000) {
         let reply = client.call(command, key, batch);
-        assert_eq!(reply.elements().len(), batch.len(), "{command} {key}: an answer per item");
+        assert_eq!(reply.elements().len(), batch.len(), "{command} {key}: one answer per item");
         answers.extend(reply.answers());
     }
     answers
 }
 
-/// `count` different items: `prefix-0`, `prefix-1`, …
+/// Returns `count` different items: `prefix-0`, `prefix-1`, …
 pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
 }
 
-/// Adds `prefix-0`, `prefix-1`, … until the filter counts exactly `card` items; returns all it
-/// tried. A false positive is not counted, so this may take a few more items than `card`; a filter
-/// that is saturated counts nothing more, and then this panics.
+/// Adds `prefix-0`, `prefix-1`, … until the filter counts exactly `card` items; returns all items
+/// that were added. Their number may exceed `card`, because a false positive is not counted. Panics
+/// if the filter is saturated: then it counts no further items.
 #[track_caller]
 pub(crate) fn add_until_card(
     client: &mut Client,
@@ -143,7 +141,7 @@ pub(crate) fn add_until_card(
             tried.len() < most,
             "{key} counts {now} items after {most} additions: it is saturated"
         );
-        // As many as are missing cannot be too many.
+        // A batch of the missing number of items cannot exceed `card`.
         let batch = 1_000.min(wanted - now);
         let items: Vec<_> =
             (tried.len()..tried.len() + batch).map(|number| format!("{prefix}-{number}")).collect();

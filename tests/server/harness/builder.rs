@@ -1,5 +1,5 @@
-//! What a server is told before it starts: its configuration file, the module's arguments, the
-//! bounds of its process.
+//! The description of a server before it starts: its configuration file, the module's arguments,
+//! and the limits of its process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,31 +7,31 @@ use std::process::Command;
 use super::server::Server;
 use super::version::version;
 
-/// Another process may take the port between our look and the server's bind; then another port is
-/// tried.
+/// How many ports a start tries: another process may bind a port between our check and the
+/// server's bind.
 const PORT_ATTEMPTS: u32 = 5;
 
-/// Hides the control groups of the machine from a process with a mount namespace of its own.
+/// Hides the control groups of the machine from a process in a separate mount namespace.
 const OWN_CGROUPS: &str = "mount -t tmpfs none /sys/fs/cgroup";
 
-/// Whether this process may give a server a mount namespace of its own.
+/// Whether this process may start a server in a separate mount namespace.
 pub(crate) fn can_contain() -> bool {
     let tried = Command::new("unshare").args(["-m", "sh", "-c", OWN_CGROUPS]).output();
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// The module under test.
 pub(crate) fn module_path() -> PathBuf {
     let path = std::env::var_os("REDIS_BLOOM_SO").unwrap_or_else(|| {
         panic!(
-            "REDIS_BLOOM_SO names no module: run these tests with `make test-server`, which builds it first"
+            "REDIS_BLOOM_SO is not set: run these tests with `make test-server`, which builds \
+             the module first"
         )
     });
     let path = PathBuf::from(path);
     path.canonicalize().unwrap_or_else(|error| panic!("REDIS_BLOOM_SO={}: {error}", path.display()))
 }
 
-/// What a server is started with.
+/// The description of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Builder {
     file: String,
@@ -44,53 +44,52 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Text of a configuration file that stands before everything else.
+    /// Sets text that comes first in the configuration file.
     pub(crate) fn file(mut self, text: &str) -> Builder {
         self.file = text.to_owned();
         self
     }
 
-    /// One more line of configuration, as in a configuration file: `.config("appendonly yes")`.
+    /// Adds a line to the configuration file: `.config("appendonly yes")`.
     pub(crate) fn config(mut self, line: &str) -> Builder {
         self.lines.push(line.to_owned());
         self
     }
 
-    /// Arguments of the module's `loadmodule` line.
+    /// Sets the arguments of the module's `loadmodule` line.
     pub(crate) fn module_arguments(mut self, arguments: &[&str]) -> Builder {
         self.module_arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         self
     }
 
-    /// Leaves the module out.
     pub(crate) fn without_module(mut self) -> Builder {
         self.without_module = true;
         self
     }
 
-    /// Bounds the virtual memory of the process, in bytes, so that an allocation fails where the
-    /// machine would give it.
+    /// Limits the virtual memory of the process, in bytes, so that large allocations fail on any
+    /// machine.
     pub(crate) fn address_space(mut self, bytes: u64) -> Builder {
         self.address_space = Some(bytes);
         self
     }
 
-    /// Lets the process see the memory limit of a container of that many bytes: what it reads in
-    /// `/sys/fs/cgroup`, in a mount namespace of its own. Nothing is enforced. Where
-    /// [`can_contain`] says no, such a server does not start.
+    /// Shows the process a container's memory limit of that many bytes, in `/sys/fs/cgroup` of a
+    /// separate mount namespace. The limit is not enforced. Such a server starts only if
+    /// [`can_contain`] returns true.
     pub(crate) fn container(mut self, bytes: u64) -> Builder {
         self.container = Some(bytes);
         self
     }
 
-    /// Ignores SIGXFSZ, so that a write beyond a bound on the size of files fails, as on a full
-    /// disk, and does not kill.
+    /// Ignores SIGXFSZ, so that a write beyond the file size limit fails, as on a full disk, and
+    /// does not kill the server.
     pub(crate) fn survives_full_files(mut self) -> Builder {
         self.survives_full_files = true;
         self
     }
 
-    /// What a shell must do before it becomes the server, if anything.
+    /// Shell commands to run before the server, if any.
     pub(crate) fn preparation(&self) -> Option<String> {
         let bound = self.address_space.map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
         let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
@@ -101,7 +100,7 @@ impl Builder {
         steps.iter().any(Option::is_some).then(|| steps.into_iter().flatten().collect())
     }
 
-    /// The program that becomes that shell, and its arguments before the shell's own.
+    /// The command line that starts the shell of [`Self::preparation`].
     pub(crate) fn shell(&self) -> &'static [&'static str] {
         match self.container {
             None => &["sh"],
@@ -109,7 +108,6 @@ impl Builder {
         }
     }
 
-    /// Makes it a replica of `master`.
     pub(crate) fn replica_of(self, master: &Server) -> Builder {
         self.config(&format!("replicaof 127.0.0.1 {}", master.port()))
     }
@@ -131,7 +129,6 @@ impl Builder {
         unreachable!("the last attempt returns")
     }
 
-    /// The whole configuration file of a server.
     pub(crate) fn text(&self, port: u16, dir: &Path) -> String {
         let mut text =
             format!("{}\nport {port}\nbind 127.0.0.1\ndaemonize no\nsave \"\"\n", self.file);
@@ -139,8 +136,8 @@ impl Builder {
         if version().major >= 7 {
             text += "enable-debug-command yes\nshutdown-timeout 1\n";
         }
-        // By default a server may hold back what it has answered, for seconds on a busy disk: a
-        // kill would lose it.
+        // By default a server may write acknowledged commands to the AOF seconds later, and a kill
+        // would lose them.
         text += "repl-diskless-sync-delay 0\nappendfsync always\n";
         for line in &self.lines {
             text += &format!("{line}\n");

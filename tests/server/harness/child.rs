@@ -1,13 +1,13 @@
-//! The child that a server forks to save, stopped where a test wants it.
+//! The child process that a server forks to save; a test can stop it at any time.
 
 use std::{fs, process::Command};
 
 use super::{server::Server, wait::wait_until};
 
-/// A child that stands still. It goes on when the value is dropped.
+/// A stopped child. Dropping the value lets it continue.
 pub(crate) struct Stopped(u32);
 
-/// The only child of a server.
+/// The process id of the only child of a server.
 #[track_caller]
 pub(crate) fn child(server: &Server) -> u32 {
     let pid = server.pid();
@@ -16,7 +16,7 @@ pub(crate) fn child(server: &Server) -> u32 {
     children.trim().parse().expect("one child")
 }
 
-/// What a process does: `S` while it sleeps, `T` while it is stopped.
+/// The state of a process: `S` while it sleeps, `T` while it is stopped.
 pub(crate) fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(") ").next()?.chars().next()
@@ -26,11 +26,11 @@ impl Stopped {
     #[track_caller]
     pub(crate) fn stop(pid: u32) -> Self {
         signal(pid, "STOP");
-        wait_until("the child stands still", || state(pid) == Some('T'));
+        wait_until("the child is stopped", || state(pid) == Some('T'));
         Self(pid)
     }
 
-    /// Whether it is still there.
+    /// Whether the child still exists and is stopped.
     pub(crate) fn stands(&self) -> bool {
         state(self.0) == Some('T')
     }

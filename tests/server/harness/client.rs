@@ -1,4 +1,4 @@
-//! A client that hides nothing: words go out as bulk strings, a `Reply` comes back.
+//! A plain client: it sends arguments as bulk strings and returns each reply as a `Reply`.
 
 use std::io::{BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::decode::read_reply;
 use super::reply::Reply;
 
-/// How long a reply may take before the test fails. Only a hanging server or a reply that is
-/// shorter than announced gets here; the slowest honest command of these tests takes a few seconds.
+/// How long a reply may take before the test fails. Only a hanging server or a reply shorter than
+/// announced takes this long; the slowest command of these tests takes a few seconds.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which dialect a connection speaks.
+/// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Resp2,
@@ -19,10 +19,9 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// Both, for tables that hold in either.
     pub(crate) const BOTH: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
-    /// The answer "was new" or "is there": an integer in RESP2, a boolean in RESP3.
+    /// The answer for one item ("new", "may exist"): an integer in RESP2, a boolean in RESP3.
     pub(crate) fn bit(self, yes: bool) -> Reply {
         match self {
             Protocol::Resp2 => Reply::Int(yes.into()),
@@ -30,19 +29,18 @@ impl Protocol {
         }
     }
 
-    /// An array of such answers.
+    /// An array of answers, one per item; 1 means yes.
     pub(crate) fn bits<const N: usize>(self, answers: [u8; N]) -> Reply {
         Reply::Array(answers.iter().map(|&answer| self.bit(answer == 1)).collect())
     }
 }
 
-/// One connection.
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
 impl Client {
-    /// Connects to the port of this machine, in RESP2; `None` while nobody listens there.
+    /// Connects to a port of this machine, in RESP2; `None` if nothing listens there.
     pub(crate) fn try_connect(port: u16) -> Option<Client> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         stream.set_nodelay(true).ok()?;
@@ -50,7 +48,8 @@ impl Client {
         Some(Client { stream: BufReader::new(stream) })
     }
 
-    /// Sends the words of a line, parted at blanks: `run("BF.ADD key item")`.
+    /// Splits a line at spaces, sends the words as one command and reads its reply:
+    /// `run("BF.ADD key item")`.
     #[track_caller]
     pub(crate) fn run(&mut self, line: &str) -> Reply {
         self.cmd(&line.split_whitespace().collect::<Vec<_>>())
@@ -63,8 +62,7 @@ impl Client {
         self.read()
     }
 
-    /// Sends `name`, `key` and then `items`, which may be of another type: the shape of most of the
-    /// commands.
+    /// Sends the command `name key items...` and reads its reply.
     #[track_caller]
     pub(crate) fn call<A: AsRef<[u8]>>(&mut self, name: &str, key: &str, items: &[A]) -> Reply {
         let words =
@@ -80,24 +78,23 @@ impl Client {
         commands.iter().map(|_| self.read()).collect()
     }
 
-    /// Sends one command and reads nothing: for SHUTDOWN, which answers by closing.
+    /// Sends one command and reads no reply: for SHUTDOWN, which only closes the connection.
     #[track_caller]
     pub(crate) fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
         self.write(&encode(arguments));
     }
 
-    /// Reads the next reply.
     #[track_caller]
     pub(crate) fn read(&mut self) -> Reply {
         self.try_read().unwrap_or_else(|error| panic!("no reply: {error}"))
     }
 
-    /// Reads the next reply, or says why there is none.
+    /// Reads the next reply, or returns the error.
     pub(crate) fn try_read(&mut self) -> std::io::Result<Reply> {
         read_reply(&mut self.stream)
     }
 
-    /// Sends one command and reads its reply, or says why there is none: for servers that die.
+    /// Sends one command and reads its reply, or returns the error: for servers that may die.
     pub(crate) fn try_cmd<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> std::io::Result<Reply> {
         self.stream.get_mut().write_all(&encode(arguments))?;
         self.try_read()
@@ -117,7 +114,7 @@ impl Client {
         assert_eq!(self.run("PING"), Reply::Simple("PONG".into()), "replies are out of step");
     }
 
-    /// A line of `INFO section`, as text.
+    /// The value of one field of `INFO section`.
     #[track_caller]
     pub(crate) fn server_info(&mut self, section: &str, field: &str) -> String {
         let all = self.cmd(&["INFO", section]).text();
@@ -126,9 +123,9 @@ impl Client {
         line.unwrap_or_else(|| panic!("INFO {section} has no field {field}:\n{all}")).to_owned()
     }
 
-    /// Whether the server has a child that saves or rewrites, or is about to make one. All of it is
-    /// from one INFO: asked for one by one, a rewrite that was waiting at the first and runs at the
-    /// second would be missed.
+    /// Whether a child of the server saves or rewrites, or a rewrite is scheduled. One INFO answers
+    /// all three: with one request each, a scheduled rewrite that starts between two requests would
+    /// be missed.
     #[track_caller]
     pub(crate) fn has_child(&mut self) -> bool {
         let all = self.cmd(&["INFO", "persistence"]).text();
@@ -137,7 +134,7 @@ impl Client {
             .any(|line| all.lines().any(|found| found == *line))
     }
 
-    /// A number of `INFO memory`, in bytes.
+    /// A numeric field of `INFO memory`.
     #[track_caller]
     pub(crate) fn memory(&mut self, field: &str) -> i64 {
         self.server_info("memory", field).parse().expect("a field of INFO memory is a number")
@@ -151,7 +148,6 @@ impl Client {
     }
 }
 
-/// A command as an array of bulk strings.
 fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     let mut wire = format!("*{}\r\n", arguments.len()).into_bytes();
     for argument in arguments.iter().map(AsRef::as_ref) {

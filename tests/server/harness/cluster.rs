@@ -1,5 +1,5 @@
-//! A Redis Cluster on this machine, three primaries with a replica each, and a client that finds
-//! the way.
+//! A Redis Cluster on this machine, three primaries with one replica each, and a client that
+//! follows redirections.
 //!
 //! ```text
 //!   node 0, 1, 2   primaries, a third of the 16,384 slots each
@@ -15,19 +15,16 @@ use super::reply::{Reply, ok};
 use super::server::Server;
 use super::wait::wait_until;
 
-/// Slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;
-/// Primaries, and replicas.
+/// Number of primaries; also the number of replicas.
 pub(crate) const PRIMARIES: usize = 3;
-/// After this long without an answer a primary is taken for dead.
+/// A primary counts as failed after this time without an answer.
 const NODE_TIMEOUT_MS: u64 = 1_500;
-/// A client gives up after this; a failover takes a few node timeouts.
+/// How long a client retries one command; a failover takes a few node timeouts.
 const CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// The running nodes.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
-    /// Their names in the cluster.
     pub(crate) ids: Vec<String>,
 }
 
@@ -82,7 +79,7 @@ impl Cluster {
         cluster
     }
 
-    /// A client that begins with what the given node knows.
+    /// A client with the slot map of the first node that answers.
     pub(crate) fn client(&self) -> ClusterClient {
         let mut client = ClusterClient {
             ports: self.nodes.iter().map(Server::port).collect(),
@@ -96,7 +93,7 @@ impl Cluster {
     }
 }
 
-/// The slot of a key: CRC-16 (XMODEM) of it, or of what stands in its first braces.
+/// The slot of a key: CRC-16 (XMODEM) of its hash tag, or of the whole key if it has none.
 pub(crate) fn slot(key: &str) -> usize {
     let tag = key
         .split_once('{')
@@ -111,22 +108,19 @@ pub(crate) fn slot(key: &str) -> usize {
     usize::from(crc) % SLOTS
 }
 
-/// A client as the cluster specification asks for it: it keeps a map of slots, follows MOVED and
-/// ASK, and asks again when a node is gone.
+/// A client as the cluster specification describes it: it keeps a map of slots, follows MOVED and
+/// ASK, and reloads the map when a node fails.
 pub(crate) struct ClusterClient {
     ports: Vec<u16>,
     /// Port of the primary of each slot.
     owners: Vec<u16>,
     connections: HashMap<u16, Client>,
-    /// How often it was sent elsewhere for good.
     pub(crate) moved: usize,
-    /// How often it was sent elsewhere once.
     pub(crate) asked: usize,
 }
 
 impl ClusterClient {
-    /// Sends a command whose key is its second word, until it is answered by the node that owns the
-    /// key.
+    /// Sends a command for the key, and repeats it until the node that owns the key answers.
     #[track_caller]
     pub(crate) fn call<A: AsRef<[u8]>>(&mut self, key: &str, words: &[A]) -> Reply {
         let deadline = Instant::now() + CALL_TIMEOUT;
@@ -151,16 +145,16 @@ impl ClusterClient {
                         .iter()
                         .any(|code| text.starts_with(code)) =>
                 {
-                    self.look_again(key, &mut port);
+                    self.refresh(key, &mut port);
                 }
                 Some(reply) => return reply,
-                None => self.look_again(key, &mut port),
+                None => self.refresh(key, &mut port),
             }
-            assert!(Instant::now() < deadline, "{key} is not to be reached");
+            assert!(Instant::now() < deadline, "no node answered for {key} in time");
         }
     }
 
-    /// WAIT on the connection that the key's last command went over: how many replicas have it.
+    /// Sends WAIT on the connection to the key's primary; returns how many replicas acknowledged.
     #[track_caller]
     pub(crate) fn wait(&mut self, key: &str) -> i64 {
         let port = self.owners[slot(key)];
@@ -170,7 +164,7 @@ impl ClusterClient {
         }
     }
 
-    /// The port of the node that the key's commands go to.
+    /// The port of the primary of the key's slot.
     pub(crate) fn owner(&self, key: &str) -> u16 {
         self.owners[slot(key)]
     }
@@ -191,13 +185,14 @@ impl ClusterClient {
         reply.ok()
     }
 
-    fn look_again(&mut self, key: &str, port: &mut u16) {
+    /// Reloads the slot map after a pause, and sets `port` to the key's primary.
+    fn refresh(&mut self, key: &str, port: &mut u16) {
         std::thread::sleep(Duration::from_millis(20));
         self.learn();
         *port = self.owners[slot(key)];
     }
 
-    /// Asks the nodes, until one answers, who has which slots.
+    /// Loads the slot map from the first node that answers.
     fn learn(&mut self) {
         for port in self.ports.clone() {
             let Some(Reply::Array(ranges)) = self.try_call(port, false, &["CLUSTER", "SLOTS"])
@@ -217,7 +212,7 @@ impl ClusterClient {
     }
 }
 
-/// The port of `MOVED 3999 127.0.0.1:6381`.
+/// The port in a redirection such as `MOVED 3999 127.0.0.1:6381`.
 #[track_caller]
 fn target(text: &str) -> u16 {
     let port = text.rsplit(':').next().and_then(|port| port.parse().ok());
@@ -226,7 +221,7 @@ fn target(text: &str) -> u16 {
 
 #[test]
 fn keys_are_in_the_slots_of_the_specification() {
-    // The first is the check value of CRC-16/XMODEM, the others are from the cluster specification
+    // The first is the check value of CRC-16/XMODEM. The others are from the cluster specification
     // and redis-cli.
     assert_eq!(slot("123456789"), 0x31c3);
     assert_eq!(slot("foo"), 12_182);

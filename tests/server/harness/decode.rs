@@ -1,11 +1,10 @@
-//! RESP2 and RESP3 bytes to a `Reply`. Strict: a malformed reply is an error, because half of these
+//! Decodes RESP2 and RESP3 bytes into a `Reply`. Every malformed reply is an error, because many
 //! tests exist to catch a module that announces five elements and sends four.
 
 use std::io::{self, BufRead};
 
 use super::reply::Reply;
 
-/// Reads exactly one reply.
 pub(crate) fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
     let line = read_line(from)?;
     let (kind, rest) = line.split_at_checked(1).ok_or_else(|| malformed("an empty line"))?;
@@ -49,7 +48,6 @@ pub(crate) fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
     })
 }
 
-/// Reads `length` replies.
 fn read_elements(from: &mut impl BufRead, length: i64) -> io::Result<Vec<Reply>> {
     (0..length).map(|_| read_reply(from)).collect()
 }
@@ -66,7 +64,7 @@ fn read_bytes(from: &mut impl BufRead, length: i64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads up to CRLF and cuts it off.
+/// Reads a line and removes its CRLF.
 fn read_line(from: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     if from.read_until(b'\n', &mut line)? == 0 {

@@ -1,28 +1,27 @@
-//! The header of a stored filter as numbers, to be forged: any value can be put in, and the
-//! checksum is right again.
+//! The header of a stored filter as numbers. Tests forge headers with it: they change any value,
+//! and the checksum is computed again.
 //!
-//! The layout is drawn in `src/codec/native/header.rs`; it is written down a second time here
-//! because a test that used the module's own encoder could not store what that encoder refuses.
+//! `src/codec/native/header.rs` defines the layout. This file repeats it, because the module's own
+//! encoder cannot store values that it refuses.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The numbers of a filter: version 1, or version 2 of the family of native filters, for counting
-/// layers.
+/// The numbers of a filter header of version 1, or of version 2 with the native family (filters
+/// with counting layers).
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     pub(crate) version: u16,
     pub(crate) seed: u64,
     pub(crate) error_rate: f64,
     pub(crate) expansion: u32,
-    /// How many layers it says it has.
+    /// Number of layers that the header announces.
     pub(crate) count: u32,
     /// Bytes of bits that follow.
     pub(crate) present: u64,
-    /// The layers it really has.
+    /// The layers that follow.
     pub(crate) layers: Vec<StoredLayer>,
 }
 
-/// The numbers of a layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredLayer {
     pub(crate) kind: u8,
@@ -32,18 +31,19 @@ pub(crate) struct StoredLayer {
     pub(crate) capacity: u64,
     pub(crate) items: u64,
     pub(crate) error_rate: f64,
-    /// The hash of the changes, and deletions: of a layer of kind 2 alone.
+    /// Hash of the changes; only in a layer of kind 2.
     pub(crate) changes: u64,
+    /// Number of deletions; only in a layer of kind 2.
     pub(crate) deletions: u64,
 }
 
 const MAGIC: &[u8] = b"rbloom";
-/// The family of native filters, in version 2.
+/// Family byte of native filters, in version 2.
 const NATIVE: u8 = 0;
-/// The kind of a counting layer.
+/// Kind of a counting layer.
 pub(crate) const COUNTING: u8 = 2;
 
-/// The next bytes as a little-endian number.
+/// Takes a little-endian number from the front of the bytes.
 macro_rules! take {
     ($bytes:ident, $type:ty) => {{
         let (number, rest) = $bytes.split_at(size_of::<$type>());
@@ -53,7 +53,6 @@ macro_rules! take {
 }
 
 impl Header {
-    /// Reads what the module wrote.
     #[track_caller]
     pub(crate) fn parse(bytes: &[u8]) -> Header {
         let (body, checksum) = bytes.split_at(bytes.len() - 8);
@@ -84,11 +83,10 @@ impl Header {
             layers.push(layer);
         }
         let header = Header { version, seed, error_rate, expansion, count, present, layers };
-        assert_eq!(header.bytes(), bytes, "a header put together again is the same");
+        assert_eq!(header.bytes(), bytes, "encoding the parsed header gives the same bytes");
         header
     }
 
-    /// Writes it, with the checksum that it must have.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.version.to_le_bytes());
@@ -117,14 +115,14 @@ impl Header {
 }
 
 impl StoredLayer {
-    /// Bytes of its bits, or of its counters of four bits.
+    /// Bytes of the layer's bits, or of its counters of four bits each.
     pub(crate) fn bytes(&self) -> u64 {
         let words = u64::from(self.blocks) * u64::from(self.block_words);
         words * if self.kind == COUNTING { 32 } else { 8 }
     }
 }
 
-/// Puts the checksum of headers and chunks behind the bytes.
+/// Appends the checksum of headers and chunks to the bytes.
 pub(crate) fn sealed_with_xxh3(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = xxh3_64(&bytes);
     bytes.extend(checksum.to_le_bytes());

@@ -1,18 +1,18 @@
-//! What every black-box test stands on: a real server with the module in it, and a client that
-//! shows the wire.
+//! Support code of the black-box tests: a real server with the module loaded, and a client that
+//! keeps the wire type of each reply.
 //!
 //! ```text
-//!   Server::with()...start() ──> Server (own port, own directory, dies with the value)
+//!   Server::with()...start() ──> Server (own port, own directory, killed on drop)
 //!            │ client() / resp3()
 //!            v
 //!   Client  run("BF.ADD k a")  ──>  Reply::Int(1)        RESP2
 //!           run("BF.ADD k a")  ──>  Reply::Bool(true)    RESP3
 //! ```
 //!
-//! The tests know the module only through its commands: nothing here may `use redis_bloom`. Two
-//! variables tell where things are: `REDIS_BLOOM_SO` (the module, required) and `REDIS_SERVER` (the
-//! server, default `redis-server`; a wrapper script must `exec` the server, because tests kill it
-//! by the child's process id).
+//! Tests use the module only through its commands: nothing here may `use redis_bloom`. Two
+//! environment variables name the programs: `REDIS_BLOOM_SO` (the module, required) and
+//! `REDIS_SERVER` (the server, default `redis-server`). A wrapper script must `exec` the server,
+//! because tests kill the process that they started.
 
 mod bloom;
 mod builder;

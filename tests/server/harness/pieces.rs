@@ -3,10 +3,10 @@
 use super::client::Client;
 use super::reply::Reply;
 
-/// One piece: the iterator that came with it, and the data.
+/// One reply of BF.SCANDUMP: the iterator and the data.
 pub(crate) type Piece = (i64, Vec<u8>);
 
-/// All pieces of a filter, as every client fetches them: from 0 on, until the iterator is 0 again.
+/// Fetches all pieces of a filter as clients do: from iterator 0 until the reply's iterator is 0.
 #[track_caller]
 pub(crate) fn dump(client: &mut Client, key: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
@@ -19,17 +19,18 @@ pub(crate) fn dump(client: &mut Client, key: &str) -> Vec<Piece> {
         if *next == 0 {
             assert_eq!(
                 data, b"",
-                "the end has an empty bulk string, which go-redis and redis-rs rely on"
+                "the last reply has an empty bulk string, which go-redis and redis-rs need"
             );
             return pieces;
         }
-        assert!(*next <= 1 << 53, "JavaScript cannot hold the iterator {next}");
+        assert!(*next <= 1 << 53, "a JavaScript number cannot hold the iterator {next}");
         assert!(*next > iterator, "the iterator must grow: {iterator}, then {next}");
         pieces.push((*next, data.clone()));
         iterator = *next;
     }
 }
 
+/// Sends one piece with BF.LOADCHUNK.
 pub(crate) fn load(client: &mut Client, key: &str, (iterator, data): &Piece) -> Reply {
     client.call("BF.LOADCHUNK", key, &[iterator.to_string().as_bytes(), data])
 }

@@ -1,9 +1,9 @@
-//! Where a server may listen.
+//! Free ports for servers.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A port nobody listens on. Below the range that the kernel hands out to outgoing connections, and
-/// each test process begins elsewhere in it, so two runs at a time rarely meet.
+/// Returns a port that nothing listens on, below the range that the kernel uses for outgoing
+/// connections. Each test process starts at another offset, so that parallel runs rarely collide.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;

@@ -1,8 +1,8 @@
-//! A line between a replica and its primary that a test can cut or disturb.
+//! A proxy between a replica and its primary that can cut the connection or change a byte.
 //!
 //! ```text
-//!   replica ──▶ proxy ──▶ primary        what the replica sends passes as it is; of what the primary sends, the bytes
-//!           ◀── fault ◀──                after a number of them are lost (and the line is cut), or one is changed
+//!   replica ──▶ proxy ──▶ primary    passes every byte unchanged
+//!           ◀── fault ◀──            changes one byte, or cuts the connection after some bytes
 //! ```
 
 use std::io::{Read, Write};
@@ -10,24 +10,24 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What happens to a connection, counted in bytes that the primary sends on it.
+/// A fault of one connection, at a position in the bytes that the primary sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// It ends after this many.
+    /// Ends the connection after this many bytes.
     Cut(u64),
-    /// The bits of the byte at this place are turned over.
+    /// Inverts all bits of the byte at this position.
     Change(u64),
 }
 
-/// A proxy in front of a primary; its threads end with the connections.
+/// A proxy in front of a primary; its threads end with their connections.
 pub(crate) struct Proxy {
     port: u16,
     faults: Arc<Mutex<Vec<Fault>>>,
 }
 
 impl Proxy {
-    /// Stands in front of the primary. Each connection meets one of the faults, in order; when none
-    /// is left they work.
+    /// Starts a proxy for the primary's port. Each connection gets the next fault; connections
+    /// after the last fault work normally.
     pub(crate) fn before(primary: u16, faults: &[Fault]) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
@@ -50,13 +50,13 @@ impl Proxy {
         self.port
     }
 
-    /// How many faults no connection has met yet.
+    /// Number of faults that no connection has got yet.
     pub(crate) fn left(&self) -> usize {
         self.faults.lock().map_or(0, |faults| faults.len())
     }
 }
 
-/// Starts the two directions of a connection.
+/// Starts one thread for each direction of a connection.
 fn join(replica: &TcpStream, primary: &TcpStream, fault: Option<Fault>) {
     let streams = || Some((replica.try_clone().ok()?, primary.try_clone().ok()?));
     if let (Some((from, to)), Some((back, source))) = (streams(), streams()) {
@@ -75,13 +75,13 @@ fn pass(mut from: TcpStream, mut to: TcpStream, fault: Option<Fault>) {
         match fault {
             Some(Fault::Cut(at)) if at <= end => {
                 let kept = usize::try_from(at - passed).expect("less than the buffer");
-                // The line is cut whether or not this arrives.
+                // The connection is cut whether or not this write succeeds.
                 let _ = to.write_all(&bytes[..kept]);
                 break;
             }
             Some(Fault::Change(at)) if (passed..end).contains(&at) => {
-                let place = usize::try_from(at - passed).expect("less than the buffer");
-                bytes[place] = !bytes[place];
+                let offset = usize::try_from(at - passed).expect("less than the buffer");
+                bytes[offset] = !bytes[offset];
             }
             _ => {}
         }
@@ -90,7 +90,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, fault: Option<Fault>) {
             break;
         }
     }
-    // Either may be closed already.
+    // Either side may be closed already.
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }

@@ -1,19 +1,17 @@
-//! Seeded randomness, so that a failure can be seen twice.
-//!
-//! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one
-//! word of state, good enough to choose moments and bytes.
+//! A seeded random number generator, so that a failing run can be repeated: SplitMix64 (Steele, Lea
+//! and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 
-/// A generator that gives the same numbers for the same seed.
+/// A generator; equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Starts at `seed`; any value is as good as another.
+    /// Starts at `seed`; every value is a good seed.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next number, uniform over all of `u64`.
+    /// The next number, uniform over `u64`.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -22,14 +20,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`. Multiply-shift: the bias, below `end` / 2^64, matters to nothing here.
+    /// A number below `end`, by multiply-shift, with a negligible bias of at most `end` / 2^64.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).expect("a usize has at most 64 bits");
         let high = (u128::from(self.next()) * u128::from(end)) >> 64;
-        usize::try_from(high).expect("less than `end`, which was a usize")
+        usize::try_from(high).expect("less than `end`, which is a usize")
     }
 
-    /// One of them.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

@@ -1,5 +1,4 @@
-//! RDB bytes taken apart and put together again, so that a test can damage them and make every
-//! checksum right again.
+//! Parses and encodes RDB bytes, so that a test can damage them and compute every checksum again.
 //!
 //! ```text
 //!   DUMP:    ┌──────┬───────────────┬───┬────────┬───┬────────┬ ─ ─ ┬───┬─────────────┬──────────┐
@@ -9,9 +8,9 @@
 //!            1      0x81 + 8 bytes   each string: length, bytes
 //! ```
 //!
-//! A length is 6 bits (`00……`), 14 (`01……`), or 0x80 and 32, or 0x81 and 64, big-endian. A dump
-//! file ends in the same CRC-64 over everything. Servers must run with `rdbcompression no`, or
-//! strings may be packed.
+//! A length has 6 bits (`00……`), 14 bits (`01……`), 32 bits after 0x80, or 64 bits after 0x81,
+//! big-endian. A dump file also ends with a CRC-64 of all bytes before it. Servers must run with
+//! `rdbcompression no`, because compressed strings are not parsed.
 
 use super::client::Client;
 use super::reply::Reply;
@@ -27,31 +26,31 @@ pub(crate) fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc: u64, &byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
 }
 
-/// Puts the right checksum behind the bytes.
+/// Appends the correct checksum to the bytes.
 pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &crc64(bytes).to_le_bytes()].concat()
 }
 
-/// A DUMP payload of a module's value in parts.
+/// The parts of a DUMP payload of a module's value.
 #[derive(Clone)]
 pub(crate) struct Payload {
     /// Type and module id.
     pub(crate) head: Vec<u8>,
-    /// What the module saved.
+    /// The strings that the module saved.
     pub(crate) strings: Vec<Vec<u8>>,
     /// The end mark and the RDB version.
     pub(crate) tail: Vec<u8>,
 }
 
 impl Payload {
-    /// What DUMP answers for the key.
+    /// Sends DUMP for the key and parses the payload.
     #[track_caller]
     pub(crate) fn of(client: &mut Client, key: &str) -> Payload {
         let Reply::Bulk(bytes) = client.cmd(&["DUMP", key]) else {
             panic!("DUMP {key} answered no payload")
         };
         let payload = Payload::parse(&bytes);
-        assert_eq!(payload.bytes(), bytes, "a payload put together again is the same");
+        assert_eq!(payload.bytes(), bytes, "encoding the parsed payload gives the same bytes");
         payload
     }
 
@@ -97,14 +96,14 @@ impl Payload {
         bytes
     }
 
-    /// What RESTORE takes.
+    /// The payload for RESTORE, with the correct checksum.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         sealed(&self.body())
     }
 }
 
 #[test]
-fn the_checksum_is_the_one_of_the_server() {
+fn the_checksum_is_that_of_the_server() {
     // The check value of the server's crc64.c.
     assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
 }

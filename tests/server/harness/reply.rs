@@ -1,18 +1,17 @@
-//! One reply of a server with its wire type kept, so that a test can tell `:1` from `#t` and
-//! `+Capacity` from a bulk.
+//! A reply of a server with its wire type, so that a test can distinguish `:1` from `#t`, and
+//! `+Capacity` from a bulk string.
 //!
-//! RESP2 and RESP3 types side by side, as in the Redis serialization protocol specification. Only
-//! values live here; the bytes are read in `decode.rs`.
+//! It has the RESP2 and RESP3 types of the Redis serialization protocol specification. `decode.rs`
+//! reads them from bytes.
 
 use std::fmt;
 
-/// Bytes of a bulk string that a failing test prints; a 1 MB item must not bury the message.
+/// Bytes of a bulk string that a failing test prints; a 1 MB item must not hide the message.
 const SHOWN_BYTES: usize = 120;
-/// Elements of a list that a failing test prints.
+/// Number of elements of a list that a failing test prints.
 const SHOWN_ELEMENTS: usize = 24;
 
-/// A reply as it came over the wire. `Null` is `$-1` of RESP2 and `_` of RESP3, which mean the
-/// same.
+/// A reply as received. `Null` stands for both `$-1` of RESP2 and `_` of RESP3.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Reply {
     Simple(String),
@@ -97,8 +96,8 @@ impl Reply {
         }
     }
 
-    /// Whether each element says "yes" (1 or true); panics on an element that is neither yes nor
-    /// no.
+    /// Whether each element is a yes (1 or true); panics on an element that is neither yes nor no
+    /// (0 or false).
     #[track_caller]
     pub(crate) fn answers(&self) -> Vec<bool> {
         self.elements()
@@ -112,42 +111,36 @@ impl Reply {
     }
 }
 
-/// `+OK`.
 pub(crate) fn ok() -> Reply {
     simple("OK")
 }
 
-/// A simple string.
 pub(crate) fn simple(text: &str) -> Reply {
     Reply::Simple(text.to_owned())
 }
 
-/// An error, with its code.
+/// An error; the text includes the code.
 pub(crate) fn err(text: &str) -> Reply {
     Reply::Error(text.to_owned())
 }
 
-/// An integer.
 pub(crate) fn int(value: i64) -> Reply {
     Reply::Int(value)
 }
 
-/// A bulk string.
 pub(crate) fn bulk(text: impl AsRef<[u8]>) -> Reply {
     Reply::Bulk(text.as_ref().to_vec())
 }
 
-/// The null of a single value.
+/// A null value, not a null array.
 pub(crate) fn null() -> Reply {
     Reply::Null
 }
 
-/// An array of anything.
 pub(crate) fn array(elements: impl IntoIterator<Item = Reply>) -> Reply {
     Reply::Array(elements.into_iter().collect())
 }
 
-/// An array of integers.
 pub(crate) fn ints(values: impl IntoIterator<Item = i64>) -> Reply {
     array(values.into_iter().map(Reply::Int))
 }
@@ -158,7 +151,7 @@ pub(crate) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Reply)>) -> Repl
 }
 
 impl fmt::Debug for Reply {
-    /// Close to what the wire holds: `:1`, `#t`, `+OK`, `"bytes"`, `[…]`, `{…}`.
+    /// Prints a form close to the wire: `:1`, `#t`, `+OK`, `"bytes"`, `[…]`, `{…}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reply::Simple(text) => write!(f, "+{text}"),
@@ -189,7 +182,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Prints a list and cuts it after `SHOWN_ELEMENTS`.
+/// Prints at most `SHOWN_ELEMENTS` elements of a list.
 fn list(f: &mut fmt::Formatter<'_>, sign: &str, elements: &[Reply]) -> fmt::Result {
     f.write_str(sign)?;
     f.debug_list().entries(elements.iter().take(SHOWN_ELEMENTS)).finish()?;

@@ -1,5 +1,5 @@
-//! What must hold of a server that was given bad bytes: it lives, and whatever it accepted behaves
-//! as a filter.
+//! Checks of a server that received damaged bytes: it still runs, and every value that it accepted
+//! behaves as a filter.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use super::reply::{Reply, bulk, int, null};
 use super::server::Server;
 use super::wait::wait_until;
 
-/// A filter of a few layers answers all of this in milliseconds; one that hangs never does.
-/// Generous, for a busy machine.
+/// Time limit of all checks of one filter. They take milliseconds; the limit allows for a busy
+/// machine.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Words that a log holds only after a crash or a panic.
+/// Words that are in a log only after a crash or a panic.
 const CRASHES: [&str; 6] = [
     "panic",
     "BUG REPORT",
@@ -24,23 +24,22 @@ const CRASHES: [&str; 6] = [
     "Out Of Memory",
 ];
 
-/// The server is alive, and its log knows of no crash.
+/// Asserts that the server answers and that its log shows no crash.
 #[track_caller]
 pub(crate) fn assert_unharmed(server: &Server) {
     server.client().assert_in_step();
     assert_no_crash(&server.log());
 }
 
-/// The log knows of no crash.
 #[track_caller]
 pub(crate) fn assert_no_crash(log: &str) {
     for crash in CRASHES {
-        assert!(!log.contains(crash), "the log tells of a crash ({crash}):\n{log}");
+        assert!(!log.contains(crash), "the log shows a crash ({crash}):\n{log}");
     }
 }
 
-/// `used_memory` once all other connections, whose buffers it counts, are closed, and nothing is
-/// left to free.
+/// Waits until all other connections are closed and nothing is left to free; returns `used_memory`,
+/// which then includes no buffers of other connections.
 #[track_caller]
 pub(crate) fn settled_memory(server: &Server) -> i64 {
     let mut client = server.client();
@@ -51,7 +50,8 @@ pub(crate) fn settled_memory(server: &Server) -> i64 {
     client.memory("used_memory")
 }
 
-/// Every command answers for a filter that came from anywhere, and its answers fit together.
+/// Asserts that every command answers for the filter, whatever its origin, and that the answers are
+/// consistent. Deletes the key.
 #[track_caller]
 pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
     let begin = Instant::now();
@@ -74,7 +74,7 @@ pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
     let restored = client.call("RESTORE", "twin", &[b"0", &payload[..], b"REPLACE"]);
     assert!(!restored.is_error(), "{what}: its own payload is refused: {restored:?}");
     if let Reply::Error(text) = card {
-        // Half a filter: it says so to every question, and the next chunk would go on.
+        // A half-loaded filter answers with this error until its last chunk arrives.
         assert_eq!(text, "ERR filter is being loaded by BF.LOADCHUNK", "{what}");
         assert!(client.cmd(&["BF.ADD", key, "a"]).is_error(), "{what}");
     } else {
@@ -89,7 +89,7 @@ pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
         let there = numbered("sane", answered.len() + usize::from(!refused));
         if !there.is_empty() {
             let reply = client.call("BF.MEXISTS", key, &there);
-            assert!(reply.answers().iter().all(|&there| there), "{what}: what was added is there");
+            assert!(reply.answers().iter().all(|&there| there), "{what}: an added item is missing");
         }
         let more = client.cmd(&["BF.CARD", key]).int();
         assert!(more >= card.int(), "{what}: the count went from {card:?} to {more}");
@@ -102,6 +102,6 @@ pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
     }
     client.assert_in_step();
     assert_eq!(client.cmd(&["DEL", key, "twin"]), int(2), "{what}");
-    assert!(begin.elapsed() < AT_ONCE, "{what}: it answers, but takes {:?}", begin.elapsed());
+    assert!(begin.elapsed() < AT_ONCE, "{what}: the answers took {:?}", begin.elapsed());
     assert_eq!(client.cmd(&["ECHO", "in step"]), bulk("in step"), "{what}");
 }

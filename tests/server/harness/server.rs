@@ -1,7 +1,7 @@
 //! A server process that belongs to one test.
 //!
-//! Everything it is told stands in `redis.conf` of its own temporary directory, so a restart is the
-//! same server again. Dropping the value kills the process by its id and removes the directory.
+//! Its whole configuration is in `redis.conf` of its temporary directory, so a restart starts an
+//! equal server. Dropping the value kills the process by its id and removes the directory.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,12 @@ use super::port::free_port;
 use super::reply::{Reply, simple};
 use super::version::server_program;
 
-/// How long a start or a stop may take: loading the largest file of these tests takes a few
-/// seconds.
+/// How long a start or a stop may take; loading the largest file of these tests takes seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Pause between two looks at a server that starts or stops.
+/// Pause between two checks of a server that starts or stops.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A running server. It dies with the value.
+/// A running server; it is killed on drop.
 pub(crate) struct Server {
     child: Option<Child>,
     port: u16,
@@ -30,8 +29,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the described server on a port of its own choice; an error is its log if it does not
-    /// come up.
+    /// Starts the described server on a free port. The error is the log of a server that exits.
     pub(crate) fn launched(builder: &Builder) -> Result<Server, String> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let mut server = Server { child: None, port: free_port(), dir, builder: builder.clone() };
@@ -39,13 +37,14 @@ impl Server {
         Ok(server)
     }
 
-    /// A server with the module and nothing else asked for.
+    /// Starts a server with the module and the default configuration.
     #[track_caller]
     pub(crate) fn start() -> Server {
         Server::with().start()
     }
 
-    /// A server with another's file in place of its own.
+    /// Starts a server whose persistence file `own` has the given bytes, with more configuration
+    /// lines.
     #[track_caller]
     pub(crate) fn on_file(own: &str, bytes: &[u8], lines: &[&str]) -> Server {
         let mut server = Server::start();
@@ -56,34 +55,30 @@ impl Server {
         server
     }
 
-    /// A server to be described.
     pub(crate) fn with() -> Builder {
         Builder::default()
     }
 
-    /// The port it listens on, on 127.0.0.1.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its directory, which holds its configuration, log and persistence files.
+    /// The directory of the server's configuration, log and persistence files.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Everything it has logged since its first start.
+    /// The log since the first start.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.log_path()).unwrap_or_default()).into_owned()
     }
 
-    /// A new RESP2 connection.
     #[track_caller]
     pub(crate) fn client(&self) -> Client {
         Client::try_connect(self.port)
             .unwrap_or_else(|| panic!("cannot connect to port {}; log:\n{}", self.port, self.log()))
     }
 
-    /// A new RESP3 connection.
     #[track_caller]
     pub(crate) fn resp3(&self) -> Client {
         let mut client = self.client();
@@ -92,7 +87,6 @@ impl Server {
         client
     }
 
-    /// A new connection in the given protocol.
     #[track_caller]
     pub(crate) fn speak(&self, protocol: Protocol) -> Client {
         match protocol {
@@ -101,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Saves, stops and starts it again.
+    /// Stops the server with SHUTDOWN SAVE and starts it again.
     #[track_caller]
     pub(crate) fn restart(&mut self) {
         let mut client = self.client();
@@ -113,14 +107,14 @@ impl Server {
         self.relaunch();
     }
 
-    /// Kills it with SIGKILL and starts it again: only what is on disk survives.
+    /// Kills the server with SIGKILL and starts it again: only data on disk survives.
     #[track_caller]
     pub(crate) fn kill_and_restart(&mut self) {
         self.kill();
         self.relaunch();
     }
 
-    /// Starts another server as a replica of this one and waits until it has everything.
+    /// Starts another server as a replica of this one and waits for its full synchronization.
     #[track_caller]
     pub(crate) fn replica(&self) -> Server {
         let replica = Server::with().replica_of(self).start();
@@ -129,7 +123,7 @@ impl Server {
         while client.server_info("replication", "master_link_status") != "up" {
             assert!(
                 Instant::now() < deadline,
-                "the replica never caught up; its log:\n{}",
+                "the replica did not synchronize; its log:\n{}",
                 replica.log()
             );
             sleep(POLL);
@@ -137,28 +131,27 @@ impl Server {
         replica
     }
 
-    /// Starts it again after `kill`.
+    /// Starts the server again after `kill`; panics with its log if it exits.
     #[track_caller]
     pub(crate) fn relaunch(&mut self) {
         self.try_relaunch().unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
     }
 
-    /// Starts it again after `kill`; an error is its log if it does not come up.
+    /// Starts the server again after `kill`. The error is the log of a server that exits.
     pub(crate) fn try_relaunch(&mut self) -> Result<(), String> {
         self.launch()
     }
 
-    /// Adds a line to its configuration file, for the next start.
+    /// Adds a line to the configuration file, for the next start.
     pub(crate) fn configure(&mut self, line: &str) {
         self.builder = self.builder.clone().config(line);
     }
 
-    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server was started").id()
     }
 
-    /// Starts the process and waits until it serves; an error is the log of a process that ended.
+    /// Starts the process and waits until it serves. The error is the log of a server that exits.
     fn launch(&mut self) -> Result<(), String> {
         let config = self.dir().join("redis.conf");
         fs::write(&config, self.builder.text(self.port, self.dir()))
@@ -200,8 +193,7 @@ impl Server {
                 self.child = None;
                 return Err(self.log());
             }
-            // While it loads its data it answers PING with an error.
-            // One that refuses its file may be gone before it can be asked.
+            // PING fails while the server loads its data, or if the server exits meanwhile.
             if let Some(mut client) = Client::try_connect(self.port)
                 && client.try_cmd(&["PING"]).is_ok_and(|reply| reply == simple("PONG"))
             {
@@ -209,7 +201,7 @@ impl Server {
             }
             sleep(POLL);
         }
-        panic!("the server neither serves nor ends; log:\n{}", self.log());
+        panic!("the server neither serves nor exits; log:\n{}", self.log());
     }
 
     fn has_exited(&mut self) -> bool {
@@ -227,11 +219,9 @@ impl Server {
         self.child = None;
     }
 
-    /// Kills it with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; then there is nothing to kill, and waiting still reaps
-            // it.
+            // The process may have exited already: then `kill` fails, and `wait` still reaps it.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -243,13 +233,14 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Under valgrind the server must end by itself: what it has lost is told at its end.
+    /// Kills the server. Under valgrind it must exit by itself, because valgrind reports leaks at
+    /// exit.
     fn drop(&mut self) {
         if std::env::var_os("REDIS_BLOOM_MEMCHECK").is_some()
             && self.child.is_some()
             && let Some(mut client) = Client::try_connect(self.port)
         {
-            // It answers by closing.
+            // SHUTDOWN has no reply: it closes the connection.
             let _ = client.try_cmd(&["SHUTDOWN", "NOSAVE"]);
             let deadline = Instant::now() + START_TIMEOUT;
             while !self.has_exited() && Instant::now() < deadline {

@@ -1,13 +1,12 @@
-//! Tables of commands and the replies they must get. All rows run; the failing ones are printed
-//! together.
+//! Tables of commands and expected replies. All rows run, and all failures are printed together.
 
 use super::client::Client;
 use super::reply::Reply;
 
-/// One row: what happens first (none of it may fail), the command, and its reply.
+/// One row: commands that run first and must not fail, the command, and its reply.
 ///
-/// Seeds are random where a row gives none, so an item that must be new to a full filter needs a
-/// rate like 1e-9: at 1 % such a row fails once in a hundred runs.
+/// A row without a seed gets a random one. If a row needs an item to be new in a full filter, it
+/// needs a rate like 1e-9: at 1 % it would fail once in a hundred runs.
 pub(crate) type Case<'a> = (&'a [&'a str], &'a str, Reply);
 
 /// Runs the rows one after another in the same data set.
@@ -39,7 +38,7 @@ pub(crate) fn fresh(client: &mut Client, rows: &[Case<'_>]) {
     report(&failures, rows.len());
 }
 
-/// Runs one row and a PING after it: a reply of the wrong length shows there.
+/// Runs one row and then a PING, which detects a reply of the wrong length.
 fn row(client: &mut Client, line: &str, expected: &Reply) -> Option<String> {
     let got = client.run(line);
     client.assert_in_step();

@@ -1,10 +1,9 @@
-//! Which server the tests run against, asked once per test binary: what a server cannot do is not a
-//! failure of ours.
+//! The version of the server that the tests run against, so that they expect only what it supports.
+//! It is read once per test binary.
 
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The server's kind and release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) valkey: bool,
@@ -13,20 +12,19 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Redis of at least this release, or any Valkey (which left Redis at 7.2.4) of at least
-    /// `valkey`.
+    /// Whether this is Redis of at least release `redis`, or Valkey of at least release `valkey`.
     pub(crate) fn at_least(self, redis: (u32, u32), valkey: (u32, u32)) -> bool {
         (self.major, self.minor) >= if self.valkey { valkey } else { redis }
     }
 }
 
-/// The program that starts the server.
+/// The server program, `REDIS_SERVER` or `redis-server`.
 pub(crate) fn server_program() -> String {
     std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// The version of that program, from its `--version` line: `Redis server v=7.0.15 …`, `Valkey
-/// server v=8.1.1 …`.
+/// The version of [`server_program`], from its `--version` line: `Redis server v=7.0.15 …`,
+/// `Valkey server v=8.1.1 …`.
 pub(crate) fn version() -> Version {
     static VERSION: OnceLock<Version> = OnceLock::new();
     *VERSION.get_or_init(|| {
@@ -38,7 +36,7 @@ pub(crate) fn version() -> Version {
         });
         let line = String::from_utf8_lossy(&output.stdout).into_owned();
         parse(&line)
-            .unwrap_or_else(|| panic!("{program} --version says {line:?}, which names no version"))
+            .unwrap_or_else(|| panic!("{program} --version printed {line:?}, without a version"))
     })
 }
 
@@ -52,16 +50,15 @@ fn parse(line: &str) -> Option<Version> {
     })
 }
 
-/// The name of a configuration of ours, given the part after `bf`: `error-rate` is `bf-error-rate`
-/// on Redis 8, where a module may name its configurations as it likes, and `bf.error-rate`
-/// elsewhere.
+/// The full name of a configuration parameter of the module: `error-rate` is `bf-error-rate` on
+/// Redis 8, where a module chooses its names freely, and `bf.error-rate` on other servers.
 pub(crate) fn config_name(name: &str) -> String {
     let separator = if !version().valkey && version().major >= 8 { '-' } else { '.' };
     format!("bf{separator}{name}")
 }
 
 #[test]
-fn the_version_line_of_each_kind_of_server_is_understood() {
+fn the_version_line_of_each_kind_of_server_is_parsed() {
     let redis = parse("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1");
     assert_eq!(redis, Some(Version { valkey: false, major: 7, minor: 0 }));
     let valkey =

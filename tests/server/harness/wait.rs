@@ -1,20 +1,19 @@
-//! Waiting for a server that does something by itself: by looking, never by sleeping as long as it
-//! might take.
+//! Waits for an event in a server by polling, never by a fixed sleep.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// No test waits longer than this for anything.
+/// The longest wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Pause between two looks.
+/// Pause between two checks.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Looks until `ready` says yes; panics with `what` did not happen.
+/// Polls until `ready` returns true; panics with `what` after [`TIMEOUT`].
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !ready() {
-        assert!(Instant::now() < deadline, "it never happened: {what}");
+        assert!(Instant::now() < deadline, "this did not happen in time: {what}");
         sleep(POLL);
     }
 }
