@@ -1,45 +1,50 @@
-# The one entrance: set up, build, run, test, install. `make help` lists the targets, from the `##` behind each.
+# Sets up, builds, runs, tests and installs. `make help` lists the targets, from the `##` after
+# each.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-# Cargo parallelises by itself; two cargos at a time would only wait for each other's lock.
+# Cargo runs in parallel itself; two cargos would only wait for each other's lock.
 .NOTPARALLEL:
 
 # Port of the server that `make run` starts.
 PORT ?= 6379
-# The server to run and to test against: a name or a path; also a Valkey.
+# The server to run and to test against: a name or a path of a Redis or Valkey.
 export REDIS_SERVER ?= redis-server
-# Where `make install` puts the module: $(PREFIX)/lib/redis/modules, under DESTDIR if given.
+# `make install` puts the module into $(PREFIX)/lib/redis/modules, below DESTDIR if given.
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-# Parts of the bench to run, all if empty: commands, duplicates, persistence, memory, instructions, in-process.
+# Parts of the bench to run, all if empty: commands, duplicates, persistence, memory, instructions,
+# in-process.
 BENCH ?=
-# Other modules for the bench to measure beside this one: name=path.so[,argument...] ...
+# Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=
-# What `make compare` compares this tree with, a commit; in which filters (2M 2M-0.1% 2M-0.01% 100M 2layers 8layers
-# 12layers), all if empty; in how many rounds. COUNT=1 counts instructions in place of time.
+# Settings of `make compare`: the commit to compare with this tree; the filters (2M 2M-0.1% 2M-0.01%
+# 100M 2layers 8layers 12layers), all if empty; the number of rounds. COUNT=1 counts instructions in
+# place of time.
 REV ?=
 CASE ?=
 ROUNDS ?= 31
 COUNT ?=
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
-# Last, and so only if there is nothing else: a cargo that rustup has just put there, the server link of scripts/setup.
+# Last in PATH, so used only if there is no other: a cargo that rustup has just installed, and the
+# server link of scripts/setup.
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CARGO_TARGET_DIR)/bin
 
 SO := $(CARGO_TARGET_DIR)/release/libredis_bloom.so
 FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
-# Not by its manifest: that names a package which only scripts/compare makes.
+# Not the manifest: it names a package that only scripts/compare makes.
 COMPARE_RS := benches/compare/src/main.rs
-# How long `make fuzz` runs each fuzzer.
+# Seconds that `make fuzz` runs each fuzzer.
 SECONDS ?= 60
-# In CI the committed Cargo.lock must be the one that the build uses.
+# In CI the build must use the committed Cargo.lock.
 LOCKED := $(if $(CI),--locked)
-# Built into target/tools where it is missing: without optimisation, which takes a minute less and packs as fast.
+# Built into target/tools if missing, without optimisation: that takes a minute less, and packing is
+# as fast.
 CARGO_DEB := 3.8.0
 
 ##@ Use
@@ -54,7 +59,7 @@ help: ## List the targets and the settings
 	@printf '  REV=%s  CASE=%s  ROUNDS=%s  COUNT=%s\n' '$(REV)' '$(CASE)' '$(ROUNDS)' '$(COUNT)'
 
 .PHONY: setup
-setup: ## Install what is missing to build, run and test (Debian packages, as root or with sudo); each target asks for its own
+setup: ## Install missing Debian packages (as root or with sudo); each target installs its own, too
 	@scripts/setup server tests clients packages fuzz
 
 .PHONY: build
@@ -63,11 +68,11 @@ build: ## Build the module: target/release/libredis_bloom.so
 	cargo build --release --lib $(LOCKED)
 
 .PHONY: run
-run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its redis.conf and its data are in target/run
+run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files are in target/run
 	@scripts/setup server
 	@mkdir -p "$(CARGO_TARGET_DIR)/run"
 	@test -e "$(CARGO_TARGET_DIR)/run/redis.conf" || cp redis.conf.example "$(CARGO_TARGET_DIR)/run/redis.conf"
-	@# CONFIG REWRITE adds a loadmodule line to that file: the module is named once, there or here.
+	@# CONFIG REWRITE adds a loadmodule line to that file, and a second one here would be an error.
 	load=(--loadmodule "$$(realpath "$(SO)")"); \
 	if grep -qi '^[[:space:]]*loadmodule[[:space:]].*libredis_bloom' "$(CARGO_TARGET_DIR)/run/redis.conf"; \
 	then load=(); fi; \
@@ -76,10 +81,10 @@ run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its redis.
 
 .PHONY: install
 install: ## Install the built module to PREFIX/lib/redis/modules
-	@test -f "$(SO)" || { echo 'There is no module yet: run make build first.' >&2; exit 1; }
+	@test -f "$(SO)" || { echo 'The module is not built: run make build first.' >&2; exit 1; }
 	install -D -m 0755 "$(SO)" "$(DESTDIR)$(PREFIX)/lib/redis/modules/libredis_bloom.so"
 	@echo 'For redis.conf: loadmodule $(PREFIX)/lib/redis/modules/libredis_bloom.so'
-	@echo "Debian's redis-server.service loads modules from below /usr/lib alone: for it, install with PREFIX=/usr."
+	@echo "Debian's redis-server.service loads modules only from below /usr/lib: for it, install with PREFIX=/usr."
 
 .PHONY: clean
 clean: ## Remove everything that was built, and the data of make run
@@ -89,10 +94,10 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 .PHONY: test
-test: fmt-check lint test-lints check-pure check-registers test-pure test-fuzz test-server test-huge test-clients test-packages doc ## Everything that a change must pass
+test: fmt-check lint test-lints check-pure check-registers test-pure test-fuzz test-server test-huge test-clients test-packages doc ## All checks that a change must pass
 
 .PHONY: fmt-check
-fmt-check: ## The formatting
+fmt-check: ## Check the formatting
 	@scripts/setup
 	cargo fmt --check
 	cargo fmt --check --manifest-path $(CLIENT_RS)
@@ -109,33 +114,33 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	scripts/compare --lint
 
 .PHONY: test-lints
-test-lints: ## That clippy refuses what can panic, tried on a copy
+test-lints: ## Check that clippy refuses code that can panic
 	@scripts/setup
 	@scripts/test-lints
 
 .PHONY: check-pure
-check-pure: ## The filter and its codecs build without a server
+check-pure: ## Check that the filter and its codecs build without a server
 	@scripts/setup
 	cargo check $(PURE) $(LOCKED)
 
 .PHONY: check-registers
-check-registers: build ## That the compiler used no registers of 512 bits (src/filter/layer/blocked/simd.rs says why)
+check-registers: build ## Check that the module uses no 512-bit registers (see src/filter/layer/blocked/simd.rs)
 	@objdump -d "$(SO)" | awk '/zmm/ { found = 1; print } END { exit found || NR < 10000 }'
 
 .PHONY: test-pure
-test-pure: ## Unit and property tests of the filter and its codecs; those of batches once more in the code for every processor
+test-pure: ## Unit and property tests of the filter and its codecs; those of batches also in the scalar code
 	@scripts/setup tests
 	cargo test $(PURE) $(LOCKED)
 	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: layers:: mixed:: model::
 
 .PHONY: test-server
-test-server: build ## Unit tests of the module, and black-box tests of the release build in a real server
+test-server: build ## Unit tests of the module, and tests of the release build in a real server
 	@scripts/setup tests
 	cargo test --lib $(LOCKED) -- module::
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
 
 .PHONY: test-huge
-test-huge: build ## Sparse filters of 13 and 64 GiB, where the kernel lends more memory than it has
+test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits memory
 	@if [ "$$(cat /proc/sys/vm/overcommit_memory)" = 2 ]; then \
 		echo 'SKIPPED: filters of 13 and 64 GiB need a kernel that overcommits, and vm.overcommit_memory is 2'; \
 	elif [ "$$(awk '/^MemTotal/ { print int($$2 / 1048576) }' /proc/meminfo)" -lt 14 ]; then \
@@ -150,7 +155,7 @@ test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
 
-# The crates as they are locked for the module; cargo takes out what redis-rs does not need.
+# The crates as locked for the module; cargo removes those that redis-rs does not need.
 $(dir $(CLIENT_RS))Cargo.lock: Cargo.lock
 	cp $< $@
 
@@ -165,12 +170,12 @@ test-fuzz: ## Run every fuzzer for 5 seconds
 	@scripts/fuzz 5
 
 .PHONY: memcheck
-memcheck: build ## Server tests with server and module in valgrind: wrong reads and writes, leaks
+memcheck: build ## Server tests in valgrind: invalid reads and writes, leaks
 	@scripts/setup tests memcheck
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/memcheck
 
 .PHONY: miri
-miri: ## Tests of the pure half in Miri, also as on a big-endian machine (needs a nightly toolchain with Miri)
+miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a nightly toolchain with Miri)
 	@scripts/setup
 	@scripts/miri
 
@@ -181,25 +186,25 @@ test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and V
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix
 
 .PHONY: test-packages
-test-packages: deb dist ## Install the package and the tarball in empty directories, and load the module from there
+test-packages: deb dist ## Install the package and the tarball into empty directories, and load the module from there
 	scripts/test-packages "$(CARGO_TARGET_DIR)"/debian/*.deb "$(CARGO_TARGET_DIR)"/dist/*.tar.gz
 
 .PHONY: doc
-doc: ## The API documentation, no warnings
+doc: ## Build the API documentation, no warnings
 	@scripts/setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps $(LOCKED)
 
 ##@ Measure
 
 .PHONY: bench
-bench: build ## Measure, against PEERS if given; writes docs/benchmarks.md and its plots
+bench: build ## Measure, with PEERS if given; writes docs/benchmarks.md and its plots
 	@scripts/setup bench
 	cargo build --release --example floor $(LOCKED)
 	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench --bench filter $(LOCKED); fi
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" FLOOR_SO="$$(realpath "$(FLOOR)")" cargo bench --bench suite $(LOCKED) -- $(BENCH)
 
 .PHONY: compare
-compare: ## The pure filter of commit REV and of this tree, in one process by turns: CASE, ROUNDS, COUNT=1
+compare: ## Compare the pure filter of commit REV with that of this tree: CASE, ROUNDS, COUNT=1
 	@scripts/setup $(if $(COUNT),count)
 	@ROUNDS="$(ROUNDS)" COUNT="$(COUNT)" scripts/compare "$(REV)" $(CASE)
 

@@ -1,18 +1,17 @@
-//! The floor: a module that answers `BF.*` and has no filter. What a command costs in it, it costs
-//! in any module.
+//! The floor: a module that answers `BF.*` without a filter. Its cost is the cost of a command in
+//! any module.
 //!
-//! It does what no module can leave out, through the bare API: opens the key and checks its type,
-//! takes the bytes of each item and looks at them, replies, and replicates what it claims to have
-//! added. Everything that a real filter costs above that is hashing, probing and telling the world
-//! of changes. `make bench` measures both side by side.
+//! It does what no module can leave out, through the bare API: it opens the key and checks its
+//! type, reads the bytes of each item, replies, and replicates additions. The rest of the cost of a
+//! real filter is hashing, probing and publishing changes. `make bench` measures both side by side.
 //!
 //! ```text
-//!   BF.RESERVE key ...                          puts a value of the type there        OK
+//!   BF.RESERVE key ...                          creates a value of the type           OK
 //!   BF.ADD, BF.MADD key item [item ...]         "new", always; replicated             1 ...
-//!   BF.EXISTS, BF.MEXISTS key item [item ...]   "yes" for an item of odd last byte    1 or 0 ...
+//!   BF.EXISTS, BF.MEXISTS key item [item ...]   whether the last byte is odd          1 or 0 ...
 //! ```
 //!
-//! Never load it where there is data: it saves nothing.
+//! Never load it into a server with data: it saves nothing.
 
 use std::ffi::{CStr, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -28,7 +27,7 @@ const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 /// Calls a function of the server.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the table is filled before the first command, and only then.
+        // SAFETY: the table is filled once, before the first command.
         match unsafe { raw::$name } {
             // SAFETY: the server's function with the server's own pointers, all of them alive
             // during a command.
@@ -54,7 +53,7 @@ unsafe fn word(words: Words, i: usize) -> *mut raw::RedisModuleString {
     unsafe { *at }
 }
 
-/// Opens the key; whether it holds a value of the type. Anything else is answered with an error.
+/// Opens the key. Replies with an error and returns `None` if it holds no value of the type.
 fn open(ctx: Ctx, key: *mut raw::RedisModuleString, mode: u32) -> Option<*mut raw::RedisModuleKey> {
     let key = call!(RedisModule_OpenKey(ctx, key, mode as c_int)).cast::<raw::RedisModuleKey>();
     if !key.is_null() {
@@ -68,9 +67,9 @@ fn open(ctx: Ctx, key: *mut raw::RedisModuleString, mode: u32) -> Option<*mut ra
     None
 }
 
-/// Looks at the ends of an item, so that its memory is touched as a hash would: whether its last
-/// byte is odd.
-fn look(item: *mut raw::RedisModuleString) -> bool {
+/// Reads the first and the last byte of an item, so that its memory is touched as by a hash.
+/// Returns whether the last byte is odd.
+fn touch(item: *mut raw::RedisModuleString) -> bool {
     let mut len = 0;
     let start = call!(RedisModule_StringPtrLen(item, &raw mut len)).cast::<u8>();
     // SAFETY: the start and length of a live string of the server's, which nobody writes to while
@@ -91,8 +90,8 @@ fn items(ctx: Ctx, words: Words, count: c_int, adds: bool) -> c_int {
     let Some(key) = open(ctx, name, mode) else {
         return OK;
     };
-    // The commands of one item answer it alone, those of many an array. They are told apart by
-    // their names' length: BF.ADD is shorter than BF.MADD, and BF.EXISTS than BF.MEXISTS.
+    // Commands of one item reply with an integer, those of many items with an array. The length of
+    // the name tells them apart: BF.ADD is shorter than BF.MADD, and BF.EXISTS than BF.MEXISTS.
     let mut len = 0;
     // SAFETY: there are three words or more.
     let command = unsafe { word(words, 0) };
@@ -102,7 +101,7 @@ fn items(ctx: Ctx, words: Words, count: c_int, adds: bool) -> c_int {
     }
     for i in 2..count as usize {
         // SAFETY: `i` is below the count of words.
-        let answer = look(unsafe { word(words, i) }) || adds;
+        let answer = touch(unsafe { word(words, i) }) || adds;
         call!(RedisModule_ReplyWithLongLong(ctx, c_longlong::from(answer)));
     }
     call!(RedisModule_CloseKey(key));
@@ -133,10 +132,10 @@ unsafe extern "C" fn reserve(ctx: Ctx, words: Words, _: c_int) -> c_int {
 
 unsafe extern "C" fn free(_: *mut c_void) {}
 
-/// The entry of the module.
+/// The entry point of the module.
 ///
 /// # Safety
-/// Only the server calls this, once, with a live context.
+/// Only the server may call this, once, with a live context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _: Words, _: c_int) -> c_int {
     // SAFETY: the server's own context.

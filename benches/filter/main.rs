@@ -1,18 +1,18 @@
 //! Nanoseconds per item in one process, without a server: add, hit and miss, for sizes, rates,
 //! layers and item lengths.
 //!
-//! `cargo bench --bench filter` prints criterion's own account; `make bench` also tabulates it in
-//! `docs/benchmarks.md`.
+//! `cargo bench --bench filter` prints criterion's report. `make bench` also tabulates the results
+//! in `docs/benchmarks.md`.
 //!
-//! A filter lives through its three measurements once, because filling 100 million items takes
-//! longer than asking:
+//! One filter serves all three measurements, because filling 100 million items takes longer than
+//! querying:
 //!
 //! ```text
-//!   fill to half ─▶ add (new items; emptied and filled again when it would be full) ─▶ fill to capacity ─▶ hit, miss
+//!   fill to half ─▶ add (new items; a new filter when full) ─▶ fill to capacity ─▶ hit, miss
 //! ```
 //!
-//! Items are made between the timed turns of 8,192, so that neither their making nor the memory of
-//! a billion of them counts.
+//! Items are made between the timed turns of 8,192 items, so neither the time nor the memory to
+//! make them counts.
 
 mod rivals;
 
@@ -26,7 +26,7 @@ use redis_bloom::filter::Filter;
 
 use rivals::{Batched, Rival, STRANGERS, items};
 
-/// Items in a timed turn, unless a filter is so small that they would be more than a quarter of it.
+/// Items in a timed turn; in small filters at most a quarter of the capacity.
 const TURN: u64 = 8192;
 
 /// A filter and its items.
@@ -34,7 +34,7 @@ struct Case {
     title: &'static str,
     capacity: u64,
     rate: f64,
-    /// Layers when it is full: the first capacity is chosen for that.
+    /// Layers of the full filter; they determine the capacity of the first layer.
     layers: u32,
     /// Bytes of an item.
     len: usize,
@@ -61,7 +61,7 @@ const fn case(title: &'static str, capacity: u64, rate: f64, layers: u32, len: u
 }
 
 impl Case {
-    /// An empty filter that holds the capacity in so many layers, each twice the last.
+    /// An empty filter that holds the capacity in `layers` layers, each twice the one before.
     fn filter<R: Rival>(&self) -> R {
         R::new(self.capacity.div_ceil((1 << self.layers) - 1), self.rate)
     }
@@ -110,8 +110,8 @@ fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
         group.bench_function(format!("{name}/{}", R::NAME), |bencher| {
             bencher.iter_custom(|count| {
                 timed(count, case.turn(), |take, buffer| {
-                    // Scattered over all: in the order they were added in, the prefetcher would
-                    // know the way.
+                    // Scattered: in the order of addition the hardware prefetcher would predict the
+                    // addresses.
                     let numbers = (next..next + take)
                         .map(|i| first + i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % below);
                     items(numbers, len, buffer);
@@ -132,8 +132,8 @@ fn measure<R: Rival>(criterion: &mut Criterion, case: &Case) {
     group.finish();
 }
 
-/// Times `count` items in turns of at most so many; `turn` makes the items and answers the time
-/// that what it measures took.
+/// Times `count` items in turns of at most `most` items. `turn` makes the items and returns the
+/// time of the measured part.
 fn timed(count: u64, most: u64, mut turn: impl FnMut(u64, &mut Vec<u8>) -> Duration) -> Duration {
     let mut buffer = Vec::new();
     let (mut left, mut time) = (count, Duration::ZERO);

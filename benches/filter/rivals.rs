@@ -1,25 +1,23 @@
-//! Bloom filters of one process, behind one face: this crate's, one item at a time and in batches,
-//! and those of the crates `fastbloom` and `bloomfilter`.
-//!
-//! Theirs are single layers that do not grow and count nothing; they are asked to do what they do.
+//! A common trait for Bloom filters in process: this crate's, single and in batches, and those of
+//! the crates `fastbloom` and `bloomfilter`, which have one layer, do not grow, and do not count.
 
 use redis_bloom::filter::{CellKind, Expansion, Filter, Params};
 
-/// A filter that can be filled and asked.
+/// A filter to measure.
 pub(crate) trait Rival {
-    /// What tables call it.
+    /// Its name in tables.
     const NAME: &'static str;
 
     fn new(capacity: u64, rate: f64) -> Self;
     fn add(&mut self, item: &[u8]) -> bool;
     fn has(&self, item: &[u8]) -> bool;
 
-    /// Adds items of `len` bytes each; how many were new.
+    /// Adds items of `len` bytes each; returns how many were new.
     fn add_all(&mut self, items: &[u8], len: usize) -> usize {
         items.chunks_exact(len).filter(|item| self.add(item)).count()
     }
 
-    /// Asks for items of `len` bytes each; how many may be there.
+    /// Queries items of `len` bytes each; returns how many were found.
     fn count(&self, items: &[u8], len: usize) -> usize {
         items.chunks_exact(len).filter(|item| self.has(item)).count()
     }
@@ -50,7 +48,7 @@ impl Rival for Filter {
     }
 }
 
-/// The same filter, given a hundred items at a time.
+/// This crate's filter, in batches of `BATCH` items.
 pub(crate) struct Batched(pub(crate) Filter);
 
 pub(crate) const BATCH: usize = 100;
@@ -122,8 +120,8 @@ impl Rival for bloomfilter::Bloom<[u8]> {
     }
 }
 
-/// Appends items `numbers` of `len` bytes (8 at least) each. Numbers are scattered, so that
-/// neighbours differ everywhere.
+/// Writes the items `numbers`, of `len` bytes each (at least 8), to `out`. Numbers are multiplied,
+/// so that consecutive items differ in all of their 8 bytes.
 pub(crate) fn items(numbers: impl Iterator<Item = u64>, len: usize, out: &mut Vec<u8>) {
     out.clear();
     for number in numbers {
@@ -135,5 +133,5 @@ pub(crate) fn items(numbers: impl Iterator<Item = u64>, len: usize, out: &mut Ve
     }
 }
 
-/// Items that are never added have numbers from here on.
+/// Numbers of items that are never added begin here.
 pub(crate) const STRANGERS: u64 = 1 << 40;

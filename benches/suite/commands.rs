@@ -1,21 +1,19 @@
-//! What an item costs the server, in single commands and in batches, in small, large and deep
+//! CPU cost of an item in the server, in single commands and in batches, in small, large and deep
 //! filters.
 //!
-//! A workload is a kind of item and a batch size, in one filter. For each, the contenders take
-//! turns with 20,000 items at a time, and two figures are taken: the time of the server's main
-//! thread on a processor, which is what an operator runs out of, and the throughput seen by the
-//! client, which on few processors measures the client too.
+//! A workload is an operation and a batch size on one filter. Contenders take turns of 20,000
+//! items. Each turn gives two figures: the CPU time of the server's main thread, which is the
+//! resource that operators run out of, and the throughput of the client. With few processors the
+//! throughput also measures the client.
 //!
-//! A turn begins with caches that the others have filled. Shorter ones would waver less and measure
-//! that: with 5,000 items a turn, batches of 100 in 100 million items are at 1.68, 1.61 and 1.78
-//! times the floor (misses, hits, additions), with 20,000 at 1.58, 1.41 and 1.67.
+//! A turn begins with caches that the other contenders have filled. Shorter turns vary less but
+//! mostly measure that.
 //!
-//! A server has luck or not for as long as it runs: in where its memory lies, and in its table of
-//! commands, which it looks up by a hash that it seeds anew at each start; where names collide, a
-//! lookup takes some 70 instructions more of a single command's 4,500. So where targets are,
-//! servers are started several times, most often in the small filter, where single commands have
-//! some; a ratio is the median of those of the starts, and how far they lie apart is told. What the
-//! others' tables say of single commands has the luck of a start or three.
+//! Each start of a server has another memory layout and another seed of its command table. A
+//! collision in that table costs a single command 70 of its 4,500 instructions. So the servers are
+//! started several times in the stages that have targets, most often in the small filter, which has
+//! targets for single commands. A ratio is the median over starts, and the tables show its range.
+//! For single commands, tables of one or three starts are less reliable.
 
 use crate::{
     contender::{self, BY_HAND, Contender, FLOOR, OURS, Rival},
@@ -26,11 +24,11 @@ use crate::{
     report::{Bound, Section},
 };
 
-/// A filter as it is measured.
+/// A filter, and how often it is measured.
 struct Stage {
     title: &'static str,
     capacity: u64,
-    /// Members that are in when the measurement begins.
+    /// Members that the filter holds when the measurement begins.
     filled: u64,
     /// How often the servers are started.
     starts: u64,
@@ -38,7 +36,7 @@ struct Stage {
     rounds: u64,
 }
 
-/// In an order in which each goes on from the last if it has the same capacity.
+/// A stage continues with the filters of the stage before it if both have the same capacity.
 const STAGES: [Stage; 4] = [
     Stage {
         title: "2 M items, 30 % in",
@@ -54,7 +52,7 @@ const STAGES: [Stage; 4] = [
         starts: 3,
         rounds: 5,
     },
-    // The measurement adds the rest; one more and the filter would grow.
+    // The measurement adds the last items. With one more the filter would grow.
     Stage {
         title: "100 M items, full",
         capacity: 100_000_000,
@@ -73,10 +71,10 @@ const STAGES: [Stage; 4] = [
 ];
 
 const BATCHES: [u64; 4] = [1, 10, 100, 1000];
-/// Items in a turn. Eleven turns for each of the batch sizes: 0.9 M are added to a filter.
+/// Items in a turn. Eleven turns for each batch size add 0.9 million items to a filter.
 const TURN: u64 = 20_000;
 
-/// What is done with what.
+/// The operation, and the kind of its items.
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
     AddNew,
@@ -99,7 +97,7 @@ struct Samples {
     wall: Starts,
 }
 
-/// A measured workload: samples of each contender, in their order.
+/// A measured workload: the samples of each contender, in the order of the contenders.
 struct Measured {
     work: Work,
     batch: u64,
@@ -109,12 +107,13 @@ struct Measured {
 pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("In the server");
     section.say(&format!(
-        "CPU nanoseconds of the server's main thread per item, the least of some turns of {TURN} items of 17 bytes. In \
-         brackets the ratio to the floor, the median of the ratios within each turn: the machine's pace changes by up to two \
-         from turn to turn, far more than contenders differ. So compare contenders by the ratios, here and among the targets, \
-         where those to a peer are medians within turns, too. Nanoseconds, and the million items a second that one pipelining \
-         client sees at best, tell of one contender how fast it was when the machine was; beside another's they mean little. \
-         1 % error rate."
+        "CPU nanoseconds of the server's main thread per item: the least of several turns of \
+         {TURN} items of 17 bytes. In brackets: the ratio to the floor, a median over rounds. From \
+         turn to turn the speed of the machine changes by a factor of up to two, which is more \
+         than the contenders differ. So compare contenders by the ratios here and in the targets, \
+         where ratios to a peer are medians over rounds, too. Do not compare the nanoseconds of \
+         two contenders, nor the best throughput of one pipelining client (million items a \
+         second): both are from the fastest moments of the machine. 1 % error rate."
     ));
     let contenders = contender::all();
     let mut rivals: Vec<Rival> = Vec::new();
@@ -140,8 +139,8 @@ pub(crate) fn run() -> Option<Section> {
         section.say(&match stage.starts {
             1 => format!("{} turns.", stage.rounds),
             starts => format!(
-                "{} turns after each of {starts} starts of the servers. Figures are the medians of those of the starts, and beside \
-                 a ratio stand the least and the largest of them.",
+                "{} turns after each of {starts} starts of the servers. Figures are medians over \
+                 the starts. A ratio is followed by the smallest and the largest ratio of a start.",
                 stage.rounds
             ),
         });
@@ -158,7 +157,7 @@ pub(crate) fn run() -> Option<Section> {
     Some(section)
 }
 
-/// The contenders that have such a filter: one made by hand does not grow.
+/// The contenders that support the stage: a filter in a string does not grow.
 fn entrants<'a>(contenders: &'a [Contender], stage: &Stage) -> Vec<&'a Contender> {
     let grows = stage.filled > stage.capacity;
     let mut entrants: Vec<_> = contenders.iter().collect();
@@ -166,7 +165,7 @@ fn entrants<'a>(contenders: &'a [Contender], stage: &Stage) -> Vec<&'a Contender
     entrants
 }
 
-/// Every workload, before anything is measured.
+/// Every workload, without samples.
 fn workloads(rivals: usize) -> Vec<Measured> {
     let of = |batch| {
         WORKS.map(|(work, _)| Measured { work, batch, samples: vec![Samples::default(); rivals] })
@@ -174,8 +173,8 @@ fn workloads(rivals: usize) -> Vec<Measured> {
     BATCHES.into_iter().flat_map(of).collect()
 }
 
-/// Measures them after one more start, the contenders taking turns. `members` goes up by what was
-/// added.
+/// Measures all workloads after one more start; the contenders take turns. `members` grows by the
+/// number of items added.
 fn measure(
     rivals: &mut [Rival],
     stage: &Stage,
@@ -215,7 +214,7 @@ fn measure(
     }
 }
 
-/// A filter that answers wrong is not measured. Ten times the error rate is no accident.
+/// Ends the run if a filter gives wrong answers. Ten times the error rate is more than chance.
 fn check(name: &str, work: Work, round: u64, ones: u64) {
     if name == FLOOR || name == BY_HAND {
         return;
@@ -227,7 +226,7 @@ fn check(name: &str, work: Work, round: u64, ones: u64) {
         Work::Hit => ones == TURN,
         Work::Miss => ones <= TURN / 10,
     };
-    assert!(right, "{name} answers wrong: {ones} of {TURN} are 1");
+    assert!(right, "{name} gives wrong answers: {ones} of {TURN} are 1");
 }
 
 fn position(rivals: &[Rival], name: &str) -> usize {
@@ -285,9 +284,10 @@ fn tabulate(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[
     }
 }
 
-/// The project's targets that this stage decides: against the floor, and against each peer.
+/// Adds the targets that this stage decides: against the floor, and against each peer.
 fn targets(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[Measured]) {
-    // Stage, batch, works, at most so many floors, at least so many times faster than a peer.
+    // Index of the stage, batch size, operations, the largest ratio to the floor, the least ratio
+    // of a peer to this module.
     type Goal = (usize, u64, &'static [Work], Option<f64>, f64);
     const MOST: &[Work] = &[Work::AddNew, Work::Hit, Work::Miss];
     const GOALS: [Goal; 4] = [
@@ -314,10 +314,7 @@ fn targets(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[M
                     let ratio = one.samples[peer].cpu.over(&one.samples[ours].cpu);
                     let by_floor = one.samples[peer].cpu.over(&one.samples[floor].cpu);
                     section.target(
-                        &format!(
-                            "{work}: faster than {} (a module that does nothing: {by_floor:.2}x)",
-                            rival.name
-                        ),
+                        &format!("{work}: faster than {} (the floor: {by_floor:.2}x)", rival.name),
                         Bound::AtLeast(faster),
                         ratio,
                     );

@@ -1,4 +1,4 @@
-//! Who is measured: the floor, this module, the filter that clients build by hand of SETBIT and
+//! The contenders: the floor, this module, the filter that clients build in a string by SETBIT and
 //! GETBIT, and the peers that the environment names.
 
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::{
 pub(crate) const OURS: &str = "redis-bloom";
 /// The name of the floor.
 pub(crate) const FLOOR: &str = "floor";
-/// The name of the filter by hand.
+/// The name of the filter in a string.
 pub(crate) const BY_HAND: &str = "SETBIT/GETBIT";
 
-/// What can be started as often as a part wants.
+/// A contender. Each part starts servers with it as often as it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Contender {
     pub(crate) name: String,
@@ -23,7 +23,7 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
-    /// A server with it.
+    /// Starts a server with the contender.
     pub(crate) fn start(&self, extra: &[&str]) -> Server {
         Server::start(
             self.module.as_ref().map(|(path, arguments)| (path, arguments.as_slice())),
@@ -37,7 +37,7 @@ impl Contender {
     }
 }
 
-/// All of them, the floor first and this module second.
+/// All contenders: the floor first, this module second.
 pub(crate) fn all() -> Vec<Contender> {
     let by_hand = Contender { name: BY_HAND.into(), module: None };
     [given(FLOOR, "FLOOR_SO"), given(OURS, "REDIS_BLOOM_SO"), by_hand]
@@ -69,8 +69,8 @@ fn peers() -> Vec<Contender> {
         .collect()
 }
 
-/// A contender with the module `path[,argument...]`. The server runs elsewhere, so the path is made
-/// absolute.
+/// A contender with the module `path[,argument...]`. The path is made absolute, because the server
+/// runs in another directory.
 fn with_module(name: &str, module: &str) -> Contender {
     let mut parts = module.split(',').map(String::from);
     let path = parts.next().unwrap_or_default();
@@ -87,8 +87,8 @@ pub(crate) struct Rival {
 }
 
 impl Rival {
-    /// A server of the contender, with an empty filter for `capacity` items at 1 % that doubles
-    /// when it is full.
+    /// Starts a server of the contender, with an empty filter for `capacity` items at 1 % that
+    /// doubles when it is full.
     pub(crate) fn with_filter(contender: &Contender, capacity: u64, extra: &[&str]) -> Self {
         let mut server = contender.start(extra);
         let speech = if contender.module.is_some() {
@@ -100,21 +100,21 @@ impl Rival {
         Self { name: contender.name.clone(), speech, server }
     }
 
-    /// Prepares commands, sends them, and answers what they cost.
+    /// Prepares commands, sends them, and returns their cost.
     pub(crate) fn work(&mut self, op: Op, items: &Items, batch: u64) -> Cost {
         let commands = payload::commands(self.speech, op, "k", items, batch);
         self.server.stream(&commands)
     }
 }
 
-/// Items in one stream of a filling.
+/// Items that `fill` sends in one stream.
 const STREAM: u64 = 500_000;
 
-/// Brings the members `from..to` into the filter of each.
+/// Adds the members `from..to` to the filter of each contender.
 pub(crate) fn fill(rivals: &mut [Rival], from: u64, to: u64) {
     for rival in rivals.iter_mut() {
         if let Speech::Bits { bits, probes } = rival.speech {
-            // As one string, made here: bit by bit over the wire would take most of the run.
+            // The string is made here and sent whole: bit by bit it would take most of the run.
             const PIECE: usize = 32 << 20;
             let string = payload::string_of_members(to, bits, probes);
             for (i, piece) in string.chunks(PIECE).enumerate() {

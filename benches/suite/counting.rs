@@ -1,7 +1,7 @@
-//! What an item costs in a filter that counts, beside one of bits: the same items, turn by turn.
+//! CPU cost of an item in a filter with COUNTING and in a plain one: the same items, in turns.
 //!
-//! What is deleted is what was added in the same round, in the same order; a deletion is compared
-//! with that addition to bits.
+//! A round deletes the items that it added, in the same order. The cost of a deletion is compared
+//! with the cost of that addition in the plain filter.
 
 use crate::{
     contender::{self, Contender, OURS, Rival},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 const CAPACITY: u64 = 2_000_000;
-/// Members that are in before.
+/// Members that the filters hold before the first turn.
 const FILLED: u64 = 600_000;
 /// How often the servers are started.
 const STARTS: u64 = 5;
@@ -19,7 +19,7 @@ const STARTS: u64 = 5;
 const ROUNDS: u64 = 5;
 const TURN: u64 = 20_000;
 
-/// The positions of the two.
+/// Indices of the two filters.
 const PLAIN: usize = 0;
 const COUNTING: usize = 1;
 
@@ -43,8 +43,9 @@ pub(crate) fn measure(section: &mut Section) {
     }
     section.heading("COUNTING, 2 M items, 30 % in");
     section.say(&format!(
-        "CPU nanoseconds per item as above, and in brackets the ratio to the plain filter: of a deletion, to its additions. \
-         Medians of {STARTS} starts of the servers, with {ROUNDS} turns after each."
+        "CPU nanoseconds per item, and in brackets the ratio to the plain filter. The ratio of a \
+         deletion is that to an addition to the plain filter. Medians of {STARTS} starts of the \
+         servers, with {ROUNDS} turns after each."
     ));
     let mut rows = Vec::new();
     for (batch, samples) in BATCHES.into_iter().zip(&measured) {
@@ -78,8 +79,8 @@ fn reserved(contender: &Contender, name: &str, option: &str) -> Rival {
     rival
 }
 
-/// Adds the CPU time per item of one more start: of each work, in the plain filter and in the one
-/// that counts.
+/// Adds the CPU time per item after one more start of the servers, for each operation and both
+/// filters.
 fn turns(rivals: &mut [Rival; 2], batch: u64, start: u64, samples: &mut [[Starts; 2]; 4]) {
     samples.as_flattened_mut().iter_mut().for_each(Starts::begin);
     // The first round warms up.
@@ -117,7 +118,7 @@ fn turns(rivals: &mut [Rival; 2], batch: u64, start: u64, samples: &mut [[Starts
     }
 }
 
-/// Members that are not in yet, others for each batch.
+/// Members that are not in the filter yet, different ones for each batch.
 fn later(batch: u64, round: u64) -> Items {
     let start = FILLED + batch * (ROUNDS + 1) * TURN + round * TURN;
     Items::InTurn { set: MEMBERS, numbers: start..start + TURN }

@@ -1,5 +1,5 @@
-//! Adding what is known already, with the AOF on: what a filter that de-duplicates a stream does
-//! all day.
+//! Adding items that are present already, with the AOF on: the work of a filter that de-duplicates
+//! a stream.
 
 use crate::{
     contender::{self, OURS, Rival},
@@ -60,8 +60,8 @@ pub(crate) fn run() -> Option<Section> {
         }
     }
     section.say(&format!(
-        "{FILLED} items in a filter for {CAPACITY}, every addition of one that is in; `appendfsync no`, so that the disk is not \
-         measured."
+        "{FILLED} items in a filter for {CAPACITY}. Every addition is of an item that is present. \
+         With `appendfsync no` the disk is not measured."
     ));
     section.table(&["batch", "", "CPU ns per item", "AOF bytes per item"], &rows);
     Some(section)

@@ -1,4 +1,4 @@
-//! Tabulates what criterion left of `cargo bench --bench filter` in `target/criterion`.
+//! Tabulates the results that `cargo bench --bench filter` (criterion) left in `target/criterion`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -20,9 +20,10 @@ pub(crate) fn run() -> Option<Section> {
     }
     let mut section = Section::new("In process");
     section.say(&format!(
-        "Nanoseconds per item in one process, by criterion; hash included, 16 bytes an item where nothing else is said. \
-         Batches are of 100. Hits and misses at capacity, additions from half of it on. `fastbloom` {} and `bloomfilter` {} \
-         are crates; theirs are single layers.",
+        "Nanoseconds per item in one process, by criterion. The hash is included. Items have 16 \
+         bytes unless the row says otherwise. Batches have 100 items. Hits and misses are measured \
+         at capacity, additions from half of it on. `fastbloom` {} and `bloomfilter` {} are \
+         crates; their filters have one layer.",
         version("fastbloom"),
         version("bloomfilter"),
     ));
@@ -40,7 +41,7 @@ pub(crate) fn run() -> Option<Section> {
     Some(section)
 }
 
-/// The version of a crate that this is built with.
+/// The version of a crate in Cargo.lock.
 fn version(name: &str) -> &'static str {
     let lock = include_str!("../../Cargo.lock");
     let package = lock.split_once(&format!("name = \"{name}\"\nversion = \""));
@@ -61,7 +62,7 @@ fn collect(directory: &Path, figures: &mut Figures) {
     }
 }
 
-/// The row of one benchmark, with what its row has already.
+/// The row of one benchmark, merged with the figures that the row has already.
 fn read(directory: &Path, figures: &Figures) -> Option<((String, String), BTreeMap<String, f64>)> {
     let json = |name: &str| -> Option<Value> {
         serde_json::from_slice(&fs::read(directory.join(name)).ok()?).ok()

@@ -1,10 +1,10 @@
-//! Instructions per operation, in process, counted by valgrind's callgrind: the same on a busy
-//! machine as on an idle one.
+//! Instructions per operation in process, counted by valgrind's callgrind. The load of the machine
+//! does not change them.
 //!
-//! The program runs itself under valgrind, as a worker that makes a filter and all its items and
-//! then does n operations. Two runs with different n differ by the operations alone, so the
-//! difference of their totals over the difference of n is the count, without a mark in the code.
-//! Loops and call overhead of the bench are in it, some 5 instructions an item.
+//! The program runs itself under valgrind as a worker, which makes a filter and all items and then
+//! does n operations. Two runs with different n differ only by the operations. So the count is the
+//! difference of their totals over the difference of n. It includes the loops and calls of the
+//! bench, about 5 instructions an item.
 
 #[path = "../filter/rivals.rs"]
 mod rivals;
@@ -23,7 +23,7 @@ pub(crate) const WORKER: &str = "count-instructions";
 const FEW: u64 = 10_000;
 const MANY: u64 = 60_000;
 
-/// Title, first capacity, members that are in before, rate, bytes of an item.
+/// Title, first capacity, members added before, error rate, bytes of an item.
 type Case = (&'static str, u64, u64, f64, usize);
 
 const CASES: [Case; 6] = [
@@ -37,10 +37,10 @@ const CASES: [Case; 6] = [
 ];
 
 const OPS: [&str; 4] = ["add", "hit", "miss", DELETE];
-/// What filters that count alone can do.
+/// Only filters with COUNTING support it.
 const DELETE: &str = "delete";
 
-/// The rivals: a name, and their worker.
+/// A worker of a rival: case, operation, number of operations.
 type Worker = fn(&Case, &str, u64);
 const RIVALS: [(&str, Worker); 5] = [
     (Filter::NAME, work_with::<Filter>),
@@ -52,20 +52,20 @@ const RIVALS: [(&str, Worker); 5] = [
 
 pub(crate) fn run() -> Option<Section> {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("bench: valgrind is not installed: instructions are not counted");
+        eprintln!("bench: valgrind is not installed: no instructions are counted");
         return None;
     }
     let mut section = Section::new("Instructions in process");
     section.say(
-        "Instructions per operation in one process, hash included, without a server: `valgrind --tool=callgrind`, the \
-         difference of two runs over the difference of their operations. Valgrind knows no AVX-512: this is the code \
-         for every processor.",
+        "Instructions per operation in one process, hash included, without a server \
+         (`valgrind --tool=callgrind`): the difference of two runs over the difference of their \
+         numbers of operations. Valgrind has no AVX-512, so this is the scalar code.",
     );
     let mut rows = Vec::new();
     for (case, (title, first, members, ..)) in CASES.iter().enumerate() {
         for op in OPS {
             let cells = RIVALS.iter().enumerate().map(|(rival, (name, _))| {
-                // The others do not grow.
+                // Filters of the other crates do not grow.
                 let grows = name.starts_with(Filter::NAME);
                 if (members > first && !grows) || (op == DELETE && *name != Counting::NAME) {
                     return "-".to_owned();
@@ -86,7 +86,7 @@ fn per_operation(case: usize, op: &str, rival: usize) -> f64 {
     (many - few) / (MANY - FEW) as f64
 }
 
-/// Instructions of one worker in all.
+/// All instructions of one worker.
 fn total(case: usize, op: &str, rival: usize, count: u64) -> f64 {
     let program = std::env::current_exe().expect("a running program has a path");
     let output = Command::new("valgrind")
@@ -101,7 +101,7 @@ fn total(case: usize, op: &str, rival: usize, count: u64) -> f64 {
     total.unwrap_or_else(|| panic!("valgrind counted nothing:\n{text}"))
 }
 
-/// The worker: case, operation, rival, count.
+/// The worker. Arguments: case, operation, rival, number of operations.
 pub(crate) fn work(arguments: &[String]) {
     let number = |i: usize| arguments[i].parse::<usize>().expect("a number");
     let (_, worker) = RIVALS[number(2)];
@@ -118,7 +118,7 @@ fn work_with<R: Rival>(&(_, first, members, rate, len): &Case, op: &str, count: 
         "add" => members,
         _ => STRANGERS,
     };
-    // All of them in either run, so that the runs differ by the operations alone.
+    // Both runs make all items, so that they differ only by the operations.
     items(start..start + MANY, len, &mut buffer);
     let chosen = &buffer[..count as usize * len];
     black_box(match op {
@@ -127,7 +127,7 @@ fn work_with<R: Rival>(&(_, first, members, rate, len): &Case, op: &str, count: 
     });
 }
 
-/// A filter that counts, given a hundred items at a time.
+/// A filter with COUNTING, in batches of 100 items.
 struct Counting(Batched);
 
 impl Rival for Counting {

@@ -1,8 +1,8 @@
-//! How long a client waits for one item, when it does not pipeline.
+//! Latency of a client that sends one item at a time and does not pipeline.
 //!
-//! Commands are sent at a fixed rate, far below what the server can do, and a wait counts from the
-//! moment the command was due: a stall of the server makes all commands late that were due
-//! meanwhile, and that is what users see.
+//! Commands are sent at a fixed rate, far below the limit of the server. A wait is measured from
+//! the moment when the command was due. So a stall of the server delays all commands that were due
+//! during it, as users see it.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,8 @@ pub(crate) fn measure(section: &mut Section, rivals: &mut [Rival], filled: u64) 
         rows.push([title.to_owned()].into_iter().chain(cells).collect());
     }
     section.say(&format!(
-        "Microseconds until the answer, p50 / p99 / p99.9: one item at a time at {PER_SECOND} a second, no pipelining."
+        "Microseconds until the reply, p50 / p99 / p99.9: one item a command, {PER_SECOND} \
+         commands a second, no pipelining."
     ));
     let head: Vec<&str> =
         ["work"].into_iter().chain(rivals.iter().map(|rival| rival.name.as_str())).collect();
@@ -58,7 +59,7 @@ fn turn(rival: &mut Rival, op: Op, items: &Items, waits: &mut Vec<f64>) {
     let begin = Instant::now();
     for (i, command) in (0..).zip(&commands) {
         let due = begin + Duration::from_nanos(i * 1_000_000_000 / PER_SECOND);
-        // Spinning, not sleeping: a sleep is longer than a command.
+        // Spins: a sleep takes longer than a command.
         while Instant::now() < due {
             std::hint::spin_loop();
         }

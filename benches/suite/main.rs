@@ -1,28 +1,27 @@
-//! `make bench`: side-by-side tables and plots, measured in one run on one machine, written to
-//! `docs/benchmarks.md`.
+//! `make bench`: tables and plots of several modules side by side, measured in one run on one
+//! machine and written to `docs/benchmarks.md`.
 //!
 //! ```text
-//!   main ─▶ part ─▶ contender ─▶ server ─▶ payload         a part measures, and answers a Section
-//!             └───▶ report ─▶ plot                         the report keeps Sections, and writes the page from them
+//!   main ─▶ part ─▶ contender ─▶ server ─▶ payload     a part measures, and returns a Section
+//!             └───▶ report ─▶ plot                     the report stores Sections, writes the page
 //! ```
 //!
-//! The parts, in the order of the page; arguments choose some, none means all:
+//! The parts, in the order of the page. Arguments choose parts; no argument means all.
 //!
-//! | part           | what it measures                                                            |
-//! |----------------|-----------------------------------------------------------------------------|
-//! | `commands`     | server CPU and throughput per item, then latency, in filters of several sizes; of one that counts |
-//! | `duplicates`   | adding what is known already, with the AOF on                               |
-//! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied               |
-//! | `memory`       | bits per item                                                               |
-//! | `instructions` | instructions per operation in process, under valgrind                       |
-//! | `in-process`   | nothing itself: tabulates what `cargo bench --bench filter` left            |
+//! | part           | what it measures                                                      |
+//! |----------------|-----------------------------------------------------------------------|
+//! | `commands`     | server CPU and throughput per item, then latency, by size; COUNTING   |
+//! | `duplicates`   | adding items that are present already, with the AOF on                |
+//! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
+//! | `memory`       | bits per item                                                         |
+//! | `instructions` | instructions per operation in process, under valgrind                 |
+//! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
 //!
-//! The environment says what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and
+//! The environment names what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and
 //! `examples/floor.rs`), `REDIS_SERVER`, and `PEERS="name=path.so[,argument...] ..."` for other
-//! modules, none by default.
+//! modules (none by default).
 //!
-//! Nothing here asserts a time. A wrong answer does end the run: a fast filter that lies is not
-//! measured.
+//! No time is asserted. A wrong answer ends the run.
 
 mod commands;
 mod contender;
@@ -42,8 +41,8 @@ mod server;
 
 use report::{Report, Section};
 
-/// A part: its name, and what runs it. `None` when it has nothing to say here, for a reason that it
-/// printed.
+/// A part: its name, and the function that runs it. The function returns `None` if it cannot run
+/// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
 const PARTS: [Part; 6] = [
@@ -56,7 +55,7 @@ const PARTS: [Part; 6] = [
 ];
 
 fn main() {
-    // Cargo adds `--bench` to what it was given.
+    // Cargo adds `--bench` to the arguments.
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|word| word != "--bench").collect();
     if arguments.first().is_some_and(|word| word == instructions::WORKER) {

@@ -1,8 +1,8 @@
-//! Samples of contenders that take turns, and what is said of them.
+//! Samples of contenders that take turns, and their statistics.
 //!
-//! A machine's speed drifts within a run by more than the contenders differ. So they are measured
-//! in short turns, one after the other, round by round, and compared within the round: a ratio here
-//! is the median over rounds of the ratio in one round, not a ratio of two medians.
+//! The speed of a machine drifts within a run by more than the contenders differ. So contenders
+//! take short turns, round by round, and are compared within a round. A ratio is the median over
+//! rounds of the ratio in one round, not a ratio of two medians.
 
 /// One figure per round.
 #[derive(Clone, Debug, Default)]
@@ -13,50 +13,50 @@ impl Series {
         self.0.push(value);
     }
 
-    /// The smallest: what it costs when nothing else runs; NaN of none.
+    /// The smallest value: the cost while nothing else runs. NaN if empty.
     pub(crate) fn least(&self) -> f64 {
         percentile(&self.0, 0.0)
     }
 
-    /// The middle one; NaN of none.
+    /// The median; NaN if empty.
     pub(crate) fn median(&self) -> f64 {
         percentile(&self.0, 0.5)
     }
 
-    /// The median of what this is to `other`, round by round.
+    /// The median over rounds of the ratio of this series to `other`.
     pub(crate) fn over(&self, other: &Self) -> f64 {
         let ratios: Vec<f64> = self.0.iter().zip(&other.0).map(|(a, b)| a / b).collect();
         percentile(&ratios, 0.5)
     }
 }
 
-/// A series from each start of the servers: within one, a contender has luck or not.
+/// One series for each start of the servers. Memory layout and hash seeds differ between starts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Starts(Vec<Series>);
 
 impl Starts {
-    /// One more.
+    /// Begins the series of one more start.
     pub(crate) fn begin(&mut self) {
         self.0.push(Series::default());
     }
 
-    /// Adds to the last, of which there must be one.
+    /// Adds a value to the last series. Panics if there is none.
     pub(crate) fn push(&mut self, value: f64) {
         self.0.last_mut().expect("a start").push(value);
     }
 
-    /// The median of the smallest of each start.
+    /// The median over starts of the smallest value of each.
     pub(crate) fn least(&self) -> f64 {
         let least: Vec<f64> = self.0.iter().map(Series::least).collect();
         percentile(&least, 0.5)
     }
 
-    /// The median of what this is to `other`, start by start.
+    /// The median over starts of the ratio of this to `other`.
     pub(crate) fn over(&self, other: &Self) -> f64 {
         percentile(&self.ratios(other), 0.5)
     }
 
-    /// The least and the largest of these; `None` of a single start.
+    /// The smallest and the largest ratio of a start; `None` if there is only one start.
     pub(crate) fn spread(&self, other: &Self) -> Option<(f64, f64)> {
         let ratios = self.ratios(other);
         (ratios.len() > 1).then(|| (percentile(&ratios, 0.0), percentile(&ratios, 1.0)))
@@ -67,7 +67,7 @@ impl Starts {
     }
 }
 
-/// The value that a share of `values` lies below; NaN of none.
+/// The `share` quantile of `values`, 0 to 1; NaN if empty.
 pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,7 +1,8 @@
-//! Bits per item of filters that are exactly full, as `BF.INFO` tells them, by number of layers.
+//! Bits per item of filters that are exactly full, by `BF.INFO`, by number of layers.
 //!
-//! Each filter starts at 1,000 items (100 for 17 layers, which would be 131 million items) and
-//! doubles. So most items lie in the last layers, and the figures show what a late layer costs.
+//! Each filter starts at 1,000 items and doubles. (17 layers start at 100; from 1,000 they would
+//! hold 131 million items.) Most items are in the last layers, so the figures show the cost of a
+//! late layer.
 
 use crate::{
     contender::{self, Contender, OURS, Rival},
@@ -16,9 +17,10 @@ const RATES: [(&str, &str); 2] = [("0.01", "1 %"), ("0.001", "0.1 %")];
 pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("Memory");
     section.say(
-        "Bits per item at capacity, `BF.INFO` Size over Capacity, by the number of layers. A filter starts at 1,000 items (at \
-         100 for 17 layers) and doubles. A classic filter that was sized right needs 9.6 bits at 1 % and 14.4 at 0.1 %, and \
-         cannot grow. A filter that counts has four bits for each of these.",
+        "Bits per item at capacity (`BF.INFO` Size over Capacity), by the number of layers. A \
+         filter starts at 1,000 items (at 100 for 17 layers) and doubles. A classic filter of the \
+         right size needs 9.6 bits at 1 % and 14.4 at 0.1 %, and cannot grow. A filter made with \
+         COUNTING has four bits in place of each bit.",
     );
     let mut rows = Vec::new();
     let mut lines = Vec::new();
@@ -60,7 +62,7 @@ fn bits_per_item(contender: &Contender, rate: &str, layers: u32, option: &str) -
     let mut rival = Rival::with_filter(contender, 1, &[]);
     rival.server.run::<()>("DEL k");
     rival.server.run::<()>(&format!("BF.RESERVE k {rate} {first} EXPANSION 2 {option}"));
-    // What the layers before the last hold, and 3 % for those that test positive and are not
+    // The capacity of the layers before the last, and 3 % for items that test positive and are not
     // counted.
     let before = first * ((1_u64 << (layers - 1)) - 1);
     let wanted = before + before * 3 / 100;
@@ -79,7 +81,7 @@ fn bits_per_item(contender: &Contender, rate: &str, layers: u32, option: &str) -
     assert_eq!(
         field("Number of filters"),
         f64::from(layers),
-        "{} has grown otherwise",
+        "{} has another number of layers",
         contender.name
     );
     field("Size") * 8.0 / field("Capacity")

@@ -1,16 +1,15 @@
 //! Commands as bytes, built before the clock starts.
 //!
-//! An item is 17 bytes, `user:` and twelve digits: two for the set it belongs to, ten for its
-//! number in the set. Members of one set are in a filter or they are not, so the right answers are
-//! known.
+//! An item has 17 bytes: `user:` and twelve digits, two for its set and ten for its number in the
+//! set. The members of a set are all in a filter or all absent, so the right answers are known.
 //!
-//! There are two ways to say the same thing. A module is told an item in one command, or many in
-//! one command. The filter that clients build by hand of a string is told k bits of an item in k
-//! commands; so its "batch" is a pipeline, which is what everything is sent in here.
+//! There are two protocols. A module gets one item or many in a command. The filter in a string
+//! gets k bits of an item in k commands; its "batch" is a pipeline, and all commands here are sent
+//! in a pipeline.
 
 use std::ops::Range;
 
-/// What is asked of an item.
+/// An operation on an item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Op {
     Add,
@@ -18,17 +17,17 @@ pub(crate) enum Op {
     Delete,
 }
 
-/// How a contender is spoken to.
+/// The commands that a contender understands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Speech {
     /// `BF.ADD`, `BF.MADD`, `BF.EXISTS`, `BF.MEXISTS`, `BF.DEL`.
     Commands,
-    /// `SETBIT` and `GETBIT` on a string of this many bits, so many times an item.
+    /// `SETBIT` and `GETBIT` on a string of `bits` bits, `probes` times an item.
     Bits { bits: u64, probes: u64 },
 }
 
 impl Speech {
-    /// The classic filter of `capacity` items at `rate`, as a client makes it of a string.
+    /// A classic filter for `capacity` items at `rate` in a string.
     pub(crate) fn by_hand(capacity: u64, rate: f64) -> Self {
         let ln2 = std::f64::consts::LN_2;
         let bits = -(capacity as f64) * rate.ln() / (ln2 * ln2);
@@ -39,22 +38,23 @@ impl Speech {
     }
 }
 
-/// Which items: numbers of a set.
+/// A list of items: numbers of a set.
 #[derive(Clone, Debug)]
 pub(crate) enum Items {
-    /// One after the other.
+    /// Consecutive numbers.
     InTurn { set: u64, numbers: Range<u64> },
-    /// `count` numbers below `below`, scattered; `round` makes others.
+    /// `count` pseudorandom numbers below `below`; different ones for each `round`.
     Scattered { set: u64, below: u64, count: u64, round: u64 },
 }
 
-/// The set of what is in.
+/// The set of items that are added.
 pub(crate) const MEMBERS: u64 = 1;
-/// The set of what is not.
+/// The set of items that are never added.
 pub(crate) const STRANGERS: u64 = 2;
 
 impl Items {
-    /// `count` items of a set, of numbers below `below`; others in each round.
+    /// `count` pseudorandom items of a set, with numbers below `below`; different ones in each
+    /// round.
     pub(crate) fn scattered(set: u64, below: u64, count: u64, round: u64) -> Self {
         Self::Scattered { set, below, count, round }
     }
@@ -66,12 +66,12 @@ impl Items {
         }
     }
 
-    /// Each in a list of its own.
+    /// One list for each item.
     pub(crate) fn each_alone(&self) -> impl Iterator<Item = Self> + '_ {
         self.each().map(|(set, number)| Self::InTurn { set, numbers: number..number + 1 })
     }
 
-    /// Set and number of each.
+    /// The set and the number of each item.
     fn each(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..self.len()).map(move |i| match self {
             Self::InTurn { set, numbers } => (*set, numbers.start + i),
@@ -80,7 +80,7 @@ impl Items {
     }
 }
 
-/// The finalizer of MurmurHash3: a bijection that scatters.
+/// The finalizer of MurmurHash3: a bijection that mixes all bits.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     x = (x ^ x >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
@@ -140,7 +140,7 @@ pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: 
             }
         }
         Speech::Bits { bits, probes } => {
-            assert!(op != Op::Delete, "bits of a string belong to many items");
+            assert!(op != Op::Delete, "a bit of a string belongs to many items");
             for item in items.each() {
                 for at in positions(item, bits, probes) {
                     out.extend(if op == Op::Add { &b"*4\r\n"[..] } else { b"*3\r\n" });

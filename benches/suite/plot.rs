@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 /// A plot to be drawn.
 pub(crate) struct Plot {
-    /// Name of its file, without the ending.
+    /// Name of the SVG file, without the extension.
     pub(crate) file: &'static str,
     pub(crate) title: String,
     pub(crate) x_label: &'static str,

@@ -1,7 +1,7 @@
-//! The page: sections kept from this run or an earlier one, the targets and the machine.
+//! The page: sections of this run or of an earlier one, the targets and the machine.
 //!
-//! Each part leaves its section in `target/bench/`; the page is written from all that are there. So
-//! a part can be run again alone, and its section says when it was.
+//! Each part stores its section in `target/bench/`, and the page is written from all sections
+//! there. So a part can be repeated alone; its section states its date.
 
 use std::{
     fmt::{self, Display},
@@ -12,7 +12,7 @@ use std::{
 
 use crate::plot::Plot;
 
-/// What a part found.
+/// The result of a part.
 #[derive(Default)]
 pub(crate) struct Section {
     title: String,
@@ -21,7 +21,7 @@ pub(crate) struct Section {
     plots: Vec<Plot>,
 }
 
-/// Which way a target is missed.
+/// The bound that a target sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     AtMost(f64),
@@ -59,7 +59,7 @@ impl Section {
         self.plots.push(plot);
     }
 
-    /// A target of the project, and what this run measured.
+    /// Adds a target of the project and the measured value.
     pub(crate) fn target(&mut self, work: &str, bound: Bound, measured: f64) {
         let (wanted, met) = match bound {
             Bound::AtMost(most) => (format!("at most {most:.2}x"), measured <= most),
@@ -82,7 +82,7 @@ impl Display for Section {
     }
 }
 
-/// Where sections are kept and where the page goes.
+/// Where sections are stored, and where the page is written.
 pub(crate) struct Report {
     kept: PathBuf,
     docs: PathBuf,
@@ -96,7 +96,7 @@ impl Report {
         Self { kept, docs: root.join("docs") }
     }
 
-    /// Keeps a section under its part's name, and draws its plots.
+    /// Stores a section under its part's name, and draws its plots.
     pub(crate) fn keep(&self, index: usize, part: &str, section: &Section) {
         eprintln!("bench: {part} is part {}", index + 1);
         let stamp = format!("_{}; {}_", date(), machine());
@@ -114,7 +114,7 @@ impl Report {
         fs::write(self.kept.join(name), text).expect("the build directory can be written to");
     }
 
-    /// Writes the page from what is kept of `parts`.
+    /// Writes the page from the stored sections of `parts`.
     pub(crate) fn write(&self, parts: &[&str]) {
         let kept = |part: &str, kind: &str| {
             fs::read_to_string(self.kept.join(format!("{part}.{kind}"))).unwrap_or_default()
@@ -130,9 +130,7 @@ impl Report {
         page += &format!("| part of the machine | |\n| --- | --- |\n{}\n", facts());
         let targets = all("targets").concat();
         if !targets.is_empty() {
-            page += "## Targets\n\nRatios of server CPU per item within one run, unless the line says otherwise. Two runs \
-                of one module differed by up to 0.13 in\nratios to the floor, and by more in those to a peer: what is nearer to its \
-                target than that is neither safely met nor missed.\n\n";
+            page += TARGETS;
             page += &format!(
                 "| work | target | measured | |\n| --- | ---: | ---: | --- |\n{targets}\n"
             );
@@ -147,18 +145,28 @@ impl Report {
 const HEAD: &str = "\
 # Benchmarks
 
-Written by `make bench` (`benches/suite/`); do not edit. `make bench BENCH=memory` repeats one part, `PEERS=\"name=path.so\"`
-puts other modules beside this one. Every table was measured in one run on one machine, contenders taking turns; a
-part that is older than the date below says when it was measured. Compare contenders within a table, not tables of different
-machines.
+`make bench` (`benches/suite/`) writes this page; do not edit it. `make bench BENCH=memory` repeats
+one part. `PEERS=\"name=path.so\"` adds other modules. Each table was measured in one run on one
+machine, and contenders took turns. Each part states when it was measured. Compare contenders within
+a table, not tables of different machines.
 
-- **floor**: a module that opens the key, looks at the items, replies and replicates what it is given to add, and has no filter
-  (`examples/floor.rs`): what does nothing. How much faster than a peer it is, is as far as any module can get.
-- **SETBIT/GETBIT**: the filter that a client builds by hand of a string, k commands an item, all in one pipeline.
+- **floor**: a module without a filter (`examples/floor.rs`). It opens the key, reads the items,
+  replies, and replicates additions. No module can be faster.
+- **SETBIT/GETBIT**: a Bloom filter that a client builds in a string, with k commands an item, all
+  in one pipeline.
 
 ";
 
-/// Where cargo builds: this program lies in `release/deps` under it.
+const TARGETS: &str = "\
+## Targets
+
+Ratios of server CPU per item within one run, unless the line says otherwise. Between two runs of
+one module, ratios to the floor differed by up to 0.13, and ratios to a peer by more. A ratio that
+is closer to its target than that is neither safely met nor safely missed.
+
+";
+
+/// The build directory of cargo. This program is in `release/deps` below it.
 pub(crate) fn target_dir() -> PathBuf {
     let program = std::env::current_exe().expect("a running program has a path");
     program.ancestors().nth(3).expect("it lies in TARGET/release/deps").into()
@@ -176,7 +184,8 @@ fn date() -> String {
     output("date", &["-u", "+%Y-%m-%d %H:%M UTC"])
 }
 
-/// Its name, and whether it has the instructions of `src/filter/layer/blocked/simd.rs`.
+/// The name of the processor, and whether it has the instructions that
+/// `src/filter/layer/blocked/simd.rs` uses.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name| {
@@ -190,14 +199,14 @@ fn processor() -> String {
     format!("{name} ({cores} cores, {wide} AVX-512VL)")
 }
 
-/// Processors and load: how alone the run was.
+/// The load of the machine at the end of the part.
 fn machine() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("?");
     format!("load average at the end {load}")
 }
 
-/// The commit, and whether there were changes beside it, other than those of the page itself.
+/// The commit, marked if there are uncommitted changes outside of the page itself.
 fn commit() -> String {
     let changes = output("git", &["status", "--porcelain", "--", ".", ":!docs/benchmarks*"]);
     let dirty = if changes.is_empty() { "" } else { "-dirty" };

@@ -1,5 +1,5 @@
-//! A server of the bench's own: a process on a free port of 127.0.0.1 in a temporary directory. It
-//! ends with the value.
+//! A server process for the bench, on a free port of 127.0.0.1, in a temporary directory. Dropping
+//! the value ends the process.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use redis::{Connection, FromRedisValue, ToRedisArgs};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Ends a stream of replies.
+/// A command whose reply marks the end of a stream of replies.
 const SENTINEL: &[u8] = b"*2\r\n$4\r\nECHO\r\n$8\r\nsentinel\r\n";
 const SENTINEL_REPLY: &[u8] = b"sentinel\r\n";
 
@@ -27,14 +27,14 @@ pub(crate) struct Server {
     bytes: TcpStream,
 }
 
-/// What a stream of commands cost, and what it answered.
+/// The cost of a stream of commands, and its replies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Time of the server's main thread on a processor, in nanoseconds.
+    /// CPU time of the server's main thread, in nanoseconds.
     pub(crate) cpu: f64,
     /// Time from the first byte sent to the last received, in nanoseconds.
     pub(crate) wall: f64,
-    /// Integer replies that were 1, in arrays too.
+    /// Integer replies that were 1, including those in arrays.
     pub(crate) ones: u64,
 }
 
@@ -72,17 +72,17 @@ impl Server {
         Self { child, dir, commands, bytes }
     }
 
-    /// Its process.
+    /// The process id of the server.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where its files are.
+    /// The working directory of the server.
     pub(crate) fn dir(&self) -> &std::path::Path {
         self.dir.path()
     }
 
-    /// Runs a command given as words in one line.
+    /// Runs a command; the words of `line` are separated by single spaces.
     pub(crate) fn run<T: FromRedisValue>(&mut self, line: &str) -> T {
         let mut words = line.split(' ');
         let mut command = redis::cmd(words.next().unwrap_or_default());
@@ -92,7 +92,7 @@ impl Server {
         command.query(&mut self.commands).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// Runs a command with arguments of any bytes.
+    /// Runs a command with binary arguments.
     pub(crate) fn call<T: FromRedisValue>(
         &mut self,
         name: &str,
@@ -108,13 +108,13 @@ impl Server {
         line.unwrap_or_else(|| panic!("INFO has no {field}")).trim().to_owned()
     }
 
-    /// The same as a number.
+    /// A field of INFO, as a number.
     pub(crate) fn info_number(&mut self, field: &str) -> u64 {
         self.info(field).parse().unwrap_or_else(|_| panic!("INFO {field} is no number"))
     }
 
-    /// Nanoseconds that the main thread has run for. Waits until it sleeps: the kernel books the
-    /// time of a running thread with the next tick only, which is longer than a turn.
+    /// CPU nanoseconds of the main thread. Waits until the thread sleeps: the kernel accounts the
+    /// time of a running thread only at the next tick, which is longer than a turn.
     fn cpu(&self) -> f64 {
         let thread = format!("/proc/{0}/task/{0}", self.pid());
         let read = |name: &str| {
@@ -130,14 +130,15 @@ impl Server {
         run.expect("a number comes first")
     }
 
-    /// Runs a command that keeps the main thread busy: seconds, and seconds of CPU.
+    /// Runs a command that keeps the main thread busy; returns seconds of wall time and of CPU
+    /// time.
     pub(crate) fn timed(&mut self, line: &str) -> (f64, f64) {
         let (cpu, begin) = (self.cpu(), Instant::now());
         self.run::<()>(line);
         (begin.elapsed().as_secs_f64(), (self.cpu() - cpu) / 1e9)
     }
 
-    /// Sends prepared commands while it reads their replies.
+    /// Sends prepared commands, and reads their replies at the same time.
     pub(crate) fn stream(&mut self, commands: &[u8]) -> Cost {
         let (cpu, begin) = (self.cpu(), Instant::now());
         let mut writer = self.bytes.try_clone().expect("a socket can be shared");
@@ -152,8 +153,8 @@ impl Server {
         Cost { cpu: self.cpu() - cpu, wall, ones }
     }
 
-    /// Sends prepared commands in one write and reads their `replies`, each a line; nothing else is
-    /// under way.
+    /// Sends prepared commands in one write, and reads `replies` replies of one line each. No other
+    /// command may be in flight.
     pub(crate) fn round_trip(&mut self, command: &[u8], replies: usize) {
         self.bytes.write_all(command).expect("the server reads");
         let mut buffer = [0; 4096];
@@ -169,7 +170,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What it holds is the bench's own: no need to let it save.
+        // Nothing in it has to be saved.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -186,7 +187,8 @@ fn connect(port: u16) -> Option<TcpStream> {
     None
 }
 
-/// Reads replies up to the sentinel's; how many integers were 1. An error among them ends the run.
+/// Reads replies up to that of the sentinel; returns how many integers were 1. An error among them
+/// ends the run.
 fn read_ones(stream: &mut TcpStream) -> u64 {
     let mut buffer = vec![0; 1 << 18];
     let mut tail = Vec::<u8>::new();

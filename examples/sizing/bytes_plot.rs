@@ -1,4 +1,4 @@
-//! docs/sizing-bytes.svg: what a new filter costs, as bytes and as bits per item.
+//! docs/sizing-bytes.svg: the size of a new filter, in bytes and in bits per item.
 
 use plotters::{
     coord::{
@@ -18,7 +18,7 @@ use crate::{
 
 const FROM: f64 = 10.0;
 const TO: f64 = 1e9;
-/// Points of a curve to a factor of ten.
+/// Points of a curve per factor of ten.
 const POINTS: u32 = 100;
 
 const RATES: [(f64, RGBColor); 5] =
@@ -51,7 +51,7 @@ fn powers() -> Vec<f64> {
     (1..=9).map(|power| 10_f64.powi(power)).collect()
 }
 
-/// 1e7 as 10 million, or as 10 MB: the name of a power of ten.
+/// The name of a power of ten: 1e7 is 10 million, or 10 MB.
 fn power_text(value: f64, units: [&str; 4]) -> String {
     let power = value.log10().round() as u32;
     let unit = units[(power / 3).min(3) as usize];
@@ -64,7 +64,7 @@ fn item_text(items: f64) -> String {
 
 type Items = WithKeyPoints<LogCoord<f64>>;
 
-/// Axes: items to the right.
+/// Axes: items on the x axis.
 fn axes<'a, 'b, Y>(
     area: &'a Area<'b>,
     upwards: impl AsRangedCoord<CoordDescType = Y, Value = f64>,
@@ -96,7 +96,7 @@ where
     Ok(chart)
 }
 
-/// Where a curve ends that has this value at last, in the pixels of the area.
+/// The pixel at the right end of a curve whose last value is `value`.
 fn pixel<Y>(
     area: &Area<'_>,
     chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<Items, Y>>,
@@ -119,7 +119,7 @@ fn bytes(area: &Area<'_>) -> Outcome {
         let formula = redisbloom(rate, 0, true) / 8.0;
         let line = [FROM.max(LEAST / formula), TO].map(|items| (items, items * formula));
         chart.draw_series(DashedLineSeries::new(line, 8, 16, INK.stroke_width(2)))?;
-        // The ends of the lines lie closer together than names can: a short line leads to each
+        // The lines end closer together than their names can stand, so a short line leads to each
         // name.
         let end = |rate| pixel(area, &chart, size(rate, TO as u64, true) as f64);
         let (right, from) = end(rate);

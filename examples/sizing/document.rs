@@ -1,5 +1,4 @@
-//! docs/sizing.md: what lies between `<!-- sizing:NAME -->` and `<!-- end -->` is the table of that
-//! name.
+//! docs/sizing.md: the text between `<!-- sizing:NAME -->` and `<!-- end -->` is the table NAME.
 
 use std::path::PathBuf;
 
@@ -12,10 +11,10 @@ pub(crate) fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
 }
 
-/// The text with each table made anew; prints them.
+/// The text with each table replaced by a new one. Prints the tables.
 ///
 /// # Errors
-/// A table of this program that the text has no place for.
+/// A table has no place in the text.
 pub(crate) fn with_tables(mut text: String) -> Result<String, String> {
     for (name, make) in TABLES {
         let mark = format!("<!-- sizing:{name} -->\n");

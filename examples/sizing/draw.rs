@@ -1,5 +1,5 @@
-//! The plots, as SVG. Dark lines on a white card: legible on any page. Drawn at twice the size that
-//! they are shown at, because the coordinates are whole numbers.
+//! The plots, as SVG: dark lines on white, legible on any page. They are drawn at twice the size
+//! shown, because coordinates are integers.
 
 use std::error::Error;
 
@@ -12,21 +12,22 @@ pub(crate) const INK: RGBColor = RGBColor(0x1F, 0x23, 0x28);
 pub(crate) const SOFT: RGBColor = RGBColor(0x59, 0x63, 0x6E);
 pub(crate) const GRID: RGBColor = RGBColor(0xE3, 0xE6, 0xEA);
 pub(crate) const BAND: RGBColor = RGBColor(0xF4, 0xF6, 0xF8);
-/// Okabe and Ito: told apart with any kind of colour vision, and dark enough for lines on white.
+/// The colours of Okabe and Ito: distinct with any colour vision, and dark enough for lines on
+/// white.
 pub(crate) const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xB2);
 pub(crate) const RED: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
 pub(crate) const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
 pub(crate) const PINK: RGBColor = RGBColor(0xB8, 0x55, 0x8F);
 pub(crate) const YELLOW: RGBColor = RGBColor(0xC7, 0x87, 0x00);
 
-/// Where a text begins, ends or has its middle, and its height.
+/// The horizontal alignment of a text.
 #[derive(Clone, Copy)]
 pub(crate) enum Align {
     Left,
     Middle,
 }
 
-/// Text of the plots' one family.
+/// A text style in the font family of the plots.
 pub(crate) fn font(size: u32, color: RGBColor, align: Align) -> TextStyle<'static> {
     use plotters::style::text_anchor::{HPos, Pos, VPos};
     let side = match align {
@@ -46,7 +47,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// A picture of this size with a title and a line below it; `plot` gets the rest.
+/// A picture of this size with a title and a subtitle; `plot` draws the rest.
 pub(crate) fn picture(
     size: (u32, u32),
     title: &str,

@@ -1,8 +1,8 @@
-//! Measures what docs/sizing.md says: makes its tables and draws its plots.
+//! Makes the tables and the plots of docs/sizing.md.
 //!
 //! ```sh
-//! cargo run --release --no-default-features --example sizing     # writes the document's tables and docs/sizing-*.svg
-//! cargo test --no-default-features --example sizing              # fails where the document's tables are not these
+//! cargo run --release --no-default-features --example sizing     # writes the tables and the plots
+//! cargo test --no-default-features --example sizing              # fails if a table differs
 //! ```
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!      └─────▶ rate_plot, bytes_plot ─▶ draw ─▶ docs/sizing-*.svg
 //! ```
 //!
-//! Items and seeds are fixed: whoever runs it gets the same numbers, until the filter changes.
+//! Items and seeds are fixed, so every run gives the same numbers until the filter changes.
 
 mod bytes_plot;
 mod document;

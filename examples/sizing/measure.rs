@@ -1,5 +1,5 @@
-//! What is measured: filters of this crate, filled, read and asked. Seeds and items are fixed, so
-//! every number is the same on each run, until the filter changes.
+//! Measurements of filters of this crate. Seeds and items are fixed, so the numbers change only
+//! when the filter changes.
 
 use std::f64::consts::LN_2;
 
@@ -33,7 +33,7 @@ pub(crate) fn filter_of(
     Filter::new(&params, u64::MAX).expect("memory for a filter")
 }
 
-/// The items that go into filters, and those that never do: no number is in both sets.
+/// Two disjoint sets of items: those that are added, and those that never are.
 #[derive(Clone, Copy)]
 enum Set {
     Added,
@@ -54,7 +54,7 @@ impl Set {
     }
 }
 
-/// A filter that takes items, and how many distinct ones it was given.
+/// A filter, and the number of distinct items added to it.
 pub(crate) struct Filling {
     pub(crate) filter: Filter,
     pub(crate) distinct: u64,
@@ -68,7 +68,7 @@ impl Filling {
     /// Adds distinct items until the filter counts `items`.
     pub(crate) fn up_to(&mut self, items: u64) {
         while self.filter.items() < items {
-            // At most as many as are missing: each is counted or is not.
+            // Adds at most the missing number, because each item may or may not be counted.
             let end = self.distinct + items - self.filter.items();
             for batch in Set::Added.batches(self.distinct..end) {
                 let batch = batch.iter().map(<[u8; 16]>::as_slice);
@@ -80,14 +80,14 @@ impl Filling {
     }
 }
 
-/// A filter of `layers` full layers; an expansion of 0 is NONSCALING, with one.
+/// A filter of `layers` full layers. An expansion of 0 is NONSCALING, with one layer.
 pub(crate) fn full(rate: f64, capacity: u64, expansion: u64, layers: usize, seed: u64) -> Filling {
     let mut filling = Filling::new(filter(rate, capacity, expansion, seed));
     filling.up_to(capacity_of(layers, capacity, expansion));
     filling
 }
 
-/// The share of the absent items with these numbers that the filter answers yes to.
+/// The share of the absent items with these numbers that test positive.
 pub(crate) fn wrong(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
     let queries = (numbers.end - numbers.start) as f64;
     let mut wrong = 0;
@@ -99,19 +99,19 @@ pub(crate) fn wrong(filter: &Filter, numbers: std::ops::Range<u64>) -> f64 {
     wrong as f64 / queries
 }
 
-/// What two filters do to the same absent items.
+/// The answers of two filters to the same absent items.
 pub(crate) struct Together {
-    /// The share of items that both answer yes to.
+    /// The share of items that both filters answer with yes.
     pub(crate) both: f64,
-    /// The product of the shares that each answers yes to.
+    /// The product of the shares of the two filters.
     pub(crate) product: f64,
 }
 
-/// Two full NONSCALING filters with `common` items in both, under these seeds, asked for ten
+/// Two full NONSCALING filters with `common` items in both, under these seeds, queried for ten
 /// million absent items.
 pub(crate) fn both_wrong(rate: f64, capacity: u64, common: u64, seeds: [u64; 2]) -> Together {
     const QUERIES: u64 = 10_000_000;
-    // Beyond the common items each has numbers of its own.
+    // The other items have numbers that only one filter holds.
     let [first, second] = [(seeds[0], common), (seeds[1], 1 << 40)].map(|(seed, own)| {
         let mut filling = Filling::new(filter(rate, capacity, 0, seed));
         filling.up_to(common);
@@ -137,9 +137,9 @@ pub(crate) fn both_wrong(rate: f64, capacity: u64, common: u64, seeds: [u64; 2])
     Together { both: share(both), product: share(wrong[0]) * share(wrong[1]) }
 }
 
-/// The rate that the bits give, all of them (`Filter::estimate` reads a sample): the chance of
-/// meeting a layer in which a random block takes a random item for its own. In blocks of cache
-/// lines four bits of an item lie in one line.
+/// The rate by all bits (`Filter::estimate` reads a sample): the chance that some layer has a
+/// random item test positive in a random block. In blocks of whole cache lines, four bits of an
+/// item share a line.
 pub(crate) fn rate_by_bits(filter: &Filter) -> f64 {
     let absent: f64 = filter.layers().map(|layer| 1.0 - layer_rate_by_bits(layer)).product();
     1.0 - absent
@@ -175,8 +175,8 @@ pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (count - 1.0)).sqrt())
 }
 
-/// Items that `layers` layers hold together: the first `capacity`, each of the others `expansion`
-/// times the last.
+/// The capacity of `layers` layers: the first has `capacity`, each later one `expansion` times the
+/// one before.
 pub(crate) fn capacity_of(layers: usize, capacity: u64, expansion: u64) -> u64 {
     capacities(capacity, expansion).take(layers).sum()
 }
@@ -192,18 +192,18 @@ pub(crate) fn layer_bits(rate: f64, index: usize, capacity: u64, scales: bool) -
     shape.words() * 64
 }
 
-/// Bytes of a new filter, as `BF.INFO key SIZE` shows them.
+/// Bytes of a new filter, as in `BF.INFO key SIZE`.
 pub(crate) fn size(rate: f64, capacity: u64, scales: bool) -> u64 {
     layer_bits(rate, 0, capacity, scales) / 8 + size_of::<Filter>() as u64
 }
 
-/// The classic optimum, in bits per item: Bloom's filter with a real number of probes.
+/// The classic optimum in bits per item: a Bloom filter with a real number of probes.
 pub(crate) fn optimum(rate: f64) -> f64 {
     -rate.ln() / (LN_2 * LN_2)
 }
 
 /// RedisBloom's formula for layer `index`, in bits per item: half the rate for the first layer,
-/// half of that for the second, and so on; the whole rate for a filter that does not scale.
+/// half of that for the second, and so on; the whole rate for a non-scaling filter.
 pub(crate) fn redisbloom(rate: f64, index: usize, scales: bool) -> f64 {
     let halvings = if scales { index as i32 + 1 } else { 0 };
     optimum(rate * 0.5_f64.powi(halvings))

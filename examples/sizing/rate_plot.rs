@@ -17,21 +17,22 @@ const EXPANSION: u64 = 2;
 const LAYERS: usize = 5;
 /// The first point, in items as a share of the capacity.
 const FROM: f64 = 0.1;
-/// Points of the curve, and every how many of them the filter is asked as well.
+/// Points of the curve; every `ASKED_EVERY`th is also measured by queries.
 const POINTS: u32 = 400;
 const ASKED_EVERY: u32 = 16;
 
 /// A filter at one moment.
 struct Point {
-    /// Items, of those that it was reserved for.
+    /// Items as a multiple of the capacity reserved.
     load: f64,
     estimate: Estimate,
     measured: Option<f64>,
 }
 
-/// Follows one filter.
+/// Fills one filter, and samples it on the way.
 fn follow(rate: f64) -> Vec<Point> {
-    // 10,000 wrong answers at the asked rate: a standard error of 1 %. Other items each time.
+    // 10,000 wrong answers at the requested rate have a standard error of 1 %. Each point queries
+    // other items.
     let queries = (10_000.0 / rate) as u64;
     let asked = |i: u32| u64::from(i) * queries..u64::from(i + 1) * queries;
     let last = capacity_of(LAYERS, CAPACITY, EXPANSION) as f64;
@@ -51,7 +52,7 @@ fn follow(rate: f64) -> Vec<Point> {
         .collect()
 }
 
-/// Items at which the layers up to `count` are full, of those reserved.
+/// Items at which the first `count` layers are full, as a multiple of the capacity reserved.
 fn full(count: usize) -> f64 {
     capacity_of(count, CAPACITY, EXPANSION) as f64 / CAPACITY as f64
 }
@@ -75,7 +76,8 @@ pub(crate) fn draw() -> Outcome<String> {
 type Chart<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<WithKeyPoints<LogCoord<f64>>, RangedCoordf64>>;
 
-/// Axes: items to the right, values from 0 to `top` upwards, and a band for each second layer.
+/// Axes: items on the x axis, values from 0 to `top` on the y axis, and a band for every second
+/// layer.
 fn axes<'a, 'b>(
     area: &'a Area<'b>,
     top: f64,
@@ -113,7 +115,7 @@ fn axes<'a, 'b>(
     Ok(chart)
 }
 
-/// The rate: promised, estimated, measured. In shares of the rate asked for.
+/// The rate, as a share of the requested rate: shares of the layers, estimates, measurements.
 fn rates(area: &Area<'_>, asked: f64, points: &[Point]) -> Outcome {
     let label = |share: f64| {
         if share == 0.0 { "0".to_owned() } else { rate_text(share * asked) }

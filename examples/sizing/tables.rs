@@ -7,10 +7,10 @@ use crate::measure::{
     redisbloom, size, spread,
 };
 
-/// A table's name, behind `<!-- sizing:` in the document, and the function that makes it.
+/// The name of a table (after `<!-- sizing:` in the document), and the function that makes it.
 type Table = (&'static str, fn() -> String);
 
-/// All of them.
+/// All tables.
 pub(crate) const TABLES: [Table; 8] = [
     ("bytes", bytes),
     ("bits", bits),
@@ -31,7 +31,7 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     text
 }
 
-/// 12345678 as 12,345,678.
+/// Groups digits: 12345678 is 12,345,678.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -44,7 +44,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// Three digits and a unit from 100,000 bytes on.
+/// Bytes as text: with three digits and a unit from 100,000 bytes on.
 fn byte_text(bytes: u64) -> String {
     let (unit, size) = match bytes {
         0..100_000 => return grouped(bytes),
@@ -57,17 +57,17 @@ fn byte_text(bytes: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// A rate as people write it: 25 %, 0.01 %, 1e-6.
+/// A rate as text: 25 %, 0.01 %, 1e-6.
 pub(crate) fn rate_text(rate: f64) -> String {
     if rate < 1e-4 {
         format!("{rate:e}")
     } else {
-        // Two digits at most, without the noise of the multiplication.
+        // Rounded, to drop the noise of the multiplication.
         format!("{} %", (rate * 1e6).round() / 1e4)
     }
 }
 
-/// Items in words where they are round.
+/// A number of items as text: in words if it is round.
 fn item_text(items: u64) -> String {
     match items {
         1_000_000_000.. if items.is_multiple_of(1_000_000_000) => {
@@ -78,7 +78,7 @@ fn item_text(items: u64) -> String {
     }
 }
 
-/// Bytes for items and rate.
+/// Bytes by items and rate.
 fn bytes() -> String {
     let rates = [0.1, 0.05, 0.01, 0.001, 1e-4, 1e-6, 1e-9];
     let head: Vec<_> = std::iter::once("items".to_owned()).chain(rates.map(rate_text)).collect();
@@ -90,7 +90,7 @@ fn bytes() -> String {
     table(&head, (0..10).map(|i| row(10_u64.pow(i))))
 }
 
-/// Bytes of filters that count, and of those that do not.
+/// Bytes of filters with counters and of filters with bits.
 fn counting() -> String {
     let head = ["items", "rate", "bits", "counters", "times"];
     let row = |(items, rate)| {
@@ -109,7 +109,7 @@ fn counting() -> String {
     table(&head, shapes.map(row))
 }
 
-/// Bits per item for a rate, and where they go.
+/// Bits per item by rate, and the geometry.
 fn bits() -> String {
     const ITEMS: u64 = 1_000_000;
     let per_item = |rate, scales| layer_bits(rate, 0, ITEMS, scales) as f64 / ITEMS as f64;
@@ -140,7 +140,7 @@ fn bits() -> String {
     )
 }
 
-/// What growing costs at the moment when the last layer is full.
+/// Bits per item of a grown filter when its last layer is full.
 fn layers() -> String {
     const FIRST: u64 = 1_000;
     const EXPANSION: u64 = 2;
@@ -173,8 +173,8 @@ fn layers() -> String {
     )
 }
 
-/// A filter that was reserved far too small, by its expansion: between the two moments at which its
-/// last layer is made, and is full.
+/// A filter that was reserved far too small, by its expansion, at the two moments when its last
+/// layer is new and when it is full.
 fn expansions() -> String {
     const FIRST: u64 = 1_000;
     const ITEMS: u64 = 1_000_000;
@@ -189,7 +189,7 @@ fn expansions() -> String {
                 break;
             }
         }
-        // As `Filter::bytes`: the newest layer is part of the filter's struct.
+        // Like `Filter::bytes`: the newest layer is part of the filter struct.
         let lists = size_of::<Filter>() + (layers - 1) * size_of::<Layer>();
         let bytes = bytes + lists as u64;
         let per_item = |items: u64| format!("{:.1}", bytes as f64 * 8.0 / items as f64);
@@ -215,13 +215,13 @@ fn expansions() -> String {
     )
 }
 
-/// How the rate of one full filter varies with its seed.
+/// Variation of the rate of a full filter with its seed.
 ///
-/// By the bits that are set: asking for items would add the noise of the asking, several times what
-/// is looked for. That both agree shows in the first plot.
+/// By the bits that are set: queries would add noise several times larger than the variation. The
+/// first plot shows that both methods agree.
 fn seeds() -> String {
     const RATE: f64 = 0.01;
-    /// Items, for what grown filters may take of the time.
+    /// A bound of the items added, which limits the running time.
     const MOST_ADDED: u64 = 20_000_000;
     let rates = |items, filters: u64, expansion, layers| {
         let rate = |seed| rate_by_bits(&full(RATE, items, expansion, layers, seed).filter);
@@ -267,7 +267,7 @@ fn seeds() -> String {
     )
 }
 
-/// How far BF.CARD is below the number of distinct items.
+/// The difference between BF.CARD and the number of distinct items.
 fn card() -> String {
     const ITEMS: u64 = 20_000;
     const SEEDS: u64 = 3;
@@ -289,7 +289,7 @@ fn card() -> String {
     )
 }
 
-/// How often two full filters err together, under different seeds and under one.
+/// False positives that two full filters share, under different seeds and under one.
 fn chain() -> String {
     let head = [
         "rate",
@@ -302,7 +302,7 @@ fn chain() -> String {
     let row = |(rate, items, common)| {
         let different = both_wrong(rate, items, common, [1, 2]);
         let same = both_wrong(rate, items, common, [1, 1]);
-        // Two digits: ten million questions do not tell more.
+        // Two digits: the precision of ten million queries.
         let part = |both: f64| {
             let one_in = 1.0 / both;
             let unit = 10_f64.powf(one_in.log10().floor() - 1.0);

@@ -1,34 +1,34 @@
-//! An attacker who knows the code, has filters of his own, and does not know the seed of the one he
-//! attacks.
+//! Attacks on a filter. The attacker knows the code and has filters of his own, but does not know
+//! the seed of the victim.
 //!
 //! ```text
-//!   offline, under a seed of his own            at the victim, under another seed
-//!   forge     items absent from his filter       asked there: positive as often as any item?
+//!   offline, under the attacker's seed           at the victim, under another seed
+//!   forge     items absent from his filter       queried: more false positives than the rate?
 //!             that test positive
-//!   pollute   items that each set k fresh bits   added there: does the rate of false positives rise?
-//!   pairs     two items that collide under        one added, the other asked: positive as often as any item?
-//!             as many seeds as possible
+//!   pollute   items that each set k clear bits   added: does the false positive rate rise?
+//!   pairs     two items that collide under       one added, the other queried:
+//!             as many seeds as possible          more false positives than the rate?
 //! ```
 //!
-//! Gerbet, Kumar and Lauradoux, "The Power of Evil Choices in Bloom Filters" (DSN 2015), for the
-//! first two. Both work here when the seed is known, and the tests show that too: an attack that
-//! never works tests nothing. The pairs need no seed; they are what is known against XXH3, and what
-//! was found while this was written (see `hash.rs`).
+//! The first two are of Gerbet, Kumar and Lauradoux, "The Power of Evil Choices in Bloom Filters"
+//! (DSN 2015). Both succeed here if the seed is known, and the tests check that, too. The pairs
+//! need no seed; they are the known collisions of XXH3 and those found for these tests (see
+//! `filter/hash/mod.rs`).
 //!
-//! Every seed is fixed, so a test that passes once passes always; bounds are the mean and five
-//! standard deviations.
+//! All seeds are fixed, so the tests are deterministic. Bounds are the mean and five standard
+//! deviations.
 
 use redis_bloom::filter::{Filter, Hash, Shape, all_positions, scale};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::support::{add, fill, filter, has, item, params};
 
-/// What the attacker chose for his own filter.
+/// The seed of the attacker's own filter.
 const HIS: u64 = 42;
 const CAPACITY: u64 = 2_000;
 const ASKED: f64 = 0.01;
 
-/// Unrelated seeds, from a counter.
+/// Unrelated seeds from a counter (SplitMix64).
 fn seeds(count: u64) -> impl Iterator<Item = u64> {
     (1..=count).map(|i| {
         let mut z = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -38,15 +38,15 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// A full non-scaling filter of the items of set 1, under `seed`.
+/// A full non-scaling filter with items of set 1, under `seed`.
 fn full(seed: u64) -> Filter {
     let mut filter = filter(&params(ASKED, CAPACITY, 0, seed));
     fill(&mut filter, 1, CAPACITY);
     filter
 }
 
-/// The most hits that `queries` independent ones of the rate `rate` have: five standard deviations
-/// above the mean.
+/// The largest plausible number of hits among `queries` independent queries at `rate`: the mean and
+/// five standard deviations.
 fn most(queries: u64, rate: f64) -> u64 {
     let mean = queries as f64 * rate;
     (mean + 5.0 * mean.sqrt() + 1.0).ceil() as u64
@@ -57,18 +57,19 @@ fn queries_forged_under_a_known_seed_are_positive_there_and_nowhere_else() {
     let his = full(HIS);
     let forged: Vec<[u8; 16]> =
         (0..100_000).map(|number| item(2, number)).filter(|item| has(&his, item)).collect();
-    assert!(forged.len() > 500, "{} forged: there is nothing to test", forged.len());
+    assert!(forged.len() > 500, "{} forged: too few to test", forged.len());
     let positive = |seed| {
         let victim = full(seed);
         forged.iter().filter(|item| has(&victim, &item[..])).count() as u64
     };
-    // The same seed, and the very items: the victim that an unkeyed filter is.
+    // Under the known seed all of them are positive, as in an unkeyed filter.
     assert_eq!(positive(HIS), forged.len() as u64);
     let victims = 40;
     let hits: u64 = seeds(victims).map(positive).sum();
     let queries = victims * forged.len() as u64;
     println!(
-        "{} forged queries: all positive under the known seed, {hits} of {queries} ({:.2} %) under {victims} others",
+        "{} forged queries: all positive under the known seed, {hits} of {queries} ({:.2} %) under \
+         {victims} others",
         forged.len(),
         100.0 * hits as f64 / queries as f64
     );
@@ -80,7 +81,7 @@ fn ones(filter: &Filter) -> u64 {
     filter.layers().map(|layer| layer.bits().count_ones()).sum()
 }
 
-/// Items that each set as many fresh bits as the attacker can find among 200: the polluted set.
+/// The polluted set: each item sets more clear bits than 199 other candidates.
 fn polluting() -> Vec<[u8; 16]> {
     let mut his = filter(&params(ASKED, CAPACITY, 0, HIS));
     let Shape::Blocked(shape) = his.newest().shape() else {
@@ -105,7 +106,7 @@ fn polluting() -> Vec<[u8; 16]> {
         let best = (number..number + 200).map(|n| item(3, n)).max_by_key(fresh);
         number += 200;
         let best = best.expect("candidates");
-        // A filter that is saturated takes nothing more: then there is no best.
+        // A saturated filter has no new candidate.
         assert!(add(&mut his, &best), "the best of 200 is not new");
         chosen.push(best);
     }
@@ -129,7 +130,8 @@ fn items_that_pollute_a_filter_of_a_known_seed_pollute_no_other() {
     let (hits, others) =
         seeds(victims).map(rate).fold((0, 0), |sum, (hits, ones)| (sum.0 + hits, sum.1 + ones));
     println!(
-        "{} polluting items: {:.2} % false positives and {known_ones} bits under the known seed, {:.2} % and {} under others",
+        "{} polluting items: {:.2} % false positives and {known_ones} bits under the known seed, \
+         {:.2} % and {} under others",
         chosen.len(),
         100.0 * known as f64 / queries as f64,
         100.0 * hits as f64 / (victims * queries) as f64,
@@ -137,15 +139,16 @@ fn items_that_pollute_a_filter_of_a_known_seed_pollute_no_other() {
     );
     assert!(
         known > 3 * (queries as f64 * ASKED) as u64,
-        "the attack does not work where it should: {known} of {queries}"
+        "the attack must work under a known seed: {known} of {queries}"
     );
-    // Queries of one filter are not independent of it: between filters of this size the rate varies
-    // by 3 % (README), and of 20 the mean by less than 1 %. The sizing leaves more than that.
+    // Queries of one filter are not independent: the rate varies by 3 % between filters of this
+    // size (README), and the mean of 20 filters by less than 1 %. The sizing leaves a larger
+    // reserve.
     assert!(hits as f64 <= (victims * queries) as f64 * ASKED * 1.01, "{hits}");
 }
 
 /// Two items of 1,100 bytes that collide in XXH3-128 whenever the low halves of the words 0 and 12
-/// of its secret, S0 + seed and S12 + seed, differ in just the bits of `XOR` and both words have
+/// of its secret, S0 + seed and S12 + seed, differ in exactly the bits of `XOR` and both words have
 /// the same bit 37.
 ///
 /// ```text
@@ -153,7 +156,7 @@ fn items_that_pollute_a_filter_of_a_known_seed_pollute_no_other() {
 ///   lane 0, stripe 12    d'     ──▶ d' ^ 2^37     adds  ∓ 2^5 * low(d' ^ word 12)
 /// ```
 ///
-/// The data go to the neighbour lane as they are: one rises by 2^37, the other falls by it.
+/// The data are added to the neighbour lane unchanged: one rises by 2^37, the other falls by 2^37.
 fn long_pair(number: u64) -> [Vec<u8>; 2] {
     const XOR: u64 = 101_319_696;
     const BIT: u64 = 1 << 37;
@@ -174,9 +177,9 @@ fn long_pair(number: u64) -> [Vec<u8>; 2] {
     [left, right]
 }
 
-/// Two items of `length` bytes, 17 to 240, whose first two words are (0, -1) and (-1, 0): the
-/// complement keeps the sum that XXH3-128 mixes into its other half, and the folded product under
-/// 2^-27 of all seeds.
+/// Two items of `length` bytes, 17 to 240, whose first two words are (0, -1) and (-1, 0). The
+/// complement keeps the sum that XXH3-128 mixes into its other half, and it keeps the folded
+/// product under 2^-27 of all seeds.
 fn complement_pair(length: usize) -> [Vec<u8>; 2] {
     [0, 0xFF].map(|byte| {
         let mut item = vec![7; length];
@@ -186,8 +189,8 @@ fn complement_pair(length: usize) -> [Vec<u8>; 2] {
     })
 }
 
-/// Of 9 and of 16 bytes: XXH3 adds the length to the top bits of a product, and the other inputs
-/// can be chosen so that the difference is taken back. The best found collides under 2^-21.7 of all
+/// Two items of 9 and of 16 bytes. XXH3 adds the length to the top bits of a product, and the other
+/// inputs can be chosen to cancel the difference. The best pair found collides under 2^-21.7 of all
 /// seeds (40 of 2^27).
 fn lengths_pair() -> [Vec<u8>; 2] {
     let nine = [230, 87, 66, 131, 4, 204, 63, 8, 47];
@@ -213,8 +216,8 @@ fn no_known_pair_of_items_collides_under_one_seed_in_a_million() {
     }
 }
 
-/// The pair that made the secret of long items necessary: it works against XXH3-128 as the library
-/// seeds it.
+/// This pair is the reason for the secret of long items: it collides in XXH3-128 with the seeding
+/// of the library.
 #[test]
 fn long_pairs_collide_in_xxh3_with_its_own_seeding_under_one_seed_in_64_and_not_here() {
     let tries = 1 << 16;
@@ -229,12 +232,12 @@ fn long_pairs_collide_in_xxh3_with_its_own_seeding_under_one_seed_in_64_and_not_
     }
     println!("{theirs} and {ours} of {} seeds", 4 * tries);
     let expected = 4 * tries / 64;
-    assert!(theirs > expected * 3 / 4, "the attack does not work where it should: {theirs}");
+    assert!(theirs > expected * 3 / 4, "the attack must work on XXH3: {theirs}");
     assert_eq!(ours, 0);
 }
 
-/// In filters: the left items of pairs are in, the right ones are asked. One seed in 64 would say
-/// yes to all of them.
+/// The left items of pairs are added, the right ones queried. With the seeding of the library all
+/// queries would be positive under one seed in 64.
 #[test]
 fn crafted_queries_are_positive_no_more_often_than_the_rate() {
     let (asked, pairs, filters) = (0.001, 50, 3_000);

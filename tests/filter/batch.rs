@@ -1,5 +1,5 @@
-//! Many items at once: the same answers as one by one, in order, across the borders of chunks and
-//! of layers.
+//! Batches give the same answers as single calls, in order, across the borders of chunks and of
+//! layers.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use redis_bloom::filter::{CellKind, Error, Filter, Params, Shape};
 
 use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
-/// The answers of `add_each`, and the error that ended it.
+/// The answers of `add_each`, then its error, if any.
 fn add_each(filter: &mut Filter, items: &[Vec<u8>], ceiling: u64) -> Vec<Result<bool, Error>> {
     let mut answers = Vec::new();
     let outcome = filter.add_each(
@@ -27,7 +27,7 @@ fn contains_each(filter: &Filter, items: &[Vec<u8>]) -> Vec<bool> {
     answers
 }
 
-/// Items `from .. to` of set 1, of lengths 0 (once) to 40.
+/// Items `from .. to`, of different lengths up to 40 bytes.
 fn items(from: u64, to: u64) -> Vec<Vec<u8>> {
     (from..to)
         .map(|number| {
@@ -38,7 +38,7 @@ fn items(from: u64, to: u64) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Sizes on both sides of a chunk of 64, and more than the server's biggest.
+/// Sizes around multiples of the chunk of 64, and larger than the largest batch of the server.
 const SIZES: [u64; 12] = [0, 1, 2, 63, 64, 65, 127, 128, 129, 640, 1_000, 100_000];
 
 #[test]
@@ -58,14 +58,14 @@ fn a_batch_of_any_size_answers_once_for_each_item() {
             let new = answers.iter().filter(|&answer| *answer == Ok(true)).count() as u64;
             match cells {
                 CellKind::Bits => assert_eq!(filter.items(), new, "{case}"),
-                // What an older layer holds by accident is new to the newest.
+                // A false positive of an older layer is new to the newest layer.
                 CellKind::Counters => assert!(filter.items() >= new, "{case}"),
             }
             assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 0, "{case}");
             let found = contains_each(&filter, &batch);
             assert_eq!(found.len() as u64, size, "{case}");
             assert!(found.iter().all(|&found| found), "{case}");
-            // Absent ones too, in the same order as alone.
+            // Absent items, too, get the answers of single calls.
             let others = items(size, 2 * size);
             let alone: Vec<bool> = others.iter().map(|item| has(&filter, item)).collect();
             assert_eq!(contains_each(&filter, &others), alone, "{case}");
@@ -73,10 +73,10 @@ fn a_batch_of_any_size_answers_once_for_each_item() {
     }
 }
 
-/// One probe and dozens, one line and many: every way through a block. False positives must be the
-/// same ones.
+/// Rates with one probe and with many, blocks of one line and of many, so that every code path
+/// runs. False positives must be the same in a batch and in single calls.
 #[test]
-fn at_every_rate_a_batch_is_its_items_alone() {
+fn at_every_rate_a_batch_answers_like_single_calls() {
     for (rate, capacity) in
         [(0.9, 20_000), (0.4, 20_000), (0.01, 3_000), (1e-3, 200_000), (1e-7, 50_000)]
     {
@@ -95,10 +95,10 @@ fn at_every_rate_a_batch_is_its_items_alone() {
     }
 }
 
-/// A newest layer of long blocks beyond 4 MiB, which is glanced at like the others, and beyond 2^32
-/// bits; on a full one.
+/// A newest layer of more than 2^32 bits with long blocks, on a full older layer. Beyond 4 MiB the
+/// newest layer is probed in stages, like the older ones.
 #[test]
-fn in_layers_beyond_the_second_cache_a_batch_is_its_items_alone() {
+fn in_layers_larger_than_the_cache_a_batch_answers_like_single_calls() {
     let capacity = 20_000;
     let mut filter = filter(&params(1e-3, capacity, 32_768, 9));
     let members = items(0, 2 * capacity);
@@ -111,14 +111,14 @@ fn in_layers_beyond_the_second_cache_a_batch_is_its_items_alone() {
     assert!(contains_each(&filter, &members).iter().all(|&found| found));
     let others = items(2 * capacity, 4 * capacity);
     let alone: Vec<bool> = others.iter().map(|item| has(&filter, item)).collect();
-    // 40,000 at a rate of 0.00075 in the full layer.
+    // The full layer has a rate of 0.00075 for 40,000 queries.
     assert!(alone.iter().filter(|&&found| found).count() > 5);
     assert_eq!(contains_each(&filter, &others), alone);
 }
 
 #[test]
 fn a_duplicate_in_a_batch_is_new_once() {
-    // Within a chunk, across chunks, and across layers that begin in between.
+    // Duplicates in one chunk, in different chunks, and in different layers.
     for (capacity, cells) in
         [1, 10, 1_000].into_iter().flat_map(|capacity| CELLS.map(|cells| (capacity, cells)))
     {
@@ -135,14 +135,14 @@ fn a_duplicate_in_a_batch_is_new_once() {
     }
 }
 
-/// At 1e-9 no item of these is taken for another.
+/// A rate of 1e-9, so that no item is a false positive.
 #[test]
-fn a_batch_ends_where_the_room_does() {
+fn a_batch_ends_when_the_filter_is_full() {
     for room in [1, 10, 63, 64, 65] {
         for beyond in [0, 1] {
             let mut filter = filter(&params(1e-9, 100, 0, 11));
             assert_eq!(add_each(&mut filter, &items(room, 100), u64::MAX).len() as u64, 100 - room);
-            // The first of them is known and takes no room.
+            // The first item is present and takes no room.
             let batch = [items(99, 100), items(200, 200 + room + beyond)].concat();
             let answers = add_each(&mut filter, &batch, u64::MAX);
             let mut expected = vec![Ok(false)];
@@ -168,7 +168,7 @@ fn the_first_error_is_the_last_answer() {
         assert!(before.iter().all(Result::is_ok), "capacity {capacity}");
         assert_eq!(filter.items(), capacity);
         assert!(answers.len() < 300, "capacity {capacity}");
-        // What comes after the error was not tried.
+        // Items after the error were not added.
         let stored = Strings::of(&filter);
         let known: Vec<Vec<u8>> = batch[..before.len()].to_vec();
         assert!(add_each(&mut filter, &known, u64::MAX).iter().all(|&answer| answer == Ok(false)));
@@ -234,7 +234,7 @@ fn finds_items_in_every_layer(cells: CellKind) {
     let mut filter = filter(&Params { cells, ..params(0.001, 20, 2, 15) });
     let added = fill(&mut filter, 1, 20 * 127);
     assert_eq!(filter.layers().len(), 7);
-    // Old and new and absent in one chunk.
+    // Items of old and new layers and absent items in one chunk.
     let mixed: Vec<Vec<u8>> = (0..added)
         .flat_map(|number| [item(1, number).to_vec(), item(2, number).to_vec()])
         .collect();

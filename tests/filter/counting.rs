@@ -1,8 +1,7 @@
-//! Filters that count: what their counters are to the bits of others, what a deletion takes away,
-//! and what it never does.
+//! Filters with counters: their counters correspond to the bits of a plain filter; effects of a
+//! deletion.
 //!
-//! The promise itself is proven in `model.rs`, against an exact multiset; how many items there are
-//! is measured in `fullness.rs`.
+//! `model.rs` tests the promise against an exact multiset; `fullness.rs` measures the item count.
 
 use redis_bloom::filter::{CellKind, Filter, Params};
 
@@ -29,12 +28,12 @@ fn counters(filter: &Filter) -> Vec<u64> {
 }
 
 #[test]
-fn counters_stand_where_bits_would_be_set() {
+fn counters_are_raised_at_the_positions_of_set_bits() {
     for (rate, capacity) in [
         (0.25, 10),
         (0.01, 100),
         (0.01, 10_000),
-        // Of several lines.
+        // Blocks of several lines.
         (0.001, 10_000),
         (0.000_1, 10_000),
         (0.000_1, 2_000),
@@ -56,7 +55,7 @@ fn counters_stand_where_bits_would_be_set() {
                 .collect();
             let raised: Vec<bool> = counters(&counts).iter().map(|&counter| counter > 0).collect();
             assert!(set == raised, "{case}");
-            // So the rate is the same, to the item; `rate.rs` measures it.
+            // So false positives are the same; `rate.rs` measures their rate.
             for number in 0..10_000 {
                 let absent = item(2, number);
                 assert_eq!(has(&counts, &absent), has(&bits, &absent), "{case}, item {number}");
@@ -70,7 +69,7 @@ fn counters_stand_where_bits_would_be_set() {
 }
 
 #[test]
-fn what_was_added_and_deleted_leaves_no_trace() {
+fn an_item_added_and_deleted_leaves_no_trace() {
     for (rate, capacity) in [(0.25, 10), (0.01, 100), (0.01, 10_000), (1e-6, 5_000)] {
         let mut filter = counting(rate, capacity, 0, 3);
         fill(&mut filter, 1, capacity / 2);
@@ -80,7 +79,7 @@ fn what_was_added_and_deleted_leaves_no_trace() {
             add(&mut filter, item);
         }
         assert_ne!(counters(&filter), before);
-        // In another order than they came.
+        // In reverse order.
         for item in others.iter().rev() {
             assert!(delete(&mut filter, item), "{capacity} at {rate}");
         }
@@ -117,15 +116,15 @@ fn a_counter_that_reached_15_stays_and_loses_nothing() {
     }
     assert_eq!(count(&filter, b"often"), 15);
     let probes = u64::from(filter.newest().shape().probes());
-    let stuck = filter.saturated().expect("a filter that counts");
-    assert!((1..=probes).contains(&stuck), "{stuck} of {probes} probes");
-    // No counter can go down: the answer is that of a refusal, however often.
+    let saturated = filter.saturated().expect("a filter that counts");
+    assert!((1..=probes).contains(&saturated), "{saturated} of {probes} probes");
+    // No counter can be lowered, so every deletion is refused.
     for refusals in 1..=40 {
         assert!(!delete(&mut filter, b"often"));
         assert_eq!(filter.refused_deletions(), refusals);
     }
-    assert_eq!((count(&filter, b"often"), filter.saturated()), (15, Some(stuck)));
-    // An item that shares some of them still comes and goes.
+    assert_eq!((count(&filter, b"often"), filter.saturated()), (15, Some(saturated)));
+    // Items that share some of these counters can still be added and deleted.
     fill(&mut filter, 1, 60);
     for number in 0..50 {
         assert!(delete(&mut filter, &item(1, number)), "item {number}");
@@ -134,8 +133,8 @@ fn a_counter_that_reached_15_stays_and_loses_nothing() {
 }
 
 #[test]
-fn stuck_counters_of_a_large_filter_are_counted_one_by_one() {
-    // A sample of 65,536 words, of 400,000, would miss most of them.
+fn saturated_counters_of_a_large_filter_are_counted_exactly() {
+    // A sample of 65,536 of the 400,000 words would miss most of them.
     let mut filter = counting(0.01, 600_000, 0, 6);
     assert!(filter.bit_bytes() > 8 * 65_536 * 4);
     for number in 0..20 {
@@ -149,29 +148,29 @@ fn stuck_counters_of_a_large_filter_are_counted_one_by_one() {
 }
 
 #[test]
-fn an_item_of_two_layers_is_not_deleted_and_the_filter_says_so() {
+fn a_deletion_of_an_item_in_two_layers_is_refused_and_counted() {
     let mut filter = counting(1e-6, 10, 2, 7);
     add(&mut filter, b"x");
     fill(&mut filter, 1, 11);
     assert_eq!(filter.layers().len(), 2);
-    // In the older layer alone: deleted there.
+    // An item in the older layer only is deleted there.
     assert!(delete(&mut filter, &item(1, 0)));
     assert!(!has(&filter, &item(1, 0)));
     assert!(filter.layers().next().expect("a layer").items() < 10);
-    // In both.
-    assert!(!add(&mut filter, b"x"), "known, and counted all the same");
+    // An item in both layers.
+    assert!(!add(&mut filter, b"x"), "present, and counted again");
     assert_eq!(count(&filter, b"x"), 2);
     let stored = Strings::of(&filter);
     assert!(!delete(&mut filter, b"x"));
     assert_eq!((Strings::of(&filter), filter.refused_deletions()), (stored.clone(), 1));
     assert!(has(&filter, b"x"));
-    // The count of refusals is of this filter in this memory.
+    // The count of refusals is neither stored nor copied.
     assert_eq!(stored.filter().refused_deletions(), 0);
     assert_eq!(filter.duplicate().expect("memory").refused_deletions(), 0);
 }
 
 #[test]
-fn a_full_filter_takes_what_it_has_and_room_comes_back() {
+fn a_full_filter_accepts_present_items_and_a_deletion_makes_room() {
     let mut filter = counting(1e-6, 10, 0, 8);
     let added = fill(&mut filter, 1, 10);
     assert_eq!(added, 10);
@@ -179,7 +178,7 @@ fn a_full_filter_takes_what_it_has_and_room_comes_back() {
     let stored = Strings::of(&filter);
     assert!(filter.add(hash, |_| u64::MAX).is_err());
     assert_eq!(Strings::of(&filter), stored);
-    assert!(!add(&mut filter, &item(1, 3)), "known, and counted");
+    assert!(!add(&mut filter, &item(1, 3)), "present, and counted");
     assert_eq!(count(&filter, &item(1, 3)), 2);
     assert!(delete(&mut filter, &item(1, 4)));
     assert!(add(&mut filter, b"new"));
@@ -187,8 +186,7 @@ fn a_full_filter_takes_what_it_has_and_room_comes_back() {
 
 #[test]
 fn deleting_what_was_never_added_can_lose_another_item() {
-    // The documented hazard, and why the promise asks for additions: 10 items, and deletions of
-    // false positives.
+    // The documented hazard: of 1,000 items that were never added, the false positives are deleted.
     let mut filter = counting(0.25, 10, 0, 9);
     fill(&mut filter, 1, 10);
     let lost = |filter: &Filter| (0..10).filter(|&number| !has(filter, &item(1, number))).count();

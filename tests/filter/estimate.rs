@@ -1,11 +1,12 @@
-//! What a filter says of its own rate, from a sample of its words, against what all its words say.
+//! The estimate of a filter's own rate, from a sample of its words, compared with the rate by all
+//! words.
 
 use redis_bloom::filter::{CellKind, Counting, Filter, Hash, Layer, Params, Shape};
 
 use crate::support::{CELLS, filter, params};
 
-/// A stack of full layers of `capacity` items each. Every layer is filled with items of its own,
-/// without a question to the older ones, which hold next to none of them.
+/// A stack of full layers of `capacity` items each. Items are added to a layer without a query of
+/// the older layers, which hold almost none of them.
 fn stack(layers: usize, capacity: u64, cells: CellKind) -> Filter {
     let mut filter = filter(&Params { cells, ..params(0.01, capacity, 1, 0x5EED) });
     let mut number = 0_u64;
@@ -22,7 +23,7 @@ fn stack(layers: usize, capacity: u64, cells: CellKind) -> Filter {
     filter
 }
 
-/// Whether each position of the layer is taken: a bit that is set, a counter that is not 0.
+/// Whether each bit of the layer is set, or each counter is not 0.
 fn cells(layer: &Layer) -> Vec<bool> {
     let words = layer.bits().words().iter();
     match layer.counts() {
@@ -35,8 +36,8 @@ fn share(cells: &[bool]) -> f64 {
     cells.iter().filter(|&&taken| taken).count() as f64 / cells.len() as f64
 }
 
-/// The rate by all words of the layer: the chance that a random item finds a random block to be its
-/// own. In a block of several lines four probes of an item lie in one line.
+/// The rate by all words of the layer: the mean over blocks of the chance that a random item tests
+/// positive in the block. In a block of several lines, each group of four probes is in one line.
 fn rate(layer: &Layer, cells: &[bool]) -> f64 {
     let geometry = match layer.shape() {
         Shape::Blocked(geometry) | Shape::Counting(Counting { geometry, .. }) => geometry,
@@ -58,16 +59,14 @@ fn rate(layer: &Layer, cells: &[bool]) -> f64 {
     blocks.iter().sum::<f64>() / blocks.len() as f64
 }
 
-/// The total: the oldest layer is read as a whole in all rows but the last, where 32,768 words are
-/// 1,024 blocks or more and its error is 3 % at most. Layer i of the others has 1 / (4 i (i + 1))
-/// of the rate, which a sample of 512 words tells to some 25 %, of all of them together 0.25 * 0.54
-/// / 4 = 3.4 %, three of which are allowed. What is not read at all has 1/256 of the rate.
+/// Bounds of the total: the oldest layer is read whole in all rows but the last, where its sample
+/// of 32,768 words has 1,024 blocks or more, and an error of at most 3 %. Layer i of the others has
+/// 1 / (4 i (i + 1)) of the rate. A sample of 512 words has an error of about 25 %, all of them
+/// together 0.25 * 0.54 / 4 = 3.4 %, and three times that is allowed. Layers that are not read have
+/// 1/256 of the rate.
 ///
-/// A single layer: by its sample, or by what it was built for, which the luck of 20 items misses by
-/// a factor of 6.
-///
-/// When all layers had an even share of the sample, the totals were 0.88 to 1.79 of the truth,
-/// single layers 0.00 to 750.
+/// Bounds of a single layer: the estimate is by its sample, or by the rate that it was sized for,
+/// from which a layer of 20 items differs by a factor of up to 6.
 #[test]
 fn deep_stacks_are_estimated_near_the_truth() {
     let mut table = String::new();
@@ -104,8 +103,8 @@ fn deep_stacks_are_estimated_near_the_truth() {
                 && fill < 0.1
                 && whole_fill < 0.01;
             table += &format!(
-                "{layers:>5} layers of {capacity:>7}, {kind:?}: {total:.4} of the rate, one layer {least:.2} to {most:.2}, \
-                 fill off by {whole_fill:.4}, one layer {fill:.3}\n"
+                "{layers:>5} layers of {capacity:>7}, {kind:?}: {total:.4} of the rate, one layer \
+                 {least:.2} to {most:.2}, fill off by {whole_fill:.4}, one layer {fill:.3}\n"
             );
         }
     }

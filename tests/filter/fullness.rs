@@ -1,5 +1,5 @@
-//! How many items a filter that counts says it has, after much coming and going: what the essay of
-//! `filter/layer/counting/fullness.rs` derives, measured.
+//! The item count of a filter with COUNTING after many additions and deletions. The tests measure
+//! what the essay of `filter/layer/counting/fullness.rs` derives.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use redis_bloom::filter::{CellKind, Filter, Params, Plan, Shape};
 
 use crate::support::{add, fill, filter, has, item, params};
 
-/// Sets of items (`support::item`): in the filter, and not in it.
+/// Sets of items (`support::item`): added, and never added.
 const ADDED: u64 = 1;
 const ABSENT: u64 = 2;
 
@@ -24,7 +24,7 @@ fn delete(filter: &mut Filter, number: u64) -> bool {
     filter.delete(hash)
 }
 
-/// The root of S of the essay, at `items` items.
+/// The square root of S (see the essay) at `items` items.
 fn spread(filter: &Filter, items: u64) -> f64 {
     let m = filter.bit_bytes() as f64 * 2.0;
     let k = f64::from(filter.newest().shape().probes());
@@ -40,7 +40,7 @@ fn moments(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (count - 1.0)).sqrt())
 }
 
-/// A copy that has seen so many deletions that it believes its counters alone.
+/// A copy with so many deletions that its count is taken from the counters alone.
 fn by_counters(filter: &Filter) -> Filter {
     let mut plan = Plan::of(filter);
     let Shape::Counting(counting) = &mut plan.layers[0].shape else { panic!("{plan:?}") };
@@ -51,12 +51,12 @@ fn by_counters(filter: &Filter) -> Filter {
     copy
 }
 
-/// Bounds: the mean of 400 deviates by a twentieth of S's root, of which 4.5 are allowed; so does a
-/// deviation by a 28th, 4.5 of which are 16 %, and loads of blocks that differ add 5 %. Above 5 %
-/// most of what the counters err the count errs with them (both miss the same items), so that S is
-/// a bound from above.
+/// Bounds: the mean of 400 filters has a standard error of a twentieth of sqrt(S), and 4.5 standard
+/// errors are allowed. Their standard deviation has a standard error of a 28th; 4.5 of these are 16
+/// %, and unequal loads of blocks add 5 %. Above 5 % the count has most of the errors that the
+/// counters have (both miss the same items), so S is only an upper bound.
 #[test]
-fn counters_tell_the_count_as_exactly_as_the_essay_says() {
+fn the_error_of_a_count_from_counters_is_the_predicted_one() {
     const SEEDS: u64 = 400;
     let mut table = String::new();
     let mut hold = true;
@@ -82,7 +82,8 @@ fn counters_tell_the_count_as_exactly_as_the_essay_says() {
             hold &= mean.abs() < 4.5 * predicted / (SEEDS as f64).sqrt()
                 && (least..1.22).contains(&(deviation / predicted));
             table += &format!(
-                "{rate:>8} {load:>6} of {capacity:>6}: off by {mean:>6.2} ± {deviation:>5.2}, predicted {predicted:>5.2}\n"
+                "{rate:>8} {load:>6} of {capacity:>6}: off by {mean:>6.2} ± {deviation:>5.2}, \
+                 predicted {predicted:>5.2}\n"
             );
         }
     }
@@ -90,17 +91,18 @@ fn counters_tell_the_count_as_exactly_as_the_essay_says() {
     assert!(hold, "{table}");
 }
 
-/// What there is of a filter for 1,000 items in which 950 are replaced, each with the same luck:
-/// the root of S and no more. So five of these for one filter, 4.5 divided by the root of 40 for
-/// the mean of all. It is compared with a filter that only took what it needed: at 25 % that counts
-/// 877 of 950, and is full with 1,108.
+/// Filters for 1,000 items in which 950 items are replaced again and again. The error of the count
+/// of a filter is at most sqrt(S). The bounds are 5 sqrt(S) for each filter, and 4.5 sqrt(S) /
+/// sqrt(40) for the mean of all. The reference is a filter without deletions: at 25 % it counts 877
+/// of 950 items, and is full with 1,108.
 #[test]
 fn a_filter_that_was_replaced_a_hundred_times_over_is_full_in_time_and_keeps_its_rate() {
     const SEEDS: u64 = 40;
     const REPLACED: u64 = 110_000;
     const STRANGERS: u64 = 20_000;
-    /// The items 0, 1, 2 ... of which all but the last 950 were deleted: how many it says it has;
-    /// with how many it is full; and how wrong it is then, in parts of what was asked.
+    /// Adds the items 0, 1, 2 ... and deletes all but the last 950. Returns the count of the
+    /// filter, the items that fill it, and the rate of the full filter divided by the requested
+    /// rate.
     fn live(rate: f64, seed: u64, replaced: u64) -> [f64; 3] {
         let mut filter = counting(rate, 1_000, seed);
         for number in 0..950 + replaced {
@@ -146,8 +148,9 @@ fn a_filter_that_was_replaced_a_hundred_times_over_is_full_in_time_and_keeps_its
     }
 }
 
-/// A replacement gives the counters a say of V / S, of 0.5 / 180 at 25 %: they would have to be off
-/// by 180 items, 13 deviations. At 5 % it is 0.1 / 98, and five replacements are allowed.
+/// After one replacement the counters have the weight V / S, at 25 % 0.5 / 180: they would have to
+/// be wrong by 180 items, 13 standard deviations. At 5 % the weight is 0.1 / 98, which allows five
+/// replacements.
 #[test]
 fn a_full_filter_that_loses_an_item_and_gets_one_is_full_again() {
     for (rate, replacements) in [(0.25, 1), (0.05, 5), (0.01, 5), (1e-6, 5)] {
@@ -157,7 +160,8 @@ fn a_full_filter_that_loses_an_item_and_gets_one_is_full_again() {
             for replaced in 0..replacements {
                 let case = format!("{rate}, seed {seed}, replacement {replaced}");
                 assert!(filter.newest().is_full(), "{case}");
-                // What tests present still was another item's doing, and freed nothing.
+                // An item that still tests present was a false positive: its deletion frees
+                // nothing.
                 let mut gone = 100 * replaced..;
                 while filter.newest().is_full() {
                     assert!(delete(&mut filter, gone.next().expect("endless")), "{case}");
@@ -174,7 +178,7 @@ fn a_full_filter_that_loses_an_item_and_gets_one_is_full_again() {
 }
 
 #[test]
-fn an_emptied_filter_is_as_new_but_for_what_tells_it_apart() {
+fn an_emptied_filter_is_as_new_except_for_its_hash_of_changes() {
     let mut filter = counting(0.25, 100, 1);
     for round in 0..200 {
         let numbers = round * 60..round * 60 + 60;
@@ -194,8 +198,8 @@ fn an_emptied_filter_is_as_new_but_for_what_tells_it_apart() {
     }
 }
 
-/// The count does a random walk: it ends at 0, it passes the capacity, and what is shown stays
-/// between these.
+/// The count does a random walk between 0 and values above the capacity. The item count shown stays
+/// at or below the capacity.
 #[test]
 fn a_count_may_pass_the_capacity_and_what_is_shown_does_not() {
     let mut ends = [false; 2];
@@ -217,8 +221,8 @@ fn a_count_may_pass_the_capacity_and_what_is_shown_does_not() {
     assert_eq!(ends, [true; 2], "both ends were reached");
 }
 
-/// A primary may say of more items that they are in than there is room for. Each of them counts, so
-/// that the filter takes a new one only after as many deletions.
+/// A replica may receive more additions than the capacity. Each of them counts, so the filter
+/// accepts a new item only after as many deletions.
 #[test]
 fn an_overfull_filter_has_room_once_the_surplus_is_deleted() {
     let mut filter = counting(1e-6, 100, 1);
@@ -234,9 +238,9 @@ fn an_overfull_filter_has_room_once_the_surplus_is_deleted() {
     assert!(!filter.newest().is_full());
 }
 
-/// A filter kept full: its oldest item is deleted, then items are added until one is refused,
-/// whatever the answers are. Each item is added once and deleted once. After `turnovers` times its
-/// capacity, how wrong the full filter is, in parts of the rate asked for.
+/// Keeps a filter full: deletes its oldest item, then adds items until it is full, whatever the
+/// answers are. Each item is added once and deleted once. Returns the rate of the full filter after
+/// `turnovers` times its capacity, divided by the requested rate.
 fn kept_full(rate: f64, capacity: u64, seed: u64, turnovers: u64, strangers: u64) -> f64 {
     let mut filter = counting(rate, capacity, seed);
     let (mut oldest, mut next) = (0, 0);
@@ -256,11 +260,10 @@ fn kept_full(rate: f64, capacity: u64, seed: u64, turnovers: u64, strangers: u64
     wrong.count() as f64 / (strangers as f64 * rate)
 }
 
-/// The mean over the filters of a row must be at most the rate asked for, and 4.5 of its standard
-/// errors: these hold both the luck of the filters and that of the questions. 5,000 wrong answers a
-/// row are 1.4 % of error. A count that cannot pass the capacity is too low, as it can only walk
-/// downwards from there: the rows at 0.1 % measure 1.04 to 1.09 then, those at 0.01 % 1.07 to 1.17,
-/// of which the last four bounds allow 1.06.
+/// The mean over the filters of a row is at most the requested rate and 4.5 of its standard errors,
+/// which include the variation of filters and of queries. 5,000 wrong answers a row are an error of
+/// 1.4 %. With a count that is cut off at the capacity, the rows at 0.1 % measure 1.04 to 1.09, and
+/// those at 0.01 % 1.07 to 1.17.
 #[test]
 fn a_filter_kept_full_keeps_its_rate() {
     let mut table = String::new();
@@ -281,21 +284,21 @@ fn a_filter_kept_full_keeps_its_rate() {
     assert!(hold, "{table}");
 }
 
-/// What docs/commands.md says under BF.DEL of additions that answer 0 and are never deleted: the
-/// rate asked for and 0.90 of the items after 10 turnovers, 5.5 times the rate and 0.28 of the
-/// items after 100. The items that test present by accident are mostly of the fullest blocks, and
-/// make these fuller still, while the layer as a whole is as full as it was.
+/// docs/commands.md states this under BF.DEL. If additions that answer 0 are never deleted, the
+/// filter has the requested rate and 0.90 of the items after 10 turnovers, and 5.5 times the rate
+/// and 0.28 of the items after 100. The items that test present by accident are mostly in the
+/// fullest blocks, and fill these further, while the total load of the layer stays the same.
 ///
-/// Bounds: 8 * 20,000 questions make 1,600 wrong answers and more, 3 % of error. Filters of 20,000
-/// items differ by 1.2 % of their rate when young, measured, and by 4 % after 100 turnovers. Items:
-/// a filter deviates by 0.004 of the capacity.
+/// Bounds: 8 * 20,000 queries give at least 1,600 wrong answers, an error of 3 %. New filters of
+/// 20,000 items differ by 1.2 % of their rate (measured), and by 4 % after 100 turnovers. The item
+/// count varies by 0.004 of the capacity between filters.
 #[test]
 fn additions_that_answer_0_pile_up_unless_they_are_deleted() {
     const CAPACITY: u64 = 20_000;
     const STRANGERS: u64 = 20_000;
     const SEEDS: u64 = 8;
-    /// The rate of the full filter in parts of that asked for, and its items to be deleted in parts
-    /// of the capacity.
+    /// The rate of the full filter divided by the requested rate, and the known items divided by
+    /// the capacity.
     fn neglected(seed: u64, turnovers: u64) -> [f64; 2] {
         let mut filter = counting(0.01, CAPACITY, seed);
         let (mut known, mut deleted) = (VecDeque::new(), 0);

@@ -1,16 +1,15 @@
-//! Golden vectors: what may never change, because two machines must agree on it.
+//! Golden vectors: values that may never change, because two servers must agree on them.
 //!
-//! A primary tells its replicas the parameters of a filter and the items, not the bits; an AOF and
-//! a cluster migration do the same. If a version gives another hash, other probes, another geometry
-//! or another share of the rate, replicas of different versions hold different bits from then on,
-//! and each saved filter answers "absent" for what is in it. **A change that turns a value below
-//! makes replicas of different versions diverge.** For the sizing and the budget that can be right
-//! (a layer stores its own rate and shape, so that old files keep working), but it is a decision,
-//! to be named in CHANGELOG.md; for hash, probes and block it is never right once a version was
-//! released.
+//! A primary sends the parameters of a filter and the items to its replicas, not the bits. An AOF
+//! and a cluster migration do the same. If a version changes the hash, the probes, the geometry or
+//! the shares of the error rate, replicas of different versions hold different bits from then on,
+//! and saved filters may answer "absent" for items that they hold. **A change of a value below
+//! makes replicas of different versions diverge.** For the sizing and the budget such a change can
+//! be right (a layer stores its own rate and shape, so old files keep working), but it must be
+//! named in CHANGELOG.md. For hash, probes and block it is never right once a version is released.
 //!
-//! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (by way of
-//! Python), not with the code under test. The rest was recorded from it.
+//! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (from
+//! Python), not with the code under test. The other values were recorded from the code.
 
 use redis_bloom::filter::{
     CellKind, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale,
@@ -21,12 +20,12 @@ use crate::{
     support::{Strings, fill, filter, item, params},
 };
 
-/// `length` bytes 0, 1, 2 ... 250, 0 ...
+/// `length` bytes: 0, 1, 2 ... 250, 0 ...
 fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i % 251) as u8).collect()
 }
 
-/// Compares the rows, and prints those that differ as they would have to be written.
+/// Compares the rows. Prints those that differ, in the form of the tables below.
 #[track_caller]
 fn check<T: PartialEq + std::fmt::Debug>(rows: impl IntoIterator<Item = (T, T)>) {
     let wrong: Vec<String> = rows
@@ -42,9 +41,9 @@ fn check<T: PartialEq + std::fmt::Debug>(rows: impl IntoIterator<Item = (T, T)>)
     );
 }
 
-/// Length of the item, seed, the two halves of the hash. XXH3 has a way of its own for each range
-/// of lengths: 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240, and longer; those get a secret
-/// expanded from the seed.
+/// Length of the item, seed, the two halves of the hash. XXH3 has separate code for each range of
+/// lengths: 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240, and longer. Items of the last range
+/// use a secret expanded from the seed.
 #[rustfmt::skip]
 const HASHES: [(usize, u64, u64, u64); 39] = [
     (0, 0x0000_0000_0000_0000, 0x99AA_06D3_0147_98D8, 0x6001_C324_468D_497F),
@@ -155,7 +154,7 @@ fn the_block_of_an_item_never_changes() {
     }));
 }
 
-/// The capacities of the columns of `GEOMETRIES`.
+/// The capacities of the columns in `GEOMETRIES`.
 const CAPACITIES: [u64; 8] =
     [1, 10, 100, 1_000, 10_000, 1_000_000, 1_000_000_000, 1_000_000_000_000];
 
@@ -238,7 +237,7 @@ fn the_geometry_of_a_layer_never_changes_unnoticed() {
 
 #[test]
 fn the_shares_of_the_budget_never_change_unnoticed() {
-    /// Asked rate, index of the layer, its rate.
+    /// Requested rate, index of the layer, rate of the layer.
     const SHARES: [(f64, usize, f64); 12] = [
         (0.01, 0, 0.0075),
         (0.01, 1, 0.00125),
@@ -257,23 +256,23 @@ fn the_shares_of_the_budget_never_change_unnoticed() {
         let (asked, index, _) = golden;
         (golden, (asked, index, layer_rate(asked, index, true)))
     }));
-    // A filter that does not scale gives all of it to its layer.
+    // A non-scaling filter gives the whole rate to its layer.
     for asked in [0.9, 0.01, 1e-300, f64::MIN_POSITIVE] {
         assert_eq!(layer_rate(asked, 0, false), asked);
     }
 }
 
-/// The checksum of everything that is stored of a filter.
+/// The checksum of all stored bytes of a filter.
 fn stored(filter: &Filter) -> u64 {
     checksum(&Strings::of(filter).0.concat())
 }
 
 #[test]
 fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
-    /// Rate, capacity, expansion; layers and checksum. All were computed in Python too, given the
-    /// geometry: hash, block, probes, count, order of the bits and header are those of the essays
-    /// in `src`. Blocks are of one line, of two and of 16 in the first three, and of other lengths
-    /// in the rest.
+    /// Rate, capacity, expansion; layers and checksum. All checksums were also computed in Python,
+    /// given the geometry: hash, block, probes, count, bit order and header are those of the essays
+    /// in `src`. The first three have blocks of one line, of two and of 16; the others have other
+    /// lengths.
     #[rustfmt::skip]
     const FILTERS: [(f64, u64, u64, usize, u64); 11] = [
         (0.01, 10_000, 0, 1, 0x3061_0AE3_3B42_B517),
@@ -297,9 +296,9 @@ fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
 }
 
 #[test]
-fn the_bytes_of_a_filter_that_counts_never_change_unnoticed() {
+fn the_bytes_of_a_filter_with_counters_never_change_unnoticed() {
     /// Rate, capacity, expansion; layers and checksum after 1,000 items, of which every third was
-    /// added twice and every fifth deleted.
+    /// added twice and every fifth was deleted.
     #[rustfmt::skip]
     const FILTERS: [(f64, u64, u64, usize, u64); 4] = [
         (0.01, 1000, 0, 1, 0xCAF4_30E1_808D_54E3),
@@ -316,7 +315,7 @@ fn the_bytes_of_a_filter_that_counts_never_change_unnoticed() {
         fill(&mut filter, 1, 1_000);
         for number in (0..1_000).step_by(3) {
             let hash = filter.hash(&item(1, number));
-            // A full filter takes only what tests present.
+            // A full filter accepts only items that test present.
             let _ = filter.add(hash, |_| u64::MAX);
         }
         for number in (0..1_000).step_by(5) {
@@ -328,10 +327,10 @@ fn the_bytes_of_a_filter_that_counts_never_change_unnoticed() {
 }
 
 #[test]
-fn how_full_a_filter_that_counts_takes_itself_for_never_changes_unnoticed() {
-    /// Rate, capacity; after 20,000 items of which all but the last 4/5 of the capacity were
-    /// deleted again: the items it says it has, those counted, the counters raised, and how many
-    /// more it takes.
+fn the_fullness_of_a_filter_with_counters_never_changes_unnoticed() {
+    /// Rate, capacity; then, after 20,000 items of which all but the last 4/5 of the capacity were
+    /// deleted: its item count, the items counted, the counters above 0, and the number of items
+    /// that it still accepts.
     #[rustfmt::skip]
     const FILTERS: [(f64, u64, [u64; 4]); 5] = [
         (0.25, 1000, [771, 782, 1287, 285]),

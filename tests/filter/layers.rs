@@ -1,5 +1,5 @@
-//! Very deep stacks: with a capacity of 1 and an expansion of 1 each item makes a layer. And what
-//! so many share.
+//! Very deep stacks: with a capacity of 1 and an expansion of 1, each item makes a layer. Also the
+//! shares of the error rate over many layers.
 
 use redis_bloom::filter::{Error, Filter, Layer, LayerPlan, MAX_LAYERS, Plan, layer_rate};
 
@@ -17,9 +17,9 @@ fn five_thousand_layers_hold_what_was_added_and_keep_the_rate() {
     for number in 0..added {
         assert!(has(&filter, &item(1, number)), "item {number}");
     }
-    // 30,000 queries: a standard deviation of 5.8 % of 1 %, so 4.5 of them are 26 %. The true rate
-    // is a quarter of the asked one: a layer of one item has a whole word, which is better than its
-    // share.
+    // 30,000 queries have a standard deviation of 5.8 % at 1 %; 4.5 deviations are 26 %. The true
+    // rate is about a quarter of the requested one, because a layer of one item has a whole word,
+    // more bits than its share needs.
     let queries = 30_000;
     let wrong = (0..queries).filter(|&number| has(&filter, &item(2, number))).count();
     let measured = wrong as f64 / queries as f64;
@@ -50,7 +50,7 @@ fn a_deep_stack_is_stored_and_answers_in_batches() {
 
 #[test]
 fn a_filter_has_at_most_2_to_the_18_layers() {
-    // Made from a plan: growing to it one by one takes a minute.
+    // Made from a plan: adding 2^18 layers one by one takes a minute.
     let mut one = filter(&params(0.5, 1, 1, 1));
     add(&mut one, b"x");
     let mut plan = Plan::of(&one);
@@ -84,7 +84,7 @@ fn the_shares_of_all_layers_never_add_up_to_more_than_the_asked_rate() {
     assert!(layer_rate(5e-324, 200_000, true) > 0.0);
 }
 
-/// People keep millions of small filters.
+/// Servers hold millions of small filters.
 #[test]
 fn a_filter_is_80_bytes_and_a_layer_48() {
     assert_eq!((size_of::<Filter>(), size_of::<Layer>()), (80, 48));

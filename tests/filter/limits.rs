@@ -1,5 +1,5 @@
-//! What a filter refuses: bad parameters, more memory than it may have or than there is, items
-//! beyond its end.
+//! What a filter refuses: parameters out of range, more memory than the ceiling or the machine
+//! allows, items when it is full.
 
 use redis_bloom::filter::{
     Bits, Error, Expansion, Filter, Geometry, Hash, Layer, MAX_CAPACITY, MAX_EXPANSION, Params,
@@ -29,7 +29,7 @@ fn rates_and_capacities_out_of_range_are_refused() {
             let outcome = Filter::new(&params, u64::MAX).map(|_| ()).expect_err("refused");
             let expected =
                 if capacity == 100 { Error::ErrorRate(rate) } else { Error::Capacity(capacity) };
-            // As text, because a NaN does not equal itself.
+            // Compared as text, because NaN does not equal NaN.
             assert_eq!(format!("{outcome:?}"), format!("{expected:?}"), "{params:?}");
         }
     }
@@ -56,7 +56,7 @@ fn expansions_range_from_none_to_32768() {
 }
 
 #[test]
-fn a_filter_takes_its_ceiling_and_not_a_byte_more() {
+fn a_filter_may_take_its_ceiling_and_not_a_byte_more() {
     for (rate, capacity, expansion) in [(0.01, 10, 2), (0.01, 100_000, 0), (1e-6, 100_000, 4)] {
         let params = params(rate, capacity, expansion, 0);
         let wanted = filter(&params).bit_bytes();
@@ -69,7 +69,7 @@ fn a_filter_takes_its_ceiling_and_not_a_byte_more() {
 }
 
 #[test]
-fn growth_is_told_the_bytes_there_are_and_takes_the_ceiling_exactly() {
+fn growth_gets_the_present_bytes_and_obeys_the_ceiling_exactly() {
     for expansion in [1, 2, 7] {
         let mut filter = filter(&params(0.01, 50, expansion, 9));
         for round in 0..5 {
@@ -82,12 +82,12 @@ fn growth_is_told_the_bytes_there_are_and_takes_the_ceiling_exactly() {
                 .find(|item| !has(&filter, item))
                 .expect("one that is absent");
             let hash = filter.hash(&absent);
-            // A full filter asked for an item that it has does not ask for memory.
+            // Adding a present item to a full filter does not ask for the ceiling.
             let (known, unasked) =
-                (filter.hash(&item(round, 0)), |_| panic!("not full of what it has"));
+                (filter.hash(&item(round, 0)), |_| panic!("a present item needs no memory"));
             assert_eq!(filter.add(known, unasked), Ok(false));
-            let outcome = filter.add(hash, |told| {
-                assert_eq!(told, present, "round {round}");
+            let outcome = filter.add(hash, |bytes| {
+                assert_eq!(bytes, present, "round {round}");
                 0
             });
             let Err(Error::Ceiling { wanted, ceiling: 0 }) = outcome else {
@@ -105,7 +105,7 @@ fn growth_is_told_the_bytes_there_are_and_takes_the_ceiling_exactly() {
 }
 
 #[test]
-fn a_full_nonscaling_filter_refuses_what_is_new_and_answers_the_rest() {
+fn a_full_nonscaling_filter_refuses_new_items_and_accepts_present_ones() {
     for (rate, capacity) in [(0.01, 1), (0.9, 3), (0.5, 100), (0.000_1, 1_000)] {
         let mut filter = filter(&params(rate, capacity, 0, 3));
         let count = fill(&mut filter, 1, capacity);
@@ -148,7 +148,7 @@ fn each_layer_is_the_last_times_the_expansion() {
 }
 
 #[test]
-fn asks_beyond_memory_are_refused_and_nothing_is_taken() {
+fn requests_beyond_memory_are_refused_and_allocate_nothing() {
     for (rate, capacity) in [
         (1e-300, 1 << 60),
         (5e-324, MAX_CAPACITY),
@@ -165,7 +165,7 @@ fn asks_beyond_memory_are_refused_and_nothing_is_taken() {
             );
         }
     }
-    // The largest growth there is: the capacity stops at its own limit, the memory is refused.
+    // The largest expansion: the capacity stops at its limit, and the memory is refused.
     let mut filter = filter(&params(0.01, 10, u64::from(MAX_EXPANSION), 0));
     for _ in 0..6 {
         if let Err(error) = filter.grow(1 << 30) {
@@ -176,7 +176,7 @@ fn asks_beyond_memory_are_refused_and_nothing_is_taken() {
 }
 
 #[test]
-fn bit_arrays_that_cannot_be_are_refused() {
+fn bit_arrays_of_impossible_sizes_are_refused() {
     for words in [0, 1 << 45, 1 << 55, (1 << 55) + 1, 1 << 60, 1 << 61, u64::MAX] {
         let outcome = Bits::zeroed(words).map(|bits| bits.words().len());
         assert_eq!(outcome, Err(Error::OutOfMemory(words.saturating_mul(8))), "{words} words");
@@ -193,15 +193,15 @@ fn a_bit_array_starts_at_zero_and_counts_its_bits() {
     bits.words_mut()[0] = 1;
     bits.words_mut()[999] = u64::MAX;
     assert_eq!(bits.count_ones(), 65);
-    // A prefetch is a hint: any index is allowed.
+    // A prefetch is a hint, so any index is allowed.
     for index in [0, 999, 1_000, 1 << 40, usize::MAX] {
         bits.prefetch(index);
     }
 }
 
-/// Ten billion items are more bits than 32 bits count, and more words too. Each end of the array
-/// must be reached, at the place that wide arithmetic says; a truncation would wrap around to its
-/// beginning.
+/// Ten billion items need more bits, and more words, than 32 bits count. Both ends of the array
+/// must be reachable, at the places that 128-bit arithmetic gives; a truncation would wrap around
+/// to the beginning.
 #[test]
 fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
     const ITEMS: u64 = 10_000_000_000;
@@ -229,7 +229,7 @@ fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
     }
 }
 
-/// The same on a real array of 13 GB, of which two blocks are touched.
+/// Tests both ends of a real array of 13 GB, of which two blocks are touched.
 #[test]
 #[ignore = "needs a kernel that lends 13 GB: make test-huge"]
 fn the_ends_of_ten_billion_items_hold_their_items() {
@@ -250,7 +250,7 @@ fn the_ends_of_ten_billion_items_hold_their_items() {
     assert_eq!(words.len() as u64, shape.words());
 }
 
-/// Bytes of this process in memory.
+/// Resident bytes of this process.
 #[cfg(target_os = "linux")]
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
@@ -269,7 +269,7 @@ fn an_empty_filter_of_a_gigabyte_costs_no_resident_memory() {
     for number in 0..1_000 {
         assert!(add(&mut filter, &item(1, number)));
     }
-    // 1,000 items touch a page each; other tests of this process run beside this one.
+    // 1,000 items touch a page each. Other tests run in this process at the same time.
     let taken = resident().saturating_sub(before);
     assert!(taken < 300_000_000, "{taken} bytes resident");
 }

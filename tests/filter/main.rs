@@ -1,5 +1,5 @@
-//! Tests of the pure filter: what it promises of its answers, its rate and its memory, and what may
-//! never change.
+//! Tests of the pure filter: its answers, its false positive rate, its memory, and the values that
+//! may never change.
 
 mod adversary;
 mod ahead;

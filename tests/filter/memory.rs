@@ -1,8 +1,9 @@
-//! How much memory a filter takes, against the classic optimum and against the formulas of others.
+//! The memory of a filter, compared with the classic optimum and with the formulas of other
+//! products.
 //!
 //! The classic optimum is Bloom's (1970) with a real number of probes: ln(1/p) / ln(2)^2 bits per
-//! item. Bits are those of the bit arrays; what a key costs beside them is measured on a server
-//! (`tests/server/memory.rs`).
+//! item. Bits are those of the bit arrays; `tests/server/memory.rs` measures the rest of a key on a
+//! server.
 
 use std::f64::consts::LN_2;
 
@@ -22,19 +23,19 @@ fn optimum(rate: f64) -> f64 {
     -rate.ln() / (LN_2 * LN_2)
 }
 
-/// Rates from `from` down to `to`, `steps` to a factor of ten; both ends included.
+/// Rates from `from` down to `to`, `steps` per factor of ten; both ends included.
 fn rates(from: f64, to: f64, steps: u32) -> impl Iterator<Item = f64> {
     let count = ((from / to).log10() * f64::from(steps)).ceil() as u32;
     (0..=count).map(move |i| (from * 10f64.powf(-f64::from(i) / f64::from(steps))).max(to))
 }
 
-/// Capacities from `from` to `to`, `steps` to a factor of ten.
+/// Capacities from `from` to `to`, `steps` per factor of ten.
 fn capacities(from: f64, to: f64, steps: u32) -> impl Iterator<Item = u64> {
     let count = ((to / from).log10() * f64::from(steps)).ceil() as u32;
     (0..=count).map(move |i| (from * 10f64.powf(f64::from(i) / f64::from(steps))) as u64)
 }
 
-/// The case nearest to (or furthest above) its bound.
+/// The case with the largest share of its bound.
 #[derive(Default)]
 struct Worst {
     /// Bits per item as a share of the bound.
@@ -62,7 +63,7 @@ impl Worst {
 
 #[test]
 fn a_nonscaling_filter_stays_near_the_classic_optimum() {
-    // Lowest rate, times the optimum.
+    // Highest and lowest rate, and the bound as a multiple of the optimum.
     for (from, to, bound) in
         [(0.1, 0.001, 1.06), (0.000_999, 0.000_1, 1.04), (0.000_099_9, 1e-6, 1.025)]
     {
@@ -76,10 +77,10 @@ fn a_nonscaling_filter_stays_near_the_classic_optimum() {
     }
 }
 
-/// Distinct items that are added for each one counted, when the rate is `rate` at the end.
+/// Distinct items added per counted item, in a filter whose final rate is `rate`.
 ///
-/// Of a filter that counts what changed a bit, dc/dx = 1 - (1 - e^-x)^k with x = k n / m the load;
-/// so n / c is the last load over the integral, here by Simpson's rule (`sizing.rs` has it in
+/// A filter counts items that changed a bit: dc/dx = 1 - (1 - e^-x)^k, with the load x = k n / m.
+/// So n / c is the final load over the integral, here by Simpson's rule (`sizing/mod.rs` has the
 /// closed form).
 fn growth(rate: f64, probes: f64) -> f64 {
     const STEPS: u32 = 1_000;
@@ -94,7 +95,7 @@ fn growth(rate: f64, probes: f64) -> f64 {
     1.0 / integral
 }
 
-/// The classic filter of least memory with a whole number of probes: probes and bits per item.
+/// Probes and bits per item of the smallest classic filter with a whole number of probes.
 fn whole(rate: f64) -> (f64, f64) {
     let with = |k: f64| (k, -k / (-rate.powf(1.0 / k)).ln_1p());
     (1..64)
@@ -112,9 +113,9 @@ fn above_10_per_cent_the_uncounted_items_are_all_that_costs_more() {
         for capacity in capacities(1e4, 1e10, 8) {
             let bits = bits(capacity, rate);
             let items = growth(rate, probes);
-            // Up to a rate of 1/3 the real-valued optimum is a bound. Above, the best number of
-            // probes is less than one and a half, and one or two probes cost up to twice as much:
-            // the optimum of whole probes is the bound.
+            // Up to a rate of 1/3 the bound is the optimum with a real number of probes. Above,
+            // that optimum has fewer than one and a half probes, and one or two probes cost up to
+            // twice as much. There the bound is the optimum with a whole number of probes.
             if rate <= 1.0 / 3.0 {
                 real.see(capacity, rate, bits, 1.06 * optimum(rate) * items);
             }
@@ -127,8 +128,8 @@ fn above_10_per_cent_the_uncounted_items_are_all_that_costs_more() {
 
 #[test]
 fn a_reserved_scaling_filter_is_no_larger_than_the_formula_of_redisbloom() {
-    // RedisBloom sizes the first layer of a filter that may grow for half the rate: ln(2/p) /
-    // ln(2)^2 bits per item.
+    // RedisBloom sizes the first layer of a scaling filter for half the rate: ln(2/p) / ln(2)^2
+    // bits per item.
     let mut worst = Worst::default();
     for rate in rates(0.999, 1e-9, 100) {
         for capacity in capacities(1e3, 1e12, 6) {
@@ -141,7 +142,7 @@ fn a_reserved_scaling_filter_is_no_larger_than_the_formula_of_redisbloom() {
 
 #[test]
 fn a_small_scaling_filter_is_one_short_block() {
-    // Items and rate; bytes at most.
+    // Items, rate, largest number of bytes.
     for (capacity, rate, most) in
         [(1, 0.01, 8), (10, 0.01, 16), (100, 0.01, 128), (100, 0.001, 192), (1_000, 0.01, 1_280)]
     {

@@ -1,15 +1,15 @@
-//! Stacks of layers of any shapes in any order: a batch answers as its items alone, whether four
-//! probes share a line in a layer, in the one above it or in the one below.
+//! Stacks of layers with any shapes in any order: a batch answers like single calls, whether or not
+//! four probes share a line in a layer, in the one above or in the one below.
 
 use redis_bloom::filter::{Counting, Expansion, Family, Filter, Geometry, Layer, Shape};
 
 use crate::support::item;
 
-/// Blocks and words: one line, two, not of whole lines, a single block of whole lines, eight lines,
-/// beyond the caches.
+/// Blocks and words per block: one line, two lines, not whole lines, a single block of whole lines,
+/// eight lines, larger than the caches.
 const BLOCKS: [(u32, u16); 6] = [(50, 8), (50, 16), (50, 15), (1, 16), (50, 64), (600, 32)];
 
-/// As many items as make some hundred bits of each layer set, and few of them all of a block's.
+/// Enough items to set some hundred bits of each layer, and too few to fill a block.
 const ITEMS: u64 = 120;
 
 fn layer(blocks: u32, block_words: u16, probes: u8, cells: u8) -> Layer {
@@ -21,11 +21,11 @@ fn layer(blocks: u32, block_words: u16, probes: u8, cells: u8) -> Layer {
     Layer::new(shape, 1_000, 0.01).expect("memory")
 }
 
-/// A stack whose layers hold the items of set 0, 1 and 2.
+/// A stack of three layers, which hold the items of set 0, 1 and 2.
 fn stack(shapes: [(u32, u16); 3], probes: u8, cells: u8) -> Filter {
     let mut filled = Vec::new();
     for (set, (blocks, words)) in (0..).zip(shapes) {
-        // A filter of one layer, to be filled and taken apart again.
+        // A filter of one layer: its layer is copied into the stack.
         let layer = layer(blocks, words, probes, cells);
         let mut one = of(vec![layer]);
         for number in 0..ITEMS {
@@ -44,7 +44,7 @@ fn of(layers: Vec<Layer>) -> Filter {
 }
 
 #[test]
-fn a_batch_is_its_items_alone_in_layers_of_any_shapes() {
+fn a_batch_answers_like_single_calls_in_layers_of_any_shapes() {
     for cells in [0, 1] {
         for probes in [1, 3, 4, 5, 8, 9, 127] {
             for &one in &BLOCKS {
@@ -62,7 +62,7 @@ fn a_batch_is_its_items_alone_in_layers_of_any_shapes() {
 fn check(shapes: [(u32, u16); 3], probes: u8, cells: u8) {
     let case = format!("{shapes:?}, {probes} probes, cells {cells}");
     let mut filter = stack(shapes, probes, cells);
-    // Of each layer some, and strangers.
+    // Items of each layer, and absent items.
     let items: Vec<_> = (0..4).flat_map(|set| (0..40).map(move |n| item(set, n * 3))).collect();
     let alone: Vec<bool> = items.iter().map(|item| filter.contains(filter.hash(item))).collect();
     assert!(alone[..120].iter().all(|&found| found), "{case}");

@@ -1,11 +1,11 @@
-//! Random sequences of operations against a model that cannot be wrong: the exact multiset of what
-//! was added and, of filters that count, not deleted since.
+//! Random sequences of operations, checked against an exact model: the multiset of the items added
+//! and, in filters with counters, not deleted since.
 //!
-//! Held after each step: no false negative, ever; `add` says "new" exactly when `contains` said no;
-//! the count is the number of those answers, but where items are deleted; a batch answers as its
-//! items would alone; what is refused changes nothing; no ceiling is passed; a filter that was
-//! stored and read back goes on as if nothing had been. Deleted is only what was added, as the
-//! promise of `filter/deletion.rs` asks; then each item's count is at least what the model has.
+//! Checked after each step: there is no false negative; `add` answers "new" exactly when `contains`
+//! answered no; the count is the number of these answers (in filters without deletions); a batch
+//! answers like single calls; a refusal changes nothing; the ceiling holds; a filter that was
+//! stored and loaded behaves as before. Only items that were added are deleted, as
+//! `filter/deletion.rs` requires; then the count of each item is at least that of the model.
 
 use std::collections::HashMap;
 
@@ -24,19 +24,19 @@ use crate::{
     support::{CELLS, Strings, filter, params},
 };
 
-/// Bytes of bits that a filter may grow to: an expansion of 32,768 is in the game too.
+/// The most bytes of bits: the expansions include 32,768.
 const CEILING: u64 = 100_000;
 
-/// The filter, and what is known to be in it.
+/// The filter, and its exact content.
 struct Model {
     filter: Filter,
-    /// How often each number was added and not deleted.
+    /// Additions minus deletions of each number.
     added: HashMap<Number, u64>,
     /// Answers `Ok(true)` so far.
     new: u64,
 }
 
-/// The strings of the filter: equal for equal filters.
+/// The stored strings of the filter; equal for equal filters.
 fn stored(filter: &Filter) -> Strings {
     Strings::of(filter)
 }
@@ -46,7 +46,8 @@ impl Model {
         self.filter.hash(&bytes(number))
     }
 
-    /// Checks one answer of an addition against what `contains` said before it, and notes it.
+    /// Checks the answer of an addition against that of `contains` before it, and updates the
+    /// model.
     fn note(&mut self, number: Number, known: bool, full: bool, answer: Result<bool, Error>) {
         if self.added.contains_key(&number) {
             assert!(known, "a false negative: {number}");
@@ -76,16 +77,16 @@ impl Model {
         let hash = self.hash(number);
         let known = self.filter.contains(hash);
         let counts = self.filter.counts();
-        // One that counts takes room in the newest layer, whatever the others hold.
+        // A filter with counters always adds to the newest layer, whatever the others hold.
         let full =
             self.filter.newest().is_full() && !(counts && self.filter.newest().contains(hash));
-        // Compared where a change is likeliest to slip in; for every known item of a large filter
-        // it would take minutes.
+        // Compares strings only where a change is most likely: comparing after each present item of
+        // a large filter would take minutes.
         let compared = full || (known && self.filter.bit_bytes() < 2_000);
         let before = compared.then(|| stored(&self.filter));
         let size = self.filter.bit_bytes();
-        let answer = self.filter.add(hash, |told| {
-            assert_eq!(told, size);
+        let answer = self.filter.add(hash, |bytes| {
+            assert_eq!(bytes, size);
             ceiling
         });
         self.note(number, known, full, answer);
@@ -125,7 +126,8 @@ impl Model {
         self.filter = batch;
     }
 
-    /// Deletes a batch, and the same items one by one from a copy. What was not added is left out.
+    /// Deletes a batch, and the same items one by one from a copy. Items that were not added are
+    /// left out.
     fn delete_each(&mut self, numbers: &[Number]) {
         let mut left = self.added.clone();
         let numbers: Vec<Number> = numbers
@@ -223,7 +225,7 @@ impl Model {
         }
     }
 
-    /// What holds after every step.
+    /// Checks the invariants that hold after every step.
     fn check(&self) {
         if !self.filter.counts() {
             assert_eq!(self.filter.items(), self.new);
@@ -242,7 +244,7 @@ impl Model {
         assert_eq!(plan.bit_bytes(), self.filter.bit_bytes());
     }
 
-    /// What was added is in, one by one and all at once.
+    /// Checks that all added items are found, one by one and in a batch.
     fn check_all(&self) {
         for (&number, &count) in &self.added {
             let hash = self.hash(number);
@@ -258,14 +260,14 @@ impl Model {
     }
 }
 
-/// What is shown of each layer and not stored, but follows from what is: items, counters that are
-/// not 0, counters at 15.
+/// Figures of each layer that are not stored but follow from the stored data: items, counters above
+/// 0, counters at 15.
 fn numbers_of(filter: &Filter) -> Vec<(u64, Option<u64>, Option<u64>)> {
     let numbers = |layer: &Layer| (layer.items(), layer.nonzero(), layer.saturated());
     filter.layers().map(numbers).collect()
 }
 
-/// How many counters of a layer are such.
+/// The number of counters of a layer that satisfy `such`.
 fn counters(layer: &Layer, such: fn(u64) -> bool) -> Option<u64> {
     let words = layer.bits().words().iter();
     let counters = words.flat_map(|word| (0..16).map(move |i| word >> (4 * i) & 15));

@@ -1,8 +1,8 @@
-//! From a hash to block and probes: nothing of it is lost on the way.
+//! The block and the probe positions that follow from a hash.
 
 use redis_bloom::filter::{Geometry, Hash, all_positions, scale};
 
-/// The positions of the first `N` bits of an item in its block, one of several.
+/// The positions of the first `N` probes of an item in its block.
 pub(crate) fn positions<const N: usize>(hash: Hash, block_words: u16) -> [u64; N] {
     let mut all = Vec::new();
     let geometry = Geometry { blocks: 2, block_words, probes: N as u8 };
@@ -14,14 +14,14 @@ pub(crate) fn positions<const N: usize>(hash: Hash, block_words: u16) -> [u64; N
 }
 
 #[test]
-fn a_walk_depends_on_both_halves_of_the_hash() {
+fn the_positions_depend_on_both_halves_of_the_hash() {
     let start = Hash { block: 0x0123_4567_89AB_CDEF, probes: 0xFEDC_BA98_7654_3210 };
-    // Of whole lines, and not.
+    // A block of whole lines, and one that is not.
     for words in [512, 511] {
         let last = |hash| positions::<12>(hash, words)[4..].to_owned();
         for bit in 0..64 {
             let (block, probes) = (start.block ^ 1 << bit, start.probes ^ 1 << bit);
-            // Not the first, which a difference in the lowest bits does not reach.
+            // Not the first probe group: a difference in the lowest bits does not change it.
             assert_ne!(last(start), last(Hash { block, ..start }), "bit {bit} of the block");
             assert_ne!(last(start), last(Hash { probes, ..start }), "bit {bit} of the probes");
         }
@@ -33,7 +33,7 @@ fn a_fraction_scales_to_all_integers_below_n_and_no_other() {
     for n in [1, 2, 3, 7, 64, 1000, 1 << 31, u64::from(u32::MAX), u64::MAX] {
         assert_eq!(scale(0, n), 0, "n = {n}");
         assert_eq!(scale(u64::MAX, n), n - 1, "n = {n}");
-        // The first fraction of each of some integers, and the one before.
+        // The smallest fraction that scales to `i`, and the fraction before it.
         for i in [1, 2, n / 3, n / 2, n - 1].into_iter().filter(|&i| (1..n).contains(&i)) {
             let first = ((u128::from(i) << 64).div_ceil(u128::from(n))) as u64;
             assert_eq!((scale(first, n), scale(first - 1, n)), (i, i - 1), "n = {n}");
@@ -52,15 +52,15 @@ fn four_probes_lie_in_one_line_of_a_block_of_whole_lines() {
                 lines.insert(four[0] / 512);
             }
         }
-        // 40,000 of at most 512 lines leave none out but with a chance of 512 e^-78.
+        // 40,000 groups in at most 512 lines leave a line empty with a chance of 512 e^-78.
         assert_eq!(lines.len(), usize::from(words) / 8, "blocks of {words} words");
     }
 }
 
 #[test]
 fn each_probe_goes_anywhere_in_its_line_or_block() {
-    // 4,000 items for each position on average. Of 10,304 counts none strays by 6 deviations but
-    // with a chance of 2e-5.
+    // 4,000 items for each position on average. The chance that any of 10,304 counts deviates by 6
+    // standard deviations is 2e-5.
     for words in [8_u16, 15] {
         let bits = u64::from(words) * 64;
         let mut seen = vec![[0_u32; 7]; bits as usize];

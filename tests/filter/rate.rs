@@ -1,29 +1,31 @@
-//! The promise, measured: a full filter answers wrongly no more often than was asked.
+//! A full filter has a false positive rate of at most the requested one.
 //!
 //! # The bound
 //!
 //! A row makes S filters under S seeds, fills each to exactly its capacity (`items() ==
-//! capacity()`, the worst moment it has) and asks each for Q items that were never added. The S
-//! shares of wrong answers are independent and equally distributed, so their mean m has the
-//! standard error e = s / sqrt(S), s their sample deviation. This e holds both the binomial noise
-//! of S Q queries, sqrt(p (1 - p) / (S Q)), and the luck of a filter: how evenly its blocks filled,
-//! which more queries do not average out (at 1 % and 1,000 items it is twice the binomial noise).
+//! capacity()`, where the rate is highest), and queries each for Q items that were never added. The
+//! S shares of wrong answers are independent and identically distributed, so their mean m has the
+//! standard error e = s / sqrt(S), where s is their sample deviation. This e includes the binomial
+//! noise of S Q queries, sqrt(p (1 - p) / (S Q)), and the variation between filters (how evenly the
+//! blocks filled), which more queries do not average out. At 1 % and 1,000 items the latter is
+//! twice the binomial noise.
 //!
-//! A row fails when m > asked + 4.5 e. With S = 128 the ratio is Student's t with 127 degrees:
-//! beyond 4.5 in 8e-6 of all runs if the true rate were exactly the asked one. 76 rows, two bounds
-//! each: a false alarm in under 0.2 % of all choices of seeds, and since the seeds are fixed, one
-//! that passed passes until the code changes.
+//! A row fails when m > asked + 4.5 e. With S = 128 the ratio (m - asked) / e has Student's t
+//! distribution with 127 degrees of freedom: it exceeds 4.5 in 8e-6 of all runs if the true rate is
+//! exactly the requested one. 76 rows with two bounds each give a false alarm for under 0.2 % of
+//! all choices of seeds. The seeds are fixed, so a row that passes continues to pass until the code
+//! changes.
 //!
 //! # The power
 //!
-//! A filter whose true rate is 3 % above the bound is caught if 0.03 asked > (4.5 + 2.5) e, with
-//! probability 99.4 % (normal, 2.5 deviations). So e must be at most 0.43 % of the asked rate,
-//! which at 1 % takes 1 / 0.0043^2 = 54,000 wrong answers at least. Each row states its e as
-//! `precision`, and a row that does not reach it fails as well: a bound means nothing without it.
-//! At 0.1 % and below `precision` is what the time allows.
+//! A true rate of 3 % above the bound fails with probability 99.4 % (normal, 2.5 deviations) if
+//! 0.03 asked > (4.5 + 2.5) e. So e must be at most 0.43 % of the requested rate, which at 1 %
+//! takes at least 1 / 0.0043^2 = 54,000 wrong answers. Each row states its largest e as
+//! `precision`, and fails if e is larger. At 0.1 % and below, `precision` is limited by the running
+//! time.
 //!
-//! The same is asked of the sum of the layers' own rates (`budget.rs`), which is less than the
-//! asked rate for a scaling filter: it shows an excess that the budget's reserve would hide.
+//! A second bound is the sum of the layers' own rates (`budget.rs`). For a scaling filter it is
+//! less than the requested rate, so it shows an excess that the reserve of the budget would hide.
 
 use std::time::Instant;
 
@@ -31,15 +33,15 @@ use redis_bloom::filter::{Filter, Layer, Plan};
 
 use crate::support::{filter, item, params};
 
-/// The standard error that shows an excess of 3 %, relative to the asked rate.
+/// The standard error, relative to the requested rate, that shows an excess of 3 %.
 const SHOWS_3_PER_CENT: f64 = 0.004_3;
 /// Standard errors between a mean and a failure.
 const ERRORS: f64 = 4.5;
-/// Sets of items (`support::item`): in the filter, and not in it.
+/// Sets of items (`support::item`): added, and never added.
 const ADDED: u64 = 1;
 const ABSENT: u64 = 2;
 
-/// What is measured.
+/// A row of a table: the filters and the queries.
 #[derive(Clone, Copy)]
 struct Row {
     asked: f64,
@@ -47,17 +49,17 @@ struct Row {
     capacity: u64,
     /// 0 for a non-scaling filter.
     expansion: u64,
-    /// All full.
+    /// Number of layers, all full.
     layers: usize,
-    /// Filters.
+    /// Number of filters.
     seeds: u64,
-    /// Of all filters together.
+    /// Queries of all filters together.
     queries: u64,
-    /// The standard error that the row must reach, relative to `asked`.
+    /// The largest standard error that the row may have, relative to `asked`.
     precision: f64,
 }
 
-/// Number `number` of a set of items, written into a buffer.
+/// Writes item `number` of a set into a buffer.
 type Shape = fn(set: u64, number: u64, buffer: &mut Vec<u8>);
 
 fn sixteen_bytes(set: u64, number: u64, buffer: &mut Vec<u8>) {
@@ -65,14 +67,14 @@ fn sixteen_bytes(set: u64, number: u64, buffer: &mut Vec<u8>) {
     buffer.extend(item(set, number));
 }
 
-/// A copy of `empty` under another seed, filled to the last item of the row's last layer. (From the
-/// plan: sizing a layer takes longer than filling ten items.)
+/// A copy of `empty` under another seed, filled to the last item of the row's last layer. It is
+/// made from a plan, because sizing a layer takes longer than adding ten items.
 fn full(row: &Row, empty: &Plan, seed: u64, shape: Shape) -> Filter {
     let mut plan = empty.clone();
     plan.seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut filter = plan.allocate(u64::MAX).expect("memory for a small filter");
     let mut buffer = Vec::new();
-    // Bounded: a filter with too few bits is saturated, and never full.
+    // Bounded: a filter with too few bits saturates and is never full.
     let most = (100 * row.capacity) << row.layers;
     for number in 0..most {
         if filter.layers().len() == row.layers && filter.items() == filter.capacity() {
@@ -85,7 +87,7 @@ fn full(row: &Row, empty: &Plan, seed: u64, shape: Shape) -> Filter {
     panic!("{most} items do not fill a filter for {} at {}", row.capacity, row.asked);
 }
 
-/// The share of absent items that the filter says yes to.
+/// The share of absent items that test positive.
 fn wrong(filter: &Filter, queries: u64, shape: Shape) -> f64 {
     let mut buffer = Vec::new();
     let mut asked = |number| {
@@ -95,7 +97,7 @@ fn wrong(filter: &Filter, queries: u64, shape: Shape) -> f64 {
     (0..queries).filter(|&number| asked(number)).count() as f64 / queries as f64
 }
 
-/// Measures a row; its line of the table, marked if it fails.
+/// Measures a row; returns its line of the table, and whether the row passes.
 fn line(row: &Row, shape: Shape) -> (String, bool) {
     let start = Instant::now();
     let &Row { asked, capacity, expansion, layers, seeds, queries, precision } = row;
@@ -115,7 +117,8 @@ fn line(row: &Row, shape: Shape) -> (String, bool) {
         && mean <= budget + ERRORS * error
         && error <= precision * asked;
     let line = format!(
-        "{asked:>8} {capacity:>7} x{expansion} {layers:>6} {seeds:>6} {:>7.1} M  {mean:>11.4e}  {:>6.4} ± {:.4}  {:>6.4} {:>6.1} s{}",
+        "{asked:>8} {capacity:>7} x{expansion} {layers:>6} {seeds:>6} {:>7.1} M  {mean:>11.4e}  \
+         {:>6.4} ± {:.4}  {:>6.4} {:>6.1} s{}",
         queries as f64 / 1e6,
         mean / asked,
         error / asked,
@@ -126,11 +129,12 @@ fn line(row: &Row, shape: Shape) -> (String, bool) {
     (line, holds)
 }
 
-/// Measures all rows, prints their table, and fails if one does.
+/// Measures all rows, prints their table, and fails if a row fails.
 #[track_caller]
 fn check_items(title: &str, rows: impl IntoIterator<Item = (Row, Shape)>) {
     let mut table = format!(
-        "{title}\n   asked   items x  layers  seeds   queries     measured  of the asked rate  of the layers'\n"
+        "{title}\n   asked   items x  layers  seeds   queries     measured  of the asked rate  \
+         of the layers'\n"
     );
     let mut hold = true;
     for (row, shape) in rows {
@@ -148,8 +152,8 @@ fn check(title: &str, rows: impl IntoIterator<Item = Row>) {
     check_items(title, rows.into_iter().map(|row| (row, sixteen_bytes as Shape)));
 }
 
-/// The five rates of the promise, with queries for one shape of filter: (asked rate, millions of
-/// queries, precision). The first three must show an excess of 3 %.
+/// The five rates that are tested, with queries for one kind of filter: (requested rate, millions
+/// of queries, precision). The first three must show an excess of 3 %.
 type Rates = [(f64, f64, f64); 5];
 
 fn rows(rates: Rates, capacity: u64, expansion: u64, layers: usize) -> impl Iterator<Item = Row> {
@@ -164,7 +168,7 @@ fn rows(rates: Rates, capacity: u64, expansion: u64, layers: usize) -> impl Iter
     })
 }
 
-/// One layer costs some 20 ns a query.
+/// A query of one layer takes about 20 ns.
 const SHALLOW: Rates = [
     (0.25, 6.4, SHOWS_3_PER_CENT),
     (0.05, 12.8, SHOWS_3_PER_CENT),
@@ -175,7 +179,7 @@ const SHALLOW: Rates = [
 
 #[test]
 fn a_full_nonscaling_filter_keeps_the_asked_rate() {
-    // Thousands of blocks, and a single one.
+    // Filters of many blocks and of a single block.
     let one_block = rows(SHALLOW, 1_000, 0, 1).map(|row| Row { seeds: 256, ..row });
     check("NONSCALING", rows(SHALLOW, 50_000, 0, 1).chain(one_block));
 }
@@ -207,7 +211,8 @@ fn twelve_full_layers_together_keep_the_asked_rate() {
         (0.001, 12.8, 0.011),
         (0.000_1, 19.2, 0.03),
     ];
-    // 12 layers of which each doubles; how the first layer of 50 items fell out costs precision.
+    // 12 layers, each twice the one before. The variation of the first layer of 50 items limits the
+    // precision.
     let doubling = Row {
         asked: 0.01,
         capacity: 50,
@@ -237,7 +242,7 @@ fn small_full_filters_keep_the_asked_rate_on_average() {
         }
     }
     check("small, NONSCALING", table);
-    // Small filters that grew.
+    // Small filters with several layers.
     let grown = [(10, 0.01), (100, 0.01), (10, 0.000_1)].map(|(capacity, asked)| Row {
         asked,
         capacity,
@@ -276,8 +281,7 @@ fn rates_above_25_per_cent_are_kept_too() {
 
 #[test]
 fn one_in_a_million_is_kept() {
-    // 130 wrong answers: an error of 9 %, which shows an excess of two thirds. Twenty times the
-    // queries, once: 0.932 +- 0.019 of the asked rate.
+    // 130 wrong answers have an error of 9 %, which shows an excess of two thirds.
     let row = Row {
         asked: 1e-6,
         capacity: 50_000,
@@ -292,7 +296,7 @@ fn one_in_a_million_is_kept() {
 
 #[test]
 fn items_of_every_length_keep_the_asked_rate() {
-    /// The number in the middle of otherwise equal bytes, `N` in all.
+    /// An item of `N` equal bytes with the number in the middle.
     fn bytes<const N: usize>(set: u64, number: u64, buffer: &mut Vec<u8>) {
         let number = (set << 30 | number).to_le_bytes();
         let used = N.min(number.len());
@@ -305,7 +309,7 @@ fn items_of_every_length_keep_the_asked_rate() {
         buffer.clear();
         write!(buffer, "user:{set}:{number}").expect("a vector takes all");
     }
-    // XXH3 has a way of its own for up to 3, 8, 16, 128, 240 bytes, and for more.
+    // XXH3 has separate code for up to 3, 8, 16, 128, 240 bytes, and for more.
     let shapes: [Shape; 8] = [
         decimal,
         bytes::<4>,

@@ -1,5 +1,4 @@
-//! The sizing as a function: defined everywhere, the same on each call, and larger for a larger
-//! ask.
+//! The sizing function: it is defined for all arguments, deterministic, and (nearly) monotonic.
 
 use std::{
     f64::consts::LN_2,
@@ -37,27 +36,27 @@ const RATES: [f64; 24] = [
     1.0 - f64::EPSILON / 2.0,
 ];
 
-/// 2^i, and its neighbours.
+/// Powers of two and their neighbours.
 fn capacities() -> impl Iterator<Item = u64> {
     (0..=62)
         .flat_map(|i| [(1_u64 << i) - 1, 1 << i, (1 << i) + 1])
         .filter(|capacity| (1..=1 << 62).contains(capacity))
 }
 
-/// The bits that no Bloom filter can do without. Rates under 1e-30 are sized as 1e-30.
+/// The least bits that a Bloom filter needs. Rates under 1e-30 are sized as 1e-30.
 fn least_bits(capacity: u64, rate: f64) -> f64 {
     -rate.max(1e-30).ln() / (LN_2 * LN_2) * capacity as f64
 }
 
 #[test]
-fn every_ask_has_a_geometry_that_is_large_enough_or_none() {
+fn every_geometry_is_large_enough() {
     for rate in RATES {
         let mut given = true;
         for capacity in capacities() {
             let least = least_bits(capacity, rate);
             let Some(shape) = geometry(capacity, rate) else {
-                // The longest blocks, as many as a u32 counts, are 2^50 bits. Above 10 % fewer than
-                // 8 bits are enough for any item, the uncounted ones included.
+                // The longest blocks, 2^32 - 1 of them, have 2^50 bits. Above 10 %, 8 bits are
+                // enough for any item, including the uncounted ones.
                 let enough = if rate > 0.1 { 8.0 * capacity as f64 } else { 1.07 * least };
                 assert!(
                     enough > 2f64.powi(50),
@@ -85,7 +84,7 @@ fn every_ask_has_a_geometry_that_is_large_enough_or_none() {
 #[test]
 fn there_is_a_geometry_for_everything_below_2_to_the_50_bits() {
     for rate in RATES.into_iter().filter(|&rate| rate <= 0.1) {
-        // 1.06 times the optimum is allowed, and a few bits of rounding.
+        // The sizing may use 1.06 times the optimum, and a few bits of rounding.
         let capacity = 2f64.powi(50) / (1.07 * least_bits(1, rate));
         for share in [1.0, 0.9, 0.5, 0.1, 0.01] {
             let capacity = (capacity * share) as u64;
@@ -95,9 +94,8 @@ fn there_is_a_geometry_for_everything_below_2_to_the_50_bits() {
 }
 
 #[test]
-fn an_ask_beyond_2_to_the_50_bits_has_no_geometry() {
-    // A geometry that held fewer bits than were asked for would break the promise of the rate in
-    // silence.
+fn a_filter_beyond_2_to_the_50_bits_has_no_geometry() {
+    // A geometry with too few bits would silently exceed the requested rate.
     for (capacity, rate) in [
         (1 << 46, 1e-6),
         (1 << 47, 0.01),
@@ -113,13 +111,12 @@ fn an_ask_beyond_2_to_the_50_bits_has_no_geometry() {
 
 #[test]
 fn more_items_never_take_noticeably_fewer_words() {
-    // "Noticeably": the block size and the number of probes are whole numbers, and where one of
-    // them steps, a filter for one item more can be a little smaller: by at most 4.2 % (2,381 items
-    // at 0.1 %).
+    // "Noticeably": block size and number of probes are integers. Where one of them steps, a filter
+    // for one item more can be a little smaller, by at most 4.2 % (2,381 items at 0.1 %).
     const STEP: f64 = 0.958;
     for rate in RATES.into_iter().chain([0.2, 0.3, 0.075, 0.02, 0.0075, 0.003, 0.0003]) {
         let mut before = (0, 0);
-        // Every capacity up to some thousands, then 0.5 % more each.
+        // Every capacity up to 6,000, then steps of 0.5 %.
         let every = (1..6_000).chain((0..2_500).map(|i| (6_000.0 * 1.005_f64.powi(i)) as u64));
         for capacity in every {
             let words = geometry(capacity, rate).map_or(0, |shape| shape.words());
@@ -136,8 +133,8 @@ fn more_items_never_take_noticeably_fewer_words() {
 
 #[test]
 fn a_lower_rate_never_takes_noticeably_fewer_words() {
-    // As above, and one word more or less: 100 items take five at 38.9 % with one probe, four at 38
-    // % with two.
+    // Block size and number of probes are integers, so the size may step back by 4 % and one word:
+    // 100 items take five words at 38.9 % with one probe, four at 38 % with two.
     for capacity in [1, 10, 100, 1_000, 10_000, 1_000_000, 10_000_000_000] {
         let mut before = (1.0, 0);
         for i in 1..3_000 {
@@ -155,8 +152,8 @@ fn a_lower_rate_never_takes_noticeably_fewer_words() {
 }
 
 #[test]
-fn equal_asks_have_equal_geometries() {
-    // Also on several threads at once: nothing is cached, nothing depends on a rounding mode.
+fn equal_arguments_have_equal_geometries() {
+    // Also on several threads: the result depends on no cache and no rounding mode.
     let all = || -> Vec<_> {
         RATES
             .into_iter()
@@ -169,8 +166,8 @@ fn equal_asks_have_equal_geometries() {
 }
 
 #[test]
-fn sizing_takes_microseconds_whatever_is_asked() {
-    // The bound is for hangs; the time is printed, since it depends on the machine.
+fn sizing_takes_microseconds_for_all_arguments() {
+    // The bound detects hangs. The time is printed, because it depends on the machine.
     const HANG: Duration = Duration::from_millis(100);
     let mut table = String::from("microseconds of one sizing call, the best of 9\n    rate");
     let columns = [1, 100, 10_000, 1_000_000, 10_000_000_000, 1 << 48, 1 << 62];

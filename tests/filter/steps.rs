@@ -1,44 +1,44 @@
-//! What `model.rs` may do with a filter, drawn at random.
+//! Random operations for `model.rs`.
 
 use proptest::{collection::vec, prelude::*};
 
-/// Items are numbers of this size: few enough that many are added twice.
+/// Items are numbers of 16 bits, so few that many are added twice.
 pub(crate) type Number = u16;
 
-/// What is done.
+/// An operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Add(Number),
     AddEach(Vec<Number>),
-    /// `Add`, then `AddEach`, with room for so many bytes more.
+    /// `Add`, then `AddEach`, under a ceiling of so many bytes above the present size.
     AddWithin(u64, Number, Vec<Number>),
     Contains(Number),
     ContainsEach(Vec<Number>),
-    /// Of what was added; nothing else.
+    /// Deletes only items that were added.
     DeleteEach(Vec<Number>),
-    /// Through the strings of an RDB.
+    /// Saves and loads the strings of an RDB.
     Store,
-    /// Through the pieces of a dump.
+    /// Saves and loads the chunks of a dump.
     Dump,
     Duplicate,
 }
 
-/// Bytes of an item: of all lengths up to 300, so that every path of the hash is walked.
+/// The bytes of an item, of all lengths up to 302, for every path of the hash.
 pub(crate) fn bytes(number: Number) -> Vec<u8> {
     let mut bytes = vec![(number >> 8) as u8; usize::from(number % 301)];
     bytes.extend(number.to_le_bytes());
-    // One number is the empty item.
+    // Number 0 is the empty item.
     if number == 0 { Vec::new() } else { bytes }
 }
 
 /// A batch.
 fn numbers() -> impl Strategy<Value = Vec<Number>> {
-    // On both sides of a chunk of 64, and of two.
+    // Sizes around the chunk of 64, and around two chunks.
     let size = prop_oneof![0..8_usize, 60..70_usize, 120..140_usize, 0..300_usize];
     size.prop_flat_map(|size| vec(number(), size))
 }
 
-/// A third of the numbers are small, so that they come again.
+/// A third of the numbers are small, so that they repeat.
 fn number() -> impl Strategy<Value = Number> {
     prop_oneof![1 => 0..64_u16, 2 => any::<Number>()]
 }
@@ -58,7 +58,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Rates of all sizes, those in use most often.
+/// Rates of all magnitudes, common ones most often.
 pub(crate) fn rate() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => prop::sample::select(vec![0.5, 0.25, 0.1, 0.05, 0.01, 0.001, 0.000_1, 1e-6]),

@@ -1,4 +1,4 @@
-//! What the tests of the filter and of the codec share: items, filters, and strings to store them
+//! Shared by the tests of the filter and of the codec: items, filters, and strings to store filters
 //! in.
 
 use redis_bloom::{
@@ -14,10 +14,10 @@ pub(crate) fn item(set: u64, number: u64) -> [u8; 16] {
     (u128::from(set) << 64 | u128::from(number)).to_le_bytes()
 }
 
-/// Both sorts of native filters.
+/// Both kinds of native filters.
 pub(crate) const CELLS: [CellKind; 2] = [CellKind::Bits, CellKind::Counters];
 
-/// Parameters of a filter of bits; an expansion of 0 is a non-scaling filter.
+/// Parameters of a filter of bits; an expansion of 0 makes it non-scaling.
 pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
     let expansion = Expansion::new(expansion).expect("an expansion in range");
     Params { error_rate, capacity, expansion, seed, cells: CellKind::Bits }
@@ -29,7 +29,7 @@ pub(crate) fn filter(params: &Params) -> Filter {
     Filter::new(params, u64::MAX).unwrap_or_else(|error| panic!("{params:?}: {error}"))
 }
 
-/// Adds one item without a ceiling; whether it was new.
+/// Adds one item without a ceiling; returns whether it was new.
 #[track_caller]
 pub(crate) fn add(filter: &mut Filter, item: &[u8]) -> bool {
     let hash = filter.hash(item);
@@ -41,20 +41,20 @@ pub(crate) fn has(filter: &Filter, item: &[u8]) -> bool {
     filter.contains(filter.hash(item))
 }
 
-/// Adds the items of `set` in order until `count` items are counted; how many it took.
+/// Adds the items of `set` in order until `count` items are counted; returns how many were added.
 #[track_caller]
 pub(crate) fn fill(filter: &mut Filter, set: u64, count: u64) -> u64 {
     let mut number = 0;
     while filter.items() < count {
         add(filter, &item(set, number));
         number += 1;
-        // A filter with too few bits is saturated, and counts nothing any more.
+        // A filter with too few bits saturates and counts no more items.
         assert!(number < 100 * count + 1_000_000, "{number} items make no {count}");
     }
     number
 }
 
-/// Stored strings, to write to and to read from.
+/// Stored strings that can be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Strings(pub(crate) Vec<Vec<u8>>);
 
@@ -83,7 +83,7 @@ impl Strings {
         strings
     }
 
-    /// The complete filter that they hold.
+    /// The complete filter that the strings hold.
     #[track_caller]
     pub(crate) fn filter(&self) -> Filter {
         match rdb::load(&mut Reading(self.0.iter()), u64::MAX) {

@@ -1,6 +1,6 @@
-//! An addition of what is there writes nothing: while a server forks for a snapshot, a write that
-//! changes nothing would copy the page. Equal bits cannot show that, so the bits are put where a
-//! write ends the process.
+//! Adding an item that is present writes nothing. During a snapshot, even a write that changes
+//! nothing makes the kernel copy the page. Comparing bits cannot show such a write, so the tests
+//! put the bits in read-only memory, where a write ends the process.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{c_int, c_void};
@@ -15,11 +15,10 @@ unsafe extern "C" {
     fn mprotect(address: *mut c_void, len: usize, protection: c_int) -> c_int;
 }
 
-/// Moves `bytes` bytes at `old`, which are of the layout `from`, to an allocation of the layout
-/// `to`.
+/// Moves `bytes` bytes from `old`, of layout `from`, to a new allocation of layout `to`.
 ///
 /// # Safety
-/// `old` was allocated with `from` and holds `bytes` bytes, no more than either layout has.
+/// `old` was allocated with `from` and holds `bytes` bytes; both layouts have at least that size.
 unsafe fn moved(old: *mut u64, bytes: usize, from: Layout, to: Layout) -> *mut u64 {
     // SAFETY: no layout here is of size zero.
     let new = unsafe { alloc(to) };
@@ -31,42 +30,42 @@ unsafe fn moved(old: *mut u64, bytes: usize, from: Layout, to: Layout) -> *mut u
     new.cast()
 }
 
-/// Puts the words of the layer where they can be read alone; the layout that they have there.
+/// Moves the words of the layer to read-only memory; returns the layout of that memory.
 fn protected(layer: &mut Layer) -> Layout {
     let (bytes, own) = words_of(layer);
     let whole =
         Layout::from_size_align(bytes.next_multiple_of(PAGE), PAGE).expect("they are there");
     // SAFETY: the words were allocated as an array of them.
     let away = |old| unsafe { moved(old, bytes, own, whole) };
-    // SAFETY: the new address has the same content, and goes back by `released` before the layer
-    // can be dropped, unless the process ends.
+    // SAFETY: the new memory has the same content. `released` moves it back before the layer is
+    // dropped, unless the process ends.
     unsafe { layer.relocate(away) };
     let at = layer.bits().words().as_ptr().cast_mut().cast();
-    // SAFETY: whole pages that nothing else lies in.
+    // SAFETY: whole pages that hold nothing else.
     assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ) }, 0);
     whole
 }
 
-/// Puts them back where they can be written.
+/// Moves the words back to writable memory.
 fn released(layer: &mut Layer, whole: Layout) {
     let (bytes, own) = words_of(layer);
     let at = layer.bits().words().as_ptr().cast_mut().cast();
     // SAFETY: the pages of `protected`.
     assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ | PROT_WRITE) }, 0);
-    // SAFETY: they were allocated so there.
+    // SAFETY: `protected` allocated them with the layout `whole`.
     let back = |old| unsafe { moved(old, bytes, whole, own) };
-    // SAFETY: the new address has the same content and the layout of an array of words again.
+    // SAFETY: the new memory has the same content and the layout of an array of words.
     unsafe { layer.relocate(back) };
 }
 
-/// Bytes of the words of a layer, and the layout of an array of them.
+/// Bytes of the words of a layer, and the layout of an array of these words.
 fn words_of(layer: &Layer) -> (usize, Layout) {
     let words = layer.bits().words().len();
     (words * 8, Layout::array::<u64>(words).expect("they are there"))
 }
 
-/// Shapes on both sides of what the code tells apart: a block of a word, of a line, short and long;
-/// a four of probes.
+/// Shapes for all paths of the code: blocks of a word, of a line, and longer; fewer and more probes
+/// than a group of four.
 fn shapes() -> impl Iterator<Item = Shape> {
     let blocked = [1, 8, 16, 64].into_iter().flat_map(|block_words| {
         [1, 3, 4, 7, 8, 13].map(|probes| Shape::from(Geometry { blocks: 50, block_words, probes }))
@@ -76,7 +75,7 @@ fn shapes() -> impl Iterator<Item = Shape> {
 }
 
 #[test]
-fn what_is_there_is_added_without_a_write() {
+fn adding_a_present_item_writes_nothing() {
     for shape in shapes() {
         let mut layer = Layer::new(shape, 1_000, 0.01).expect("there is memory");
         let hashes: Vec<Hash> = (0..100_u64).map(|i| Hash::of(&i.to_le_bytes(), 7)).collect();
@@ -93,10 +92,9 @@ fn what_is_there_is_added_without_a_write() {
     }
 }
 
-/// The same of a batch, which takes other code where the processor has it
-/// (`layer/blocked/simd.rs`).
+/// A batch takes another path where the processor has AVX-512VL (`layer/blocked/simd.rs`).
 #[test]
-fn a_batch_of_what_is_there_is_added_without_a_write() {
+fn adding_a_batch_of_present_items_writes_nothing() {
     for shape in shapes() {
         let layer = Layer::new(shape, 1_000, 0.01).expect("there is memory");
         let expansion = Expansion::new(2).expect("in range");

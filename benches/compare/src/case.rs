@@ -1,23 +1,23 @@
-//! The filters that are compared, what is done to them, and with which items.
+//! The filters that are compared, the operations, and the items.
 
 use std::fmt::{self, Display, Formatter};
 
-/// A filter, as it is when the work begins.
+/// A filter, as it is before the first turn.
 pub(crate) struct Case {
-    /// What CASE calls it.
+    /// The name in `CASE=`.
     pub(crate) name: &'static str,
-    /// Of the first layer; it doubles when it is full.
+    /// Capacity of the first layer. The filter doubles when it is full.
     pub(crate) capacity: u64,
     pub(crate) rate: f64,
-    /// Items that are in before.
+    /// Items that the filter holds before the first turn.
     pub(crate) members: u64,
-    /// Layers that these make. The newest has room for what the work adds.
+    /// Layers that the members fill. The newest has room for the items that a run adds.
     pub(crate) layers: usize,
 }
 
-/// One layer 30 % full: in the processor's second cache or not, then far larger than all caches;
-/// lower rates, which have more probes and longer blocks; deep stacks, where an item that is absent
-/// is looked for in all of the layers.
+/// One layer, 30 % full, of two sizes: near that of the second-level cache, and far larger than all
+/// caches. Lower rates, with more probes and longer blocks. Deep stacks, where an absent item is
+/// looked up in all layers.
 pub(crate) const CASES: [Case; 7] = [
     case("2M", 2_000_000, 0.01, 600_000, 1),
     case("2M-0.1%", 2_000_000, 0.001, 600_000, 1),
@@ -29,13 +29,7 @@ pub(crate) const CASES: [Case; 7] = [
 ];
 
 const fn case(name: &'static str, capacity: u64, rate: f64, members: u64, layers: usize) -> Case {
-    Case {
-        name,
-        capacity,
-        rate,
-        members,
-        layers,
-    }
+    Case { name, capacity, rate, members, layers }
 }
 
 impl Display for Case {
@@ -49,24 +43,24 @@ impl Display for Case {
     }
 }
 
-/// What is done to an item.
+/// An operation on an item.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Op {
-    /// Asked for, and there.
+    /// Query of a member.
     Hit,
-    /// Asked for, and not there.
+    /// Query of an absent item.
     Miss,
-    /// Added, and new.
+    /// Addition of a new item.
     Add,
 }
 
-/// What is done, and to how many items in one call.
+/// An operation, and the number of items in a call.
 pub(crate) struct Work {
     pub(crate) op: Op,
     pub(crate) batch: usize,
 }
 
-/// Additions come last, since they change what the others find.
+/// Additions come last, because they change the filter.
 pub(crate) const WORKS: [Work; 7] = [
     work(Op::Hit, 100),
     work(Op::Miss, 100),
@@ -95,13 +89,13 @@ impl Display for Work {
     }
 }
 
-/// Items of a turn.
+/// Items in a turn.
 pub(crate) const TURN: usize = 10_000;
 
-/// As long as keys in a server often are.
+/// 17 bytes, a typical length of a key.
 pub(crate) type Item = [u8; 17];
 
-/// The item of a number below 10^12.
+/// The item with a number below 10^12.
 pub(crate) fn item(number: u64) -> Item {
     let mut item = *b"item:000000000000";
     let mut rest = number;
@@ -112,24 +106,20 @@ pub(crate) fn item(number: u64) -> Item {
     item
 }
 
-/// Where the items of the next turns come from.
+/// Generates the items of each turn.
 pub(crate) struct Source<'a> {
     case: &'a Case,
-    /// State of a congruential generator: which members are asked for.
+    /// State of a linear congruential generator, which chooses members to query.
     random: u64,
-    /// Numbers of the next item to add, and of the next that is never added.
+    /// Number of the next item to add.
     new: u64,
+    /// Number of the next item that is never added.
     stranger: u64,
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn new(case: &'a Case) -> Self {
-        Self {
-            case,
-            random: 1,
-            new: case.members,
-            stranger: 500_000_000_000,
-        }
+        Self { case, random: 1, new: case.members, stranger: 500_000_000_000 }
     }
 
     /// The items of one turn.
@@ -144,7 +134,7 @@ impl<'a> Source<'a> {
                     .random
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);
-                // The low bits of such a generator repeat soon.
+                // The low bits of a linear congruential generator have a short period.
                 (self.random >> 20) % self.case.members
             }
             Op::Miss => next(&mut self.stranger),

@@ -1,9 +1,9 @@
 //! Instructions an item, counted by valgrind's callgrind.
 //!
-//! The program runs itself under valgrind, as a worker that fills both filters and gives each one
-//! turn of every work. Callgrind collects in one function alone, and writes a file whenever that
-//! returns. So a case takes one run, and what fills the filters and makes the items is not counted.
-//! In the cases of millions of items that run takes minutes.
+//! The program runs itself under valgrind as a worker, which fills both filters and gives each one
+//! turn of every operation. Callgrind counts inside one function only, and writes a file whenever
+//! that function returns. So one run measures a case, and neither filling nor making items is
+//! counted. With millions of items a run takes minutes.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::{
 /// First argument of a worker.
 pub(crate) const WORKER: &str = "count-worker";
 
-/// The function that callgrind watches.
+/// The function in which callgrind counts.
 const COUNTED: &str = "counted_turn";
 
 pub(crate) fn run(case: &Case) {
@@ -49,7 +49,7 @@ pub(crate) fn run(case: &Case) {
     fs::remove_file(files).expect("what callgrind wrote at the end");
 }
 
-/// The instructions of a turn. Removes its file.
+/// The instructions of a turn. Removes the file of the turn.
 fn total(files: &Path, turn: usize) -> f64 {
     let file = PathBuf::from(format!("{}.{turn}", files.display()));
     let text =
@@ -62,7 +62,7 @@ fn total(files: &Path, turn: usize) -> f64 {
         .unwrap_or_else(|| panic!("callgrind counted nothing:\n{text}"))
 }
 
-/// The worker: for each work a turn of both.
+/// The worker: one turn of each operation for both filters.
 pub(crate) fn work(case: &Case) {
     let mut filters = both(case);
     let mut source = Source::new(case);
@@ -75,10 +75,10 @@ pub(crate) fn work(case: &Case) {
     check_layers(case, &filters);
 }
 
-/// One function for both sides, not a generic one: of two that come out equal the compiler may keep
-/// one and call it by both names. Nor mangled: callgrind is told its name.
+/// One function for both sides, not generic: the compiler may merge two equal instances under one
+/// name. Its name is not mangled, because callgrind needs it.
 #[inline(never)]
-// SAFETY: nothing that is linked has this name.
+// SAFETY: no other linked symbol has this name.
 #[unsafe(no_mangle)]
 fn counted_turn(turn: &mut dyn FnMut() -> usize) -> usize {
     turn()

@@ -1,10 +1,10 @@
-//! `make compare REV=...`: the filter of another commit and that of this tree, in one process, by
-//! turns.
+//! `make compare REV=...`: the filter of another commit and the filter of this tree, in one
+//! process, by turns.
 //!
-//! Two programs, or two runs of one, differ by more than most changes to the filter do: the
-//! machine's speed drifts, its neighbours come and go, memory lies elsewhere. So both commits are
-//! linked into this program, and do the same work with the same items in turns of a fraction of a
-//! millisecond to some milliseconds, now the one first and now the other:
+//! Two runs of one program differ by more than most changes to the filter: the speed of the machine
+//! drifts, its neighbours change, memory has another layout. So both commits are linked into this
+//! program, and process the same items in turns of a fraction of a millisecond to some
+//! milliseconds. The order of the two commits alternates:
 //!
 //! ```text
 //!   round:  items ─▶ before, after     other items ─▶ after, before
@@ -12,18 +12,17 @@
 //!   a ratio is the median over rounds of the ratio in one round (`benches/suite/measure.rs`)
 //! ```
 //!
-//! With COUNT=1 it counts instructions in place of time: one turn of each, in valgrind's callgrind.
-//! These counts are the same on every run, and are what the essays of `src/filter` cite; what a
-//! change does to waits for memory they do not tell. In both, the loop over the items is included,
-//! and the hash; what makes the items is not.
+//! With COUNT=1 it counts instructions in place of time: one turn of each commit in valgrind's
+//! callgrind. The counts are the same in every run; they do not show waits for memory. Both
+//! measurements include the loop over the items and the hash, and exclude the making of items.
 //!
-//! Items are the same, the seed is, so the filters must give equal answers. A turn in which they do
-//! not ends the run: then the commits differ in more than speed.
+//! Items and seeds are equal, so the filters must give equal answers. The run ends at the first
+//! turn in which they do not.
 //!
-//! What it uses of the crate must be there in both commits: `Filter` with `new`, `contains`, `hash`
-//! and `layers`, `add_each` and `contains_each` that answer chunk by chunk; `Answers::ones`;
-//! `Params` with its five fields, `CellKind` and `Expansion`. Crates that both depend on are those
-//! of this tree's `Cargo.lock` for both.
+//! Both commits must have the parts of the crate that this program uses: `Filter` with `new`,
+//! `contains`, `hash` and `layers`; `add_each` and `contains_each`, which answer chunk by chunk;
+//! `Answers::ones`; `Params` with its five fields, `CellKind` and `Expansion`. Both are built with
+//! the dependencies in this tree's `Cargo.lock`.
 //!
 //! ```text
 //!   compare time ROUNDS [CASE ...]        all cases if none is named
@@ -32,7 +31,7 @@
 
 mod case;
 mod count;
-#[expect(dead_code, reason = "the bench asks more of it")]
+#[expect(dead_code, reason = "only the bench suite uses the rest")]
 #[path = "../../suite/measure.rs"]
 mod measure;
 mod side;
@@ -41,7 +40,7 @@ mod time;
 use case::{CASES, Case, Work};
 use side::Side;
 
-/// The filter of the commit that is compared with.
+/// The filter of the commit REV.
 type Before = redis_bloom_before::filter::Filter;
 /// The filter of this tree.
 type After = redis_bloom::filter::Filter;
@@ -59,23 +58,17 @@ fn main() {
         }
         ["count", names @ ..] => chosen(names).into_iter().for_each(count::run),
         [count::WORKER, name] => chosen(&[name]).into_iter().for_each(count::work),
-        _ => usage("what to do?"),
+        _ => usage("expected: time ROUNDS [CASE ...], or count [CASE ...]"),
     }
 }
 
-/// The cases of these names, or all.
+/// The cases with these names; all cases if there is no name.
 fn chosen(names: &[&str]) -> Vec<&'static Case> {
     let known = CASES.map(|case| case.name);
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
-        usage(&format!(
-            "there is no case {unknown}; there are {}",
-            known.join(", ")
-        ));
+        usage(&format!("there is no case {unknown}; there are {}", known.join(", ")));
     }
-    CASES
-        .iter()
-        .filter(|case| names.is_empty() || names.contains(&case.name))
-        .collect()
+    CASES.iter().filter(|case| names.is_empty() || names.contains(&case.name)).collect()
 }
 
 fn usage(what: &str) -> ! {
@@ -83,29 +76,24 @@ fn usage(what: &str) -> ! {
     std::process::exit(2);
 }
 
-/// The filters of a case, filled.
+/// Both filters of a case, filled.
 fn both(case: &Case) -> (Before, After) {
     let filters = (Before::filled(case), After::filled(case));
     check_layers(case, &filters);
     filters
 }
 
-/// That a case is what its name says, and still is after the work.
+/// Checks that both filters have the number of layers that the case states.
 fn check_layers(case: &Case, (before, after): &(Before, After)) {
     let found = (Side::layers(before), Side::layers(after));
-    assert_eq!(
-        found,
-        (case.layers, case.layers),
-        "layers before and after, {}",
-        case.name
-    );
+    assert_eq!(found, (case.layers, case.layers), "layers before and after, {}", case.name);
 }
 
-/// That both gave the same number of items the answer yes.
+/// Ends the run if the two filters did not answer yes equally often.
 fn check_answers(case: &Case, work: &Work, before: usize, after: usize) {
     if before != after {
         eprintln!(
-            "compare: {}, {work}: the commits answer differently, {before} and {after} times yes: not the same filter",
+            "compare: {}, {work}: the commits differ: {before} and {after} answers are yes",
             case.name
         );
         std::process::exit(1);
@@ -114,15 +102,9 @@ fn check_answers(case: &Case, work: &Work, before: usize, after: usize) {
 
 fn print_head(case: &Case, unit: &str) {
     println!("{case}");
-    println!(
-        "  {:<12} {:>10} {:>10} {:>8}",
-        unit, "before", "after", "ratio"
-    );
+    println!("  {:<12} {:>10} {:>10} {:>8}", unit, "before", "after", "ratio");
 }
 
 fn print_row(work: &Work, before: f64, after: f64, ratio: f64) {
-    println!(
-        "  {:<12} {before:>10.1} {after:>10.1} {ratio:>8.3}",
-        work.to_string()
-    );
+    println!("  {:<12} {before:>10.1} {after:>10.1} {ratio:>8.3}", work.to_string());
 }

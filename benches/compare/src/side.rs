@@ -1,20 +1,20 @@
-//! One face for the filters of both commits, whose types have nothing to do with each other.
+//! A common trait for the filters of both commits, whose types are unrelated.
 
 use crate::case::{Case, Item, Op, Work, item};
 
 /// The filter of one commit.
 pub(crate) trait Side: Sized {
-    /// An empty one.
+    /// An empty filter.
     fn empty(case: &Case) -> Self;
     fn layers(&self) -> usize;
-    /// How many of the items were new.
+    /// Adds items in batches; returns how many were new.
     fn add_by(&mut self, batch: usize, items: &[Item]) -> usize;
-    /// How many may be there.
+    /// Queries items in batches; returns how many were found.
     fn ask_by(&self, batch: usize, items: &[Item]) -> usize;
-    /// The same, by single calls.
+    /// Queries items by single calls; returns how many were found.
     fn ask_single(&self, items: &[Item]) -> usize;
 
-    /// One with the members of the case.
+    /// A filter with the members of the case.
     fn filled(case: &Case) -> Self {
         const CHUNK: u64 = 4096;
         let mut filter = Self::empty(case);
@@ -26,7 +26,7 @@ pub(crate) trait Side: Sized {
         filter
     }
 
-    /// A turn of this work; how many items got the answer yes.
+    /// Runs one turn; returns how many answers were yes.
     fn turn(&mut self, work: &Work, items: &[Item]) -> usize {
         match (work.op, work.batch) {
             (Op::Add, batch) => self.add_by(batch, items),
@@ -36,8 +36,8 @@ pub(crate) trait Side: Sized {
     }
 }
 
-/// Makes the filter of one commit a side. The loops are functions of their own, so that the
-/// compiler cannot mix those of one commit with anything around them.
+/// Implements `Side` for the filter of one commit. The loops are not inlined, so that the compiler
+/// cannot merge them with the code around.
 macro_rules! side {
     ($commit:ident) => {
         impl Side for $commit::filter::Filter {
@@ -48,7 +48,7 @@ macro_rules! side {
                     capacity: case.capacity,
                     expansion: Expansion::new(2).expect("a factor in range"),
                     seed: 7,
-                    // Bits, whatever the commit calls them.
+                    // The default is bits in every commit.
                     cells: Default::default(),
                 };
                 Self::new(&params, u64::MAX).expect("memory for the filter")
@@ -81,10 +81,7 @@ macro_rules! side {
 
             #[inline(never)]
             fn ask_single(&self, items: &[Item]) -> usize {
-                items
-                    .iter()
-                    .filter(|item| self.contains(self.hash(&item[..])))
-                    .count()
+                items.iter().filter(|item| self.contains(self.hash(&item[..]))).count()
             }
         }
     };

@@ -1,9 +1,9 @@
-//! Nanoseconds of the processor an item.
+//! CPU nanoseconds an item.
 //!
-//! Who comes second finds the items, and much else, in nearer caches than who came first. So a
-//! round has two turns of each, with the order turned round: were it turned from round to round,
-//! the median would fall among the rounds of one order. The first round of a work is not counted:
-//! code and predictions are cold in it.
+//! The commit that runs second in a turn finds the items in nearer caches. So a round has two
+//! turns, one in each order. (If the order alternated from round to round, the median would fall
+//! among the rounds of one order.) The first round of an operation is not counted: its code and its
+//! branch predictions are cold.
 
 use std::{hint::black_box, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::{
     side::Side,
 };
 
-/// The most rounds of additions: with more the filters would grow, and be other filters than the
-/// case says.
+/// The most rounds of additions: with more the filters would grow to more layers than the case
+/// states.
 const ADDITIONS: usize = 11;
 
 pub(crate) fn run(case: &Case, rounds: usize) {
@@ -54,8 +54,8 @@ pub(crate) fn run(case: &Case, rounds: usize) {
     check_layers(case, &filters);
 }
 
-/// One turn of one side; how many items got the answer yes. Adds up the nanoseconds of an item, as
-/// the mean of a round's turns.
+/// Runs one turn of one side; returns how many answers were yes. Adds the nanoseconds an item to
+/// `time`, as a share of the mean over the two turns of a round.
 fn turn(filter: &mut impl Side, work: &Work, items: &[Item], time: &mut f64) -> usize {
     let start = processor_time();
     let yes = black_box(filter.turn(work, items));
@@ -63,16 +63,12 @@ fn turn(filter: &mut impl Side, work: &Work, items: &[Item], time: &mut f64) -> 
     yes
 }
 
-/// What this thread has had of a processor. A clock on the wall would go on while another process
-/// has it; turns are about as long as a time slice, so that happened in turns of the same side
-/// round after round, and showed one as twice as slow.
+/// CPU time of this thread. Wall time would include the time slices of other processes, which are
+/// about as long as a turn.
 fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that lives longer than the call.
     let code = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    assert_eq!(code, 0, "a clock that every Linux has");
+    assert_eq!(code, 0, "every Linux has this clock");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

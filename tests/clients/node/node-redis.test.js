@@ -1,5 +1,6 @@
-// node-redis: every method of @redis/bloom, in both protocols and in the one that the client takes by itself, with the
-// newest node-redis and the one before it. `make test-clients` starts the server and names it in REDIS_URL.
+// node-redis: every method of @redis/bloom, in RESP2, in RESP3 and in the default protocol of the
+// client, with the two newest major versions of node-redis. `make test-clients` starts the server
+// and puts its address into REDIS_URL.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -10,14 +11,14 @@ let keys = 0;
 
 for (const name of ['redis', 'redis5']) {
   const { version, engines } = require(`${name}/package.json`);
-  // node-redis 5 says it in the package of its client alone.
+  // node-redis 5 states the engine only in the package of its client.
   const needs = Number(/\d+/.exec(engines?.node ?? '18')[0]);
   const has = Number(process.versions.node.split('.')[0]);
   const skip = has < needs ? `node-redis ${version} needs Node.js ${needs}, this is ${process.versions.node}` : false;
   for (const RESP of [undefined, 2, 3]) {
-    const protocol = RESP === undefined ? 'the protocol it takes by itself' : `RESP${RESP}`;
+    const protocol = RESP === undefined ? 'its default protocol' : `RESP${RESP}`;
     describe(`node-redis ${version} in ${protocol}`, { skip }, () => {
-      // What is wire RESP3: asked for, or taken by itself from version 6 on.
+      // The protocol on the wire is RESP3 if requested, or by default from version 6 on.
       suite(name, RESP, (RESP ?? (name === 'redis5' ? 2 : 3)) === 3);
     });
   }
@@ -109,7 +110,7 @@ function suite(name, RESP, resp3) {
     const answers = await bf.mAdd(key, ['a', 'b', 'c', 'd']);
     assert.deepEqual(answers.slice(0, 2), [true, true]);
     assert.equal(answers.length, 3);
-    // In RESP2 this client makes "false" of everything that is not 1.
+    // In RESP2 this client turns every reply that is not 1 into false.
     if (resp3) {
       assert.ok(answers[2] instanceof redis.ErrorReply);
       assert.equal(answers[2].message, FULL);
@@ -146,7 +147,7 @@ function suite(name, RESP, resp3) {
   it('copies a filter chunk by chunk', async () => {
     const items = Array.from({ length: 1000 }, (_, number) => `item-${number}`);
     await bf.mAdd(key, items);
-    // Chunks are bytes: as strings, this client's default, they would not survive.
+    // Chunks are binary: the default type of this client, a string, would corrupt them.
     const binary = client.withTypeMapping({ [redis.RESP_TYPES.BLOB_STRING]: Buffer }).bf;
     const copy = `${key}:2`;
     let chunks = 0;

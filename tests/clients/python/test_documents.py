@@ -1,9 +1,8 @@
-"""The Python examples of README.md and docs/*.md: each runs as it stands, and prints what stands in the `text` block behind
-it, if there is one.
+"""The Python examples of README.md and docs/*.md.
 
-All that is changed is the server that `redis.Redis()`, `redis.Redis(port=...)` and `redis.Redis(db=...)` connect to, with the
-settings that it comes with.
-A program that stands in a file of its own, named in a comment above it, is left to tests/clients/guard/run.
+Each example must run and print the `text` block after it, if any. Only the address of the server in
+`redis.Redis()`, `redis.Redis(port=...)` and `redis.Redis(db=...)` is replaced.
+tests/clients/guard/run tests the programs that have a comment with a file name above them.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ class Examples(unittest.TestCase):
                 with self.subTest(f"{document.name}:{line}"):
                     self.run_example(*example.groups())
                 count += 1
-        self.assertGreaterEqual(count, 3, "the examples are not where they were")
+        self.assertGreaterEqual(count, 3, "examples were not found")
 
     def test_the_crawler_of_the_readme_loses_no_url_to_a_full_filter(self):
         readme = (ROOT / "README.md").read_text()

@@ -1,7 +1,8 @@
-"""hiredis, the C client, without a library around it: what its parser makes of the reply of each command.
+"""hiredis, the C client: the values that its parser returns for the reply of each command.
 
-Debian 12 has a libhiredis too old for RESP3, so this takes the hiredis package of Python, which brings its own: the
-bytes of its `pack_command` go out, and what its `Reader` makes of the answer is compared, types and all.
+The libhiredis of Debian 12 is too old for RESP3, so the tests use the Python package hiredis, which
+contains its own. They send the bytes of its `pack_command`, and compare values and types that its
+`Reader` returns.
 """
 
 import itertools
@@ -24,7 +25,7 @@ FIELDS = {
 
 
 class Commands:
-    """The tests; a subclass says the protocol."""
+    """The tests; a subclass sets the protocol."""
 
     def setUp(self):
         self.socket = socket.create_connection(ADDRESS, timeout=60)
@@ -34,7 +35,7 @@ class Commands:
         self.key = next(KEYS)
 
     def send(self, *words):
-        """Sends a command and returns its reply; whatever comes behind the reply is a fault."""
+        """Sends a command and returns its reply; fails if more bytes follow."""
         self.socket.sendall(hiredis.pack_command(words))
         while (reply := self.reader.gets()) is ...:
             received = self.socket.recv(65536)
@@ -44,7 +45,7 @@ class Commands:
         return reply
 
     def check(self, expected, *words):
-        """The reply, and its types: True is not 1 here."""
+        """Checks a reply and its types: True differs from 1."""
         self.assertEqual(repr(self.send(*words)), repr(expected))
 
     def answers(self, *bits):

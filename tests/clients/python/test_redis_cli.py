@@ -1,4 +1,4 @@
-"""redis-cli, the terminal's client (also hiredis, as Debian has it): what a person sees, and what a script gets.
+"""redis-cli (with the hiredis of Debian): its output on a terminal, and in a script.
 
 The program is the one on the PATH, or in REDIS_CLI.
 """
@@ -14,7 +14,7 @@ KEYS = (f"redis-cli:{number}" for number in itertools.count())
 
 
 def cli(*words, options=(), standard_input=None):
-    """The standard output of one call, as bytes; a call that fails is a fault."""
+    """The standard output of one call, as bytes; raises if the call fails."""
     command = [PROGRAM, "-h", "127.0.0.1", "-p", os.environ["REDIS_PORT"], *options, *map(str, words)]
     return subprocess.run(command, input=standard_input, stdout=subprocess.PIPE, check=True).stdout
 
@@ -76,7 +76,7 @@ class Cli(unittest.TestCase):
             iterator = number.decode()
             if iterator == "0":
                 break
-            # The output of a reply ends with one line feed of redis-cli's own.
+            # redis-cli adds a line feed to the reply.
             loaded = cli("BF.LOADCHUNK", copy, iterator, options=["-x"], standard_input=data[:-1])
             self.assertEqual(loaded, b"OK\n")
             chunks += 1

@@ -1,8 +1,7 @@
-"""redis-py: every method of its bf() API, in both protocols and in the one it takes by itself, with both of its parsers,
-blocking and asyncio.
+"""redis-py: every method of its bf() API, blocking and asyncio, with both of its parsers.
 
-Each combination is a test class of its own, made at the foot of the file. `make test-clients` starts the server and
-names it in REDIS_PORT.
+The protocols are RESP2, RESP3 and the default of the client. Each combination is a test class, made
+at the end of the file. `make test-clients` starts the server and puts its port into REDIS_PORT.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ KEYS = (f"redis-py:{number}" for number in itertools.count())
 
 
 class Blocking:
-    """The methods of an asyncio object as blocking ones, so that the same tests run with both."""
+    """Makes the methods of an asyncio object blocking, so that the same tests run with both."""
 
     def __init__(self, loop, inner):
         self.loop, self.inner = loop, inner
@@ -31,9 +30,9 @@ class Blocking:
 
 
 class Methods:
-    """The tests; a subclass says which client `connect` returns."""
+    """The tests; a subclass defines `connect`, which returns the client."""
 
-    protocol = None  # None: what the client takes by itself
+    protocol = None  # None: the default of the client
 
     def setUp(self):
         self.client = self.connect()
@@ -44,14 +43,14 @@ class Methods:
         return self.client.bf()
 
     def answers(self, *bits):
-        """Answers as this protocol has them: integers in RESP2, booleans in RESP3."""
+        """Integers in RESP2, booleans in RESP3."""
         return [int(bit) if self.protocol == 2 else bool(bit) for bit in bits]
 
     def answer(self, bit):
         return self.answers(bit)[0]
 
     def assertSame(self, got, expected):
-        """Equal, and of the same types: True is not 1 here."""
+        """Checks values and their types: True differs from 1."""
         self.assertEqual(repr(got), repr(expected))
 
     def assertRefuses(self, text, method, *args, **options):
@@ -60,7 +59,7 @@ class Methods:
         self.assertEqual(str(raised.exception), text)
 
     def info(self, key):
-        """The five numbers; redis-py returns an object or a dictionary, as protocol and settings have it."""
+        """The five numbers; redis-py returns an object or a dictionary."""
         info = self.bf.info(key)
         if not isinstance(info, dict):
             return info.capacity, info.size, info.filterNum, info.insertedNum, info.expansionRate
@@ -238,7 +237,7 @@ class Asyncio(Methods):
 
 for name, base, more in (
     ("Hiredis", Sync, {"parser": _HiredisParser}),
-    ("Pure", Sync, {"parser": _RESP2Parser}),  # redis-py itself takes its RESP3 parser where the protocol is 3
+    ("Pure", Sync, {"parser": _RESP2Parser}),  # with protocol 3 redis-py chooses its RESP3 parser
     ("Decoding", Sync, {"options": {"decode_responses": True}}),
     ("NewShapes", Sync, {"options": {"legacy_responses": False}}),
     ("Asyncio", Asyncio, {}),

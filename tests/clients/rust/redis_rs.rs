@@ -1,8 +1,8 @@
 //! redis-rs: every method of its `bloom` feature, in both protocols.
 //!
-//! `make test-clients` starts the server and names it in `REDIS_URL`. What is not part of a return
-//! type of the client (integer or boolean on the wire) is tested elsewhere; here it is enough that
-//! the client reads it.
+//! `make test-clients` starts the server and puts its address into `REDIS_URL`. These tests check
+//! the values that the client returns; the types on the wire (integer or boolean) are tested
+//! elsewhere.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +12,7 @@ use redis::bloom::{
 };
 use redis::{Connection, RedisError, TypedCommands};
 
-/// A connection in each protocol, and a key of one's own with it.
+/// A connection in each protocol, with a new key.
 fn connections() -> impl Iterator<Item = (Connection, String)> {
     static KEYS: AtomicU32 = AtomicU32::new(0);
     let url = std::env::var("REDIS_URL")
@@ -21,45 +21,29 @@ fn connections() -> impl Iterator<Item = (Connection, String)> {
         let client = redis::Client::open(format!("{url}?protocol={protocol}"))
             .expect("a well-formed address");
         let connection = client.get_connection().expect("the server answers");
-        (
-            connection,
-            format!("redis-rs:{}", KEYS.fetch_add(1, Ordering::Relaxed)),
-        )
+        (connection, format!("redis-rs:{}", KEYS.fetch_add(1, Ordering::Relaxed)))
     })
 }
 
-/// The words of an error, with its code.
+/// The text of an error, with its code.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(reply: Result<T, RedisError>) -> String {
-    let error = reply.expect_err("an error is due");
+    let error = reply.expect_err("the command fails");
     let code = error.code().map(|code| format!("{code} "));
-    format!(
-        "{}{}",
-        code.unwrap_or_default(),
-        error.detail().unwrap_or_default()
-    )
+    format!("{}{}", code.unwrap_or_default(), error.detail().unwrap_or_default())
 }
 
 #[test]
 fn reserve_makes_a_filter_as_asked() -> Result<(), RedisError> {
     for (mut redis, key) in connections() {
         redis.bf_reserve(&key, 1e-7, 1000)?;
-        assert_eq!(
-            refused(redis.bf_reserve(&key, 1e-7, 1000)),
-            "ERR item exists"
-        );
+        assert_eq!(refused(redis.bf_reserve(&key, 1e-7, 1000)), "ERR item exists");
         let info = redis.bf_info(&key)?;
         let mut names: Vec<_> = info.keys().map(String::as_str).collect();
         names.sort_unstable();
         assert_eq!(
             names,
-            [
-                "Capacity",
-                "Expansion rate",
-                "Number of filters",
-                "Number of items inserted",
-                "Size"
-            ]
+            ["Capacity", "Expansion rate", "Number of filters", "Number of items inserted", "Size"]
         );
         assert_eq!(info["Capacity"], 1000.0);
         assert_eq!(info["Expansion rate"], 2.0);
@@ -75,8 +59,8 @@ fn reserve_takes_options() -> Result<(), RedisError> {
         assert_eq!(redis.bf_info_type(&key, Field::Expansion)?, 4.0);
         let rigid = format!("{key}:2");
         redis.bf_reserve_options(&rigid, "0.01", "100", Scaling::NonScaling)?;
-        // A null. The client reads it as 0 in the full reply, and not at all inside the array of
-        // one field, which has this shape in RedisBloom too.
+        // The expansion is a null. The client reads it as 0 in the full reply, and fails to read it
+        // in the array of one field, which RedisBloom has in the same form.
         assert_eq!(redis.bf_info(&rigid)?["Expansion rate"], 0.0);
         let unread = redis
             .bf_info_type(&rigid, Field::Expansion)
@@ -103,10 +87,7 @@ fn insert_takes_options() -> Result<(), RedisError> {
     for (mut redis, key) in connections() {
         let options = || Insert::default().capacity(500).error_rate(0.0001);
         let grows = options().expansion(Scaling::ExpansionRate(3));
-        assert_eq!(
-            redis.bf_insert_options(&key, &["a", "b"], grows)?,
-            [true, true]
-        );
+        assert_eq!(redis.bf_insert_options(&key, &["a", "b"], grows)?, [true, true]);
         assert_eq!(redis.bf_info_type(&key, Field::Capacity)?, 500.0);
         assert_eq!(redis.bf_info_type(&key, Field::Expansion)?, 3.0);
 
@@ -130,10 +111,7 @@ fn questions_find_what_was_added() -> Result<(), RedisError> {
         assert_eq!(redis.bf_mexists(&key, &["a", "b"])?, [false, false]);
         assert_eq!(redis.bf_card(&key)?, 0);
         assert_eq!(refused(redis.bf_info(&key)), "ERR not found");
-        assert_eq!(
-            refused(redis.bf_info_type(&key, Field::Size)),
-            "ERR not found"
-        );
+        assert_eq!(refused(redis.bf_info_type(&key, Field::Size)), "ERR not found");
         let items: [&[u8]; 3] = [b"\r\n\0\xff", b"", b"a"];
         redis.bf_madd(&key, &items[..])?;
         assert!(redis.bf_exists(&key, "a")?);
@@ -170,11 +148,8 @@ fn an_error_inside_the_answers_is_an_error_of_the_call() -> Result<(), RedisErro
             refused(redis.bf_madd(&key, &["a", "b", "c"])),
             "ERR non scaling filter is full"
         );
-        assert_eq!(
-            refused(redis.bf_add(&key, "b")),
-            "ERR non scaling filter is full"
-        );
-        // In step, and the item before the error is in.
+        assert_eq!(refused(redis.bf_add(&key, "b")), "ERR non scaling filter is full");
+        // The connection is still in step, and the item before the error was added.
         assert!(redis.bf_exists(&key, "a")?);
         assert_eq!(redis.bf_card(&key)?, 1);
     }
@@ -193,12 +168,9 @@ fn a_dump_loads_into_an_equal_filter() -> Result<(), RedisError> {
             redis.bf_loadchunk(&copy, chunk)?;
         }
         assert_eq!(redis.bf_info(&copy)?, redis.bf_info(&key)?);
-        assert_eq!(
-            redis.bf_mexists(&copy, &(0..1000).collect::<Vec<_>>())?,
-            [true; 1000]
-        );
+        assert_eq!(redis.bf_mexists(&copy, &(0..1000).collect::<Vec<_>>())?, [true; 1000]);
 
-        // Past the end: the end mark, whose data this client insists on.
+        // Past the end, the reply is the end mark with empty data, which this client requires.
         let end = redis.bf_scandump(&key, 1 << 40)?;
         assert_eq!((end.iterator, end.data), (0, Vec::new()));
     }
@@ -234,16 +206,12 @@ fn a_pipeline_stays_in_step_behind_an_error_inside_an_array() -> Result<(), Redi
     for (mut redis, key) in connections() {
         redis.bf_reserve_options(&key, 1e-9, 1, Scaling::NonScaling)?;
         let mut pipeline = redis::pipe();
-        pipeline
-            .bf_madd(&key, &["a", "b", "c"])
-            .bf_exists(&key, "a");
+        pipeline.bf_madd(&key, &["a", "b", "c"]).bf_exists(&key, "a");
         let reply = pipeline.query::<(Vec<bool>, bool)>(&mut redis);
         assert_eq!(refused(reply), "ERR non scaling filter is full");
         assert!(redis.bf_exists(&key, "a")?);
-        let (new, there): (Vec<bool>, bool) = redis::pipe()
-            .bf_madd(&key, &["a", "a"])
-            .bf_exists(&key, "a")
-            .query(&mut redis)?;
+        let (new, there): (Vec<bool>, bool) =
+            redis::pipe().bf_madd(&key, &["a", "a"]).bf_exists(&key, "a").query(&mut redis)?;
         assert_eq!((new, there), (vec![false, false], true));
     }
     Ok(())
