@@ -1,9 +1,9 @@
-//! The guard of docs/clients.md: a filter of all keys that exist, asked before the database.
+//! The guard of docs/clients.md: a filter of all existing keys, checked before the database.
 
 use redis::{Connection, RedisResult, TypedCommands, bloom::BloomFilterInsertOptions};
 use std::{collections::HashMap, env, error::Error};
 
-// Braces: one slot of a cluster, for RENAME.
+// Hash tag: RENAME needs both keys in one slot.
 const FILTER: &str = "guard:{users}";
 const NEW: &str = "guard:{users}:new";
 const ERROR_RATE: f64 = 0.01;
@@ -12,7 +12,7 @@ const BATCH: usize = 1000;
 
 struct Users {
     redis: Connection,
-    /// Stands for the database.
+    /// Replaces a real database.
     database: HashMap<String, String>,
     queries: usize,
 }
@@ -23,20 +23,20 @@ impl Users {
         self.database.get(key).cloned()
     }
 
-    /// Makes the filter from all keys there are. Until it is complete it has another name.
+    /// Builds the filter from all existing keys under a temporary name, then renames it.
     fn build(&mut self) -> Result<(), Box<dyn Error>> {
         self.redis.del(NEW)?;
         self.redis.bf_reserve(NEW, ERROR_RATE, CAPACITY)?;
         let keys: Vec<_> = self.database.keys().collect();
         for batch in keys.chunks(BATCH) {
-            // An error within the batch is an error of the call.
+            // The call fails if an item of the batch fails.
             self.redis.bf_madd(NEW, batch)?;
         }
         self.redis.rename(NEW, FILTER)?;
         Ok(())
     }
 
-    /// A new row: its key goes into the filter first, and into one that is being built.
+    /// Adds the key to the filter and to one under construction, then inserts the row.
     fn insert(&mut self, key: &str, value: &str) -> RedisResult<()> {
         for name in [NEW, FILTER] {
             let options = BloomFilterInsertOptions::default().nocreate();
@@ -51,10 +51,10 @@ impl Users {
 
     fn lookup(&mut self, key: &str) -> RedisResult<Option<String>> {
         match self.redis.bf_exists(FILTER, key) {
-            // Certainly no such row.
+            // The row certainly does not exist.
             Ok(false) => return Ok(None),
             Ok(true) => {}
-            // "ERR not found": the filter was lost, so it knows nothing.
+            // "ERR not found": no filter, so ask the database.
             Err(error) if error.code().is_some() => {}
             Err(error) => return Err(error),
         }
@@ -79,18 +79,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(users.lookup(&format!("attacker:{i}"))?, None);
     }
     let passed = users.queries;
-    assert!(passed <= 160, "1 % of them are expected, or fewer");
+    assert!(passed <= 160, "more false positives than a rate of 1 % explains");
 
     users.insert("user:new", "somebody")?;
     assert_eq!(users.lookup("user:new")?.as_deref(), Some("somebody"));
 
-    // Evicted, expired, deleted by mistake.
+    // As if evicted, expired or deleted by mistake.
     users.redis.unlink(FILTER)?;
     assert_eq!(users.lookup("user:1")?.as_deref(), Some("name 1"));
     users.insert("user:newer", "somebody else")?;
     let found = users.lookup("user:2")?;
-    assert_eq!(found.as_deref(), Some("name 2"), "a key added alone must not turn the others away");
+    assert_eq!(found.as_deref(), Some("name 2"), "adding one key must not hide the other rows");
     assert!(!users.redis.exists(FILTER)? && !users.redis.exists(NEW)?);
-    println!("rust: {passed} of 10000 lookups in vain reached the database");
+    println!("rust: {passed} of 10000 lookups of missing keys reached the database");
     Ok(())
 }

@@ -1,21 +1,21 @@
-//! What the rest of the world is told of a change: replicas and the AOF, watchers and caches,
-//! subscribers. Effects, never intentions.
+//! Announces changes: replicates them (replicas and the AOF), signals the key (WATCH and
+//! client-side caches) and publishes keyspace events. It replicates effects, not the command that
+//! caused them.
 //!
-//! * A creation carries every resolved parameter, the seed included. A replica with other defaults
-//!   makes the same filter.
-//! * An addition carries the items that changed the filter, and only those: of a filter that
-//!   counts, all that were added. A deletion carries those of which a counter went down. A command
-//!   that changed nothing is not replicated, does not grow the AOF and does not disturb WATCH or
-//!   client-side caches.
+//! * A creation carries every resolved parameter, including the seed. A replica with other defaults
+//!   creates an equal filter.
+//! * An addition carries only the items that changed the filter; for a filter with counters, these
+//!   are all added items. A deletion carries only the items that decremented a counter. A command
+//!   that changes nothing is not replicated, and neither WATCH nor client-side caches notice it.
 //!
-//! In that order: replicated first, then signalled, then published. A subscriber of an event may be
-//! another module that writes at once; what it does must come after what it was told of, on
-//! replicas too. And nothing here is called while a filter or its key is still held, for the
-//! subscriber may delete it.
+//! The order is: replicate, signal, publish. A subscriber of an event may be another module that
+//! writes immediately. Its writes must follow the announced change, also on replicas. No function
+//! of this file may be called while a filter or its key is in use, because the subscriber may
+//! delete the key.
 //!
-//! The primary's answer for an item depends on its bits, so a replica must hold the same bits: an
-//! item that the primary found present by accident is never sent. Sizing and hashing are therefore
-//! deterministic (`filter::sizing`).
+//! A replica must hold the bits of its primary, because the primary never sends an item that it
+//! found present, not even a false positive. Sizing and hashing are therefore deterministic
+//! (`filter::sizing`).
 
 use super::{
     api::{Context, OwnedStr, Str},
@@ -28,13 +28,13 @@ use crate::{
 
 /// What a command changed.
 pub(crate) struct Change<'a> {
-    /// What the filter is, where the command made it.
+    /// The parameters of the filter, if the command created it.
     pub(crate) created: Option<CreatedWith>,
     pub(crate) items: Items<'a>,
     pub(crate) shape: Shape,
 }
 
-/// Everything that decides the bits of a filter that a command made.
+/// All parameters of a new filter that determine its bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CreatedWith {
     params: Params,
@@ -49,22 +49,22 @@ impl CreatedWith {
 
 /// The items that changed the filter.
 pub(crate) enum Items<'a> {
-    /// All of a command that may be repeated word for word.
+    /// All items of a command that is replicated unchanged.
     All,
-    /// These, perhaps none.
+    /// Some items of a command, possibly none.
     Listed(Vec<Str<'a>>),
 }
 
-/// What became of the filter's shape.
+/// How the layers of the filter changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shape {
-    /// Layers that it was given.
+    /// Number of layers that were added.
     pub(crate) layers: usize,
-    /// Whether it is a non-scaling filter that became full.
+    /// Whether the filter is non-scaling and became full.
     pub(crate) filled: bool,
 }
 
-/// Tells of it.
+/// Announces a change; does nothing if no filter was created and no item changed one.
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     match (&change.created, &change.items) {
         (Some(creation), Items::Listed(items)) => created(ctx, key, creation, items, change.shape),
@@ -78,8 +78,8 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
     }
 }
 
-/// Tells of additions by a command that may be repeated word for word: each of its items changed
-/// the filter.
+/// Announces additions by a command of which each item changed the filter. Replicates the command
+/// unchanged.
 #[inline]
 pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
     ctx.replicate_verbatim();
@@ -87,7 +87,7 @@ pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
     added(ctx, key, shape);
 }
 
-/// Tells of a filter that was made, and of its first items.
+/// Announces a new filter and its first items.
 #[cold]
 fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &[Str], shape: Shape) {
     let Params { error_rate, capacity, .. } = creation.params;
@@ -111,7 +111,7 @@ fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &[Str], shape:
     }
 }
 
-/// Publishes that items were added, and what became of the filter's shape.
+/// Publishes that items were added, and how the layers changed.
 #[inline]
 fn added(ctx: Context, key: Str, shape: Shape) {
     ctx.notify(c"bloom.add", key);
@@ -120,7 +120,7 @@ fn added(ctx: Context, key: Str, shape: Shape) {
     }
 }
 
-/// Publishes what became of it.
+/// Publishes how the layers changed, and counts filters that became full.
 #[cold]
 fn reshaped(ctx: Context, key: Str, shape: Shape) {
     if shape.layers > 0 {
@@ -132,7 +132,8 @@ fn reshaped(ctx: Context, key: Str, shape: Shape) {
     }
 }
 
-/// After BF.DEL, of whose `items` those at which `deleted` says so changed the filter.
+/// Announces the effects of BF.DEL. `deleted[i]` is whether `items[i]` changed the filter; if none
+/// did, nothing is announced.
 pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
     let changed: Vec<Str> =
         items.iter().zip(deleted).filter(|(_, deleted)| **deleted).map(|(item, _)| *item).collect();
@@ -148,8 +149,8 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
     ctx.notify(c"bloom.del", key);
 }
 
-/// After a command brought a filter, or BF.LOADCHUNK a part of it: once it is complete there is a
-/// filter.
+/// Announces a restored filter, or a chunk of one (BF.LOADCHUNK). Publishes an event only if the
+/// filter is `complete`.
 pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
@@ -158,7 +159,7 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     }
 }
 
-/// What BF.RESERVE and BF.INSERT say alike.
+/// The options that BF.RESERVE and BF.INSERT have in common.
 fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
     let mut words = match creation.params.expansion.factor() {
         Some(factor) => vec![b"EXPANSION".to_vec(), factor.to_string().into()],

@@ -1,22 +1,21 @@
-//! The net under every entry: a panic that crosses into the server aborts the whole database, so
-//! none does.
+//! Catches panics in every entry point. A panic that reaches the server would abort the database.
 //!
-//! Every `extern "C"` function of this module runs its body through `guarded`. That is the net, not
-//! the plan: the lints keep what can panic out of `module/` and `codec/`.
+//! Every `extern "C"` function of this module runs its body through `guarded`. This is the second
+//! defence. The first is the lints, which forbid code that can panic in `module/` and `codec/`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::api::{Context, raw};
 
-/// Runs `body`; a panic ends in the log and in `fallback`, or, in a child process of the server, in
-/// the end of the child.
+/// Runs `body`. If it panics, writes a line to the log and returns `fallback`; in a child process
+/// of the server, aborts the child.
 ///
-/// A child writes a snapshot or a new AOF. Half a filter in it would replace the whole one in the
-/// old file; a child that dies leaves the old file as it is.
+/// A child writes a snapshot or a new AOF. With an incomplete filter in it, that file would replace
+/// the old file, whose filter is complete. A child that aborts leaves the old file in place.
 #[inline]
 pub(super) fn guarded<T>(entry: &str, fallback: T, body: impl FnOnce() -> T) -> T {
-    // What a body leaves half done stays memory-safe: it works on owned values and on filters,
-    // whose every state is a valid one.
+    // A body that stops halfway leaves memory safe: it works on owned values and on filters, and
+    // every state of a filter is valid.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(_) => {
@@ -28,7 +27,7 @@ pub(super) fn guarded<T>(entry: &str, fallback: T, body: impl FnOnce() -> T) -> 
 
 #[cold]
 fn report(entry: &str) {
-    // SAFETY: the log takes a null context.
+    // SAFETY: the functions called below accept a null context.
     let server = unsafe { Context::new(std::ptr::null_mut()) };
     server.warn(&format!(
         "bf: a panic in {entry} was stopped; please report it with the lines above"

@@ -1,4 +1,4 @@
-//! A running call: replies, the log, and what watchers, replicas and the AOF are told.
+//! A running call: replies, the log, replication, and signals of changed keys.
 
 use std::{
     ffi::{CStr, c_int, c_long, c_longlong, c_void},
@@ -7,20 +7,21 @@ use std::{
 
 use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, milliseconds, raw};
 
-/// A running call: the server's context.
+/// The server's context of a running call.
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub(super) *mut raw::RedisModuleCtx);
 
-/// What the server calls when something happens: its context, the event, what of it, and more of
-/// some.
-type Told = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+/// A callback for a server event. Its arguments are the context, the event, the subevent, and data
+/// that depends on the subevent.
+type EventCallback =
+    unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
 impl Context {
-    /// Wraps what the server passed to an entry.
+    /// Wraps the context that the server passed to an entry point.
     ///
     /// # Safety
-    /// `ctx` is alive until the entry returns; null only where the functions called with it allow
-    /// that.
+    /// `ctx` is alive until the entry point returns. It is null only if each server function that
+    /// is called with it accepts null.
     pub(crate) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
         Self(ctx)
     }
@@ -29,7 +30,7 @@ impl Context {
         self.0
     }
 
-    /// `OK`.
+    /// Replies `OK`.
     pub(crate) fn reply_ok(self) {
         call!(RedisModule_ReplyWithSimpleString(self.0, c"OK".as_ptr()));
     }
@@ -43,13 +44,13 @@ impl Context {
         call!(RedisModule_ReplyWithError(self.0, text.as_ptr()));
     }
 
-    /// A boolean in RESP3, 1 or 0 in RESP2.
+    /// Replies a boolean in RESP3, 1 or 0 in RESP2.
     #[inline]
     pub(crate) fn reply_bool(self, value: bool) {
         call!(RedisModule_ReplyWithBool(self.0, c_int::from(value)));
     }
 
-    /// An integer; beyond `i64` it stays at its end.
+    /// Replies an integer; `i64::MAX` if `value` is larger.
     #[inline]
     pub(crate) fn reply_integer(self, value: u64) {
         call!(RedisModule_ReplyWithLongLong(
@@ -58,7 +59,7 @@ impl Context {
         ));
     }
 
-    /// A double in RESP3, its text in RESP2.
+    /// Replies a double in RESP3, its text in RESP2.
     pub(crate) fn reply_double(self, value: f64) {
         call!(RedisModule_ReplyWithDouble(self.0, value));
     }
@@ -71,13 +72,14 @@ impl Context {
         call!(RedisModule_ReplyWithStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len()));
     }
 
-    /// The head of an array of `len` elements, which the caller then sends.
+    /// Replies the head of an array of `len` elements. The caller then sends the elements.
     #[inline]
     pub(crate) fn reply_array(self, len: usize) {
         call!(RedisModule_ReplyWithArray(self.0, c_long::try_from(len).unwrap_or(c_long::MAX)));
     }
 
-    /// The head of a map of `len` pairs; a flat array of twice as many elements in RESP2.
+    /// Replies the head of a map of `len` pairs; in RESP2 of a flat array of `2 * len` elements.
+    /// The caller then sends each key and its value.
     pub(crate) fn reply_map(self, len: usize) {
         call!(RedisModule_ReplyWithMap(self.0, c_long::try_from(len).unwrap_or(c_long::MAX)));
     }
@@ -92,11 +94,12 @@ impl Context {
         call!(RedisModule_Log(self.0, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr()));
     }
 
-    /// The same for what clients may bring about all day: ten lines at once, but no more than one a
-    /// second in the long run.
+    /// Writes a warning that clients can cause as often as they like. Allows ten lines at once and
+    /// one line a second on average; drops the others.
     #[cold]
     pub(crate) fn warn_rate_limited(self, text: impl FnOnce() -> String) {
-        /// When the last line would have been written if there were one a second.
+        /// The time at which the newest line would be written at one line a second, in
+        /// milliseconds since 1970.
         static PACE: AtomicI64 = AtomicI64::new(0);
         let now = milliseconds();
         let next = PACE.load(Relaxed).max(now.saturating_sub(10_000)).saturating_add(1_000);
@@ -111,23 +114,23 @@ impl Context {
         call!(RedisModule_GetContextFlags(self.0))
     }
 
-    /// Asks to be told of the server's events of that kind.
-    pub(crate) fn subscribe(self, id: u64, told: Told) {
+    /// Subscribes to the server's events of the kind `id` (`REDISMODULE_EVENT_*`).
+    pub(crate) fn subscribe(self, id: u64, callback: EventCallback) {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
-        call!(RedisModule_SubscribeToServerEvent(self.0, event, Some(told)));
+        call!(RedisModule_SubscribeToServerEvent(self.0, event, Some(callback)));
     }
 
-    /// Whether the server itself calls the client one that must be obeyed; `None` where it has no
-    /// such notion.
+    /// Whether the client must be obeyed (a primary or the AOF), according to the server; `None` if
+    /// the server lacks the function.
     pub(crate) fn must_obey_client(self) -> Option<bool> {
         let function = MUST_OBEY_CLIENT.get().filter(|_| !self.0.is_null())?;
-        // SAFETY: 1. the server named the function, with the signature of its header. 2. The
-        // context is alive.
+        // SAFETY: 1. the server returned the function, which has the signature in its header.
+        // 2. The context is alive.
         Some(unsafe { function(self.0) } != 0)
     }
 
-    /// Whether the running command is not a client's own: a primary, the AOF or a node that hands
-    /// over a slot sends it.
+    /// Whether the running command does not come from an ordinary client: a primary, the AOF or a
+    /// node that migrates a slot sends it.
     pub(crate) fn is_replayed(self) -> bool {
         let flags = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         self.must_obey_client() == Some(true) || self.flags() & flags as c_int != 0
@@ -138,7 +141,7 @@ impl Context {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 as c_int != 0
     }
 
-    /// Tells the server, watchers and client-side caches that the key changed.
+    /// Signals to WATCH and client-side caches that the key changed.
     pub(crate) fn signal_modified(self, key: Str) {
         call!(RedisModule_SignalModifiedKey(self.0, key.0));
     }
@@ -153,19 +156,20 @@ impl Context {
         ));
     }
 
-    /// Whether the server does not want the command to run, but to call `report_key` for each key.
+    /// Whether the server only asks for the command's keys. The command must then call
+    /// [`Self::report_key`] for each key, and not run.
     pub(crate) fn asks_for_keys(self) -> bool {
         call!(RedisModule_IsKeysPositionRequest(self.0)) != 0
     }
 
-    /// Names the word at `position` as a key, with flags as in a key spec
+    /// Reports that the argument at `position` is a key. `flags` are those of a key spec
     /// (`REDISMODULE_CMD_KEY_*`).
     pub(crate) fn report_key(self, position: usize, flags: u32) {
-        let position = c_int::try_from(position).unwrap_or(0); // which the server passes over
+        let position = c_int::try_from(position).unwrap_or(0); // the server ignores 0
         call!(RedisModule_KeyAtPosWithFlags(self.0, position, flags as c_int));
     }
 
-    /// Replicates the running command word for word.
+    /// Replicates the running command unchanged.
     #[inline]
     pub(crate) fn replicate_verbatim(self) {
         call!(RedisModule_ReplicateVerbatim(self.0));
@@ -173,7 +177,7 @@ impl Context {
 
     /// Replicates `command key arguments... items...`.
     pub(crate) fn replicate(self, command: &CStr, key: Str, arguments: &[OwnedStr], items: &[Str]) {
-        // `Str` and `OwnedStr` are transparent over the pointer that the format `v` wants.
+        // `Str` and `OwnedStr` are transparent over the pointer that the format `v` takes.
         call!(RedisModule_Replicate(
             self.0,
             command.as_ptr(),

@@ -1,4 +1,4 @@
-//! An open key and the value in it.
+//! An open key and its value.
 
 use std::{
     ffi::{c_char, c_int, c_void},
@@ -7,11 +7,11 @@ use std::{
 
 use super::{Context, Str, call, raw};
 
-/// An open key; closed when dropped.
+/// An open key. Drop closes it.
 pub(crate) struct Key(*mut raw::RedisModuleKey);
 
-/// What an open key is for. Writing expires and propagates a key whose time is over; reading never
-/// makes one.
+/// What a key is opened for. Opening for writing deletes an expired key and replicates the
+/// deletion. Opening for reading never creates a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Access {
     Read,
@@ -19,7 +19,7 @@ pub(crate) enum Access {
 }
 
 impl Key {
-    /// Opens the key.
+    /// Opens the key `name`, which may be missing.
     #[inline]
     pub(crate) fn open(ctx: Context, name: Str, access: Access) -> Self {
         let mode = match access {
@@ -29,14 +29,14 @@ impl Key {
         Self(call!(RedisModule_OpenKey(ctx.0, name.0, mode as c_int)))
     }
 
-    /// Whether there is no such key.
+    /// Whether the key is missing.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_null()
             || call!(RedisModule_KeyType(self.0)) == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
-    /// The module value it holds if it is of type `data_type`, else null.
+    /// The module value in the key if it is of type `data_type`, else null.
     #[inline]
     pub(crate) fn value(&self, data_type: *mut raw::RedisModuleType) -> *mut c_void {
         if self.0.is_null() || call!(RedisModule_ModuleTypeGetType(self.0)) != data_type {
@@ -45,7 +45,7 @@ impl Key {
         call!(RedisModule_ModuleTypeGetValue(self.0))
     }
 
-    /// The bytes of the string it holds; `None` if it is not there or holds something else.
+    /// The bytes of the string in the key; `None` if the key is missing or of another type.
     pub(crate) fn string(&self) -> Option<&[u8]> {
         if self.0.is_null()
             || call!(RedisModule_KeyType(self.0)) != raw::REDISMODULE_KEYTYPE_STRING as c_int
@@ -58,12 +58,13 @@ impl Key {
         if start.is_null() {
             return None;
         }
-        // SAFETY: 1. the server answers the start and length of the string's bytes. 2. They stay
-        // until another call on the key, which the borrow of it rules out but for reading.
+        // SAFETY: 1. the server returns the start and length of the string's bytes. 2. They stay
+        // valid until a write to the key, and the only caller does not write to it.
         Some(unsafe { slice::from_raw_parts(start.cast(), len) })
     }
 
-    /// Puts a value there; false if the server refuses, and the value stays the caller's.
+    /// Sets the value of the key. Returns false if the server refuses; the caller still owns the
+    /// value then.
     pub(crate) fn set(&self, data_type: *mut raw::RedisModuleType, value: *mut c_void) -> bool {
         call!(RedisModule_ModuleTypeSetValue(self.0, data_type, value))
             == raw::REDISMODULE_OK as c_int

@@ -1,25 +1,24 @@
-//! The server's API: the way to its functions, and safe types over what it passes.
+//! The server's API: calls of its functions, and safe types over its pointers.
 //!
-//! The server fills a table of function pointers when it loads the module; what a server is too old
-//! to have stays `None`. `missing` is asked once at load and refuses a server without the functions
-//! that nothing can do without; a call of another that is not there answers the neutral value of
-//! its type.
+//! The server fills a table of function pointers when it loads the module. A function that the
+//! server lacks stays `None`. The load entry refuses a server that lacks a function in `missing`. A
+//! call of any other missing function returns the neutral value of its type.
 //!
-//! `call!` is the only way to the table (but for the allocator, which comes first). It vouches for
-//! the table, not for the arguments: a call with pointers of the server's is as safe as those
-//! pointers are alive, which is why they come only from the entries (`panic_guard.rs`) and go no
-//! further than the call. What commands use is wrapped in the files beside this one; the callbacks
-//! of the data type, of settings and of INFO each call what is theirs alone.
+//! All code except the allocator (`alloc.rs`) reads the table through `call!`, which guarantees
+//! that the table is valid. The caller of `call!` guarantees that the arguments are alive: pointers
+//! of the server come only from the entry points (`panic_guard.rs`) and are not kept after the
+//! call. The files of this folder wrap the functions that commands use. The callbacks of the data
+//! type, of settings and of INFO call their own functions directly.
 //!
 //! ```text
-//!   context       a running call: replies, the log, what the rest of the world is told
-//!   string        the server's strings: those it lends, those made here
-//!   key           an open key and the value in it
-//!   server_info   a section of INFO, a setting of the server's
+//!   context       a running call: replies, the log, replication, signals of changed keys
+//!   string        the server's strings, borrowed and owned
+//!   key           an open key and its value
+//!   server_info   a section of INFO, a setting of the server
 //! ```
 //!
-//! Raw pointers, not the `RedisString` of the comfortable API: that one retains, copies and frees
-//! every argument of every command.
+//! These types wrap raw pointers, because the `RedisString` of the `redis-module` crate retains,
+//! copies and frees every argument of every command.
 
 mod context;
 mod key;
@@ -37,17 +36,15 @@ pub(crate) use context::Context;
 pub(crate) use key::{Access, Key};
 pub(crate) use string::{OwnedStr, Str, free_string};
 
-/// Calls a function of the table, or gives the neutral value.
+/// Calls a function of the table; returns the neutral value if the server lacks the function.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: 1. the table is written once, while the server loads the module, before any other
-        // entry runs.
-        // 2. Only a copy of the pointer is made.
+        // SAFETY: 1. the table is written once, while the server loads the module, before any
+        // other entry point runs. 2. This copies the pointer.
         let function = unsafe { raw::$name };
         match function {
-            // SAFETY: 1. the pointer came from the server, with the signature of its header. 2. The
-            // arguments are alive: see the module's essay, and each wrapper for what is particular
-            // to it.
+            // SAFETY: 1. the pointer comes from the server, with the signature in its header.
+            // 2. The arguments are alive: see the top of this file, and each wrapper.
             Some(function) => unsafe { function($($argument),*) },
             None => $crate::module::api::Neutral::NEUTRAL,
         }
@@ -55,9 +52,9 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// What a function that is not there would answer.
+/// A type that a function of the table returns.
 pub(crate) trait Neutral {
-    /// Nothing, zero, null.
+    /// The result of a call of a missing function: unit, zero or null.
     const NEUTRAL: Self;
 }
 macro_rules! neutral {
@@ -75,15 +72,14 @@ impl<T> Neutral for *const T {
     const NEUTRAL: Self = std::ptr::null();
 }
 
-/// The functions without which the module cannot work, that some server in use lacks; the first
-/// that is missing.
+/// The name of the first function that the module needs and the server lacks.
 ///
-/// Redis 7.0 has all of them, 6.2 does not.
+/// Checks only functions that some server in use lacks: Redis 7.0 has all of them, 6.2 does not.
 pub(crate) fn missing() -> Option<&'static str> {
     macro_rules! first_missing {
         ($($name:ident),* $(,)?) => {
             $(
-                // SAFETY: as in `call!`.
+                // SAFETY: the table is written once, before this runs.
                 if unsafe { raw::$name }.is_none() {
                     return Some(stringify!($name));
                 }
@@ -106,18 +102,17 @@ pub(crate) fn missing() -> Option<&'static str> {
     None
 }
 
-/// `RedisModule_MustObeyClient(ctx)`, which Valkey has since 8.1 and the bindings do not know.
+/// `RedisModule_MustObeyClient(ctx)`, which Valkey has since 8.1 and the bindings lack.
 type MustObeyClient = unsafe extern "C" fn(*mut raw::RedisModuleCtx) -> c_int;
 
 static MUST_OBEY_CLIENT: OnceLock<MustObeyClient> = OnceLock::new();
 
-/// Asks the server, once and while it loads the module, for the functions that are not in the
-/// table.
+/// Gets the functions that are not in the table from the server. The load entry calls this once.
 pub(crate) fn look_beyond_the_table() {
     let mut found: Option<MustObeyClient> = None;
     call!(RedisModule_GetApi(c"RedisModule_MustObeyClient".as_ptr(), (&raw mut found).cast()));
     if let Some(function) = found {
-        // The only one who sets it.
+        // Nothing else sets it, so this cannot fail.
         let _ = MUST_OBEY_CLIENT.set(function);
     }
 }
@@ -127,10 +122,10 @@ pub(crate) fn milliseconds() -> i64 {
     call!(RedisModule_Milliseconds())
 }
 
-/// Bytes that the server's allocator really spends on the allocation at `pointer`, 0 for null.
+/// Bytes that the server's allocator uses for the allocation at `pointer`; 0 for null.
 pub(crate) fn malloc_size<T>(pointer: *const T) -> usize {
-    // What is aligned to more is not from the server's allocator (`alloc.rs`), and some servers end
-    // when they are asked.
+    // An allocation with a larger alignment is not from the server's allocator (`alloc.rs`), and
+    // some servers crash when asked for its size.
     const { assert!(align_of::<T>() <= 8) };
     if pointer.is_null() { 0 } else { call!(RedisModule_MallocSize(pointer.cast_mut().cast())) }
 }

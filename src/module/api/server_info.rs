@@ -1,4 +1,4 @@
-//! What the server says of itself: a section of INFO, a setting.
+//! Facts about the server: a section of INFO, a setting.
 
 use std::{
     ffi::{CStr, c_char},
@@ -11,14 +11,15 @@ use super::{Context, call, raw};
 pub(crate) struct ServerInfo(NonNull<raw::RedisModuleServerInfoData>);
 
 impl Context {
-    /// Takes a section of INFO.
+    /// Reads a section of INFO.
     pub(crate) fn server_info(self, section: &CStr) -> Option<ServerInfo> {
         NonNull::new(call!(RedisModule_GetServerInfo(self.0, section.as_ptr()))).map(ServerInfo)
     }
 }
 
 impl Context {
-    /// Takes a setting of the server's own configuration, as text; `None` where CONFIG was renamed.
+    /// Reads a setting of the server's own configuration, as text; `None` if the call fails, for
+    /// example because CONFIG is renamed.
     pub(crate) fn server_setting(self, name: &CStr) -> Option<String> {
         let reply: *mut raw::RedisModuleCallReply = call!(RedisModule_Call(
             self.0,
@@ -30,7 +31,7 @@ impl Context {
         if reply.is_null() {
             return None;
         }
-        // A name and its value.
+        // The reply is an array of the name and the value.
         let value: *mut raw::RedisModuleCallReply =
             call!(RedisModule_CallReplyArrayElement(reply, 1));
         let mut len = 0;
@@ -39,7 +40,7 @@ impl Context {
             false => call!(RedisModule_CallReplyStringPtr(value, &raw mut len)),
         };
         let text = (!start.is_null()).then(|| {
-            // SAFETY: the server answers the start and length of bytes that live as long as the
+            // SAFETY: the server returns the start and length of bytes that live as long as the
             // reply.
             let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) };
             String::from_utf8_lossy(bytes).into_owned()
@@ -50,7 +51,7 @@ impl Context {
 }
 
 impl ServerInfo {
-    /// A field that is an unsigned number.
+    /// The value of a field as an unsigned number; `None` if it is missing or not a number.
     pub(crate) fn number(&self, field: &CStr) -> Option<u64> {
         let mut error = 0;
         let value: u64 = call!(RedisModule_ServerInfoGetFieldUnsigned(
@@ -61,18 +62,18 @@ impl ServerInfo {
         (error == 0).then_some(value)
     }
 
-    /// A field as it stands.
+    /// The value of a field as text; `None` if it is missing or not UTF-8.
     pub(crate) fn text(&self, field: &CStr) -> Option<&str> {
         let value: *const c_char =
             call!(RedisModule_ServerInfoGetFieldC(self.0.as_ptr(), field.as_ptr()));
         if value.is_null() {
             return None;
         }
-        // SAFETY: the server answers a C string that lives as long as the section.
+        // SAFETY: the server returns a C string that lives as long as the section.
         unsafe { CStr::from_ptr(value) }.to_str().ok()
     }
 
-    /// Whether a field is there and reads `text`.
+    /// Whether the section has the field and its value is `text`.
     pub(crate) fn is(&self, field: &CStr, text: &str) -> bool {
         self.text(field) == Some(text)
     }

@@ -1,24 +1,24 @@
-//! The server's strings: those that it lends for a call, and those that this side makes.
+//! The server's strings: those that it lends for a call, and those that the module creates.
 
 use std::{ffi::c_char, marker::PhantomData, ptr::NonNull, slice};
 
 use super::{call, raw};
 
-/// A string that the server owns and lends for the length of a call: a key name, an argument.
+/// A string that the server owns and lends for the duration of a call: a key name or an argument.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Str<'a>(pub(super) *mut raw::RedisModuleString, PhantomData<&'a [u8]>);
 
 impl<'a> Str<'a> {
-    /// Wraps what the server passed to an entry.
+    /// Wraps a string that the server passed to an entry point.
     ///
     /// # Safety
-    /// `string` is alive and not written to while the value is used.
+    /// `string` stays alive and unchanged for `'a`.
     pub(crate) unsafe fn new(string: *mut raw::RedisModuleString) -> Self {
         Self(string, PhantomData)
     }
 
-    /// Its bytes.
+    /// The bytes of the string.
     #[inline]
     pub(crate) fn bytes(self) -> &'a [u8] {
         let mut len = 0;
@@ -26,28 +26,28 @@ impl<'a> Str<'a> {
         if start.is_null() {
             return &[];
         }
-        // SAFETY: 1. the server answers the start and length of the bytes of a live string. 2.
-        // Nobody writes to an argument while the command runs.
+        // SAFETY: 1. the server returns the start and length of the bytes of a live string. 2. The
+        // string does not change for `'a` (see `new`).
         unsafe { slice::from_raw_parts(start.cast(), len) }
     }
 }
 
-/// A string of the server that this side made and frees.
+/// A server string that the module creates and owns. Drop frees it.
 #[repr(transparent)]
 pub(crate) struct OwnedStr(NonNull<raw::RedisModuleString>);
 
 impl OwnedStr {
-    /// A copy of `bytes`; `None` only when the server has no such function.
+    /// Creates a string with a copy of `bytes`; `None` only if the server lacks the function.
     pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
-        let made: *mut raw::RedisModuleString = call!(RedisModule_CreateString(
+        let string: *mut raw::RedisModuleString = call!(RedisModule_CreateString(
             std::ptr::null_mut(),
             bytes.as_ptr().cast(),
             bytes.len()
         ));
-        NonNull::new(made).map(Self)
+        NonNull::new(string).map(Self)
     }
 
-    /// Gives it to the server, which frees it.
+    /// Gives the string to the server, which frees it.
     pub(crate) fn into_ptr(self) -> *mut raw::RedisModuleString {
         let pointer = self.0.as_ptr();
         std::mem::forget(self);
@@ -61,7 +61,8 @@ impl Drop for OwnedStr {
     }
 }
 
-/// Frees a string that [`OwnedStr::into_ptr`] gave away and that came back; nothing for null.
+/// Frees a string that [`OwnedStr::into_ptr`] gave to the server and that the server gave back.
+/// Null is allowed.
 pub(crate) fn free_string(string: *mut raw::RedisModuleString) {
     if !string.is_null() {
         call!(RedisModule_FreeString(std::ptr::null_mut(), string));

@@ -1,4 +1,4 @@
-//! `BF.CARD key`: how many items were added, as far as a filter can know (those that changed it).
+//! `BF.CARD key`: the number of added items. A filter counts only the items that changed it.
 
 use super::{Call, Command, CommandSpec, Uses};
 use crate::{

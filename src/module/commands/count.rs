@@ -1,4 +1,4 @@
-//! `BF.COUNT key item`: at most how often an item is in a filter that counts.
+//! `BF.COUNT key item`: an upper bound on how often an item is in a filter with counters.
 
 use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried};
 use crate::{

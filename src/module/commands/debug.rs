@@ -1,4 +1,4 @@
-//! `BF.DEBUG key`: a line for the filter and a line for each layer, oldest first.
+//! `BF.DEBUG key`: one line for the filter and one line for each layer, oldest first.
 
 use super::{Call, Command, CommandSpec, Uses};
 use crate::{
@@ -39,7 +39,7 @@ impl Command for Debug {
     }
 }
 
-/// RedisBloom's fields, then those of the kind of layer.
+/// The line for a layer: RedisBloom's fields, then the fields of this kind of layer.
 fn describe(layer: &Layer, family: Family) -> String {
     let shape = layer.shape();
     let (bytes, bits, own) = match shape {

@@ -1,8 +1,8 @@
 //! `BF.EXISTS key item` and `BF.MEXISTS key item [item ...]`: whether items may have been added.
 //!
-//! A missing key answers "no" for every item, as clients expect. To a guard in front of a database
-//! that is the unsafe answer (a lost filter would turn all traffic away), so the setting
-//! `missing-key-error` makes it an error.
+//! For a missing key the reply is "no" for every item, as clients expect. That is unsafe for a
+//! guard in front of a database, which would then hide all rows. With the setting
+//! `missing-key-error` the reply is an error.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -68,7 +68,7 @@ impl Command for MultiExists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = queried(&mut key)?;
         stats::CHECKS.add(items.len() as u64);
-        // All answers before the reply begins: what stops in the middle of an array leaves the
+        // Compute all answers before the reply begins: an array that stops in the middle leaves the
         // client out of step.
         let found = filter.map(|filter| {
             let mut found = Found::default();
@@ -91,8 +91,7 @@ impl Command for MultiExists {
     }
 }
 
-/// Answers, chunk by chunk. The first chunk has a place of its own, so that a small batch allocates
-/// nothing.
+/// Answers in chunks. The first chunk has its own field, so that a small batch allocates nothing.
 #[derive(Default)]
 struct Found {
     first: Option<Answers>,
@@ -114,7 +113,7 @@ impl Found {
     }
 }
 
-/// The filter to ask, or none where a missing key means "nothing is there".
+/// The filter in the key; `None` for a missing key, unless `missing-key-error` makes that an error.
 #[inline]
 pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
     match Value::filter_in_key(key)? {

@@ -1,8 +1,8 @@
-//! `BF.INFO key [field]`: what a filter is, in five fields, and more on request.
+//! `BF.INFO key [field]`: the properties of a filter.
 //!
-//! The full reply has exactly RedisBloom's five pairs: go-redis fails on a sixth. What else there
-//! is to know has a word of its own. A single field is an array of one in RESP2 and a map of one
-//! pair in RESP3.
+//! The full reply has exactly RedisBloom's five pairs, because go-redis fails on a sixth. A client
+//! must request each other field by its name. The reply for a single field is an array of one
+//! element in RESP2 and a map of one pair in RESP3.
 
 use std::ffi::CStr;
 
@@ -50,14 +50,14 @@ impl Command for Info {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(0)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let asked = match words {
+        let filter = match words {
             [] | [_] => Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
             _ => return Err(Refusal::Arity),
         };
         let ctx = call.ctx;
         match words.first() {
             None => {
-                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(asked)).collect();
+                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect();
                 ctx.reply_map(full.len());
                 full.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
             }
@@ -65,7 +65,7 @@ impl Command for Info {
                 let field = FIELDS
                     .iter()
                     .find(|field| word.bytes().eq_ignore_ascii_case(field.word.as_bytes()));
-                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(asked);
+                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(filter);
                 if ctx.speaks_resp3() {
                     ctx.reply_map(1);
                     shown.reply_under(ctx, label);
@@ -79,15 +79,15 @@ impl Command for Info {
     }
 }
 
-/// A field: the word that asks for it, its name in the reply, how its value is computed.
+/// A field: the argument that requests it, its name in the reply, and its value.
 struct Field {
     word: &'static str,
     label: &'static CStr,
     value: fn(&Filter) -> Shown,
 }
 
-/// A value, which is computed before the reply begins: what stops in the middle of a map leaves the
-/// client out of step.
+/// The value of a field. All values are computed before the reply begins, because a map that stops
+/// in the middle leaves the client out of step.
 enum Shown<'f> {
     Integer(u64),
     Double(f64),
@@ -95,7 +95,7 @@ enum Shown<'f> {
     Layers(Vec<(&'f Layer, Estimate)>),
 }
 
-/// How many of the fields make up the full reply.
+/// The number of fields in the full reply: the first five of `FIELDS`.
 const FULL: usize = 5;
 
 const FIELDS: [Field; 11] = [
@@ -120,33 +120,33 @@ const FIELDS: [Field; 11] = [
         label: c"Expansion rate",
         value: |filter| count(filter.expansion().factor().map(u64::from)),
     },
-    // The rate that was asked for, and is never exceeded.
+    // The requested rate, which the filter never exceeds.
     Field {
         word: "ERROR",
         label: c"Error rate",
         value: |filter| Shown::Double(filter.error_rate()),
     },
-    // The rate right now, estimated from the bits that are set.
+    // The current rate, estimated from the bits that are set.
     Field {
         word: "FPR",
         label: c"False positive rate",
         value: |filter| Shown::Double(filter.estimate().error_rate),
     },
-    // The share of bits that are set, or of counters that are not 0; a filter at its capacity has
-    // about half of them set.
+    // The share of bits that are set, or of counters above 0; about one half at capacity.
     Field { word: "FILL", label: c"Fill", value: |filter| Shown::Double(filter.estimate().fill) },
     Field {
         word: "LAYERS",
         label: c"Layers",
         value: |filter| Shown::Layers(filter.estimate_layers().collect()),
     },
-    // Counters that reached 15, where they stay. Null for a filter of bits, as the next.
+    // Counters that reached 15 and stay there; null for a filter without counters.
     Field {
         word: "SATURATED",
         label: c"Saturated counters",
         value: |filter| count(filter.saturated()),
     },
-    // Deletions of items that tested present and stay, since the filter came to this server.
+    // Refused deletions of items that tested present, since the filter was created, loaded or
+    // copied on this server; null for a filter without counters.
     Field {
         word: "UNDELETED",
         label: c"Refused deletions",
@@ -155,7 +155,7 @@ const FIELDS: [Field; 11] = [
 ];
 
 impl Field {
-    /// Its name and its value.
+    /// The name and the value of this field for `filter`.
     fn of<'f>(&self, filter: &'f Filter) -> (&'static CStr, Shown<'f>) {
         (self.label, (self.value)(filter))
     }
@@ -184,7 +184,7 @@ impl Shown<'_> {
     }
 }
 
-/// A map of a layer.
+/// Replies a map that describes a layer.
 fn reply_layer(ctx: Context, layer: &Layer, estimate: Estimate) {
     let fields = [
         (c"Capacity", Shown::Integer(layer.capacity())),

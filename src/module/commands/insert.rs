@@ -1,8 +1,8 @@
-//! `BF.INSERT key [options] ITEMS item [item ...]`: BF.MADD with a say in how a missing filter is
-//! made.
+//! `BF.INSERT key [options] ITEMS item [item ...]`: BF.MADD with options for a filter that it
+//! creates.
 //!
-//! It is also how a primary with valkey-bloom tells of a filter that it made, with a tightening
-//! ratio and a seed of 32 bytes (`args.rs`). Those forms are for servers, and not in the
+//! A primary with valkey-bloom also replicates a new filter with this command, with a tightening
+//! ratio and a seed of 32 bytes (`args.rs`). Those two options are only for servers and not in the
 //! documentation that clients show.
 
 use super::{
@@ -47,16 +47,16 @@ impl Command for Insert {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
-        let (mut rest, all) = (words.iter(), words.iter());
-        let read = match args::insert(&mut rest.by_ref().map(|word| word.bytes())) {
+        let (mut remaining, all) = (words.iter(), words.iter());
+        let read = match args::insert(&mut remaining.by_ref().map(|word| word.bytes())) {
             Err(refusal) if call.ctx.is_replayed() => {
-                rest = all;
-                replayed::insert(&mut rest.by_ref().map(|word| word.bytes())).ok_or(refusal)
+                remaining = all;
+                replayed::insert(&mut remaining.by_ref().map(|word| word.bytes())).ok_or(refusal)
             }
             read => read,
         };
         let args::Insert { options, no_create, has_items } = read?;
-        let items = rest.as_slice();
+        let items = remaining.as_slice();
         if has_items && items.is_empty() {
             return Err(Refusal::Arity);
         }

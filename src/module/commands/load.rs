@@ -1,4 +1,4 @@
-//! `BF.LOAD key blob`: a filter of valkey-bloom's, as its rewritten AOF has it.
+//! `BF.LOAD key blob`: restores a filter from a rewritten AOF of valkey-bloom.
 
 use super::{Argument, Call, Command, CommandSpec, Uses, import};
 use crate::{codec::valkey_bloom, command::refusal::Refusal};

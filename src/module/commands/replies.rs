@@ -1,9 +1,8 @@
-//! That commands finish their work before they begin to reply: a panic between the head of an array
-//! and its last element would leave the client waiting for the rest, and take the next reply for
-//! it.
+//! Tests that commands finish their work before they begin to reply. After a panic between the head
+//! of an array and its last element, the client would take the next reply for the missing elements.
 //!
-//! The server is a table of functions here: one key, and replies that note how many layers had been
-//! looked at by then.
+//! A table of fake functions replaces the server. It has one key, and each reply records how many
+//! layers the command has visited so far.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,11 +17,11 @@ use crate::{
 };
 
 thread_local! {
-    /// What is in the key.
+    /// The value in the key.
     static VALUE: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
-    /// Layers looked at when each reply was sent.
+    /// The number of visited layers at each reply.
     static REPLIES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-    /// The argument behind the key.
+    /// The argument after the key.
     static WORD: Cell<&'static CStr> = const { Cell::new(c"") };
 }
 
@@ -42,7 +41,7 @@ unsafe extern "C" fn value(_: *mut raw::RedisModuleKey) -> *mut c_void {
 }
 unsafe extern "C" fn text(_: *const raw::RedisModuleString, len: *mut usize) -> *const c_char {
     let word = WORD.get();
-    // SAFETY: whoever asks for a text passes a place for its length.
+    // SAFETY: the caller passes a valid pointer for the length.
     unsafe { *len = word.count_bytes() };
     word.as_ptr()
 }
@@ -68,10 +67,10 @@ unsafe extern "C" fn bulk(_: Ctx, _: *const c_char, _: usize) -> c_int {
     replied()
 }
 
-/// Fills the table; what is not in it answers nothing, zero, null.
+/// Fills the table. A missing function returns unit, zero or null.
 fn fill_table() {
-    // SAFETY: no other test of this program calls a function of the table, so nobody reads it
-    // meanwhile.
+    // SAFETY: no other test of this program calls a function of the table, so no other thread reads
+    // the table now.
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "assignments, for one reason")]
     unsafe {
         raw::RedisModule_OpenKey = Some(open);
@@ -88,22 +87,22 @@ fn fill_table() {
     }
 }
 
-/// Runs a command of `words` words; how many replies it sent, and whether it looked at a layer
-/// after the first.
+/// Runs a command of `words` words. Returns the number of its replies and whether it visited a
+/// layer after the first reply.
 fn run<C: Command>(words: usize) -> (usize, bool) {
     let mut arguments = vec![ptr::dangling_mut(); words];
     REPLIES.with_borrow_mut(Vec::clear);
-    // SAFETY: the table takes any context and any string.
+    // SAFETY: the fake functions accept any context and any string.
     unsafe { super::entry::<C>(ptr::null_mut(), arguments.as_mut_ptr(), words as c_int) };
     let last = steps::total();
     REPLIES.with_borrow(|replies| {
-        let works_on = replies.first().is_some_and(|&first| first < last);
-        (replies.len(), works_on)
+        let works_after = replies.first().is_some_and(|&first| first < last);
+        (replies.len(), works_after)
     })
 }
 
 #[test]
-fn no_command_works_on_behind_the_head_of_its_reply() -> Result<(), Error> {
+fn no_command_visits_a_layer_after_its_reply_began() -> Result<(), Error> {
     let params = Params {
         error_rate: 0.01,
         capacity: 10,
@@ -118,7 +117,7 @@ fn no_command_works_on_behind_the_head_of_its_reply() -> Result<(), Error> {
     VALUE.set(ptr::from_mut(&mut value).cast());
     fill_table();
     WORD.set(c"item");
-    // The head, and the answers of four chunks.
+    // The head and 200 answers, which are four chunks.
     assert_eq!(run::<MultiExists>(2 + 200), (201, false));
     WORD.set(c"1");
     assert_eq!(run::<ScanDump>(3), (3, false));

@@ -1,4 +1,4 @@
-//! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: makes an
+//! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: creates an
 //! empty filter.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) struct Reserve;
 
-/// The words after the key that the longest form has.
+/// The largest number of arguments after the key.
 const MOST_WORDS: usize = 8;
 
 impl Command for Reserve {

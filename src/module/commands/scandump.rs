@@ -1,5 +1,4 @@
-//! `BF.SCANDUMP key iterator`: a filter in chunks of at most 16 MiB, to be restored by
-//! BF.LOADCHUNK.
+//! `BF.SCANDUMP key iterator`: one chunk of a filter, of at most 16 MiB. BF.LOADCHUNK restores it.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -35,7 +34,7 @@ impl Command for ScanDump {
             0 => Some(dump::header(filter)),
             from => dump::at(filter, from),
         };
-        // The end is an empty string, not a null: go-redis and redis-rs read nothing else.
+        // The last reply has an empty string, because go-redis and redis-rs do not accept null.
         let (next, data) = chunk.unwrap_or_default();
         call.ctx.reply_array(2);
         call.ctx.reply_integer(next.unsigned_abs());

@@ -1,11 +1,14 @@
-//! Active defragmentation: lets the server move a filter's memory to where less is wasted.
+//! Active defragmentation: the server moves a filter's allocations to reduce fragmentation.
 //!
-//! The struct first, then the bit arrays, oldest layer first. For a large value the server gives
-//! little time per call; then the cursor keeps the number of layers done, and the next call goes on
-//! there. An array above `LARGEST` is left where it is: the allocator gives it pages of its own,
-//! which cannot be fragmented, and copying it would stall the server. The list of older layers
-//! stays too: it is one small allocation that only a filter which grew has. So does the box of a
-//! layer that has one, which only filters that count and those of other products have.
+//! The callback moves the struct first, then the bit arrays, oldest layer first. The server gives a
+//! large value little time per call. The cursor then stores the number of layers done, and the next
+//! call continues with the next layer.
+//!
+//! Three kinds of allocation stay in place:
+//! * an array above `LARGEST`: the allocator gives it whole pages, which cannot be fragmented, and
+//!   a copy would stall the server;
+//! * the list of older layers: one small allocation, only in a filter that grew;
+//! * the box of a layer: only in filters with counters and in those of other products.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -15,11 +18,10 @@ use crate::module::{
     panic_guard::guarded,
 };
 
-/// The largest array that is moved, in bytes: above this one copy takes more than some 100
-/// microseconds.
+/// The largest array that is moved, in bytes. A copy of this size takes about 100 microseconds.
 const LARGEST: usize = 1 << 20;
 
-/// 0: done; 1: call again.
+/// The callback of the data type. Returns 0 if the value is done, 1 if the server must call again.
 pub(super) unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _: *mut raw::RedisModuleString,
@@ -28,7 +30,8 @@ pub(super) unsafe extern "C" fn defrag(
     guarded("defrag", 0, || {
         let mut done: c_ulong = 0;
         call!(RedisModule_DefragCursorGet(ctx, &raw mut done));
-        // SAFETY: the server passes the place of a live value's pointer, its own to read and write.
+        // SAFETY: the server passes a pointer to its pointer to a live value, and nothing else uses
+        // that pointer during this call.
         let place = unsafe { &mut *value };
         if done == 0 {
             let moved: *mut c_void = call!(RedisModule_DefragAlloc(ctx, *place));
@@ -36,7 +39,7 @@ pub(super) unsafe extern "C" fn defrag(
                 *place = moved;
             }
         }
-        // SAFETY: the value is live and nothing else refers to it while the server defragments.
+        // SAFETY: the value is live, and nothing else refers to it during defragmentation.
         let filter = unsafe { &mut *place.cast::<Value>() }.filter_mut();
         let count = filter.layers().len();
         for (index, layer) in
@@ -46,7 +49,7 @@ pub(super) unsafe extern "C" fn defrag(
                 let mover =
                     |words: *mut u64| call!(RedisModule_DefragAlloc(ctx, words.cast())).cast();
                 // SAFETY: the server moves the allocation with its content and frees the old one,
-                // or answers null and leaves it.
+                // or returns null and leaves it in place.
                 unsafe { layer.relocate(mover) };
             }
             let next = index.saturating_add(1);

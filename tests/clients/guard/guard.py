@@ -1,11 +1,11 @@
 import os
 import redis
 
-FILTER, NEW = "guard:{users}", "guard:{users}:new"  # braces: one slot of a cluster, for RENAME
+FILTER, NEW = "guard:{users}", "guard:{users}:new"  # hash tag: RENAME needs both keys in one slot
 ERROR_RATE, CAPACITY, BATCH = 0.01, 120_000, 1000
 
 r = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"))
-database = {f"user:{i}": f"name {i}" for i in range(100_000)}  # stands for the database
+database = {f"user:{i}": f"name {i}" for i in range(100_000)}  # replaces a real database
 queries = 0
 
 
@@ -16,7 +16,7 @@ def ask_database(key):
 
 
 def build():
-    """Makes the filter from all keys there are. Until it is complete it has another name."""
+    """Builds the filter from all existing keys under a temporary name, then renames it."""
     r.delete(NEW)
     r.bf().reserve(NEW, ERROR_RATE, CAPACITY)
     keys = list(database)
@@ -24,17 +24,17 @@ def build():
         batch = keys[i : i + BATCH]
         r.bf().madd(NEW, *batch)
         if not all(r.bf().mexists(NEW, *batch)):
-            raise RuntimeError("the filter does not take all keys")
+            raise RuntimeError("the filter does not hold all keys")
     r.rename(NEW, FILTER)
 
 
 def insert(key, value):
-    """A new row: its key goes into the filter first, and into one that is being built."""
+    """Adds the key to the filter and to one under construction, then inserts the row."""
     for name in (NEW, FILTER):
         try:
             r.bf().insert(name, [key], noCreate=True)
             if not r.bf().exists(name, key):
-                raise RuntimeError("the filter does not take the key")
+                raise RuntimeError("the filter does not hold the key")
         except redis.ResponseError as error:
             if "not found" not in str(error):
                 raise
@@ -44,9 +44,9 @@ def insert(key, value):
 def lookup(key):
     try:
         if not r.bf().exists(FILTER, key):
-            return None  # certainly no such row
+            return None  # the row certainly does not exist
     except redis.ResponseError:
-        pass  # "ERR not found": the filter was lost, so it knows nothing
+        pass  # "ERR not found": no filter, so ask the database
     return ask_database(key)
 
 
@@ -55,14 +55,14 @@ assert all(lookup(f"user:{i}") for i in range(1000))
 queries = 0
 assert not any(lookup(f"attacker:{i}") for i in range(10_000))
 passed = queries
-assert passed <= 160, "1 % of them are expected, or fewer"
+assert passed <= 160, "more false positives than a rate of 1 % explains"
 
 insert("user:new", "somebody")
 assert lookup("user:new") == "somebody"
 
-r.unlink(FILTER)  # evicted, expired, deleted by mistake
-assert lookup("user:1") == "name 1", "is bf.missing-key-error set? a lost filter turns all away"
+r.unlink(FILTER)  # as if evicted, expired or deleted by mistake
+assert lookup("user:1") == "name 1", "a missing filter hides rows: set bf.missing-key-error"
 insert("user:newer", "somebody else")
-assert lookup("user:2") == "name 2", "a key added alone must not turn the others away"
+assert lookup("user:2") == "name 2", "adding one key must not hide the other rows"
 assert not r.exists(FILTER, NEW)
-print(f"python: {passed} of 10000 lookups in vain reached the database")
+print(f"python: {passed} of 10000 lookups of missing keys reached the database")
