@@ -99,7 +99,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
             "this server is too old: it has no {function} (Redis 7.0 or later, or Valkey, is needed)"
         ));
     }
-    api::look_beyond_the_table();
+    api::load_extra_functions();
     // Read errors are ours to handle: a damaged stream is a failed load, not a crash.
     // Replicas may serve reads during a load, which shares no state with live keys.
     // A key counts as changed when we say so, not whenever it was opened to write.

@@ -108,7 +108,7 @@ type MustObeyClient = unsafe extern "C" fn(*mut raw::RedisModuleCtx) -> c_int;
 static MUST_OBEY_CLIENT: OnceLock<MustObeyClient> = OnceLock::new();
 
 /// Gets the functions that are not in the table from the server. The load entry calls this once.
-pub(crate) fn look_beyond_the_table() {
+pub(crate) fn load_extra_functions() {
     let mut found: Option<MustObeyClient> = None;
     call!(RedisModule_GetApi(c"RedisModule_MustObeyClient".as_ptr(), (&raw mut found).cast()));
     if let Some(function) = found {
