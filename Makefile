@@ -39,6 +39,8 @@ PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
 # Not the manifest: it names a package that only scripts/compare makes.
 COMPARE_RS := benches/compare/src/main.rs
+# Modules that a macro declares (src/module/commands/mod.rs): cargo fmt does not find them.
+MACRO_RS := $(wildcard src/module/commands/*.rs)
 # Seconds that `make fuzz` runs each fuzzer.
 SECONDS ?= 60
 # In CI the build must use the committed Cargo.lock.
@@ -100,6 +102,7 @@ test: fmt-check lint test-lints check-pure check-registers test-pure test-fuzz t
 fmt-check: ## Check the formatting
 	@scripts/setup
 	cargo fmt --check
+	rustfmt --check $(MACRO_RS)
 	cargo fmt --check --manifest-path $(CLIENT_RS)
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	rustfmt --check $(COMPARE_RS)
@@ -228,6 +231,7 @@ dist: build ## The tarball with the module, its documents, licences and checksum
 fmt: ## Format the code
 	@scripts/setup
 	cargo fmt
+	rustfmt $(MACRO_RS)
 	cargo fmt --manifest-path $(CLIENT_RS)
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	rustfmt $(COMPARE_RS)

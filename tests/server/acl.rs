@@ -1,29 +1,20 @@
 //! Who may do what: the key specs say which permission a command needs, so a user who may only read
 //! cannot add.
 
-use crate::harness::{Reply, Server, ok, version};
+use crate::harness::{
+    ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, Reply, Server, commands, listed, ok,
+    version,
+};
 
-const READERS: [&str; 8] = [
-    "BF.EXISTS k a",
-    "BF.MEXISTS k a b",
-    "BF.CARD k",
-    "BF.COUNT k a",
-    "BF.INFO k",
-    "BF.INFO k CAPACITY",
-    "BF.DEBUG k",
-    "BF.SCANDUMP k 0",
-];
-/// Commands that write and tell what is there.
-const ADDERS: [&str; 4] = ["BF.ADD k x", "BF.MADD k x y", "BF.INSERT k ITEMS x", "BF.DEL k x"];
-/// Commands that only write.
-const FILLERS: [&str; 4] = [
-    "BF.RESERVE new 0.01 100",
-    "BF.LOADCHUNK k 1 data",
-    "BF.LOAD new data",
-    "BF.IMPORT new GUAVA data",
-];
-/// What RedisBloom does not have is not in its category.
-const OUTSIDE: [&str; 4] = ["bf.count", "bf.del", "bf.import", "bf.load"];
+/// Whether the server lets a module put its commands into categories.
+fn has_categories() -> bool {
+    version().at_least((7, 4), (8, 0))
+}
+
+/// The calls of the commands with one of these flags of the key.
+fn calls<const N: usize>(keys: [&[&str]; N]) -> impl Iterator<Item = &'static str> {
+    commands().filter(move |command| keys.contains(&command.key)).map(|command| command.call)
+}
 
 fn refused(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(text) if text.starts_with("NOPERM"))
@@ -41,10 +32,10 @@ fn server_with_user(rules: &str) -> (Server, crate::harness::Client) {
 #[test]
 fn a_user_who_may_only_read_cannot_add() {
     let (_server, mut client) = server_with_user("+@all %R~*");
-    for line in READERS {
+    for line in calls([READS]) {
         assert!(!client.run(line).is_error(), "{line} only reads");
     }
-    for line in ADDERS.iter().chain(&FILLERS) {
+    for line in calls([ADDS, DELETES, CREATES]) {
         let reply = client.run(line);
         assert!(refused(&reply), "{line} by a user who may only read answered {reply:?}");
     }
@@ -55,15 +46,15 @@ fn a_user_who_may_only_read_cannot_add() {
 #[test]
 fn a_user_who_may_only_write_cannot_ask() {
     let (_server, mut client) = server_with_user("+@all %W~*");
-    for line in READERS {
+    for line in calls([READS]) {
         let reply = client.run(line);
         assert!(refused(&reply), "{line} by a user who may only write answered {reply:?}");
     }
-    for line in ADDERS {
+    for line in calls([ADDS, DELETES]) {
         let reply = client.run(line);
         assert!(refused(&reply), "{line} tells what is there and answered {reply:?}");
     }
-    for line in FILLERS {
+    for line in calls([CREATES]) {
         let reply = client.run(line);
         assert!(!refused(&reply), "{line} tells nothing and answered {reply:?}");
     }
@@ -87,11 +78,36 @@ fn an_import_needs_to_read_its_bitmap_and_to_write_its_key() {
 #[test]
 fn a_user_with_other_keys_reaches_none() {
     let (_server, mut client) = server_with_user("+@all ~other:*");
-    for line in READERS.iter().chain(&ADDERS).chain(&FILLERS) {
+    for Command { call: line, .. } in commands() {
         let reply = client.run(line);
         assert!(refused(&reply), "{line} answered {reply:?}");
     }
     assert!(!client.run("BF.ADD other:k a").is_error(), "its own keys are open");
+}
+
+/// A server that lets no module have a category (before Redis 7.4 and Valkey 8) has none of them.
+#[test]
+fn every_command_reads_or_writes() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for name in listed(client) {
+        let reply = client.cmd(&["COMMAND", "INFO", &name]);
+        let info = reply.elements()[0].elements();
+        let [flags, categories] = [&info[2], &info[6]]
+            .map(|texts| texts.elements().iter().map(Reply::text).collect::<Vec<_>>());
+        if !has_categories() {
+            assert!(categories.is_empty(), "{name}: {categories:?}");
+            continue;
+        }
+        // Which of them are in @fast is as in RedisBloom, whatever their flags.
+        for (flag, category) in [("write", "@write"), ("readonly", "@read")] {
+            let [flagged, there] = [(&flags, flag), (&categories, category)]
+                .map(|(texts, wanted)| texts.iter().any(|text| text == wanted));
+            assert_eq!(flagged, there, "{name}: {flag} in {flags:?}, {category} in {categories:?}");
+        }
+        let both = ["@read", "@write"].map(|wanted| categories.iter().any(|text| text == wanted));
+        assert!(both[0] != both[1], "{name}: {categories:?}");
+    }
 }
 
 /// The category `bloom` needs Redis 7.4 or Valkey 8; RedisBloom's suite wants exactly its own BF.*
@@ -100,32 +116,40 @@ fn a_user_with_other_keys_reaches_none() {
 fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
     let server = Server::start();
     let mut client = server.client();
-    if !version().at_least((7, 4), (8, 0)) {
+    if !has_categories() {
         assert!(
             client.run("ACL CAT bloom").is_error(),
             "this server has no way to make a category"
         );
         return;
     }
-    let names = |reply: Reply| {
-        let mut names: Vec<_> =
-            reply.elements().iter().map(|name| name.text().to_lowercase()).collect();
-        names.sort();
-        names
-    };
-    let mut ours = names(client.run("COMMAND LIST FILTERBY MODULE bf"));
-    ours.retain(|name| !OUTSIDE.contains(&name.as_str()));
-    assert_eq!(ours.len(), 11);
-    assert_eq!(names(client.run("ACL CAT bloom")), ours);
+    let reply = client.run("ACL CAT bloom");
+    let mut inside: Vec<_> =
+        reply.elements().iter().map(|name| name.text().to_lowercase()).collect();
+    inside.sort();
+    let mut expected = REDISBLOOMS.map(|command| command.name());
+    expected.sort();
+    assert_eq!(inside, expected);
     assert_eq!(client.run("ACL SETUSER user on nopass ~* -@all +@bloom"), ok());
     assert_eq!(client.run("AUTH user any"), ok());
-    for line in READERS.iter().chain(&ADDERS).chain(&FILLERS) {
-        let reply = client.run(line);
-        let outside =
-            OUTSIDE.iter().any(|name| line.to_lowercase().starts_with(&format!("{name} ")));
-        assert_eq!(refused(&reply), outside, "{line} answered {reply:?}");
+    for Command { call, .. } in &REDISBLOOMS {
+        let reply = client.run(call);
+        assert!(!refused(&reply), "{call} answered {reply:?}");
+    }
+    for Command { call, .. } in &OWN {
+        let reply = client.run(call);
+        assert!(refused(&reply), "{call} answered {reply:?}");
     }
     assert!(refused(&client.run("GET k")));
+}
+
+/// docs/operations.md tells whoever is denied `-@bloom` what else to deny.
+#[test]
+fn the_operations_page_names_the_commands_outside_of_the_category() {
+    let page = include_str!("../../docs/operations.md");
+    for denied in OWN.iter().map(|command| format!("-{}", command.name())) {
+        assert!(page.contains(&denied), "docs/operations.md lacks {denied}");
+    }
 }
 
 /// The users of docs/security.md, as written there.

@@ -7,27 +7,10 @@
 //! a run.
 
 use crate::harness::{
-    Client, Protocol, Random, Reply, Server, assert_unharmed, config_name, dump, numbered, ok,
-    settled_memory,
+    Client, Protocol, Random, Reply, Server, assert_unharmed, commands, config_name, dump, listed,
+    numbered, ok, settled_memory,
 };
 
-const COMMANDS: [&str; 15] = [
-    "BF.DEL",
-    "BF.COUNT",
-    "BF.LOAD",
-    "BF.IMPORT",
-    "BF.RESERVE",
-    "BF.ADD",
-    "BF.MADD",
-    "BF.INSERT",
-    "BF.EXISTS",
-    "BF.MEXISTS",
-    "BF.CARD",
-    "BF.INFO",
-    "BF.DEBUG",
-    "BF.SCANDUMP",
-    "BF.LOADCHUNK",
-];
 const KEYS: [&str; 9] = ["grown", "counts", "full", "half", "string", "list", "missing", "new", ""];
 const NUMBERS: [&str; 42] = [
     "0",
@@ -99,6 +82,20 @@ const WORDS: [&str; 23] = [
     "\0",
 ];
 
+/// Calls with options, made beside those of `commands`.
+const SHAPES: [&str; 10] = [
+    "BF.RESERVE k 0.01 100",
+    "BF.RESERVE k 0.001 10 EXPANSION 3 SEED 7",
+    "BF.RESERVE k 0.5 1 NONSCALING",
+    "BF.INSERT k CAPACITY 10 ERROR 0.1 ITEMS a b",
+    "BF.INSERT k NOCREATE EXPANSION 2 SEED 1 ITEMS a",
+    "BF.INSERT k TIGHTENING 0.5 SEED 0123456789abcdef0123456789abcdef",
+    "BF.INFO k CAPACITY",
+    "BF.SCANDUMP k 1",
+    "BF.IMPORT k GUAVA data CAPACITY 10 ERROR 0.1",
+    "BF.IMPORT k BITMAP k CAPACITY 10 ERROR 0.1",
+];
+
 /// How much memory may be left: buffers, statistics, fragments.
 const NOISE: i64 = 2 << 20;
 
@@ -147,41 +144,23 @@ fn argument(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A call as a client would make it, with one or two arguments replaced; or words at random.
-fn call(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    const SHAPES: [(&str, &[&str]); 20] = [
-        ("BF.RESERVE", &["0.01", "100", "COUNTING"]),
-        ("BF.DEL", &["a", "b"]),
-        ("BF.COUNT", &["a"]),
-        ("BF.RESERVE", &["0.01", "100"]),
-        ("BF.RESERVE", &["0.001", "10", "EXPANSION", "3", "SEED", "7"]),
-        ("BF.RESERVE", &["0.5", "1", "NONSCALING"]),
-        ("BF.ADD", &["a"]),
-        ("BF.MADD", &["a", "b", "c"]),
-        ("BF.INSERT", &["CAPACITY", "10", "ERROR", "0.1", "ITEMS", "a", "b"]),
-        ("BF.INSERT", &["NOCREATE", "EXPANSION", "2", "SEED", "1", "ITEMS", "a"]),
-        ("BF.EXISTS", &["a"]),
-        ("BF.MEXISTS", &["a", "b"]),
-        ("BF.INFO", &["CAPACITY"]),
-        ("BF.CARD", &[]),
-        ("BF.SCANDUMP", &["1"]),
-        ("BF.LOADCHUNK", &["1", "data"]),
-        ("BF.INSERT", &["TIGHTENING", "0.5", "SEED", "0123456789abcdef0123456789abcdef"]),
-        ("BF.LOAD", &["data"]),
-        ("BF.IMPORT", &["GUAVA", "data", "CAPACITY", "10", "ERROR", "0.1"]),
-        ("BF.IMPORT", &["BITMAP", "k", "CAPACITY", "10", "ERROR", "0.1"]),
-    ];
+fn call(
+    random: &mut Random,
+    names: &[String],
+    shapes: &[&str],
+    chunks: &[Vec<u8>],
+) -> Vec<Vec<u8>> {
     let key = random.pick(&KEYS).as_bytes().to_vec();
     if random.below(3) == 0 {
-        let command = random.pick(&COMMANDS).as_bytes().to_vec();
+        let mut words = vec![random.pick(names).as_bytes().to_vec(), key];
         let count = random.below(9);
-        let mut words = vec![command, key];
         words.extend((0..count).map(|_| argument(random, chunks)));
         words.truncate(1 + random.below(10));
         return words;
     }
-    let (command, rest) = random.pick(&SHAPES);
-    let mut words = vec![command.as_bytes().to_vec(), key];
-    words.extend(rest.iter().map(|word| word.as_bytes().to_vec()));
+    let mut words: Vec<_> =
+        random.pick(shapes).split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    words[1] = key;
     for _ in 0..random.below(3) {
         let at = 2 + random.below(words.len() - 1);
         let new = argument(random, chunks);
@@ -199,6 +178,8 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
     let seed = variable("REDIS_BLOOM_ARGUMENT_SEED", 7);
     let server = Server::with().config("latency-tracking no").start();
     let mut random = Random::new(seed);
+    let names = listed(&mut server.client());
+    let shapes: Vec<_> = SHAPES.into_iter().chain(commands().map(|each| each.call)).collect();
     // Absurd sizes are refused for their own bound, not for what this machine happens to have.
     let bound = ["CONFIG", "SET", &config_name("max-filter-bytes"), "33554432"];
     assert_eq!(server.client().cmd(&bound), ok());
@@ -210,7 +191,7 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
         let protocol = *random.pick(&Protocol::BOTH);
         let client = &mut server.speak(protocol);
         let chunks = prepare(client);
-        let batch: Vec<_> = (0..40).map(|_| call(&mut random, &chunks)).collect();
+        let batch: Vec<_> = (0..40).map(|_| call(&mut random, &names, &shapes, &chunks)).collect();
         for words in &batch {
             let reply = client.cmd(words);
             let shown = || {

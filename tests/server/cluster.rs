@@ -7,8 +7,8 @@ use crate::{
     cluster_writers::{Added, Stop, Writing, assert_all_there, write},
     harness::{
         Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, Server, add_until_card,
-        assert_unharmed, config_name, digest, dump, err, free_port, info, int, numbered, ok,
-        simple, skipped, slot, version, wait_until,
+        assert_unharmed, commands, config_name, digest, dump, err, free_port, info, int, numbered,
+        ok, simple, skipped, slot, version, wait_until,
     },
 };
 
@@ -27,23 +27,12 @@ fn every_command_is_sent_to_the_node_of_its_key() {
         let key = key_of(primary, "k");
         let moved = err(&format!("MOVED {} 127.0.0.1:{}", slot(&key), node.port()));
         let other = &mut cluster.nodes[(primary + 1) % PRIMARIES].client();
-        for line in [
-            format!("BF.RESERVE {key} 0.01 100"),
-            format!("BF.ADD {key} a"),
-            format!("BF.MADD {key} a b"),
-            format!("BF.INSERT {key} CAPACITY 5 ITEMS a b"),
-            format!("BF.EXISTS {key} a"),
-            format!("BF.MEXISTS {key} a b"),
-            format!("BF.CARD {key}"),
-            format!("BF.INFO {key}"),
-            format!("BF.DEBUG {key}"),
-            format!("BF.SCANDUMP {key} 0"),
-            format!("BF.LOADCHUNK {key} 1 data"),
-        ] {
+        for command in commands() {
+            let line = command.call_for(&key);
             assert_eq!(other.run(&line), moved, "{line}");
             let words: Vec<&str> = line.split(' ').collect();
             let reply = client.call(&key, &words);
-            let refused = line.starts_with("BF.LOADCHUNK");
+            let refused = line.ends_with(" data");
             assert_eq!(reply.is_error(), refused, "{line}: {reply:?}");
         }
         // The replica answers reads after READONLY, and redirects writes.

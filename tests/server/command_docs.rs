@@ -1,38 +1,14 @@
 //! COMMAND DOCS: what `redis-cli` shows as a hint while one types, and what the documentation of a
 //! server lists.
 
-use crate::harness::{Reply, Server};
-
-/// Name, the release of RedisBloom that had it first, and the names of the arguments in order, as
-/// RedisBloom 8 documents them; `seed` and `counting` are ours alone and left out. Ours alone are
-/// BF.DEL, BF.COUNT, BF.LOAD and BF.IMPORT: since our release.
-const COMMANDS: [(&str, &str, &[&str]); 15] = [
-    ("bf.reserve", "1.0.0", &["key", "error_rate", "capacity", "expansion", "nonscaling"]),
-    ("bf.add", "1.0.0", &["key", "item"]),
-    ("bf.madd", "1.0.0", &["key", "item"]),
-    ("bf.insert", "1.0.0", INSERT),
-    ("bf.del", "0.1.0", &["key", "item"]),
-    ("bf.count", "0.1.0", &["key", "item"]),
-    ("bf.exists", "1.0.0", &["key", "item"]),
-    ("bf.mexists", "1.0.0", &["key", "item"]),
-    ("bf.card", "2.4.4", &["key"]),
-    ("bf.info", "1.0.0", &["key", "single_value"]),
-    ("bf.debug", "1.0.0", &["key"]),
-    ("bf.scandump", "1.0.0", &["key", "iterator"]),
-    ("bf.loadchunk", "1.0.0", &["key", "iterator", "data"]),
-    // Ours, and the release is ours too.
-    ("bf.load", "0.1.0", &["key", "blob"]),
-    ("bf.import", "0.1.0", &["key", "guava", "bitmap", "strategy", "capacity", "error"]),
-];
-
-const INSERT: &[&str] =
-    &["key", "capacity", "error", "expansion", "nocreate", "nonscaling", "items", "item"];
+use crate::harness::{Reply, Server, commands, listed};
 
 #[test]
 fn command_docs_describes_every_command() {
     let server = Server::start();
     let client = &mut server.resp3();
-    for (name, since, expected) in COMMANDS {
+    for command in commands() {
+        let name = &command.name();
         let reply = client.cmd(&["COMMAND", "DOCS", name]);
         let docs = reply.get(name).unwrap_or_else(|| panic!("no docs of {name}: {reply:?}"));
         let field = |field: &str| {
@@ -40,7 +16,7 @@ fn command_docs_describes_every_command() {
         };
         assert!(field("summary").text().len() > 10, "{name}: {docs:?}");
         assert!(field("complexity").text().starts_with("O("), "{name}: {docs:?}");
-        assert_eq!(field("since").text(), since, "{name}");
+        assert_eq!(field("since").text(), command.since, "{name}");
         assert_eq!(field("group").text(), "module", "{name}");
         assert_eq!(field("module").text(), "bf", "{name}");
         let names: Vec<_> = field("arguments")
@@ -53,7 +29,7 @@ fn command_docs_describes_every_command() {
             .map(String::as_str)
             .filter(|name| !["seed", "counting"].contains(name))
             .collect();
-        assert_eq!(names, expected, "{name}: arguments");
+        assert_eq!(names.join(" "), command.arguments, "{name}: arguments");
         assert_eq!(text_of(&field("arguments").elements()[0], "type"), "key", "{name}");
     }
 }
@@ -175,8 +151,8 @@ fn the_server_knows_the_keys_of_every_command() {
     }
     assert_eq!(client.run("DBSIZE").int(), 0);
     // No other command is called to ask for its keys.
-    for (name, ..) in COMMANDS {
-        let reply = client.cmd(&["COMMAND", "INFO", name]);
+    for name in listed(client) {
+        let reply = client.cmd(&["COMMAND", "INFO", &name]);
         let flags = texts(&reply.elements()[0].elements()[2]);
         let movable = flags.contains(&"movablekeys".to_owned());
         assert_eq!(movable, name == "bf.import", "{name}: {flags:?}");

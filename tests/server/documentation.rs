@@ -1,10 +1,10 @@
 //! Checks the documents against a server: the console sessions of README.md and docs/commands.md
 //! run in a real redis-cli, each block on an empty server; docs/sizing.md has the sizes that a
-//! server reports.
+//! server reports; every command has a section in docs/commands.md.
 
 use std::{fs, path::Path, process::Command};
 
-use crate::harness::{Client, Server, config_name, info, int, ok, skipped, version};
+use crate::harness::{Client, Server, config_name, info, int, listed, ok, skipped, version};
 
 /// A command in a document, and the output shown below it.
 type Step = (String, String);
@@ -121,4 +121,22 @@ fn the_allocator_table_shows_memory_usage() {
         return;
     }
     check_allocator_table(&server, 2, |client| client.run("MEMORY USAGE key").int());
+}
+
+#[test]
+fn every_command_has_its_section() {
+    let server = Server::start();
+    let page = text("docs/commands.md");
+    let mut sections: Vec<_> = page
+        .split("\n## ")
+        .filter(|section| section.starts_with("BF."))
+        .map(|section| {
+            let (name, below) = section.split_once('\n').unwrap_or((section, ""));
+            let syntax = format!("\n    {name} key");
+            assert!(below.starts_with(&syntax), "docs/commands.md: the syntax of {name}");
+            name.to_lowercase()
+        })
+        .collect();
+    sections.sort();
+    assert_eq!(sections, listed(&mut server.client()), "sections and commands");
 }

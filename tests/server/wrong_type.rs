@@ -1,26 +1,16 @@
 //! Commands on a key of another type. RedisBloom answers 0 to BF.EXISTS; this module answers an
 //! error, because 0 would hide the mistake.
 
-use crate::harness::{Protocol, Server, err, int, ok};
+use crate::harness::{Protocol, Server, commands, err, int, ok};
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-const COMMANDS: [&str; 15] = [
-    "BF.RESERVE k 0.01 100",
-    "BF.ADD k a",
-    "BF.MADD k a b",
-    "BF.INSERT k ITEMS a",
+/// Calls that are made beside those of `commands`.
+const MORE: [&str; 4] = [
     "BF.INSERT k NOCREATE ITEMS a",
-    "BF.EXISTS k a",
-    "BF.MEXISTS k a b",
-    "BF.CARD k",
-    "BF.INFO k",
     "BF.INFO k CAPACITY",
-    "BF.DEBUG k",
-    "BF.SCANDUMP k 0",
     // The key is checked before the iterator.
     "BF.SCANDUMP k x",
-    "BF.LOADCHUNK k 1 data",
     "BF.LOADCHUNK k 2 data",
 ];
 
@@ -41,7 +31,7 @@ fn every_command_refuses_a_key_of_another_type() {
             client.run("FLUSHALL");
             client.run(make);
             let before = client.run("DUMP k");
-            for command in COMMANDS {
+            for command in commands().map(|command| command.call).chain(MORE) {
                 assert_eq!(
                     client.run(command),
                     err(WRONG_TYPE),

@@ -1,30 +1,18 @@
-//! The commands: one file and one row each.
+//! The commands: one file each, and one line in the table of [`commands!`].
 //!
 //! A command is a type with a `CommandSpec` (all that the server wants to know of it before it
 //! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
 //! server passed, catches a panic, and sends a refusal. It also answers the server that calls a
 //! command with a second key only to ask where the keys are.
 
-mod add;
-mod card;
-mod count;
-mod debug;
-mod del;
-mod docs;
-mod exists;
-mod import;
-mod info;
-mod insert;
-mod load;
-mod loadchunk;
+mod registration;
 #[cfg(test)]
 mod replies;
-mod reserve;
-mod scandump;
+mod spec;
 
 use std::ffi::{CStr, c_int};
 
-use docs::{Argument, CommandSpec, Uses};
+use spec::{Argument, CommandSpec, Uses};
 
 use super::{
     api::{Context, Str, raw},
@@ -33,25 +21,35 @@ use super::{
 };
 use crate::{codec, command::refusal::Refusal};
 
-/// Every command.
-pub(super) fn register(ctx: Context) -> Result<(), String> {
-    docs::add_category(ctx);
-    command::<reserve::Reserve>(ctx)?;
-    command::<add::Add>(ctx)?;
-    command::<add::MultiAdd>(ctx)?;
-    command::<insert::Insert>(ctx)?;
-    command::<del::Del>(ctx)?;
-    command::<exists::Exists>(ctx)?;
-    command::<exists::MultiExists>(ctx)?;
-    command::<count::Count>(ctx)?;
-    command::<card::Card>(ctx)?;
-    command::<info::Info>(ctx)?;
-    command::<debug::Debug>(ctx)?;
-    command::<scandump::ScanDump>(ctx)?;
-    command::<loadchunk::LoadChunk>(ctx)?;
-    command::<load::Load>(ctx)?;
-    command::<import::Import>(ctx)?;
-    Ok(())
+/// Declares the file of each line as a module, and registers the commands that are in it.
+macro_rules! commands {
+    ($($file:ident: $($command:ident),+;)+) => {
+        $(mod $file;)+
+
+        /// Registers every command.
+        pub(super) fn register(ctx: Context) -> Result<(), String> {
+            registration::add_category(ctx);
+            $($(command::<$file::$command>(ctx)?;)+)+
+            Ok(())
+        }
+    };
+}
+
+// File: the commands in it.
+commands! {
+    add: Add, MultiAdd;
+    card: Card;
+    count: Count;
+    debug: Debug;
+    del: Del;
+    exists: Exists, MultiExists;
+    import: Import;
+    info: Info;
+    insert: Insert;
+    load: Load;
+    loadchunk: LoadChunk;
+    reserve: Reserve;
+    scandump: ScanDump;
 }
 
 /// A command.

@@ -19,6 +19,7 @@ mod builder;
 mod child;
 mod client;
 mod cluster;
+mod commands;
 mod decode;
 mod header;
 mod pieces;
@@ -39,6 +40,9 @@ pub(crate) use builder::{Builder, can_contain, module_path};
 pub(crate) use child::{Stopped, child, state};
 pub(crate) use client::{Client, Protocol};
 pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
+pub(crate) use commands::{
+    ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, commands, listed,
+};
 pub(crate) use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
 pub(crate) use pieces::{Piece, dump, load};
 pub(crate) use port::free_port;
