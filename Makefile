@@ -95,8 +95,13 @@ clean: ## Remove everything that was built, and the data of make run
 
 ##@ Test
 
+# In this order: what fails soonest comes first.
+TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pure test-fuzz test-server test-huge \
+	test-clients test-packages doc
+
 .PHONY: test
-test: fmt-check lint test-lints check-pure check-registers test-pure test-fuzz test-server test-huge test-clients test-packages doc ## All checks that a change must pass
+test: ## All checks that a change must pass; lists the skipped tests at the end
+	@scripts/tally 'make test' $(MAKE) --no-print-directory $(TEST)
 
 .PHONY: fmt-check
 fmt-check: ## Check the formatting
@@ -120,6 +125,10 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 test-lints: ## Check that clippy refuses code that can panic
 	@scripts/setup
 	@scripts/test-lints
+
+.PHONY: test-tally
+test-tally: ## Check that skipped tests are not counted as passed
+	@scripts/test-tally
 
 .PHONY: check-pure
 check-pure: ## Check that the filter and its codecs build without a server
