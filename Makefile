@@ -103,6 +103,10 @@ TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pur
 test: ## All checks that a change must pass; lists the skipped tests at the end
 	@scripts/tally 'make test' $(MAKE) --no-print-directory $(TEST)
 
+.PHONY: check
+check: ## What most mistakes fail, in under 3 minutes: formatting, lints, the tests in Rust but the long ones of tests/long
+	@scripts/tally 'make check' $(MAKE) --no-print-directory fmt-check lint test-quick
+
 .PHONY: fmt-check
 fmt-check: ## Check the formatting
 	@scripts/setup
@@ -150,6 +154,16 @@ test-server: build ## Unit tests of the module, and tests of the release build i
 	@scripts/setup tests
 	cargo test --lib $(LOCKED) -- module::
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
+
+.PHONY: test-quick
+test-quick: build ## The tests of test-pure and test-server without the long ones
+	@scripts/setup tests
+	skip=$$(scripts/long-tests tests/filter tests/codec examples/sizing); \
+		cargo test $(PURE) $(LOCKED) -- $$skip
+	cargo test --lib $(LOCKED) -- module::
+	skip=$$(scripts/long-tests tests/server); \
+		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- $$skip
+	@echo "The $$(grep -vc '^#' tests/long) tests of tests/long were left out: make test runs them."
 
 .PHONY: test-huge
 test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits memory
