@@ -53,7 +53,7 @@ fn any_iterator_is_answered_with_a_piece_or_the_end() {
         let reply = client.cmd(&["BF.SCANDUMP", "k", &iterator.to_string()]);
         match reply.elements() {
             [Reply::Int(0), Reply::Bulk(data)] if data.is_empty() => {
-                assert!(iterator != 0 && iterator != 1)
+                assert!(iterator != 0 && iterator != 1);
             }
             [Reply::Int(next), Reply::Bulk(_)] if *next > iterator && iterator >= 0 => {}
             other => panic!("BF.SCANDUMP k {iterator} answered {other:?}"),
