@@ -59,7 +59,8 @@ impl Copies {
         let areas: Vec<_> = maps.lines().filter_map(ours).map(area).collect();
         if areas.iter().all(|area| area.pages.is_empty()) {
             eprintln!(
-                "bench: /proc/{pid}/pagemap cannot be read: pages that were given back are not counted"
+                "bench: /proc/{pid}/pagemap cannot be read: pages that were given back are not \
+                 counted"
             );
         }
         Self { page, areas }

@@ -80,12 +80,13 @@ pub(crate) fn run() -> Option<Section> {
         }
     }
     section.say(&format!(
-        "A filter of about 1 GiB, half of its bits set; medians of {ROUNDS} rounds, all but the copied pages per GiB of bits. \
-         Memory of the child is what it holds alone at its peak (`Private_Dirty`), looked at every 10 ms. Copied pages: those \
-         that the server had when it forked and that the child was seen to hold alone at any of these looks, each counted \
-         once, or `rdb_last_cow_size`, which has only what it still held at its end, if that is more. {ADDED} new items are \
-         added to the filter during a BGSAVE: evenly over {:.0} % of the time that one without additions took, or all at once \
-         when it begins.",
+        "A filter of about 1 GiB, half of its bits set; medians of {ROUNDS} rounds, all but the \
+         copied pages per GiB of bits. Memory of the child is what it holds alone at its peak \
+         (`Private_Dirty`), looked at every 10 ms. Copied pages: those that the server had when \
+         it forked and that the child was seen to hold alone at any of these looks, each counted \
+         once, or `rdb_last_cow_size`, which has only what it still held at its end, if that is \
+         more. {ADDED} new items are added to the filter during a BGSAVE: evenly over {:.0} % of \
+         the time that one without additions took, or all at once when it begins.",
         100.0 * SPREAD
     ));
     type Row = (&'static str, fn(&Figures) -> &Series, f64);

@@ -37,7 +37,8 @@ pub(crate) fn draw() -> Outcome<String> {
     picture(
         (1600, 1420),
         "What a filter costs, by the number of items that it is reserved for",
-        "Lines: BF.INFO key SIZE of a new filter · dashes: RedisBloom's formula, for the bits alone",
+        "Lines: BF.INFO key SIZE of a new filter · dashes: RedisBloom's formula, for the bits \
+         alone",
         |area| {
             let (top, bottom) = area.split_vertically(590);
             bytes(&top)?;

@@ -96,7 +96,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     if let Some(function) = api::missing() {
         return Err(format!(
-            "this server is too old: it has no {function} (Redis 7.0 or later, or Valkey, is needed)"
+            "this server is too old: it has no {function} (Redis 7.0 or later, or Valkey, is \
+             needed)"
         ));
     }
     api::load_extra_functions();

@@ -300,7 +300,13 @@ proptest! {
     fn no_sequence_of_operations_makes_a_filter_forget(
         rate in rate(),
         capacity in prop_oneof![1..=8_u64, 1..=80_u64, 1..=400_u64],
-        expansion in prop_oneof![2 => Just(0_u64), 2 => Just(1), 3 => Just(2), 1 => 3..=10_u64, 1 => Just(32_768)],
+        expansion in prop_oneof![
+            2 => Just(0_u64),
+            2 => Just(1),
+            3 => Just(2),
+            1 => 3..=10_u64,
+            1 => Just(32_768),
+        ],
         cells in prop::sample::select(CELLS.to_vec()),
         seed: u64,
         steps in vec(step(), 1..40),

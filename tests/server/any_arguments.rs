@@ -224,7 +224,8 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
     server.client().run("FLUSHALL");
     let left = settled_memory(&server) - empty;
     println!(
-        "REDIS_BLOOM_ARGUMENT_SEED={seed}: {done} calls, {errors} of them refused; {left} bytes of memory left, {} MB at most",
+        "REDIS_BLOOM_ARGUMENT_SEED={seed}: {done} calls, {errors} of them refused; {left} bytes \
+         of memory left, {} MB at most",
         peak >> 20
     );
     // A filter of at most 32 MiB for each key, and as much again for what the allocator rounds up

@@ -186,10 +186,10 @@ fn a_server_killed_while_it_loads_loads_again() {
     let before = client.run("DEBUG DIGEST");
     let mut other = server.client();
     client.send(&["DEBUG", "RELOAD"]);
-    wait_until(
-        "the server loads",
-        || matches!(other.try_cmd(&["GET", "x"]), Ok(Reply::Error(text)) if text.starts_with("LOADING")),
-    );
+    wait_until("the server loads", || {
+        let reply = other.try_cmd(&["GET", "x"]);
+        matches!(reply, Ok(Reply::Error(text)) if text.starts_with("LOADING"))
+    });
     server.kill();
     server.configure("key-load-delay 0");
     server.relaunch();

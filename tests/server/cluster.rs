@@ -128,7 +128,8 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
         added.extend(items);
     }
     println!(
-        "{acknowledged} additions acknowledged meanwhile; {asked} ASK and {moved} MOVED redirections"
+        "{acknowledged} additions acknowledged meanwhile; {asked} ASK and {moved} MOVED \
+         redirections"
     );
     assert!(asked > 0 && moved > 0, "{asked} ASK and {moved} MOVED redirections");
     assert_eq!(client.call(&half, &chunk(&pieces[1])), ok(), "the load continues on the new node");
@@ -241,7 +242,10 @@ fn owns_slot(node: &mut Client, slot: usize) -> bool {
     let own = reply.lines().find(|line| line.contains("myself")).unwrap_or_default();
     own.split_whitespace().skip(8).any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        matches!((first.parse::<usize>(), last.parse::<usize>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        match (first.parse::<usize>(), last.parse::<usize>()) {
+            (Ok(first), Ok(last)) => (first..=last).contains(&slot),
+            _ => false,
+        }
     })
 }
 

@@ -84,7 +84,8 @@ impl Outcome {
     fn report(&self, what: &str) {
         let Outcome { tried, refused, filters, others } = self;
         println!(
-            "{what}: {tried} payloads, {refused} refused, {filters} sane filters, {others} values of other types"
+            "{what}: {tried} payloads, {refused} refused, {filters} sane filters, {others} values \
+             of other types"
         );
         assert!(*refused > 0, "{what}: nothing was refused");
     }

@@ -101,7 +101,8 @@ fn defragmentation_moves_filters_and_changes_none() {
     let after = number(client, "memory", "allocator_frag_bytes");
     let hits = number(client, "stats", "active_defrag_hits");
     println!(
-        "fragmentation from {before} to {after} bytes in {:.1?}, {hits} allocations moved; {pings} PINGs, slowest {slowest:.1?}",
+        "fragmentation from {before} to {after} bytes in {:.1?}, {hits} allocations moved; \
+         {pings} PINGs, slowest {slowest:.1?}",
         begin.elapsed()
     );
     assert!(hits > 1_000, "{hits} allocations were moved");

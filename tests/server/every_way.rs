@@ -5,7 +5,9 @@ use crate::harness::{Client, Reply, add_until_card, dump, int, load, madd, numbe
 
 /// A library whose function `add` calls BF.MADD.
 pub(crate) const LIBRARY: &str = "#!lua name=bloom
-redis.register_function('add', function(keys, items) return redis.call('BF.MADD', keys[1], unpack(items)) end)";
+redis.register_function('add', function(keys, items)
+    return redis.call('BF.MADD', keys[1], unpack(items))
+end)";
 
 /// Creates and fills filters in every way; returns their keys.
 pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {

@@ -303,7 +303,8 @@ fn check_odd_numbers(cells: &str) {
         }
     }
     println!(
-        "{TRIES} odd headers: {refused} refused, {accepted} sane filters, {halves} of them still loading"
+        "{TRIES} odd headers: {refused} refused, {accepted} sane filters, {halves} of them still \
+         loading"
     );
     assert!(refused > 50 && accepted > 50 && halves > 5, "too few headers of a kind");
     drop(client);

@@ -31,7 +31,8 @@ fn a_filter_of_256_mib_is_copied_in_every_way() {
         assert_eq!(digest(read, "k"), expected);
         let cow = client.server_info("persistence", "rdb_last_cow_size");
         println!(
-            "repl-diskless-sync {diskless}, repl-diskless-load {socket}: {size} bytes in {took:.1?}, {cow} bytes copied by the child"
+            "repl-diskless-sync {diskless}, repl-diskless-load {socket}: {size} bytes in \
+             {took:.1?}, {cow} bytes copied by the child"
         );
         assert_unharmed(&replica);
     }

@@ -27,7 +27,8 @@ impl Command for Import {
         uses: Uses::Fills,
         categories: "write",
         summary:
-            c"Makes a Bloom filter of one that Guava wrote, or of a bitmap that was filled by its recipe",
+            c"Makes a Bloom filter of one that Guava wrote, or of a bitmap that was filled by its \
+              recipe",
         complexity: c"O(N), where N is the size of the filter",
         since: c"0.1.0",
         tips: None,

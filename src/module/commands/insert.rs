@@ -28,8 +28,10 @@ impl Command for Insert {
         uses: Uses::Adds,
         categories: "write",
         summary:
-            c"Adds items to a Bloom filter, which is created with the given options if it does not exist",
-        complexity: c"O(N * L), where N is the number of items and L the number of layers of the filter",
+            c"Adds items to a Bloom filter, which is created with the given options if it does \
+              not exist",
+        complexity:
+            c"O(N * L), where N is the number of items and L the number of layers of the filter",
         since: c"1.0.0",
         tips: None,
         arguments: &[

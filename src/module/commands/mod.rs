@@ -157,7 +157,8 @@ impl Call<'_> {
         };
         self.ctx.warn_rate_limited(|| {
             format!(
-                "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: {}",
+                "{} of key '{}' was not applied, though a primary, an AOF or a slot migration \
+                 sent it: {}",
                 word(0),
                 word(1),
                 why.to_string_lossy()
