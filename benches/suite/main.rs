@@ -25,7 +25,6 @@
 
 mod commands;
 mod contender;
-mod copies;
 mod counting;
 mod duplicates;
 mod in_process;

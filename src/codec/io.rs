@@ -7,10 +7,6 @@
 pub trait Sink {
     /// Takes the next string.
     fn put(&mut self, bytes: &[u8]);
-
-    /// Is told of words of a filter that all have been put: this encoder will not read them again.
-    /// They come in order.
-    fn done_with(&mut self, _words: &[u64]) {}
 }
 
 /// Receives strings and numbers.

@@ -248,7 +248,6 @@ pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
         let mut out = Vec::with_capacity(bitmap_bytes(layer));
         put_bitmap(layer, &family, &mut out);
         sink.put(&out);
-        sink.done_with(layer.bits().words());
     }
 }
 

@@ -5,9 +5,8 @@
 //!                  │                 ├─▶ lookahead                    an item's memory, before its key is looked up
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
 //!                  │                 └─▶ effects, stats               what the rest of the world is told
-//!                  └─▶ data_type ─▶ rdb, aof (─▶ codec, child), defrag ─▶ value
+//!                  └─▶ data_type ─▶ rdb, aof (─▶ codec), defrag ─▶ value
 //!   api    the server's functions, wrapped            alloc  the server's allocator
-//!   child  pages that a saving child gives back
 //! ```
 //!
 //! This file loads the module: the order of its lines is the order in which the server learns of
@@ -25,7 +24,6 @@
 
 mod alloc;
 mod api;
-mod child;
 mod commands;
 mod config;
 mod create;
@@ -123,7 +121,6 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     commands::register(ctx)?;
     config::register(ctx, arguments)?;
     limit::watch(ctx);
-    child::watch(ctx);
     call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(stats::info)));
     Ok(())
 }

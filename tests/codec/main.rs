@@ -5,7 +5,6 @@
 #[cfg_attr(feature = "module", path = "uncounted.rs")]
 mod allocation;
 mod damage;
-mod done;
 mod fixtures;
 mod forge;
 mod forged;

@@ -38,7 +38,6 @@ mod forged;
 mod forged_chunks;
 mod full;
 mod full_sync;
-mod given_back;
 mod guava;
 mod huge;
 mod insert;

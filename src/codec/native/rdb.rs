@@ -54,7 +54,6 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
         let count = (present - from).min(PIECE as u64);
         stream::read(filter, from, count as usize, &mut piece);
         sink.put(&piece);
-        stream::spans(filter, from, from + count).for_each(|words| sink.done_with(words));
         from += count;
     }
 }

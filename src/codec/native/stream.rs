@@ -12,8 +12,6 @@
     reason = "sums of positions inside a filter that exists: callers have checked the range"
 )]
 
-use std::iter;
-
 use crate::filter::{Filter, Layer};
 
 /// Bytes of a word.
@@ -64,23 +62,6 @@ pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
 fn seek(filter: &Filter, from: u64) -> (usize, u64) {
     let (index, start) = filter.layer_at(from, |start| start.memory);
     (index, from - start.memory)
-}
-
-/// The words that lie whole in the bytes from `from` up to `to`, layer by layer.
-pub(in crate::codec) fn spans(filter: &Filter, from: u64, to: u64) -> impl Iterator<Item = &[u64]> {
-    let (index, mut skip) = seek(filter, from);
-    let mut left = to.saturating_sub(from);
-    let mut layers = filter.layers_from(index);
-    iter::from_fn(move || {
-        let layer = layers.next().filter(|_| left > 0)?;
-        let words = layer.bits().words();
-        let first = skip.div_ceil(WORD);
-        let past = (skip.saturating_add(left) / WORD).min(words.len() as u64);
-        left = left.saturating_sub((layer.shape().words() * WORD).saturating_sub(skip));
-        skip = 0;
-        Some(words.get(first as usize..past as usize).unwrap_or_default())
-    })
-    .filter(|span| !span.is_empty())
 }
 
 /// Sets the bits of `bytes` at position `from` of the stream, and clears none. Calls `changed` for

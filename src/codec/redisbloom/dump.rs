@@ -111,25 +111,14 @@ fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
     (byte < end).then_some(Place { start: start.stored, end, stream: start.memory })
 }
 
-/// The position in the stream of the chunk for iterator `from`, and the number of bytes from there
-/// to the end of its layer.
-#[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
-fn locate(filter: &Filter, from: i64) -> Option<(u64, u64)> {
-    let first = u64::try_from(from.checked_sub(1)?).ok()?;
-    let place = place_of(filter, first)?;
-    Some((place.stream + (first - place.start), place.end - first))
-}
-
-/// The position in the stream of the chunk for iterator `from`.
-pub(in crate::codec) fn position(filter: &Filter, from: i64) -> Option<u64> {
-    locate(filter, from).map(|(at, _)| at)
-}
-
 /// Returns the next iterator and the chunk for iterator `from`, from the first `present` bytes of
 /// the stream.
+#[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
-    let (at, left) = locate(filter, from)?;
-    let count = left.min(BITS).min(present.saturating_sub(at));
+    let first = u64::try_from(from.checked_sub(1)?).ok()?;
+    let place = place_of(filter, first)?;
+    let at = place.stream + (first - place.start);
+    let count = (place.end - first).min(BITS).min(present.saturating_sub(at));
     let next = from.checked_add_unsigned(count).filter(|_| count > 0)?;
     let mut out = Vec::with_capacity(count as usize);
     stream::read(filter, at, count as usize, &mut out);

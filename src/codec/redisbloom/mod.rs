@@ -39,7 +39,7 @@ use crate::filter::{
     foreign::redisbloom,
 };
 
-pub(super) use dump::{cut, header, place, position, read_header};
+pub(super) use dump::{cut, header, place, read_header};
 pub use rdb::{ENCODING_VERSIONS, load};
 
 const EXACT: u64 = 1;

@@ -9,7 +9,6 @@ use crate::{
     codec::{native::dump, valkey_bloom},
     module::{
         api::{call, raw},
-        child::Written,
         panic_guard::guarded,
     },
 };
@@ -23,7 +22,6 @@ pub(super) unsafe extern "C" fn rewrite(
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile (this runs in
         // a child process, or between commands).
         let value = unsafe { Value::borrow(value) };
-        let mut written = Written::to(io);
         let emit = |iterator: i64, data: &[u8]| {
             call!(RedisModule_EmitAOF(
                 io,
@@ -42,7 +40,6 @@ pub(super) unsafe extern "C" fn rewrite(
             Value::Loading(load) => load.at(from),
         } {
             emit(to, &data);
-            dump::words(value.filter(), from, to).for_each(|words| written.add(words));
             from = to;
         }
     });
@@ -58,9 +55,6 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
         // SAFETY: as above.
         let value = unsafe { Value::borrow(value) };
         if let Some(blob) = valkey_bloom::blob(value.filter()) {
-            let mut written = Written::to(io);
-            let layers = value.filter().layers();
-            layers.for_each(|layer| written.add(layer.bits().words()));
             call!(RedisModule_EmitAOF(
                 io,
                 c"BF.LOAD".as_ptr(),

@@ -11,7 +11,6 @@ use crate::{
     codec::{Error, io, native, redisbloom, valkey_bloom},
     module::{
         api::{Context, call, raw},
-        child::Written,
         limit,
         panic_guard::guarded,
         stats,
@@ -30,7 +29,7 @@ pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        write(value, &mut Writing::new(io));
+        write(value, &mut Stream(io));
     });
 }
 
@@ -72,7 +71,7 @@ pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: 
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        valkey_bloom::save(value.filter(), &mut Writing::new(io));
+        valkey_bloom::save(value.filter(), &mut Stream(io));
     });
 }
 
@@ -104,41 +103,24 @@ fn log(io: *mut raw::RedisModuleIO, text: &str) {
     unsafe { Context::new(ctx) }.warn(text);
 }
 
-/// The server's stream of strings and numbers, to write to.
-struct Writing {
-    io: *mut raw::RedisModuleIO,
-    written: Written,
-}
+/// The server's stream of strings and numbers.
+struct Stream(*mut raw::RedisModuleIO);
 
-impl Writing {
-    fn new(io: *mut raw::RedisModuleIO) -> Self {
-        let written = Written::to(io);
-        Self { io, written }
-    }
-}
-
-impl io::Sink for Writing {
+impl io::Sink for Stream {
     fn put(&mut self, bytes: &[u8]) {
-        call!(RedisModule_SaveStringBuffer(self.io, bytes.as_ptr().cast(), bytes.len()));
-    }
-
-    fn done_with(&mut self, words: &[u64]) {
-        self.written.add(words);
+        call!(RedisModule_SaveStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len()));
     }
 }
 
-impl io::NumberSink for Writing {
+impl io::NumberSink for Stream {
     fn unsigned(&mut self, number: u64) {
-        call!(RedisModule_SaveUnsigned(self.io, number));
+        call!(RedisModule_SaveUnsigned(self.0, number));
     }
 
     fn double(&mut self, number: f64) {
-        call!(RedisModule_SaveDouble(self.io, number));
+        call!(RedisModule_SaveDouble(self.0, number));
     }
 }
-
-/// The same, to read from.
-struct Stream(*mut raw::RedisModuleIO);
 
 impl io::Source for Stream {
     type Piece = Piece;

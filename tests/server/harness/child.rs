@@ -16,8 +16,8 @@ pub(crate) fn child(server: &Server) -> u32 {
     children.trim().parse().expect("one child")
 }
 
-/// The state of a process: `S` while it sleeps, `T` while it is stopped.
-pub(crate) fn state(pid: u32) -> Option<char> {
+/// The state of a process: `T` while it is stopped.
+fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(") ").next()?.chars().next()
 }

@@ -37,7 +37,7 @@ mod wait;
 
 pub(crate) use bloom::{add_until_card, digest, info, layers, madd, mexists, numbered};
 pub(crate) use builder::{Builder, can_contain, module_path};
-pub(crate) use child::{Stopped, child, state};
+pub(crate) use child::{Stopped, child};
 pub(crate) use client::{Client, Protocol};
 pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
 pub(crate) use commands::{
