@@ -12,12 +12,11 @@
 //!
 //!   batch      many items through the stack at once       geometry   size of a layer's blocks
 //!   deletion   additions and deletions of counters        check      invariants of a stored filter
-//!   ahead      prefetch before the filter is found        estimate   fill and rate right now
+//!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
 //! ```
 //!
 //! A foreign filter is one that another product made. It keeps that product's hash and layers.
 
-mod ahead;
 mod batch;
 mod check;
 mod deletion;
@@ -30,10 +29,10 @@ mod hash;
 mod layer;
 mod params;
 mod plan;
+mod prefetch_hint;
 mod sizing;
 mod stack;
 
-pub use ahead::{PrefetchHint, PrefetchHintCell, PrehashedItem};
 pub use check::{Broken, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
@@ -49,6 +48,7 @@ pub use layer::{
 };
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use plan::LayerPlan;
+pub use prefetch_hint::PrefetchHint;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;
 #[cfg(test)]

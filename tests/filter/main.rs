@@ -2,7 +2,6 @@
 //! may never change.
 
 mod adversary;
-mod ahead;
 mod batch;
 mod counting;
 mod estimate;
@@ -13,6 +12,7 @@ mod limits;
 mod memory;
 mod mixed;
 mod model;
+mod prefetch_hint;
 mod probe;
 mod rate;
 mod sizing;

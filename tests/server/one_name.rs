@@ -1,4 +1,4 @@
-//! Single commands remember the filters that names led to last (`src/module/lookahead.rs`).
+//! Single commands remember the last large filter by its name (`src/module/lookahead.rs`).
 //! Whatever the name leads to by the next command, they answer as the commands of many items do,
 //! which remember nothing.
 
@@ -63,7 +63,6 @@ fn many_names_are_asked_in_any_order() {
     let client = &mut server.client();
     let long = "n".repeat(80);
     let given = ["", "k", "kk", "k2", &long[..7], &long[..8], &long[..9], &long, "small", "k\0"];
-    // More than are remembered, in all.
     let more = numbered("name", 20);
     let names: Vec<&str> = given.into_iter().chain(more.iter().map(String::as_str)).collect();
     for (seed, name) in names.iter().enumerate() {

@@ -28,14 +28,6 @@ impl BlockAddress {
         Self { words, geometry }
     }
 
-    pub(in crate::filter) fn words(self) -> *const u64 {
-        self.words
-    }
-
-    pub(in crate::filter) fn geometry(self) -> Geometry {
-        self.geometry
-    }
-
     /// Returns whether the blocks begin at `words`. Ignores the shape: if another filter now has
     /// this address, the only cost is a useless prefetch.
     #[inline]

@@ -1,15 +1,13 @@
-//! Items hashed before their filter is at hand: the hash is the filter's, or none.
+//! Items hashed before their filter is at hand: a filter that the hint fits has the same hash.
 
-use redis_bloom::filter::{
-    CellKind, Family, Filter, Layer, Params, PrefetchHint, PrefetchHintCell,
-};
+use redis_bloom::filter::{CellKind, Family, Filter, Layer, Params, PrefetchHint};
 
 use crate::support::{filter, item, params};
 
 /// Large enough to be worth it: some 1.2 MB.
 const LARGE: u64 = 1_000_000;
 
-fn ahead(filter: &Filter) -> PrefetchHint {
+fn hint(filter: &Filter) -> PrefetchHint {
     PrefetchHint::of(filter).expect("a large native filter")
 }
 
@@ -19,31 +17,33 @@ fn the_hash_is_that_of_the_filter() {
         let filter = filter(&params(error_rate, LARGE, 2, 7));
         for number in 0..1_000 {
             let item = item(1, number);
-            assert_eq!(ahead(&filter).hash(&item).of(&filter), Some(filter.hash(&item)));
+            assert!(hint(&filter).fits(&filter));
+            assert_eq!(hint(&filter).hash(&item), filter.hash(&item));
         }
     }
 }
 
 #[test]
-fn another_filter_does_not_take_it() {
+fn a_hint_does_not_fit_another_filter() {
     let (one, other) = (filter(&params(0.01, LARGE, 2, 7)), filter(&params(0.01, LARGE, 2, 8)));
-    let item = item(1, 1);
-    assert_ne!(one.hash(&item), other.hash(&item));
-    assert_eq!(ahead(&one).hash(&item).of(&other), None);
-    assert_eq!(ahead(&other).hash(&item).of(&one), None);
+    assert!(!hint(&one).fits(&other) && !hint(&other).fits(&one));
+    // Equal seeds at another address are another filter too.
+    let twin = filter(&params(0.01, LARGE, 2, 7));
+    assert!(!hint(&one).fits(&twin));
 }
 
 #[test]
-fn nor_does_a_filter_that_grew_or_went() {
+fn nor_one_that_grew_or_went() {
     let mut grown = filter(&params(0.01, LARGE, 2, 7));
-    let ahead = ahead(&grown);
-    let item = item(1, 1);
+    let hint = hint(&grown);
     grown.grow(u64::MAX).expect("memory");
-    assert_eq!(ahead.hash(&item).of(&grown), None);
+    assert!(!hint.fits(&grown));
     drop(grown);
     // Nothing is read where it was, be there nothing or another.
     let other = filter(&params(0.01, LARGE, 2, 8));
-    assert_eq!(ahead.hash(&item).of(&other), None);
+    let item = item(1, 1);
+    assert_ne!(hint.hash(&item), other.hash(&item));
+    assert!(!hint.fits(&other));
 }
 
 #[test]
@@ -57,18 +57,4 @@ fn there_is_none_of_filters_that_gain_nothing() {
     let foreign = Filter::from_layers(Family::Guava, 7, 0.01, native.expansion(), vec![layer])
         .expect("a layer");
     assert_eq!(PrefetchHint::of(&foreign), None);
-}
-
-#[test]
-fn a_cell_gives_back_what_was_put_in() {
-    let cell = PrefetchHintCell::empty();
-    assert_eq!(cell.get(), None);
-    // One line a block, and many.
-    for error_rate in [0.01, 1e-9] {
-        let ahead = ahead(&filter(&params(error_rate, LARGE, 2, u64::MAX)));
-        cell.set(Some(ahead));
-        assert_eq!(cell.get(), Some(ahead));
-    }
-    cell.set(None);
-    assert_eq!(cell.get(), None);
 }
