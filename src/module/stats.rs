@@ -29,6 +29,11 @@ impl Counter {
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
+
+    /// Adds, from any thread.
+    fn add_shared(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
 }
 
 /// Items that commands tried to add.
@@ -52,71 +57,31 @@ static SCALED: Counter = Counter::new();
 /// Non-scaling filters that became full.
 pub(crate) static FILLED: Counter = Counter::new();
 
-/// A sum that forged numbers cannot wrap: a layer may say that it is for 2^62 items, and four of
-/// those pass 64 bits.
-///
-/// Each number is cut into two halves of 32 bits, which are summed apart. A number that came in
-/// pieces (items, one by one) may leave in one, so that only both halves together tell the
-/// difference of two sums.
-struct Wide {
-    high: Counter,
-    low: Counter,
-}
-
-impl Wide {
-    const fn new() -> Self {
-        Self { high: Counter::new(), low: Counter::new() }
-    }
-
-    /// Adds; from the main thread only.
-    #[inline]
-    fn add(&self, number: u64) {
-        if number >> 32 != 0 {
-            self.high.add(number >> 32);
-        }
-        self.low.add(number & 0xFFFF_FFFF);
-    }
-
-    /// Adds, from any thread.
-    fn add_shared(&self, number: u64) {
-        self.high.0.fetch_add(number >> 32, Relaxed);
-        self.low.0.fetch_add(number & 0xFFFF_FFFF, Relaxed);
-    }
-
-    /// This sum less the other; at the ends of `u64` what lies beyond.
-    fn less(&self, other: &Self) -> u64 {
-        let half = |of: &Self, to: fn(&Self) -> &Counter| i128::from(to(of).0.load(Relaxed));
-        let high = half(self, |sum| &sum.high).wrapping_sub(half(other, |sum| &sum.high));
-        let low = half(self, |sum| &sum.low).wrapping_sub(half(other, |sum| &sum.low));
-        let whole = high.saturating_mul(1 << 32).saturating_add(low).max(0);
-        u64::try_from(whole).unwrap_or(u64::MAX)
-    }
-}
-
-/// Sums over filters.
+/// Sums over filters, modulo 2^64. Only forged counts pass that, and the sums are right again when
+/// the filters with them are gone.
 struct Totals {
-    filters: Wide,
-    bytes: Wide,
-    items: Wide,
-    capacity: Wide,
-    layers: Wide,
+    filters: Counter,
+    bytes: Counter,
+    items: Counter,
+    capacity: Counter,
+    layers: Counter,
 }
 
 impl Totals {
     const fn new() -> Self {
         Self {
-            filters: Wide::new(),
-            bytes: Wide::new(),
-            items: Wide::new(),
-            capacity: Wide::new(),
-            layers: Wide::new(),
+            filters: Counter::new(),
+            bytes: Counter::new(),
+            items: Counter::new(),
+            capacity: Counter::new(),
+            layers: Counter::new(),
         }
     }
 }
 
-/// All filters that were ever made, as they are or were when they were freed.
+/// All filters that were ever made: what they have, or had when they were freed.
 static MADE: Totals = Totals::new();
-/// All filters that were freed, and the items deleted from those that were not.
+/// All filters that were freed.
 static FREED: Totals = Totals::new();
 
 /// A filter was handed to the server.
@@ -124,8 +89,7 @@ pub(crate) fn made(filter: &Filter) {
     MADE.filters.add(1);
     MADE.bytes.add(filter.bytes());
     MADE.layers.add(filter.layers().len() as u64);
-    // Layer by layer, as they are also added one by one: the filter's own sums stay at the end of
-    // `u64`.
+    // Layer by layer: the filter's own sums stay at the end of `u64`.
     for layer in filter.layers() {
         MADE.items.add(layer.items());
         MADE.capacity.add(layer.capacity());
@@ -143,18 +107,15 @@ pub(crate) fn freed(filter: &Filter) {
     }
 }
 
-/// The items of a filter, without the end that the filter's own sum has: forged counts pass it.
-pub(crate) fn items_of(filter: &Filter) -> u128 {
-    filter.layers().map(|layer| u128::from(layer.items())).fold(0, u128::saturating_add)
+/// The items of a filter modulo 2^64: [`Filter::items`] stays at the end of `u64`.
+pub(crate) fn items_of(filter: &Filter) -> u64 {
+    filter.layers().map(Layer::items).fold(0, u64::wrapping_add)
 }
 
-/// The items of a filter of the server became others ([`items_of`]): fewer by a deletion, and at
-/// times one more, when the counters get more of a say (`filter/layer/counting/fullness.rs`).
-pub(crate) fn changed(before: u128, after: u128) {
-    let more =
-        |than: u128, items: u128| u64::try_from(items.saturating_sub(than)).unwrap_or(u64::MAX);
-    MADE.items.add(more(before, after));
-    FREED.items.add_shared(more(after, before));
+/// The items of a filter of the server changed ([`items_of`]): fewer by a deletion, and at times one
+/// more, when the counters get more of a say (`filter/layer/counting/fullness.rs`).
+pub(crate) fn changed(before: u64, after: u64) {
+    MADE.items.add(after.wrapping_sub(before));
 }
 
 /// Items were added to a filter of the server.
@@ -197,10 +158,10 @@ const FIELDS: [Field; 15] = [
     (c"unapplied", || UNAPPLIED.0.load(Relaxed)),
 ];
 
-fn total(of: fn(&Totals) -> &Wide) -> u64 {
+fn total(of: fn(&Totals) -> &Counter) -> u64 {
     // A filter made between the two reads cannot be freed in between: it is the main thread that
     // reads.
-    of(&MADE).less(of(&FREED))
+    of(&MADE).0.load(Relaxed).wrapping_sub(of(&FREED).0.load(Relaxed))
 }
 
 /// Fills the section `bf` of INFO.

@@ -234,7 +234,7 @@ impl Before {
 #[inline(never)]
 fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
     let changed = filter.layers().rev().take(layers + 1).map(Layer::items);
-    changed.fold(0, u64::saturating_add).saturating_sub(items)
+    changed.fold(0, u64::wrapping_add).wrapping_sub(items)
 }
 
 /// What became of each item, and the error that ended it.

@@ -75,8 +75,7 @@ fn take(
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
             load.make_whole(|present| limit::ceiling(ctx, present))?;
-            let changed = |before: u64, after: u64| stats::changed(before.into(), after.into());
-            let taken = load.take_and_tell(iterator, data, changed)?;
+            let taken = load.take_and_tell(iterator, data, stats::changed)?;
             if taken == Taken::Last {
                 stats::LOADS.add(1);
                 value.finish_load();
