@@ -22,9 +22,8 @@ mod murmur3;
 pub mod redisbloom;
 mod valkey_bloom;
 
+pub use redisbloom::RedisBloom;
 pub use valkey_bloom::{FIXED_SEED, TIGHTENING, Valkey};
-
-use super::hash::Hash;
 
 /// The product whose rules a filter follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,34 +57,5 @@ impl Family {
             Self::Valkey(_) => Tag::Valkey,
             Self::Guava => Tag::Guava,
         }
-    }
-}
-
-/// What differs among RedisBloom's versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RedisBloom {
-    /// MurmurHash64A (since 2.0) if true, else the 32-bit MurmurHash2.
-    pub hash64: bool,
-    /// Whether a new layer is rounded up to a power of two of bits (before 2.2).
-    pub rounds: bool,
-}
-
-/// First seed of the 64-bit hash; the second seed is the first hash. RedisBloom,
-/// `deps/bloom/bloom.c`.
-const SEED_64: u64 = 0xC6A4_A793_5BD1_E995;
-/// First seed of the 32-bit hash.
-const SEED_32: u32 = 0x9747_B28C;
-
-impl RedisBloom {
-    /// The hash of an item: a and b of its positions a + i b in a classic layer.
-    pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
-        let (start, step) = if self.hash64 {
-            let start = murmur2::hash64(item, SEED_64);
-            (start, murmur2::hash64(item, start))
-        } else {
-            let start = murmur2::hash32(item, SEED_32);
-            (u64::from(start), u64::from(murmur2::hash32(item, start)))
-        };
-        Hash { block: start, probes: step }
     }
 }

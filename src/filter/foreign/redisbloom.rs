@@ -1,9 +1,11 @@
-//! RedisBloom's filters: how a layer is sized, and how a filter grows.
+//! RedisBloom's filters: how an item is hashed, how a layer is sized, and how a filter grows.
 //!
 //! ```text
+//!   hash of an item a = MurmurHash2(item, public seed), b = MurmurHash2(item, a)
 //!   bits per item   bpe  = |ln(rate)| / ln(2)^2
 //!   probes          k    = ceil(ln(2) * bpe)
-//!                   both constants have 15 digits, which decides k at 2^-n
+//!                   RedisBloom writes both constants with 15 digits; at rates of 2^-n the
+//!                   missing digits decide k
 //!   exact form      bits = capacity * bpe, truncated, then rounded up to whole words
 //!                          (before 2.2.9: to bytes; before 2.2: not rounded)
 //!   rounded form    bits = the power of two above capacity * bpe; the capacity rises to
@@ -21,11 +23,27 @@
 //! layer only if `capacity * bpe` is within a billionth of a whole number of words. At powers of
 //! two, where k depends on it, both are exact.
 
-use super::RedisBloom;
+use super::murmur2;
 use crate::filter::{
+    hash::Hash,
     layer::{Classic, Rule},
     plan::LayerPlan,
 };
+
+/// What differs among RedisBloom's versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedisBloom {
+    /// MurmurHash64A (since 2.0) if true, else the 32-bit MurmurHash2.
+    pub hash64: bool,
+    /// Whether a new layer is rounded up to a power of two of bits (before 2.2).
+    pub rounds: bool,
+}
+
+/// First seed of the 64-bit hash; the second seed is the first hash. RedisBloom,
+/// `deps/bloom/bloom.c`.
+const SEED_64: u64 = 0xC6A4_A793_5BD1_E995;
+/// First seed of the 32-bit hash.
+const SEED_32: u32 = 0x9747_B28C;
 
 /// ln(2) with RedisBloom's digits.
 #[expect(
@@ -51,6 +69,18 @@ pub fn probes(bits_per_item: f64) -> u64 {
 }
 
 impl RedisBloom {
+    /// The hash of an item: a and b of its positions a + i b in a classic layer.
+    pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
+        let (start, step) = if self.hash64 {
+            let start = murmur2::hash64(item, SEED_64);
+            (start, murmur2::hash64(item, start))
+        } else {
+            let start = murmur2::hash32(item, SEED_32);
+            (u64::from(start), u64::from(murmur2::hash32(item, start)))
+        };
+        Hash { block: start, probes: step }
+    }
+
     /// The layer that RedisBloom adds after one of `capacity` items at `rate`. `None` if RedisBloom
     /// could not: the rate underflows, or there are too many bits.
     pub(in crate::filter) fn next_layer(
