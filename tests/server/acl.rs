@@ -73,6 +73,10 @@ fn an_import_needs_to_read_its_bitmap_and_to_write_its_key() {
         let reply = client.run("BF.IMPORT new BITMAP map CAPACITY 10 ERROR 0.1");
         assert_eq!(refused(&reply), !open, "{rules}: {reply:?}");
     }
+    // The word as data names no key.
+    let (_server, mut client) = server_with_user("+@all %W~new");
+    let reply = client.run("BF.IMPORT new GUAVA BITMAP CAPACITY 10 ERROR 0.1");
+    assert!(reply.is_error() && !refused(&reply), "{reply:?}");
 }
 
 #[test]

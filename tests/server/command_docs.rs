@@ -125,6 +125,10 @@ fn the_server_knows_the_keys_of_every_command() {
         // No keys are behind these words, and nothing runs.
         ("BF.IMPORT k CAPACITY 10 BITMAP", &["k"]),
         ("BF.IMPORT k BITMAPS map CAPACITY 10", &["k"]),
+        // The word as data.
+        ("BF.IMPORT k GUAVA BITMAP CAPACITY 10 ERROR 0.1", &["k"]),
+        ("BF.IMPORT k GUAVA bitmap", &["k"]),
+        ("BF.IMPORT k GUAVA data CAPACITY BITMAP map", &["k"]),
     ] {
         let reply = client.run(&format!("COMMAND GETKEYS {line}"));
         assert_eq!(texts(&reply), keys, "{line}");

@@ -107,6 +107,7 @@ fn command_getkeys_finds_the_bitmap_of_an_import() {
     let client = &mut server.client();
     for (line, keys) in [
         ("BF.IMPORT k GUAVA bytes", &["k"][..]),
+        ("BF.IMPORT k GUAVA BITMAP CAPACITY 10 ERROR 0.1", &["k"]),
         ("BF.IMPORT k BITMAP source CAPACITY 1 ERROR 0.1", &["k", "source"]),
         ("BF.IMPORT k bitmap source GUAVA64 CAPACITY 1 ERROR 0.1", &["k", "source"]),
     ] {
@@ -117,7 +118,7 @@ fn command_getkeys_finds_the_bitmap_of_an_import() {
     let specs = reply.elements()[0].elements()[8].elements();
     let mut flags = texts(specs[1].get("flags").expect("a key spec has flags"));
     flags.sort();
-    assert_eq!(flags, ["RO", "access"]);
+    assert_eq!(flags, ["RO", "access", "incomplete"]);
 }
 
 /// INFO commandstats, SLOWLOG and the like name the commands in lower case; nothing of the module

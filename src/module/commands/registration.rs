@@ -4,7 +4,9 @@
 //! A server finds the keys of a call in two ways, and both follow from the spec. ACL permissions
 //! and COMMAND GETKEYS use the key specs. Cluster routing knows the first key alone, unless the
 //! command has the flag `getkeys-api`: then the server calls the command to ask where its keys are
-//! ([`CommandSpec::report_keys`]).
+//! ([`CommandSpec::report_keys`]). The spec of a second key finds its word at any place, also where
+//! the word is data. So that spec is flagged as incomplete, and ACL permissions and COMMAND GETKEYS
+//! then ask the command too.
 
 use std::{
     ffi::{CStr, CString, c_int},
@@ -84,9 +86,9 @@ impl CommandSpec {
     /// while other commands run: this reads nothing but its arguments.
     pub(super) fn report_keys(&self, ctx: Context, words: &[Str]) {
         let behind = self.second_key().and_then(|token| {
-            let is_token = |word: &Str| word.bytes().eq_ignore_ascii_case(token.to_bytes());
-            let found = words.iter().skip(SECOND_KEY_FROM).position(is_token)?;
-            Some((found + SECOND_KEY_FROM + 1, SECOND_KEY_FLAGS))
+            let word = words.get(SECOND_KEY_WORD)?;
+            let found = word.bytes().eq_ignore_ascii_case(token.to_bytes());
+            found.then_some((SECOND_KEY_WORD + 1, SECOND_KEY_FLAGS))
         });
         for (position, flags) in once((1, self.uses.key_flags())).chain(behind) {
             if position < words.len() {
@@ -156,17 +158,17 @@ impl Uses {
 /// A second key is only read.
 const SECOND_KEY_FLAGS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
 
-/// Where the search for the word of the second key starts: at the first word behind the first key.
-const SECOND_KEY_FROM: usize = 2;
+/// The position of the word of the second key: right behind the first key.
+const SECOND_KEY_WORD: usize = 2;
 
-/// The spec of the second key, behind a word.
+/// The spec of the second key, behind a word at any place: no kind of spec is bound to one.
 fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
     let mut spec = END_OF_KEY_SPECS;
-    spec.flags = u64::from(SECOND_KEY_FLAGS);
+    spec.flags = u64::from(SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE);
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
     spec.bs.keyword = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
         keyword: word.as_ptr(),
-        startfrom: SECOND_KEY_FROM as c_int,
+        startfrom: SECOND_KEY_WORD as c_int,
     };
     only_this(spec)
 }
