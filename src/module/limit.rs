@@ -133,7 +133,10 @@ unsafe extern "C" fn config_changed(
 ) {
     // SAFETY: the server's own context, for this call.
     let ctx = unsafe { Context::new(ctx) };
-    guarded("config event", (), || read(ctx));
+    guarded("config event", (), || {
+        config::keep();
+        read(ctx);
+    });
 }
 
 fn read(ctx: Context) {

@@ -27,8 +27,10 @@ pub(super) fn take(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         };
         let bad = |why| format!("bad load argument: {why}");
         match name.to_ascii_uppercase().as_str() {
-            "ERROR_RATE" | "BF-ERROR-RATE" => ERROR_RATE.set(value, &name).map_err(bad)?,
-            "INITIAL_SIZE" | "BF-INITIAL-SIZE" => INITIAL_SIZE.set(value, &name).map_err(bad)?,
+            "ERROR_RATE" | "BF-ERROR-RATE" => ERROR_RATE.set(value, false, &name).map_err(bad)?,
+            "INITIAL_SIZE" | "BF-INITIAL-SIZE" => {
+                INITIAL_SIZE.set(value, false, &name).map_err(bad)?
+            }
             cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
                 if number::integer(value).is_none() {
                     return Err(bad(format!("Invalid value for `{name}`")));

@@ -26,6 +26,7 @@ mod setting;
 
 use std::{
     ffi::{CStr, c_int},
+    ptr,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -117,6 +118,8 @@ static UNPREFIXED: AtomicBool = AtomicBool::new(false);
 /// A line for the log that says why the module must not load.
 pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     arguments::take(ctx, arguments)?;
+    keep();
+    let defaults = NAMES.each_ref().map(|name| name.setting.bits());
     let unprefixed = takes_unprefixed_names(ctx);
     UNPREFIXED.store(unprefixed, Relaxed);
     for name in &NAMES {
@@ -131,7 +134,19 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     if status != raw::REDISMODULE_OK as c_int {
         return Err("a setting in the configuration file is not valid (see the line above)".into());
     }
+    keep();
+    for alias in NAMES.iter().filter(|name| name.role == Role::Alias) {
+        let own = NAMES.iter().zip(defaults).find(|(own, _)| ptr::eq(own.setting, alias.setting));
+        if let Some((own, default)) = own {
+            alias.warn_of_conflict(ctx, own, default);
+        }
+    }
     Ok(())
+}
+
+/// The server says that a CONFIG SET succeeded: it undoes none of it any more.
+pub(crate) fn keep() {
+    NAMES.iter().for_each(|name| name.setting.keep());
 }
 
 /// Redis from version 8 on; not Valkey, which calls itself Redis 7.2 in one field and by its own

@@ -5,8 +5,11 @@
 //! When the module loads, the server sets every name once, in the order of registration: to the
 //! text in the configuration file, or to the default of the registration. CONFIG REWRITE writes
 //! what is not the default. An alias has the default "", which says nothing, and shows a value only
-//! while the value was set under it: so a setting is written under the names that it was set under,
-//! and not under an alias that nobody used.
+//! while the value was set under it; our name always shows the value in force. So CONFIG REWRITE
+//! writes an alias only while it is in force, and then our name too, with the same value.
+//!
+//! In a file with both names the alias is in force, whichever line is first, because the aliases
+//! are registered last. If the two lines differ, the log says so ([`Name::warn_of_conflict`]).
 
 use std::{
     ffi::{CString, c_char, c_int, c_uint, c_void},
@@ -51,16 +54,37 @@ impl Name {
 
     /// The value as CONFIG GET shows it under this name.
     fn text(&self) -> Option<String> {
-        (self.role != Role::Alias || self.setting.is_by_alias()).then(|| self.setting.text())
+        match self.role {
+            Role::Alias => self.setting.text_of_alias(),
+            Role::Own | Role::Ignored => Some(self.setting.text()),
+        }
+    }
+
+    /// Warns if this alias is in force, but our name was set to something else, neither that nor
+    /// the default. `own` is our name, and `default` the value that it has where it is not set: a
+    /// line that says it looks like none.
+    pub(super) fn warn_of_conflict(&self, ctx: Context, own: &Name, default: u64) {
+        let setting = self.setting;
+        let Some(covered) = setting.covered() else {
+            return;
+        };
+        if covered != default && covered != setting.bits() {
+            let (alias, own) = (self.shown(), own.shown());
+            let (value, covered) = (setting.text(), setting.written(covered));
+            ctx.warn(&format!(
+                "bf: {alias} ({value}) and {own} ({covered}) are two names of one setting and differ: \
+                 {alias} is in force; remove one of the two"
+            ));
+        }
     }
 
     fn set(&self, text: &[u8]) -> Result<(), String> {
         match self.role {
-            Role::Own => self.setting.set(text, &self.shown()),
-            Role::Alias => self.setting.set_by_alias(text, &self.shown()),
+            Role::Own => self.setting.set(text, false, &self.shown()),
+            Role::Alias => self.setting.set(text, true, &self.shown()),
             Role::Ignored => {
                 let before = self.setting.bits();
-                self.setting.set(text, &self.shown())?;
+                self.setting.set(text, false, &self.shown())?;
                 if self.setting.bits() != before {
                     // SAFETY: the log takes a null context.
                     let server = unsafe { Context::new(null_mut()) };

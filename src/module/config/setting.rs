@@ -4,18 +4,36 @@
 //! numbers of its own for settings, but refuses or wraps some of them before it asks the module,
 //! differently from version to version.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use crate::command::number;
 
 /// A setting. The server reads and sets settings in its main thread alone.
 pub(super) struct Setting {
     kind: Kind,
+    /// The value in force, for who only reads it.
     bits: AtomicU64,
-    /// Whether the value was set under the alias.
-    by_alias: AtomicBool,
-    /// If so, the value before that.
-    before_alias: AtomicU64,
+    history: Mutex<History>,
+}
+
+/// What is in force, and under which name it was set.
+#[derive(Clone, Copy)]
+struct State {
+    bits: u64,
+    /// Where the alias is in force: the value under the setting's own name, which it covers.
+    covered: Option<u64>,
+}
+
+struct History {
+    now: State,
+    /// What was before the first change since [`Setting::keep`].
+    before: Option<State>,
+    /// Which names were set since then: its own, the alias.
+    own: bool,
+    alias: bool,
 }
 
 /// How a value is written, and its range.
@@ -32,12 +50,13 @@ pub(super) enum Kind {
 
 impl Setting {
     pub(super) const fn new(kind: Kind, default: u64) -> Self {
-        Self {
-            kind,
-            bits: AtomicU64::new(default),
-            by_alias: AtomicBool::new(false),
-            before_alias: AtomicU64::new(0),
-        }
+        let now = State { bits: default, covered: None };
+        let history = History { now, before: None, own: false, alias: false };
+        Self { kind, bits: AtomicU64::new(default), history: Mutex::new(history) }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value.
@@ -45,12 +64,26 @@ impl Setting {
         self.bits.load(Relaxed)
     }
 
-    /// The value as CONFIG GET shows it.
+    /// The value as CONFIG GET shows it under the setting's own name.
     pub(super) fn text(&self) -> String {
+        self.written(self.bits())
+    }
+
+    /// The same under its alias; `None` while that is not in force.
+    pub(super) fn text_of_alias(&self) -> Option<String> {
+        self.shown(self.history().now, true)
+    }
+
+    fn shown(&self, state: State, alias: bool) -> Option<String> {
+        (!alias || state.covered.is_some()).then(|| self.written(state.bits))
+    }
+
+    /// A value as text.
+    pub(super) fn written(&self, bits: u64) -> String {
         match self.kind {
-            Kind::Rate => number::shortest(f64::from_bits(self.bits())),
-            Kind::Integer(..) | Kind::Bytes => self.bits().to_string(),
-            Kind::Switch => if self.bits() == 0 { "no" } else { "yes" }.to_owned(),
+            Kind::Rate => number::shortest(f64::from_bits(bits)),
+            Kind::Integer(..) | Kind::Bytes => bits.to_string(),
+            Kind::Switch => if bits == 0 { "no" } else { "yes" }.to_owned(),
         }
     }
 
@@ -80,38 +113,46 @@ impl Setting {
             .ok_or_else(|| format!("{name} must be in the range [{min}, {max}]"))
     }
 
-    /// Sets it under its own name.
+    /// Sets it under its own name or its alias, where an empty text takes back what was set; `name`
+    /// is for the error.
+    ///
+    /// A CONFIG SET that fails at another setting is undone by the server: it sets each name to the
+    /// text that it had. The text does not say under which name the value was set. But no CONFIG
+    /// SET names a setting twice: a second set of the same name, before the first was kept, to the
+    /// text that it had before is such an undoing, and brings back all that was.
     ///
     /// # Errors
     /// Why the text is refused; the value is as before.
-    pub(super) fn set(&self, text: &[u8], name: &str) -> Result<(), String> {
-        self.bits.store(self.read(text, name)?, Relaxed);
-        self.by_alias.store(false, Relaxed);
+    pub(super) fn set(&self, text: &[u8], alias: bool, name: &str) -> Result<(), String> {
+        let mut history = self.history();
+        let now = history.now;
+        let before = *history.before.get_or_insert(now);
+        let again = match alias {
+            true => std::mem::replace(&mut history.alias, true),
+            false => std::mem::replace(&mut history.own, true),
+        };
+        let next = if again && self.shown(before, alias).unwrap_or_default().as_bytes() == text {
+            before
+        } else if alias && text.is_empty() {
+            State { bits: now.covered.unwrap_or(now.bits), covered: None }
+        } else {
+            let covered = alias.then(|| now.covered.unwrap_or(now.bits));
+            State { bits: self.read(text, name)?, covered }
+        };
+        history.now = next;
+        self.bits.store(next.bits, Relaxed);
         Ok(())
     }
 
-    /// Sets it under its alias; an empty text takes that back.
-    ///
-    /// # Errors
-    /// Why the text is refused; the value is as before.
-    pub(super) fn set_by_alias(&self, text: &[u8], name: &str) -> Result<(), String> {
-        if text.is_empty() {
-            if self.by_alias.swap(false, Relaxed) {
-                self.bits.store(self.before_alias.load(Relaxed), Relaxed);
-            }
-            return Ok(());
-        }
-        let bits = self.read(text, name)?;
-        if !self.by_alias.swap(true, Relaxed) {
-            self.before_alias.store(self.bits(), Relaxed);
-        }
-        self.bits.store(bits, Relaxed);
-        Ok(())
+    /// What was set is not undone any more.
+    pub(super) fn keep(&self) {
+        let mut history = self.history();
+        *history = History { now: history.now, before: None, own: false, alias: false };
     }
 
-    /// Whether the value was set under the alias.
-    pub(super) fn is_by_alias(&self) -> bool {
-        self.by_alias.load(Relaxed)
+    /// Where the alias is in force: the value under the setting's own name.
+    pub(super) fn covered(&self) -> Option<u64> {
+        self.history().now.covered
     }
 }
 
