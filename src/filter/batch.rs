@@ -17,6 +17,7 @@ use super::{
     error::Error,
     hash::Hash,
     layer::item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
+    plan::Demand,
     stack::Filter,
 };
 
@@ -56,7 +57,7 @@ impl Filter {
     pub fn add_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
-        ceiling: impl Fn(u64) -> u64,
+        ceiling: impl Fn(Demand) -> u64,
         mut answer: impl FnMut(Answers),
     ) -> Result<(), Error> {
         if self.counts() {
@@ -88,7 +89,7 @@ impl Filter {
         &mut self,
         hashes: &[Hash],
         in_older: ItemSet,
-        ceiling: &impl Fn(u64) -> u64,
+        ceiling: &impl Fn(Demand) -> u64,
         answer: &mut impl FnMut(Answers),
     ) -> Result<(), Error> {
         let layers = self.older().len();

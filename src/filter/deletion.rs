@@ -34,6 +34,7 @@ use super::{
         Layer,
         item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
     },
+    plan::Demand,
     stack::Filter,
 };
 
@@ -51,7 +52,7 @@ impl Filter {
     pub(super) fn add_counted(
         &mut self,
         hash: Hash,
-        ceiling: impl FnOnce(u64) -> u64,
+        ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<bool, Error> {
         let in_older = self.in_older(hash);
         self.increment(hash, in_older, ceiling)
@@ -62,11 +63,11 @@ impl Filter {
         &mut self,
         hash: Hash,
         in_older: bool,
-        ceiling: impl FnOnce(u64) -> u64,
+        ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<bool, Error> {
         // An item that tests present takes no room.
         if self.newest().is_full() && !self.newest().contains(hash) {
-            self.grow(ceiling(self.bit_bytes()))?;
+            self.grow(ceiling)?;
         }
         Ok(self.newest_mut().increment(hash) && !in_older)
     }
@@ -76,7 +77,7 @@ impl Filter {
     pub(super) fn add_each_counted<'a>(
         &mut self,
         items: &mut impl Iterator<Item = &'a [u8]>,
-        ceiling: impl Fn(u64) -> u64,
+        ceiling: impl Fn(Demand) -> u64,
         mut answer: impl FnMut(Answers),
     ) -> Result<(), Error> {
         let mut chunk = [Hash::default(); CHUNK];

@@ -217,7 +217,7 @@ mod tests {
         let mut number = 0_u64;
         for index in 0..layers {
             if index > 0 {
-                filter.grow(u64::MAX).expect("memory for a layer");
+                filter.grow(|_| u64::MAX).expect("memory for a layer");
             }
             let newest = filter.newest_mut();
             while !newest.is_full() {

@@ -47,7 +47,7 @@ pub use layer::{
     Rule, Shape, Start, bits::Bits, item_set::Answers,
 };
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
-pub use plan::LayerPlan;
+pub use plan::{Demand, LayerPlan};
 pub use prefetch_hint::PrefetchHint;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;

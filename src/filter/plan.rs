@@ -7,6 +7,15 @@ use super::{
     sizing,
 };
 
+/// The memory that a filter asks for: bytes of bits, of all its layers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Bytes that are allocated already.
+    pub present: u64,
+    /// Bytes in total with what is asked for; `u64::MAX` if they cannot be addressed.
+    pub wanted: u64,
+}
+
 /// A layer without its bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerPlan {
@@ -31,14 +40,19 @@ impl LayerPlan {
         Some(Self { capacity, items: 0, error_rate: rate, shape })
     }
 
-    /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already,
-    /// `ceiling` the bytes that it may have in total.
+    /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;
+    /// `ceiling` returns the bytes that it may have in total.
     ///
     /// # Errors
     /// `Error::Ceiling`, also if `plan` is `None`; `Error::OutOfMemory`.
-    pub(super) fn make(plan: Option<Self>, present: u64, ceiling: u64) -> Result<Layer, Error> {
+    pub(super) fn make(
+        plan: Option<Self>,
+        present: u64,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<Layer, Error> {
         let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
         let wanted = words.saturating_mul(8).saturating_add(present);
+        let ceiling = ceiling(Demand { present, wanted });
         match plan {
             Some(plan) if wanted <= ceiling && plan.capacity <= MAX_CAPACITY => {
                 Layer::new(plan.shape, plan.capacity, plan.error_rate)

@@ -30,7 +30,7 @@ use super::{
     hash::Hash,
     layer::{Layer, Start},
     params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
-    plan::LayerPlan,
+    plan::{Demand, LayerPlan},
     sizing::layer_rate,
 };
 
@@ -58,7 +58,7 @@ impl Filter {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, cells } = params;
         let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
-        let newest = LayerPlan::make(LayerPlan::native(cells, capacity, rate), 0, ceiling)?;
+        let newest = LayerPlan::make(LayerPlan::native(cells, capacity, rate), 0, |_| ceiling)?;
         Ok(Self { seed, error_rate, newest, extra: None, expansion, family: Tag::Native })
     }
 
@@ -72,7 +72,7 @@ impl Filter {
         let &Params { error_rate, capacity, expansion, .. } = params;
         let rate = valkey.layer_rate(error_rate, 0);
         let rate = rate.ok_or(Error::ErrorRate(valkey.tightening))?;
-        let newest = LayerPlan::make(Valkey::layer(capacity, rate), 0, ceiling)?;
+        let newest = LayerPlan::make(Valkey::layer(capacity, rate), 0, |_| ceiling)?;
         Ok(Self {
             seed: 0,
             error_rate,
@@ -350,13 +350,12 @@ impl Filter {
     /// Adds the item, and returns whether it tested absent before. A filter of bits changes only if
     /// it did; a counting filter always changes (`deletion.rs`).
     ///
-    /// A full filter grows first. It then calls `ceiling` with the bytes that its bits take, and
-    /// gets the number of bytes that they may take.
+    /// A full filter grows first, and then calls `ceiling` as [`Self::grow`] does.
     ///
     /// # Errors
     /// Those of [`Self::grow`]. The filter is unchanged then and still answers queries.
     #[inline]
-    pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(u64) -> u64) -> Result<bool, Error> {
+    pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(Demand) -> u64) -> Result<bool, Error> {
         if self.counts() {
             return self.add_counted(hash, ceiling);
         }
@@ -372,13 +371,13 @@ impl Filter {
     fn add_to_stack(
         &mut self,
         hash: Hash,
-        ceiling: impl FnOnce(u64) -> u64,
+        ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<bool, Error> {
         if self.contains(hash) {
             return Ok(false);
         }
         if self.newest.is_full() {
-            self.grow(ceiling(self.bit_bytes()))?;
+            self.grow(ceiling)?;
         }
         Ok(self.newest.add(hash))
     }
@@ -405,13 +404,14 @@ impl Filter {
         })
     }
 
-    /// Adds a new layer. The bits of all layers then take at most `ceiling` bytes.
+    /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and
+    /// returns the bytes that they may take. It is called once, and only if a layer can be added.
     ///
     /// # Errors
     /// `Error::Full` for a non-scaling filter, `Error::Layers`, `Error::Ceiling`,
     /// `Error::OutOfMemory`.
     #[cold]
-    pub fn grow(&mut self, ceiling: u64) -> Result<(), Error> {
+    pub fn grow(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
         let index = self.older_list().len() + 1;
         if index >= MAX_LAYERS {

@@ -3,7 +3,7 @@
 use super::{api::Context, config, limit, stats};
 use crate::{
     command::{args::Options, refusal::Refusal},
-    filter::{Error, Filter, Params},
+    filter::{Filter, Params},
 };
 
 /// Makes an empty filter.
@@ -28,11 +28,7 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
         None => Filter::new(&params, ceiling),
         Some(valkey) => Filter::of_valkey(valkey, &params, ceiling),
     };
-    let made = match make(limit::ceiling_without_eviction(ctx)) {
-        Err(Error::Ceiling { .. }) => make(limit::ceiling(ctx, 0)),
-        made => made,
-    };
-    made.map_err(|error| {
+    limit::within(ctx, make).map_err(|error| {
         stats::REFUSED.add(1);
         ctx.warn_rate_limited(|| format!("a new filter refused: {error}"));
         Refusal::of_creation(error)

@@ -29,18 +29,27 @@
 //!   it may be the new filter that goes.
 //!
 //! The server's settings are read once at load and again when it says that its configuration
-//! changed. Whether a key expires is asked only of a filter that does not fit without: the question
-//! takes some 3 microseconds, BF.ADD of a new key as many.
+//! changed. The bounds are tried in this order: the settings, what is left of `maxmemory`, and
+//! whether a key can be evicted. So the server is asked whether a key expires only for a filter
+//! that the settings allow and that does not fit into what is left, and only under `volatile-*`.
+//! The question is an INFO: it takes some microseconds, more in a server with thousands of
+//! databases, and INFO commandstats and MONITOR show it. `RedisModule_GetServerInfo` would not show,
+//! but cannot list its fields: it would have to be asked for each database that the server may
+//! have.
 
 use std::{
-    ffi::{CString, c_int},
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    ffi::c_int,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use super::{
     api::{Context, call, raw},
     config,
     panic_guard::guarded,
+};
+use crate::{
+    codec,
+    filter::{self, Demand},
 };
 
 /// `maxmemory` in bytes, 0 for none.
@@ -49,8 +58,6 @@ static MAXMEMORY: AtomicU64 = AtomicU64::new(0);
 static KEEPS_LASTING: AtomicBool = AtomicBool::new(true);
 /// Whether a server at `maxmemory` evicts no key that expires.
 static KEEPS_EXPIRING: AtomicBool = AtomicBool::new(true);
-/// How many databases the server has.
-static DATABASES: AtomicU32 = AtomicU32::new(16);
 /// Bytes of memory of the machine.
 static MACHINE: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -58,31 +65,54 @@ static MACHINE: AtomicU64 = AtomicU64::new(u64::MAX);
 /// forged.
 const ADDRESSABLE: u64 = 1 << 48;
 
-/// The most bytes of bits that a filter may take, of which it has `present` already.
-pub(crate) fn ceiling(ctx: Context, present: u64) -> u64 {
-    let (whole, room) = bounds(ctx, present);
-    if room >= whole || can_evict(ctx) { whole } else { room }
-}
-
-/// The most bytes of bits that a new filter may take even if no key can be evicted: at most
-/// [`ceiling`], and sooner known.
-pub(crate) fn ceiling_without_eviction(ctx: Context) -> u64 {
-    let (whole, room) = bounds(ctx, 0);
-    whole.min(room)
-}
-
-/// The most bytes of bits that a filter may take by the settings, and by what is left of
-/// `maxmemory`.
-fn bounds(ctx: Context, present: u64) -> (u64, u64) {
-    if must_obey(ctx) {
-        return (u64::MAX, u64::MAX);
+/// The most bytes of bits that a filter with this demand may take.
+pub(crate) fn ceiling(ctx: Context, demand: Demand) -> u64 {
+    let Some(whole) = whole(ctx) else {
+        return u64::MAX;
+    };
+    if demand.wanted > whole {
+        return whole;
     }
-    let whole = match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
+    let room = room(demand.present);
+    if demand.wanted <= room || can_evict(ctx) { whole } else { room }
+}
+
+/// Makes a new filter, or reads one, under its ceiling. How much it wants is known only once it was
+/// tried: so it is tried first with what fits even if no key can be evicted.
+///
+/// # Errors
+/// What `make` returns, which gets the ceiling.
+pub(crate) fn within<T, E: Copy + Into<codec::Error>>(
+    ctx: Context,
+    make: impl Fn(u64) -> Result<T, E>,
+) -> Result<T, E> {
+    let Some(whole) = whole(ctx) else {
+        return make(u64::MAX);
+    };
+    let without_eviction = whole.min(room(0));
+    let made = make(without_eviction);
+    if let Err(error) = made
+        && let codec::Error::Filter(filter::Error::Ceiling { wanted, .. }) = error.into()
+    {
+        let ceiling = ceiling(ctx, Demand { present: 0, wanted });
+        if ceiling > without_eviction {
+            return make(ceiling);
+        }
+    }
+    made
+}
+
+/// The most bytes of bits that a filter may take by the settings alone; `None` where nothing must be
+/// refused.
+fn whole(ctx: Context) -> Option<u64> {
+    if must_obey(ctx) {
+        return None;
+    }
+    Some(match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
         (0, 0) => MACHINE.load(Relaxed),
         (0, maxmemory) => maxmemory,
         (configured, _) => configured,
-    };
-    (whole, room(present))
+    })
 }
 
 /// What is left of `maxmemory`, and what is `present` already.
@@ -101,26 +131,20 @@ fn can_evict(ctx: Context) -> bool {
     !KEEPS_LASTING.load(Relaxed) || (!KEEPS_EXPIRING.load(Relaxed) && any_key_expires(ctx))
 }
 
-/// Whether any database has a key that expires.
+/// Whether any database has a key that expires; false where INFO was renamed, so that no filter
+/// overshoots there.
 fn any_key_expires(ctx: Context) -> bool {
-    let Some(info) = ctx.server_info(c"keyspace") else {
-        return true;
-    };
     // A line is `db0:keys=1,expires=0,avg_ttl=0`, and more fields in some servers. There is none of
     // an empty database.
-    (0..DATABASES.load(Relaxed)).any(|database| {
-        let name = CString::new(format!("db{database}")).unwrap_or_default();
-        let mut fields = info.text(&name).unwrap_or_default().split(',');
-        fields.any(|field| field.strip_prefix("expires=").is_some_and(|count| count != "0"))
-    })
+    let keyspace = ctx.info_text(c"keyspace").unwrap_or_default();
+    keyspace
+        .lines()
+        .flat_map(|line| line.split(','))
+        .any(|field| field.strip_prefix("expires=").is_some_and(|count| count != "0"))
 }
 
 /// Reads the server's settings, and asks to be told when they change.
 pub(crate) fn watch(ctx: Context) {
-    // It cannot be changed while the server runs.
-    if let Some(databases) = ctx.server_setting(c"databases").and_then(|text| text.parse().ok()) {
-        DATABASES.store(databases, Relaxed);
-    }
     read(ctx);
     ctx.subscribe(raw::REDISMODULE_EVENT_CONFIG, config_changed);
 }

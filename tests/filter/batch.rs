@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use redis_bloom::filter::{CellKind, Error, Filter, Params, Shape};
+use redis_bloom::filter::{CellKind, Demand, Error, Filter, Params, Shape};
 
 use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
@@ -201,8 +201,8 @@ fn a_batch_asks_for_the_ceiling_only_to_grow() {
         let batch = items(from, from + 100);
         let layers = filter.layers().len();
         asked.set(0);
-        let ceiling = |present| {
-            assert!(present > 0);
+        let ceiling = |demand: Demand| {
+            assert!(0 < demand.present && demand.present < demand.wanted, "{demand:?}");
             asked.set(asked.get() + 1);
             u64::MAX
         };

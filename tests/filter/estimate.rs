@@ -12,7 +12,7 @@ fn stack(layers: usize, capacity: u64, cells: CellKind) -> Filter {
     let mut number = 0_u64;
     for index in 0..layers {
         if index > 0 {
-            filter.grow(u64::MAX).expect("memory for a layer");
+            filter.grow(|_| u64::MAX).expect("memory for a layer");
         }
         let newest = filter.layers_mut().last().expect("a layer");
         while !newest.is_full() {

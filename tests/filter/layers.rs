@@ -59,7 +59,7 @@ fn a_filter_has_at_most_2_to_the_18_layers() {
     assert_eq!(plan.check(), Ok(()));
     let mut filter = plan.allocate(u64::MAX).expect("2 MiB of bits");
     assert_eq!(filter.items(), MAX_LAYERS as u64);
-    assert_eq!(filter.grow(u64::MAX), Err(Error::Layers));
+    assert_eq!(filter.grow(|_| u64::MAX), Err(Error::Layers));
     let hash = filter.hash(b"new");
     assert_eq!(filter.add(hash, |_| u64::MAX), Err(Error::Layers));
     plan.layers.push(layer);

@@ -2,8 +2,8 @@
 //! allows, items when it is full.
 
 use redis_bloom::filter::{
-    Bits, Error, Expansion, Filter, Geometry, Hash, Layer, MAX_CAPACITY, MAX_EXPANSION, Params,
-    all_positions, geometry, scale,
+    Bits, Demand, Error, Expansion, Filter, Geometry, Hash, Layer, MAX_CAPACITY, MAX_EXPANSION,
+    Params, all_positions, geometry, scale,
 };
 
 use crate::support::{Strings, add, fill, filter, has, item, params};
@@ -69,7 +69,7 @@ fn a_filter_may_take_its_ceiling_and_not_a_byte_more() {
 }
 
 #[test]
-fn growth_gets_the_present_bytes_and_obeys_the_ceiling_exactly() {
+fn growth_says_what_it_wants_and_obeys_the_ceiling_exactly() {
     for expansion in [1, 2, 7] {
         let mut filter = filter(&params(0.01, 50, expansion, 9));
         for round in 0..5 {
@@ -86,13 +86,15 @@ fn growth_gets_the_present_bytes_and_obeys_the_ceiling_exactly() {
             let (known, unasked) =
                 (filter.hash(&item(round, 0)), |_| panic!("a present item needs no memory"));
             assert_eq!(filter.add(known, unasked), Ok(false));
-            let outcome = filter.add(hash, |bytes| {
-                assert_eq!(bytes, present, "round {round}");
+            let mut told = None;
+            let outcome = filter.add(hash, |demand| {
+                told = Some(demand);
                 0
             });
             let Err(Error::Ceiling { wanted, ceiling: 0 }) = outcome else {
                 panic!("round {round}: {outcome:?}");
             };
+            assert_eq!(told, Some(Demand { present, wanted }), "round {round}");
             assert_eq!(
                 filter.add(hash, |_| wanted - 1),
                 Err(Error::Ceiling { wanted, ceiling: wanted - 1 })
@@ -137,7 +139,7 @@ fn each_layer_is_the_last_times_the_expansion() {
         let made = params(0.01, 10, expansion, 3);
         let mut filter = filter(&made);
         while filter.layers().len() < 4 {
-            filter.grow(u64::MAX).expect("memory for a small layer");
+            filter.grow(|_| u64::MAX).expect("memory for a small layer");
         }
         let got: Vec<u64> = filter.layers().map(Layer::capacity).collect();
         assert_eq!(got, capacities, "expansion {expansion}");
@@ -168,7 +170,7 @@ fn requests_beyond_memory_are_refused_and_allocate_nothing() {
     // The largest expansion: the capacity stops at its limit, and the memory is refused.
     let mut filter = filter(&params(0.01, 10, u64::from(MAX_EXPANSION), 0));
     for _ in 0..6 {
-        if let Err(error) = filter.grow(1 << 30) {
+        if let Err(error) = filter.grow(|_| 1 << 30) {
             assert!(matches!(error, Error::Ceiling { .. }), "{error:?}");
         }
     }
@@ -281,7 +283,7 @@ fn the_bytes_of_a_filter_count_its_struct_and_its_layers() {
     assert_eq!(filter.older_memory(), None);
     let mut bits = filter.bit_bytes();
     for index in 1..10 {
-        filter.grow(u64::MAX).expect("memory for a small layer");
+        filter.grow(|_| u64::MAX).expect("memory for a small layer");
         let newest = filter.newest();
         bits += geometry(newest.capacity(), newest.error_rate()).expect("small").words() * 8;
         assert_eq!(filter.bit_bytes(), bits);

@@ -85,8 +85,8 @@ impl Model {
         let compared = full || (known && self.filter.bit_bytes() < 2_000);
         let before = compared.then(|| stored(&self.filter));
         let size = self.filter.bit_bytes();
-        let answer = self.filter.add(hash, |bytes| {
-            assert_eq!(bytes, size);
+        let answer = self.filter.add(hash, |demand| {
+            assert_eq!(demand.present, size);
             ceiling
         });
         self.note(number, known, full, answer);

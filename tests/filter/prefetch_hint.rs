@@ -36,7 +36,7 @@ fn a_hint_does_not_fit_another_filter() {
 fn nor_one_that_grew_or_went() {
     let mut grown = filter(&params(0.01, LARGE, 2, 7));
     let hint = hint(&grown);
-    grown.grow(u64::MAX).expect("memory");
+    grown.grow(|_| u64::MAX).expect("memory");
     assert!(!hint.fits(&grown));
     drop(grown);
     // Nothing is read where it was, be there nothing or another.

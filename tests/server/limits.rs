@@ -192,3 +192,56 @@ fn a_filter_exceeds_maxmemory_only_if_a_key_can_be_evicted() {
         }
     }
 }
+
+/// The server is asked for its keyspace (an INFO) only for a filter that the settings allow and
+/// that does not fit into what is left of `maxmemory`: not by each creation, growth and load. Each
+/// database that has keys counts, however many there may be.
+#[test]
+fn the_keyspace_is_asked_only_where_a_filter_does_not_fit() {
+    const FAR: &str = "SELECT 9999";
+    let server = Server::with().config("maxmemory-policy volatile-lru\ndatabases 10000").start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE dumped 0.01 100"), ok());
+    let pieces = dump(client, "dumped");
+    assert_eq!(client.run("SETBIT map 4700 1"), int(0));
+    assert_eq!(client.run("CONFIG SET maxmemory 100mb"), ok());
+    // This one's own INFO is not counted before it answers.
+    let asked = |client: &mut Client, what: &str| {
+        let stats = client.run("INFO commandstats").text();
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_info:calls="));
+        let calls = calls.map_or(0, |calls| {
+            calls.split(',').next().and_then(|calls| calls.parse().ok()).expect(what)
+        });
+        assert_eq!(client.run("CONFIG RESETSTAT"), ok());
+        calls
+    };
+    asked(client, "what was before");
+
+    // Created, grown by one item and by many, loaded and imported: all of them fit.
+    assert_eq!(client.run("BF.RESERVE k 0.01 1 EXPANSION 1"), ok());
+    add_until_card(client, "k", "item", 30);
+    for item in 0..30 {
+        client.run(&format!("BF.ADD k {item}"));
+    }
+    assert!(info(client, "k").filters > 50);
+    for (iterator, data) in &pieces {
+        let words = [iterator.to_string().into_bytes(), data.clone()];
+        assert_eq!(client.call("BF.LOADCHUNK", "loaded", &words), ok());
+    }
+    let reply = client.run("BF.IMPORT imported BITMAP map CAPACITY 500 ERROR 0.01");
+    assert!(!reply.is_error(), "{reply:?}");
+    // Larger than the settings allow: no key that goes would help.
+    assert_eq!(client.run("BF.RESERVE above 0.01 100000000"), err(NO_MEMORY));
+    assert_eq!(asked(client, "without a question"), 0);
+
+    // The first takes 72 MB of bits; the second fits only if a key can go.
+    assert_eq!(client.run("BF.RESERVE first 0.01 55000000"), ok());
+    assert_eq!(asked(client, "the first fits"), 0);
+    assert_eq!(client.run("BF.RESERVE second 0.01 55000000"), err(NO_MEMORY));
+    assert_eq!(asked(client, "the second does not fit"), 1);
+    assert_eq!(client.run(FAR), ok());
+    assert_eq!(client.run("SET going value EX 1000"), ok());
+    assert_eq!(client.run("SELECT 0"), ok());
+    assert_eq!(client.run("BF.RESERVE second 0.01 55000000"), ok());
+    assert_eq!(asked(client, "a key of the last database can go"), 1);
+}

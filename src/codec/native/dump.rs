@@ -33,7 +33,7 @@ use crate::{
         reader::{Reader, open, seal},
         redisbloom,
     },
-    filter::{Error as FilterError, Family, Filter, Layer, Plan},
+    filter::{Demand, Error as FilterError, Family, Filter, Layer, Plan},
 };
 
 const MAGIC: &str = "rbchnk";
@@ -240,16 +240,17 @@ impl Load {
     }
 
     /// Allocates the memory for the missing bits; a load that was read from an RDB lacks it.
-    /// `ceiling` gets the number of received bytes and returns how many bytes of bits the filter
-    /// may take. [`Self::take`] allocates without such a limit.
+    /// `ceiling` gets the received bytes as those that are present, and returns how many bytes of
+    /// bits the filter may take. [`Self::take`] allocates without such a limit.
     ///
     /// # Errors
     /// `Error::Ceiling`, `Error::OutOfMemory`; no bit changes then.
-    pub fn make_whole(&mut self, ceiling: impl FnOnce(u64) -> u64) -> Result<(), FilterError> {
+    pub fn make_whole(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), FilterError> {
         if self.whole {
             return Ok(());
         }
-        let (wanted, ceiling) = (self.filter.bit_bytes(), ceiling(self.received));
+        let wanted = self.filter.bit_bytes();
+        let ceiling = ceiling(Demand { present: self.received, wanted });
         if wanted > ceiling {
             return Err(FilterError::Ceiling { wanted, ceiling });
         }

@@ -14,7 +14,7 @@
 //!   context       a running call: replies, the log, replication, signals of changed keys
 //!   string        the server's strings, borrowed and owned
 //!   key           an open key and its value
-//!   server_info   a section of INFO, a setting of the server
+//!   server_info   sections of INFO
 //! ```
 //!
 //! These types wrap raw pointers, because the `RedisString` of the `redis-module` crate retains,

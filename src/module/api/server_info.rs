@@ -1,4 +1,4 @@
-//! Facts about the server: a section of INFO, a setting.
+//! Facts about the server: sections of INFO.
 
 use std::{
     ffi::{CStr, c_char},
@@ -18,27 +18,16 @@ impl Context {
 }
 
 impl Context {
-    /// Reads a setting of the server's own configuration, as text; `None` if the call fails, for
-    /// example because CONFIG is renamed.
-    pub(crate) fn server_setting(self, name: &CStr) -> Option<String> {
-        let reply: *mut raw::RedisModuleCallReply = call!(RedisModule_Call(
-            self.0,
-            c"CONFIG".as_ptr(),
-            c"cc".as_ptr(),
-            c"GET".as_ptr(),
-            name.as_ptr()
-        ));
+    /// Reads the text of a section of INFO, as a client gets it; `None` if INFO is renamed.
+    pub(crate) fn info_text(self, section: &CStr) -> Option<String> {
+        let (name, format) = (c"INFO".as_ptr(), c"c".as_ptr());
+        let reply: *mut raw::RedisModuleCallReply =
+            call!(RedisModule_Call(self.0, name, format, section.as_ptr()));
         if reply.is_null() {
             return None;
         }
-        // The reply is an array of the name and the value.
-        let value: *mut raw::RedisModuleCallReply =
-            call!(RedisModule_CallReplyArrayElement(reply, 1));
         let mut len = 0;
-        let start: *const c_char = match value.is_null() {
-            true => std::ptr::null(),
-            false => call!(RedisModule_CallReplyStringPtr(value, &raw mut len)),
-        };
+        let start: *const c_char = call!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
         let text = (!start.is_null()).then(|| {
             // SAFETY: the server returns the start and length of bytes that live as long as the
             // reply.

@@ -46,7 +46,7 @@ impl Command for Add {
         };
         let before = Before::of(filter);
         let hash = lookahead.hash(filter);
-        let Ok(new) = filter.add(hash, |present| limit::ceiling(ctx, present)) else {
+        let Ok(new) = filter.add(hash, |demand| limit::ceiling(ctx, demand)) else {
             return add_one(ctx, name, key, item);
         };
         stats::ADDS.add(1);
@@ -146,7 +146,7 @@ pub(super) fn create_with<'a>(
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let before = Before::of(filter);
     let mut answers = Vec::new();
-    let ceiling = |present| limit::ceiling(ctx, present);
+    let ceiling = |demand| limit::ceiling(ctx, demand);
     let outcome = filter.add_each(bytes(items), ceiling, |chunk| answers.push(chunk));
     let mut error = outcome.err();
     let count = total(&answers, Answers::count);

@@ -48,16 +48,20 @@ impl Command for Import {
             return Err(Refusal::Arity);
         };
         let import = args::import(form.bytes(), rest.iter().map(|word| word.bytes()))?;
-        put(call, name, |ceiling| {
+        put(call, name, || {
             let filter = match import {
-                args::Import::Guava(purpose) => guava::read(data.bytes(), purpose, ceiling),
+                args::Import::Guava(purpose) => {
+                    limit::within(call.ctx, |ceiling| guava::read(data.bytes(), purpose, ceiling))
+                }
                 args::Import::Bitmap(strategy, purpose) => {
                     let source = Key::open(call.ctx, *data, Access::Read);
                     if source.is_empty() {
                         return Err(Refusal::NotFound);
                     }
                     let bitmap = source.string().ok_or(Refusal::WrongType)?;
-                    guava::read_bitmap(bitmap, strategy, purpose, ceiling)
+                    limit::within(call.ctx, |ceiling| {
+                        guava::read_bitmap(bitmap, strategy, purpose, ceiling)
+                    })
                 }
             };
             filter.map_err(|error| {
@@ -67,17 +71,17 @@ impl Command for Import {
     }
 }
 
-/// Puts what `read` makes, within a ceiling of bytes, into a key that must be free.
+/// Puts what `read` makes into a key that must be free.
 pub(super) fn put(
     call: &Call,
     name: Str,
-    read: impl FnOnce(u64) -> Result<Filter, Refusal>,
+    read: impl FnOnce() -> Result<Filter, Refusal>,
 ) -> Result<(), Refusal> {
     let mut key = Key::open(call.ctx, name, Access::Write);
     if Value::in_key(&mut key)?.is_some() {
         return Err(Refusal::BusyKey);
     }
-    let filter = read(limit::ceiling(call.ctx, 0))?;
+    let filter = read()?;
     Value::Ready(filter).put(&mut key)?;
     drop(key);
     stats::LOADS.add(1);

@@ -1,7 +1,7 @@
 //! `BF.LOAD key blob`: restores a filter from a rewritten AOF of valkey-bloom.
 
 use super::{Argument, Call, Command, CommandSpec, Uses, import};
-use crate::{codec::valkey_bloom, command::refusal::Refusal};
+use crate::{codec::valkey_bloom, command::refusal::Refusal, module::limit};
 
 pub(super) struct Load;
 
@@ -22,9 +22,9 @@ impl Command for Load {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [blob]) = call.key_and()?;
-        import::put(call, name, |ceiling| {
-            let filter = valkey_bloom::read_blob(blob.bytes(), ceiling);
-            filter.map_err(|error| {
+        import::put(call, name, || {
+            let read = |ceiling| valkey_bloom::read_blob(blob.bytes(), ceiling);
+            limit::within(call.ctx, read).map_err(|error| {
                 super::refused(call.ctx, "BF.LOAD", error, Refusal::of_blob(error))
             })
         })

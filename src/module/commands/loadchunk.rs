@@ -43,8 +43,8 @@ impl Command for LoadChunk {
             |error| super::refused(call.ctx, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
         let taken = match Value::in_key(&mut key)? {
             None if iterator == 1 => {
-                let ceiling = limit::ceiling(call.ctx, 0);
-                let load = Load::begin(data.bytes(), ceiling).map_err(refused)?;
+                let begin = |ceiling| Load::begin(data.bytes(), ceiling);
+                let load = limit::within(call.ctx, begin).map_err(refused)?;
                 Value::Loading(Box::new(load)).put(&mut key)?;
                 Taken::Next
             }
@@ -74,7 +74,7 @@ fn take(
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
-            load.make_whole(|present| limit::ceiling(ctx, present))?;
+            load.make_whole(|demand| limit::ceiling(ctx, demand))?;
             let taken = load.take_and_tell(iterator, data, stats::changed)?;
             if taken == Taken::Last {
                 stats::LOADS.add(1);

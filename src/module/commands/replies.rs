@@ -111,8 +111,8 @@ fn no_command_visits_a_layer_after_its_reply_began() -> Result<(), Error> {
         cells: CellKind::Bits,
     };
     let mut filter = Filter::new(&params, u64::MAX)?;
-    filter.grow(u64::MAX)?;
-    filter.grow(u64::MAX)?;
+    filter.grow(|_| u64::MAX)?;
+    filter.grow(|_| u64::MAX)?;
     let mut value = Value::Ready(filter);
     VALUE.set(ptr::from_mut(&mut value).cast());
     fill_table();

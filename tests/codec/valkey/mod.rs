@@ -180,7 +180,7 @@ fn saving_allocates_one_copy_of_each_string() {
     };
     let mut filter = Filter::of_valkey(Valkey::default(), &params, u64::MAX).expect("a filter");
     for _ in 0..4 {
-        filter.grow(u64::MAX).expect("a layer");
+        filter.grow(|_| u64::MAX).expect("a layer");
     }
     // In addition to the copy: nothing that grows with the filter.
     let most = |bytes: usize| bytes + 100;
