@@ -200,14 +200,9 @@ pub(crate) fn load_ceiling() -> u64 {
     }
 }
 
-/// Whether the command must not be refused: it comes from a primary, the AOF or a node that hands
-/// over a slot, or this is a replica.
+/// Whether nothing must be refused: the command is replayed, or this is a replica. The second is
+/// asked too because what reads a full sync has no client to tell by. It lets through what clients
+/// of their own write to a replica that takes writes, which is not replayed.
 pub(crate) fn must_obey(ctx: Context) -> bool {
-    if ctx.must_obey_client() == Some(true) {
-        return true;
-    }
-    let obeyed = raw::REDISMODULE_CTX_FLAGS_REPLICATED
-        | raw::REDISMODULE_CTX_FLAGS_LOADING
-        | raw::REDISMODULE_CTX_FLAGS_SLAVE;
-    ctx.flags() & obeyed as c_int != 0
+    ctx.is_replayed() || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int != 0
 }

@@ -130,7 +130,8 @@ impl Context {
     }
 
     /// Whether the running command does not come from an ordinary client: a primary, the AOF or a
-    /// node that migrates a slot sends it.
+    /// node that migrates a slot sends it. Clients of a writable replica are ordinary ones here;
+    /// `limit::must_obey` adds them.
     pub(crate) fn is_replayed(self) -> bool {
         let flags = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         self.must_obey_client() == Some(true) || self.flags() & flags as c_int != 0
