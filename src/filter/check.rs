@@ -211,6 +211,15 @@ impl Plan {
         self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
     }
 
+    /// Makes a filter of this plan whose bits have not arrived: each layer has room for one word
+    /// ([`Layer::arriving`]). Call [`Self::check`] first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`.
+    pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
+        self.build(ceiling, |plan| Layer::arriving(plan.shape, plan.capacity, plan.error_rate, 0))
+    }
+
     /// Makes a filter of this plan. Calls `layer` to make each layer, oldest first. Call
     /// [`Self::check`] first.
     ///

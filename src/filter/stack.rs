@@ -198,7 +198,8 @@ impl Filter {
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older_list();
         let Some((start, _)) = self.newest.span() else {
-            return self.scan_to(at);
+            let (index, start) = self.scan_to(at, (0, 0));
+            return (index, Start { stored: start, memory: start });
         };
         if count(start) <= at {
             return (older.len(), start);
@@ -212,18 +213,37 @@ impl Filter {
         (index, start.map_or(Start::default(), |(start, _)| start))
     }
 
-    /// [`Self::layer_at`] for layers that do not know where they begin.
-    fn scan_to(&self, at: u64) -> (usize, Start) {
-        let mut start = 0;
-        let index = self.older_list().iter().position(|layer| {
+    /// The layer with byte `at` of memory, as its index and its first byte. Like
+    /// [`Self::layer_at`], but a linear search begins at the layer `near`, given in the same way.
+    #[must_use]
+    pub fn layer_near(&self, at: u64, near: (usize, u64)) -> (usize, u64) {
+        if self.newest.span().is_none() {
+            return self.scan_to(at, near);
+        }
+        let (index, start) = self.layer_at(at, |start| start.memory);
+        (index, start.memory)
+    }
+
+    /// [`Self::layer_near`] for layers that do not know where they begin.
+    fn scan_to(&self, at: u64, near: (usize, u64)) -> (usize, u64) {
+        let older = self.older_list();
+        let (mut index, mut start) = near;
+        while at < start
+            && let Some(layer) = older.get(..index).and_then(<[Layer]>::last)
+        {
+            steps::step();
+            index -= 1;
+            start -= layer.shape().words() * 8;
+        }
+        while let Some(layer) = older.get(index) {
             steps::step();
             let end = start + layer.shape().words() * 8;
-            let here = at < end;
-            start = if here { start } else { end };
-            here
-        });
-        let start = Start { stored: start, memory: start };
-        (index.unwrap_or(self.older_list().len()), start)
+            if at < end {
+                break;
+            }
+            (index, start) = (index + 1, end);
+        }
+        (index, start)
     }
 
     /// All layers, oldest first, mutable.
@@ -290,16 +310,14 @@ impl Filter {
         self.layers().map(|layer| layer.shape().words() * 8).sum()
     }
 
-    /// Makes room for the bits that have not arrived yet ([`Layer::arriving`]).
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; no bit has changed then.
-    pub fn make_whole(&mut self) -> Result<(), Error> {
-        self.layers_mut().try_for_each(Layer::make_whole)
+    /// Bytes of the bit arrays that are allocated: all of them in a complete filter.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.layers().map(|layer| size_of_val(layer.bits().words()) as u64).sum()
     }
 
-    /// Bytes of the whole filter: bit arrays, this struct, the older layers. Equal filters give
-    /// equal numbers, so the spare capacity of the layer list is left out.
+    /// Bytes of the whole filter: allocated bit arrays, this struct, the older layers. Equal
+    /// complete filters give equal numbers, so the spare capacity of the layer list is left out.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let list = size_of_val(self.older_list());
@@ -308,7 +326,7 @@ impl Filter {
             Tag::Valkey => size_of::<Valkey>(),
             Tag::Native | Tag::RedisBloom(_) | Tag::Guava => 0,
         };
-        self.bit_bytes() + (size_of::<Self>() + list + boxes + keys) as u64
+        self.room() + (size_of::<Self>() + list + boxes + keys) as u64
     }
 
     /// Hashes the item as the filter's family does, with the filter's seed.

@@ -13,11 +13,11 @@
 //!   The server bounds its own types less.
 //!
 //! No ceiling is needed against forged sizes: the memory of what is read is allocated as its bytes
-//! arrive (`codec/native/rdb.rs`), and a filter that was half loaded gets the rest when
-//! BF.LOADCHUNK goes on with it.
+//! arrive, from a file (`codec/native/rdb.rs`) and by BF.LOADCHUNK (`codec/native/dump.rs`).
 //!
 //! **What a client makes** (a filter, a layer, a load by BF.LOADCHUNK, BF.LOAD or BF.IMPORT) has a
-//! ceiling:
+//! ceiling; BF.LOADCHUNK holds the whole filter against it at its header, and again when a chunk
+//! needs more room:
 //!
 //! * `max-filter-bytes`, where the operator has set it, also above the machine's memory; else
 //!   `maxmemory`, where that is set; else the machine's memory, or what the control group of the

@@ -4,7 +4,7 @@
 //!   server ─▶ panic_guard ─▶ commands ─▶ value ─▶ filter
 //!                  │                 ├─▶ lookahead                    an item's memory, before its key is looked up
 //!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
-//!                  │                 └─▶ effects, stats               what the rest of the world is told
+//!                  │                 └─▶ effects, stats, unapplied    what the rest of the world is told
 //!                  └─▶ data_type ─▶ rdb, aof (─▶ codec), defrag ─▶ value
 //!   api    the server's functions, wrapped            alloc  the server's allocator
 //! ```
@@ -32,6 +32,7 @@ mod limit;
 mod lookahead;
 mod panic_guard;
 mod stats;
+mod unapplied;
 mod value;
 
 use std::ffi::c_int;

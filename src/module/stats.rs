@@ -136,6 +136,11 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
     }
 }
 
+/// A filter of the server that BF.LOADCHUNK is filling was given room for more bytes of bits.
+pub(crate) fn given_room(bytes: u64) {
+    MADE.bytes.add(bytes);
+}
+
 /// A name and how to get its value.
 type Field = (&'static CStr, fn() -> u64);
 

@@ -3,9 +3,14 @@
 //! misses a wrong change.
 
 use redis_bloom::{
-    codec::native::dump,
+    codec::native::{
+        dump::{self, Load},
+        rdb,
+    },
     filter::{Filter, checksum},
 };
+
+use crate::support::Strings;
 
 /// Offsets in a header.
 pub(crate) mod header {
@@ -55,6 +60,18 @@ pub(crate) fn patched(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Makes a chunk for a dump with this `header`, whose layers are empty and have bits.
+pub(crate) fn frame_of(header: &[u8], first: u64, items: u64, bits: &[u8]) -> Vec<u8> {
+    let mut out = b"rbchnk\x01\0".to_vec();
+    for number in [checksum(header), first, items] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(bits);
+    out.extend([0; SEAL]);
+    seal(&mut out);
+    out
+}
+
 /// Cuts a chunk in two after `count` bytes of bits. Returns iterator and bytes of each part.
 pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>); 2] {
     let bits = &chunk[frame::BITS..chunk.len() - SEAL];
@@ -85,6 +102,13 @@ pub(crate) fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)
     }
     chunks.push(rest);
     (header, chunks)
+}
+
+/// The strings that an RDB has of a load.
+pub(crate) fn stored(load: &Load) -> Vec<Vec<u8>> {
+    let mut strings = Strings::default();
+    rdb::save_partial(load, &mut strings);
+    strings.0
 }
 
 /// The position of a chunk in the stream, from its frame.

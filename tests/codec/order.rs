@@ -5,7 +5,7 @@ use redis_bloom::{
         Error,
         native::dump::{self, Load, Taken},
     },
-    filter::{Filter, Params},
+    filter::{Demand, Error as FilterError, Filter, Layer, Params},
 };
 
 use crate::{
@@ -39,6 +39,60 @@ fn check_a_gap_is_refused_and_changes_nothing(filter: &Filter) {
         assert_eq!(load.take(*iterator, data), Ok(expected));
     }
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(filter));
+}
+
+/// The memory of a load comes with its chunks, at most eight times as much as is in of a layer and
+/// a word of each; and a filter that is complete has all of it.
+#[test]
+fn a_load_has_room_for_what_has_come_and_is_whole_at_the_end() {
+    for (name, filter) in sample::all() {
+        for words in [1, 3, 64] {
+            let (header, chunks) = cut(&filter, words);
+            let mut load = Load::begin(&header, u64::MAX).expect("its header");
+            let a_word_each = filter.layers().len() as u64 * 8;
+            let bytes = load.filter().bytes();
+            assert_eq!(load.room(), a_word_each, "{name}");
+            let mut asked = 0;
+            for (iterator, data) in &chunks {
+                let (before, ceiling) = (load.room(), |_| filter.bit_bytes());
+                let asks = |demand: Demand| {
+                    asked += 1;
+                    assert_eq!(demand.present, before);
+                    ceiling(demand)
+                };
+                load.take_and_tell(*iterator, data, asks, |_, _| {}).expect("the next chunk");
+                assert!(load.room() <= load.received() * 8 + a_word_each, "{name}");
+                assert_eq!(load.room(), load.filter().room(), "{name}");
+                assert_eq!(load.filter().bytes(), bytes + load.room() - a_word_each, "{name}");
+            }
+            assert!(asked <= chunks.len());
+            let loaded = load.into_filter();
+            assert!(loaded.layers().all(Layer::is_whole), "{name}");
+            assert_eq!(loaded.bytes(), filter.bytes(), "{name}");
+            assert_eq!(Strings::of(&loaded), Strings::of(&filter), "{name}");
+        }
+    }
+}
+
+/// A chunk that needs room which the filter may not have changes nothing; once it may, it is taken.
+#[test]
+fn a_chunk_beyond_the_ceiling_is_refused_and_changes_nothing() {
+    for filter in sample::smalls() {
+        let (header, chunks) = cut(&filter, 5);
+        let (wanted, ceiling) = (filter.bit_bytes(), filter.bit_bytes() - 1);
+        let mut load = Load::begin(&header, wanted).expect("its header");
+        let (iterator, data) = &chunks[0];
+        let before = forge::stored(&load);
+        let refused = load.take_and_tell(*iterator, data, |_| ceiling, |_, _| {});
+        assert_eq!(refused, Err(FilterError::Ceiling { wanted, ceiling }.into()));
+        assert_eq!(forge::stored(&load), before);
+        // Bytes that are no chunk are refused as such, before the ceiling is asked for.
+        let garbage = load.take_and_tell(*iterator, b"garbage", |_| panic!("asked"), |_, _| {});
+        assert!(garbage.is_err());
+        assert_eq!(load.take_and_tell(*iterator, data, |_| wanted, |_, _| {}), Ok(Taken::Next));
+        let again = load.take_and_tell(*iterator, data, |_| panic!("asked"), |_, _| {});
+        assert_eq!(again, Ok(Taken::Repeated));
+    }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use crate::{
     forged::{CELLS, NOISE},
     harness::{
-        Server, add_until_card, assert_unharmed, dump, info, load, mexists, numbered, ok,
-        sealed_with_xxh3,
+        Client, Server, add_until_card, assert_unharmed, dump, err, info, int, load, mexists,
+        numbered, ok, sealed_with_xxh3, settled_memory,
     },
 };
 
@@ -13,6 +13,55 @@ fn forged_chunks_are_refused_and_change_nothing() {
     for cells in CELLS {
         check_forged_chunks(cells);
     }
+}
+
+/// What is no chunk costs nothing, nor does a header: the memory of a load comes with its chunks,
+/// and what it takes is what is counted.
+#[test]
+fn a_load_takes_the_memory_of_what_has_come() {
+    let server = Server::start();
+    let (pieces, size, half) = {
+        let client = &mut server.client();
+        // 13 MB, in one chunk.
+        assert_eq!(client.run("BF.RESERVE k 0.01 10000000"), ok());
+        assert_eq!(client.run("BF.ADD k a"), int(1));
+        let (pieces, size) = (dump(client, "k"), info(client, "k").size);
+        assert_eq!(load(client, "half", &pieces[0]), ok());
+        let half = client.cmd(&["DUMP", "half"]).payload();
+        assert_eq!(client.run("DEL half k"), int(2));
+        (pieces, size, half)
+    };
+    let used = settled_memory(&server);
+    for begun in ["by its header", "by RESTORE"] {
+        let client = &mut server.client();
+        match begun {
+            "by RESTORE" => assert_eq!(client.call("RESTORE", "half", &[&b"0"[..], &half]), ok()),
+            _ => assert_eq!(load(client, "half", &pieces[0]), ok()),
+        }
+        let (iterator, chunk) = &pieces[1];
+        for garbage in [&b"garbage"[..], &chunk[..1_000], &pieces[0].1] {
+            let reply = load(client, "half", &(*iterator, garbage.to_vec()));
+            assert_eq!(reply, err("ERR received bad data"), "{begun}");
+        }
+        let counted = |client: &mut Client| -> i64 {
+            client.server_info("bf", "bf_bytes").parse().expect("a number")
+        };
+        let taken = client.memory("used_memory") - used;
+        assert!(taken < NOISE, "{begun}: {taken} bytes");
+        assert!(client.run("MEMORY USAGE half").int() < 1_000, "{begun}");
+        assert!(counted(client) < 1_000, "{begun}");
+        assert_eq!(client.run("COPY half other"), int(1));
+        assert!(counted(client) < 2_000, "{begun}");
+        assert_eq!(load(client, "half", &pieces[1]), ok());
+        assert_eq!(info(client, "half").size, size, "{begun}");
+        assert!(client.run("MEMORY USAGE half").int() >= size, "{begun}");
+        assert_eq!(load(client, "other", &pieces[1]), ok());
+        assert_eq!(client.run("DUMP other"), client.run("DUMP half"), "{begun}");
+        assert_eq!(counted(client), 2 * size, "{begun}");
+        assert_eq!(client.run("DEL half other"), int(2));
+        assert_eq!(counted(client), 0, "{begun}");
+    }
+    assert_unharmed(&server);
 }
 
 fn check_forged_chunks(cells: &str) {

@@ -49,6 +49,7 @@ mod limits;
 mod load_arguments;
 mod log_lines;
 mod memory;
+mod no_memory;
 mod notifications;
 mod obeyed;
 mod observe;

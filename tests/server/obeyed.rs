@@ -104,9 +104,11 @@ fn a_filter_of_an_aof_that_the_allocator_refuses_is_reported() {
     server.configure("appendonly yes");
     server.relaunch();
     let client = &mut server.client();
-    assert_eq!(client.run("DBSIZE"), int(1));
+    // A load takes its memory as its chunks arrive, so its header is not refused.
+    assert_eq!(client.run("EXISTS small loaded"), int(2));
+    assert_eq!(client.run("DBSIZE"), int(2));
     let unapplied = client.server_info("bf", "bf_unapplied");
-    assert_eq!(unapplied, (3 * TIMES).to_string());
+    assert_eq!(unapplied, (2 * TIMES).to_string());
     let log = server.log();
     let reported = |line: &str| line.contains("# <bf>") && line.contains("no memory for");
     assert!(log.lines().any(reported), "{log}");

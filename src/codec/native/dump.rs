@@ -33,7 +33,7 @@ use crate::{
         reader::{Reader, open, seal},
         redisbloom,
     },
-    filter::{Demand, Error as FilterError, Family, Filter, Layer, Plan},
+    filter::{Demand, Error as FilterError, Family, Filter, Plan},
 };
 
 const MAGIC: &str = "rbchnk";
@@ -45,7 +45,7 @@ const FRAME: usize = 32;
 
 /// The identity of a filter.
 fn identity(filter: &Filter) -> u64 {
-    header::identity(&Plan::of(filter))
+    header::identity(Plan::of(filter))
 }
 
 /// The header of a dump, and the iterator that goes with it.
@@ -108,10 +108,14 @@ pub struct Load {
     filter: Filter,
     /// Bytes of the stream that were received; below the total until the last chunk.
     received: u64,
-    /// Whether memory for all bits is allocated.
-    whole: bool,
-    /// The filter's identity, which no chunk changes. Stored, because its computation takes time
-    /// for each layer, and a client may send any number of small chunks.
+    /// The layer of the next byte.
+    place: stream::Place,
+    /// Bytes of bits that are allocated.
+    room: u64,
+    /// The bytes of the whole stream.
+    total: u64,
+    /// The filter's identity. Like the total, no chunk changes it, and it is stored because its
+    /// computation takes time for each layer, and a client may send any number of small chunks.
     identity: u64,
 }
 
@@ -146,9 +150,11 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Reads a chunk of `filter`. Calls `identity` only if the chunk has a frame.
+    /// Reads a chunk of `filter`, which has `total` bytes of bits. Calls `identity` only if the
+    /// chunk has a frame.
     fn read(
         filter: &Filter,
+        total: u64,
         identity: impl FnOnce() -> u64,
         iterator: i64,
         data: &'a [u8],
@@ -158,7 +164,7 @@ impl<'a> Part<'a> {
                 let chunk = Chunk::read(iterator, data)?;
                 Ok(Self {
                     first: chunk.first,
-                    to: chunk.fits(filter, identity)?,
+                    to: chunk.fits(filter, total, identity)?,
                     items: chunk.items,
                     bits: chunk.bits,
                 })
@@ -191,10 +197,15 @@ impl<'a> Chunk<'a> {
         self.first.checked_add(self.bits.len() as u64)
     }
 
-    /// Checks that the chunk comes from a filter with this identity and lies inside it. Returns the
-    /// end of the chunk in the stream, exclusive.
-    fn fits(&self, filter: &Filter, identity: impl FnOnce() -> u64) -> Result<u64, Error> {
-        let (total, to) = (filter.bit_bytes(), self.end().unwrap_or(u64::MAX));
+    /// Checks that the chunk comes from a filter with this identity and lies inside its `total`
+    /// bytes. Returns the end of the chunk in the stream, exclusive.
+    fn fits(
+        &self,
+        filter: &Filter,
+        total: u64,
+        identity: impl FnOnce() -> u64,
+    ) -> Result<u64, Error> {
+        let to = self.end().unwrap_or(u64::MAX);
         if to > total {
             return Err(Error::TooBig { from: self.first, to, total });
         }
@@ -214,48 +225,66 @@ impl<'a> Chunk<'a> {
 }
 
 impl Load {
-    /// Begins with the header of a dump. Allocates the memory for all bits (lazily zeroed), at most
-    /// `ceiling` bytes.
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits. The memory
+    /// for them is allocated as they arrive ([`Self::take`]).
     ///
     /// # Errors
     /// Any [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
-        Ok(Self::resume(plan.allocate(ceiling)?, 0))
+        Ok(Self::resume(plan.begin(ceiling)?, 0))
     }
 
     /// Whether `data` is the header of a filter with this identity. A client repeats the header if
     /// it got no reply.
     #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
-        let same = |plan: &Plan| header::identity(plan) == self.identity;
-        read_header(data).is_ok_and(|plan| same(&plan))
+        read_header(data).is_ok_and(|plan| header::identity(plan) == self.identity)
     }
 
     /// Continues with a filter that has its first `received` bytes. The memory for the other bytes
     /// may be missing.
     pub(in crate::codec) fn resume(filter: Filter, received: u64) -> Self {
-        let whole = filter.layers().all(Layer::is_whole);
-        Self { received, whole, identity: identity(&filter), filter }
+        Self {
+            received,
+            place: filter.layer_near(received, stream::FIRST),
+            room: filter.room(),
+            total: filter.bit_bytes(),
+            identity: identity(&filter),
+            filter,
+        }
     }
 
-    /// Allocates the memory for the missing bits; a load that was read from an RDB lacks it.
-    /// `ceiling` gets the received bytes as those that are present, and returns how many bytes of
-    /// bits the filter may take. [`Self::take`] allocates without such a limit.
-    ///
-    /// # Errors
-    /// `Error::Ceiling`, `Error::OutOfMemory`; no bit changes then.
-    pub fn make_whole(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), FilterError> {
-        if self.whole {
-            return Ok(());
+    /// Allocates the memory for the bits up to byte `to` of the stream, and for more of a layer
+    /// ahead of time: in all up to eight times what it then has (`Layer::make_room`). Calls
+    /// `ceiling` as [`Self::take_and_tell`] says.
+    fn make_room(
+        &mut self,
+        to: u64,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<(), FilterError> {
+        let (wanted, mut ceiling) = (self.total, Some(ceiling));
+        let (index, mut start) = self.place;
+        for layer in self.filter.layers_from_mut(index) {
+            let end = start.saturating_add(layer.shape().words().saturating_mul(stream::WORD));
+            let words = to.min(end).saturating_sub(start) / stream::WORD;
+            let there = layer.bits().words().len() as u64;
+            if words > there {
+                if let Some(ceiling) =
+                    ceiling.take().map(|ceiling| ceiling(Demand { present: self.room, wanted }))
+                    && wanted > ceiling
+                {
+                    return Err(FilterError::Ceiling { wanted, ceiling });
+                }
+                layer.make_room(words)?;
+                let more = (layer.bits().words().len() as u64).saturating_sub(there);
+                self.room = self.room.saturating_add(more.saturating_mul(stream::WORD));
+            }
+            if to <= end {
+                break;
+            }
+            start = end;
         }
-        let wanted = self.filter.bit_bytes();
-        let ceiling = ceiling(Demand { present: self.received, wanted });
-        if wanted > ceiling {
-            return Err(FilterError::Ceiling { wanted, ceiling });
-        }
-        self.filter.make_whole()?;
-        self.whole = true;
         Ok(())
     }
 
@@ -276,6 +305,12 @@ impl Load {
         self.received
     }
 
+    /// Bytes of bits that are allocated: at most eight times what each layer has.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.room
+    }
+
     /// Returns the next iterator and the chunk for iterator `from`, from the received bytes.
     #[must_use]
     pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
@@ -287,22 +322,25 @@ impl Load {
     /// # Errors
     /// `Error::Order` for a gap, and any other [`Error`] for bad bytes; nothing changes then.
     pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
-        self.take_and_tell(iterator, data, |_, _| {})
+        self.take_and_tell(iterator, data, |_| u64::MAX, |_, _| {})
     }
 
     /// Takes a chunk like [`Self::take`], and calls `changed` for each layer that the chunk
-    /// reaches, with the layer's item count before and after.
+    /// reaches, with the layer's item count before and after. If the chunk needs more memory,
+    /// `ceiling` gets the number of allocated bytes ([`Self::room`]) and returns how many bytes of
+    /// bits the whole filter may take.
     ///
     /// # Errors
-    /// The errors of [`Self::take`].
+    /// The errors of [`Self::take`]; `Error::Ceiling` and `Error::OutOfMemory`. No bit changes
+    /// then.
     pub fn take_and_tell(
         &mut self,
         iterator: i64,
         data: &[u8],
+        ceiling: impl FnOnce(Demand) -> u64,
         mut changed: impl FnMut(u64, u64),
     ) -> Result<Taken, Error> {
-        self.make_whole(|_| u64::MAX)?;
-        let chunk = Part::read(&self.filter, || self.identity, iterator, data)?;
+        let chunk = Part::read(&self.filter, self.total, || self.identity, iterator, data)?;
         let to = chunk.to;
         // Counts only rise. A lower one comes from another filter with the same seed, which
         // replaced this one during the dump.
@@ -312,16 +350,19 @@ impl Load {
         if chunk.first > self.received {
             return Err(Error::Order { from: chunk.first, to, received: self.received });
         }
-        if to <= self.received && stream::holds(&self.filter, chunk.first, chunk.bits) {
+        let place = self.place;
+        if to <= self.received && stream::holds(&self.filter, place, chunk.first, chunk.bits) {
             return Ok(Taken::Repeated);
         }
-        stream::merge(&mut self.filter, chunk.first, chunk.bits, &mut changed);
+        self.make_room(to, ceiling)?;
+        stream::merge(&mut self.filter, place, chunk.first, chunk.bits, &mut changed);
         let newest = self.filter.newest_mut();
         let before = newest.items();
         newest.set_counted(newest.counted().max(chunk.items));
         changed(before, newest.items());
         self.received = self.received.max(to);
-        Ok(if self.received == self.filter.bit_bytes() { Taken::Last } else { Taken::Next })
+        self.place = self.filter.layer_near(self.received, place);
+        Ok(if self.received == self.total { Taken::Last } else { Taken::Next })
     }
 
     /// Copies the incomplete filter.
@@ -348,15 +389,20 @@ pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> 
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);
     }
-    let chunk = Part::read(filter, || identity(filter), iterator, data)?;
-    if stream::holds(filter, chunk.first, chunk.bits) { Ok(()) } else { Err(Error::Complete) }
+    let total = filter.bit_bytes();
+    let chunk = Part::read(filter, total, || identity(filter), iterator, data)?;
+    if stream::holds(filter, stream::FIRST, chunk.first, chunk.bits) {
+        Ok(())
+    } else {
+        Err(Error::Complete)
+    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::filter::{
-        Classic, Expansion, LayerPlan, RedisBloom, Rule,
+        CellKind, Classic, Counting, Expansion, Geometry, LayerPlan, RedisBloom, Rule, Shape,
         foreign::redisbloom::{bits_per_item, probes},
         steps,
     };
@@ -380,6 +426,71 @@ pub(crate) mod tests {
         };
         plan.check()?;
         Ok(plan.allocate(u64::MAX)?)
+    }
+
+    /// Makes an empty native filter of `count` layers, of one block of one word each.
+    fn native(count: usize, cells: CellKind) -> Result<Filter, Error> {
+        let geometry = Geometry { blocks: 1, block_words: 1, probes: 1 };
+        let shape = match cells {
+            CellKind::Bits => Shape::Blocked(geometry),
+            CellKind::Counters => Shape::Counting(Counting::of(geometry)),
+        };
+        let layer = LayerPlan { capacity: 1, items: 1, error_rate: 0.25, shape };
+        let plan = Plan {
+            family: Family::Native,
+            seed: 5,
+            error_rate: 0.25,
+            expansion: Expansion::new(1)?,
+            layers: vec![layer; count],
+        };
+        plan.check()?;
+        Ok(plan.allocate(u64::MAX)?)
+    }
+
+    /// Makes a chunk of one empty word, at byte `first`.
+    fn word(identity: u64, first: u64) -> Vec<u8> {
+        let mut out = open(MAGIC, VERSION);
+        for number in [identity, first, 1, 0] {
+            out.extend(number.to_le_bytes());
+        }
+        seal(out)
+    }
+
+    /// The chunks of a native dump span layers, but a client may cut it into words: the search for
+    /// a chunk begins at the layer where the load stopped.
+    #[test]
+    fn the_steps_of_a_native_load_are_those_of_its_words() -> Result<(), Error> {
+        for cells in [CellKind::Bits, CellKind::Counters] {
+            for count in [1, 2, 3, 1_000, 10_000] {
+                let filter = native(count, cells)?;
+                let (identity, total) = (identity(&filter), filter.bit_bytes());
+                let (_, header) = header(&filter);
+                let mut load = Load::begin(&header, u64::MAX)?;
+                let chunks: Vec<_> = (0..total)
+                    .step_by(8)
+                    .map(|first| (first as i64 + 9, word(identity, first)))
+                    .collect();
+                let (taken, steps) = steps::counted(|| {
+                    // Each chunk is repeated before the next.
+                    let twice = chunks.iter().flat_map(|chunk| [chunk, chunk]);
+                    let last = twice.clone().count() - 1;
+                    twice
+                        .take(last)
+                        .map(|(iterator, data)| load.take(*iterator, data))
+                        .collect::<Result<Vec<_>, _>>()
+                });
+                let taken = taken?;
+                assert_eq!(taken.last(), Some(&Taken::Last));
+                // Five visits at most: two searches, the check of the room, the merge, the comparison.
+                // Each visits a layer and its neighbour.
+                let most = 10 * taken.len() as u64;
+                assert!(
+                    steps <= most,
+                    "{count} layers of {cells:?}: {steps} steps, {most} at most"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// The most layers that may be visited to handle `chunks` chunks of one layer each, in a filter

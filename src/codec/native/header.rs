@@ -97,6 +97,8 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
         Family::Native | Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
     };
     let mut out = open(MAGIC, version);
+    // Most layers are of that length.
+    out.reserve(plan.layers.len().saturating_add(2).saturating_mul(LAYER));
     out.extend(plan.seed.to_le_bytes());
     out.extend(plan.error_rate.to_le_bytes());
     out.extend(plan.expansion.factor().unwrap_or(0).to_le_bytes());
@@ -239,12 +241,11 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
 /// A checksum of the numbers of a filter: two filters with the same identity have the same bits for
 /// the same items. The identity changes when the filter grows. It includes the item counts of
 /// counting layers only: parts of such a layer from before and after a change do not fit together.
-pub(in crate::codec) fn identity(plan: &Plan) -> u64 {
-    let mut shape = plan.clone();
-    for layer in &mut shape.layers {
+pub(in crate::codec) fn identity(mut plan: Plan) -> u64 {
+    for layer in &mut plan.layers {
         if layer.shape.cells() == CellKind::Bits {
             layer.items = 0;
         }
     }
-    checksum(&encode(&shape, 0))
+    checksum(&encode(&plan, 0))
 }

@@ -16,7 +16,7 @@ use crate::{
         Error,
         io::{Sink, Source},
     },
-    filter::{Filter, Layer, LayerPlan, Plan},
+    filter::{Error as FilterError, Filter, Layer, LayerPlan, Plan},
 };
 
 /// The encoding version that the server stores with the type name.
@@ -67,10 +67,33 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
-    let (plan, present) = header::decode(source.next().ok_or(Error::Truncated)?.as_ref())?;
+    load_or_begin(source, ceiling).map_err(|(error, _)| error)
+}
+
+/// [`load`]. A filter that the allocator refuses is read to its end all the same, so that what
+/// comes after it can be read; beside the error it answers a load of that filter that has nothing
+/// in it.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_or_begin(
+    source: &mut impl Source,
+    ceiling: u64,
+) -> Result<Stored, (Error, Option<Box<Load>>)> {
+    let header = source.next().ok_or((Error::Truncated, None))?;
+    let (plan, present) = header::decode(header.as_ref()).map_err(|error| (error, None))?;
+    drop(header);
     let total = plan.bit_bytes();
     let mut pieces = Pieces { source, total, present, read: 0, piece: None, used: 0 };
-    let filter = plan.build(ceiling, |plan| pieces.layer(plan))?;
+    let filter = match plan.build(ceiling, |plan| pieces.layer(plan)) {
+        Ok(filter) => filter,
+        Err(error @ Error::Filter(FilterError::OutOfMemory(_))) => {
+            pieces.skip().map_err(|error| (error, None))?;
+            let begun = plan.begin(ceiling).map(|filter| Box::new(Load::resume(filter, 0)));
+            return Err((error, begun.ok()));
+        }
+        Err(error) => return Err((error, None)),
+    };
     Ok(if present == total {
         Stored::Complete(filter)
     } else {
@@ -122,21 +145,35 @@ impl<S: Source> Pieces<'_, S> {
             if self.read == self.present {
                 return Ok(&[]);
             }
-            // Free the string before the next one is allocated.
-            self.piece = None;
-            let piece = self.source.next().ok_or(Error::Truncated)?;
-            let (from, count) = (self.read, piece.as_ref().len() as u64);
-            let to = from.saturating_add(count);
-            if count == 0 || !count.is_multiple_of(stream::WORD) || to > self.present {
-                let total = self.total;
-                return Err(Error::TooBig { from, to, total });
-            }
-            (self.read, self.used) = (to, 0);
-            self.piece = Some(piece);
+            self.read_piece()?;
         }
         let bytes = self.piece.as_ref().map_or(&[][..], AsRef::as_ref);
         let bytes = bytes.get(self.used..).unwrap_or_default();
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         Ok(bytes.get(..most).unwrap_or(bytes))
+    }
+
+    /// Reads the next string.
+    fn read_piece(&mut self) -> Result<(), Error> {
+        // Freed before the next one is allocated.
+        self.piece = None;
+        let piece = self.source.next().ok_or(Error::Truncated)?;
+        let (from, count) = (self.read, piece.as_ref().len() as u64);
+        let to = from.saturating_add(count);
+        if count == 0 || !count.is_multiple_of(stream::WORD) || to > self.present {
+            let total = self.total;
+            return Err(Error::TooBig { from, to, total });
+        }
+        (self.read, self.used) = (to, 0);
+        self.piece = Some(piece);
+        Ok(())
+    }
+
+    /// Reads the strings that are left, for nothing.
+    fn skip(&mut self) -> Result<(), Error> {
+        while self.read < self.present {
+            self.read_piece()?;
+        }
+        Ok(())
     }
 }

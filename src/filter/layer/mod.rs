@@ -114,14 +114,6 @@ impl Layer {
         self.bits_to_move().grow(words)
     }
 
-    /// Makes room for all words of the layer.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; the layer is unchanged then.
-    pub fn make_whole(&mut self) -> Result<(), Error> {
-        self.make_room(self.shape().words())
-    }
-
     /// Returns whether all words of the layer have room.
     #[must_use]
     pub fn is_whole(&self) -> bool {

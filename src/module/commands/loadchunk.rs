@@ -1,8 +1,8 @@
 //! `BF.LOADCHUNK key iterator data`: restores what BF.SCANDUMP gave, chunk by chunk, in order.
 //!
-//! The header makes the key, and allocates all of it. Of a load that was read from a file, the next
-//! chunk allocates the rest. Until the last chunk is in, the key answers no query and takes no
-//! item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and
+//! The header makes the key, if a filter of the size that it announces may be made; the memory is
+//! allocated as the chunks arrive. Until the last chunk is in, the key answers no query and takes
+//! no item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and
 //! replicated meanwhile.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
@@ -74,8 +74,11 @@ fn take(
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
-            load.make_whole(|demand| limit::ceiling(ctx, demand))?;
-            let taken = load.take_and_tell(iterator, data, stats::changed)?;
+            let ceiling = |demand| limit::ceiling(ctx, demand);
+            let room = load.room();
+            let taken = load.take_and_tell(iterator, data, ceiling, stats::changed);
+            stats::given_room(load.room().saturating_sub(room));
+            let taken = taken?;
             if taken == Taken::Last {
                 stats::LOADS.add(1);
                 value.finish_load();
@@ -100,7 +103,7 @@ mod tests {
         for count in [1, 2, 3, 1_000, 20_000] {
             let (_, header) = dump::header(&of_layers(count)?);
             let mut value = Value::Loading(Box::new(Load::begin(&header, u64::MAX)?));
-            // SAFETY: such a load has all its memory, and asks no server for more.
+            // SAFETY: layers of a word have all their memory, and ask no server for more.
             let none = unsafe { Context::new(std::ptr::null_mut()) };
             let (taken, steps) = steps::counted(|| {
                 let end = |chunk: i64| chunk.saturating_mul(8).saturating_add(1);

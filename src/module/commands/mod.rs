@@ -17,7 +17,7 @@ use spec::{Argument, CommandSpec, Uses};
 use super::{
     api::{Context, Str, raw},
     panic_guard::guarded,
-    stats,
+    stats, unapplied,
 };
 use crate::{codec, command::refusal::Refusal};
 
@@ -142,33 +142,15 @@ impl Call<'_> {
         }
     }
 
-    /// A change that a primary, an AOF or a slot migration sends has happened elsewhere. If it is
-    /// refused here, this server's data are others from now on: the log names the key, and INFO
-    /// counts the command.
     #[cold]
     fn report_unapplied(&self, why: &CStr) {
         if !self.ctx.is_replayed() {
             return;
         }
-        stats::UNAPPLIED.add(1);
-        let word = |index: usize| {
-            let word = self.words.get(index).map_or(&[][..], |word| word.bytes());
-            word.get(..LOGGED).unwrap_or(word).escape_ascii()
-        };
-        self.ctx.warn_rate_limited(|| {
-            format!(
-                "{} of key '{}' was not applied, though a primary, an AOF or a slot migration \
-                 sent it: {}",
-                word(0),
-                word(1),
-                why.to_string_lossy()
-            )
-        });
+        let word = |index: usize| self.words.get(index).map_or(&[][..], |word| word.bytes());
+        unapplied::report(self.ctx, word(0), word(1), why.to_string_lossy());
     }
 }
-
-/// Bytes of a word that the log repeats at most.
-const LOGGED: usize = 128;
 
 /// Tells the log what the client's error text cannot say.
 fn refused(ctx: Context, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {

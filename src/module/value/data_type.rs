@@ -23,9 +23,9 @@ use super::{Value, aof, defrag, keep_types, rdb};
 use crate::{
     codec::{io, native, valkey_bloom},
     module::{
-        api::{Context, call, raw},
+        api::{Context, Str, call, raw},
         panic_guard::guarded,
-        stats,
+        stats, unapplied,
     },
 };
 
@@ -108,7 +108,7 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c
 
 unsafe extern "C" fn copy(
     _: *mut raw::RedisModuleString,
-    _: *mut raw::RedisModuleString,
+    to: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
     guarded("copy", std::ptr::null_mut(), || {
@@ -121,8 +121,10 @@ unsafe extern "C" fn copy(
             Value::Loading(load) => load.duplicate().map(|load| Value::Loading(Box::new(load))),
         };
         copied.map_or_else(
-            |_| {
+            |error| {
                 stats::REFUSED.add(1);
+                // SAFETY: the server lends the name until the callback returns.
+                unapplied::report_without_client("COPY", unsafe { Str::new(to) }, error);
                 std::ptr::null_mut()
             },
             Value::into_raw,

@@ -3,17 +3,28 @@
 //! The module declares that it handles read errors: a short or damaged stream is a failed load for
 //! the caller (RESTORE answers an error, a replica asks again), never a crash. Each read is checked
 //! before its result is used.
+//!
+//! A server that loads an RDB file or an AOF, or takes a full sync, ends when a load fails. On a
+//! replica that would be so each time that it takes a new copy, and a RESTORE of the primary would
+//! leave no key, which answers "absent". So a replica that has no memory for a filter keeps a load
+//! in its place that has nothing in it: it answers no query (`commands/loadchunk.rs`). A server
+//! that loads its own files does not: its next file would be without the filter.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::Value;
 use crate::{
-    codec::{Error, io, native, redisbloom, valkey_bloom},
+    codec::{
+        Error, io,
+        native::{self, dump::Load},
+        redisbloom, valkey_bloom,
+    },
+    filter::Filter,
     module::{
-        api::{Context, call, raw},
+        api::{Context, Str, call, raw},
         limit,
         panic_guard::guarded,
-        stats,
+        stats, unapplied,
     },
 };
 
@@ -38,9 +49,9 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
     guarded("rdb_load", std::ptr::null_mut(), || {
         let (stream, ceiling) = (&mut Stream(io), limit::load_ceiling());
         let stored = match version {
-            native::rdb::ENCODING_VERSION => native::rdb::load(stream, ceiling),
+            native::rdb::ENCODING_VERSION => native::rdb::load_or_begin(stream, ceiling),
             old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
-                redisbloom::load(stream, old, ceiling).map(native::rdb::Stored::Complete)
+                complete(redisbloom::load(stream, old, ceiling))
             }
             _ => {
                 log(io, &format!("bf: cannot read encoding version {version} of a filter"));
@@ -51,17 +62,33 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
     })
 }
 
+/// What was read; or why it was not, and what may stand in its place.
+type Read = Result<native::rdb::Stored, (Error, Option<Box<Load>>)>;
+
+/// What was read in a format that has complete filters only.
+fn complete(filter: Result<Filter, Error>) -> Read {
+    filter.map(native::rdb::Stored::Complete).map_err(|error| (error, None))
+}
+
 /// The value of what was read; null, and a line in the log, for what was not.
-fn accept(io: *mut raw::RedisModuleIO, stored: Result<native::rdb::Stored, Error>) -> *mut c_void {
+fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
     match stored {
         Ok(native::rdb::Stored::Complete(filter)) => {
             stats::LOADS.add(1);
             Value::Ready(filter).into_raw()
         }
         Ok(native::rdb::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
-        Err(error) => {
+        Err((error, begun)) => {
             log(io, &format!("bf: a stored filter was refused: {error}"));
-            std::ptr::null_mut()
+            let key: *const raw::RedisModuleString = call!(RedisModule_GetKeyNameFromIO(io));
+            // SAFETY: the server lends the name until the callback returns; null is one without
+            // bytes.
+            let key = unsafe { Str::new(key.cast_mut()) };
+            unapplied::report_without_client("a stored filter", key, error);
+            match begun.filter(|_| unapplied::is_replica()) {
+                Some(load) => Value::Loading(load).into_raw(),
+                None => std::ptr::null_mut(),
+            }
         }
     }
 }
@@ -91,7 +118,7 @@ pub(super) unsafe extern "C" fn load_valkey(
             return std::ptr::null_mut();
         }
         let stored = valkey_bloom::load(&mut Stream(io), limit::load_ceiling());
-        accept(io, stored.map(native::rdb::Stored::Complete))
+        accept(io, complete(stored))
     })
 }
 

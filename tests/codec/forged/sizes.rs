@@ -3,7 +3,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        native::dump::{self, Load},
+        native::dump::{self, Load, Taken},
         native::rdb,
     },
     filter::{Broken, CellKind, Error as FilterError, MAX_LAYERS, Params},
@@ -62,12 +62,39 @@ fn enormous_shapes_are_refused_before_anything_is_allocated() {
             );
         }
     }
-    // Without a ceiling the allocator refuses: 2^51 bytes.
-    let forged = shape(&header, 2, u16::MAX, u32::MAX);
-    assert!(matches!(
-        Load::begin(&forged, u64::MAX),
-        Err(Error::Filter(FilterError::OutOfMemory(_)))
-    ));
+}
+
+/// What the header of a dump announces is allocated as it arrives, too: 2^51 bytes cost nothing,
+/// and a chunk of them eight times its own size.
+#[test]
+fn what_a_dump_announces_is_not_allocated() {
+    const CAME: usize = 1 << 16;
+    let (_, header) = dump::header(&filter(&params(0.01, 20, 2, 1)));
+    for blocks in [1 << 16, 1 << 24, u32::MAX] {
+        let forged = forge::patched(&header, FIRST + BLOCK_WORDS, &[255; 2]);
+        let forged = forge::patched(&forged, FIRST + BLOCKS, &blocks.to_le_bytes());
+        let (begun, most) = peak(|| Load::begin(&forged, u64::MAX));
+        let mut load = begun.expect("any shape will do");
+        assert!(most < OVERHEAD, "{most} bytes for {blocks} blocks");
+        assert!(load.filter().bytes() < OVERHEAD as u64, "{blocks} blocks");
+        assert_eq!(load.filter().bit_bytes(), u64::from(blocks) * u64::from(u16::MAX) * 8);
+        let (garbage, most) = peak(|| load.take(9, b"garbage"));
+        assert!(garbage.is_err() && most < OVERHEAD, "{most} bytes");
+        for chunk in 0..4 {
+            let first = chunk * CAME;
+            let data = forge::frame_of(&forged, first as u64, 0, &[0; CAME]);
+            let (taken, most) = peak(|| load.take((first + CAME) as i64 + 1, &data));
+            assert_eq!(taken, Ok(Taken::Next));
+            // While it grows, the old array is there beside the new one, which is counted from 0.
+            assert!(most < (first + CAME) * 8 + OVERHEAD, "{most} bytes for chunk {chunk}");
+            let room = load.room();
+            assert!(room <= (first + CAME) as u64 * 8, "{room} bytes for chunk {chunk}");
+            assert!(load.filter().bytes() - room < OVERHEAD as u64);
+        }
+        let copy = load.duplicate().expect("there is memory");
+        assert_eq!((copy.room(), copy.filter().bytes()), (load.room(), load.filter().bytes()));
+        assert_eq!(forge::stored(&copy), forge::stored(&load));
+    }
 }
 
 /// Memory is allocated as the bits arrive, at most eight times their size: however many bits the

@@ -1,0 +1,50 @@
+//! Changes that were not made here, though a primary, an AOF or a slot migration sent them.
+//!
+//! Such a change has happened elsewhere. If it is refused here, this server's data are others from
+//! now on: the log names the key, and INFO counts the change.
+
+use std::{ffi::c_int, fmt::Display};
+
+use super::{
+    api::{Context, Str, raw},
+    limit, stats,
+};
+
+/// Bytes of a name that the log repeats at most.
+const LOGGED: usize = 128;
+
+/// Reports one, of a command or of a filter that the server loads.
+#[cold]
+pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
+    stats::UNAPPLIED.add(1);
+    let start = |name: &[u8]| name.get(..LOGGED).unwrap_or(name).escape_ascii().to_string();
+    ctx.warn_rate_limited(|| {
+        format!(
+            "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: {why}",
+            start(what),
+            start(key),
+        )
+    });
+}
+
+/// [`report`] from a callback that is told of no client (COPY, RESTORE, a full sync), if the change
+/// may be such a one: on a replica, and while the server loads. A client's own of a replica that
+/// takes writes is reported, too.
+#[cold]
+pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) {
+    if limit::must_obey(server()) {
+        // The log takes a line without a context for one of no module in particular.
+        report(server(), format!("bf: {what}").as_bytes(), key.bytes(), why);
+    }
+}
+
+/// Whether this server is a replica.
+pub(crate) fn is_replica() -> bool {
+    server().flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int != 0
+}
+
+/// The context of no client.
+fn server() -> Context {
+    // SAFETY: the log and the flags take a null context.
+    unsafe { Context::new(std::ptr::null_mut()) }
+}
