@@ -1,6 +1,6 @@
 //! Announces changes: replicates them (replicas and the AOF), signals the key (WATCH and
-//! client-side caches) and publishes keyspace events. It replicates effects, not the command that
-//! caused them.
+//! client-side caches) and publishes keyspace events. It replicates effects: a command is repeated
+//! word for word only if every item in it changed the filter.
 //!
 //! * A creation carries every resolved parameter, including the seed. A replica with other defaults
 //!   creates an equal filter.

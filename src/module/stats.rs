@@ -30,6 +30,11 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
+    /// The number now.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
     /// Adds, from any thread.
     fn add_shared(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);

@@ -1,28 +1,32 @@
 //! Changes that were not made here, though a primary, an AOF or a slot migration sent them.
 //!
-//! Such a change has happened elsewhere. If it is refused here, this server's data are others from
-//! now on: the log names the key, and INFO counts the change.
+//! Such a change has happened elsewhere. If it is refused here, this server's data differ from the
+//! sender's from now on: the log names the key, and INFO counts the change.
 
 use std::{ffi::c_int, fmt::Display};
 
 use super::{
-    api::{Context, Str, raw},
+    api::{Context, Pace, Str, raw},
     limit, stats,
 };
 
 /// Bytes of a name that the log repeats at most.
 const LOGGED: usize = 128;
 
-/// Reports one, of a command or of a filter that the server loads.
+/// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
+/// so that warnings that clients cause do not hide them, and each line has the total.
 #[cold]
 pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
+    static PACE: Pace = Pace::new();
     stats::UNAPPLIED.add(1);
     let start = |name: &[u8]| name.get(..LOGGED).unwrap_or(name).escape_ascii().to_string();
-    ctx.warn_rate_limited(|| {
+    ctx.warn_at(&PACE, || {
         format!(
-            "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: {why}",
+            "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: \
+             {why} ({} in all)",
             start(what),
             start(key),
+            stats::UNAPPLIED.get(),
         )
     });
 }

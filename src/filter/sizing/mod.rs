@@ -81,9 +81,9 @@ fn slack(rate: f64) -> f64 {
 /// Inside this range of rates, `slack` alone limits the memory.
 ///
 /// Above the range, uncounted items weigh more, and no whole number of probes comes near the
-/// optimum: a layer may take 2 % more than the best classic filter. Below the range, `slack` tends
-/// to 1, which the longest blocks cannot reach: a layer may take 3.2 % more, of which groups of
-/// probes need 1 %. The lower end is below 3/4 of 1e-9, so reserved filters stay within
+/// optimum: a layer may take 2 % more memory than the best classic filter. Below the range, `slack`
+/// tends to 1, which the longest blocks cannot reach: a layer may take 3.2 % more than the best
+/// classic filter; 1 % of that is for the four probes that share a cache line. The lower end is below 3/4 of 1e-9, so reserved filters stay within
 /// RedisBloom's formula down to 1e-9.
 const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 

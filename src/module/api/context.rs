@@ -94,17 +94,17 @@ impl Context {
         call!(RedisModule_Log(self.0, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr()));
     }
 
-    /// Writes a warning that clients can cause as often as they like. Allows ten lines at once and
-    /// one line a second on average; drops the others.
+    /// Writes a warning that clients can cause as often as they like. All of these share a pace.
     #[cold]
     pub(crate) fn warn_rate_limited(self, text: impl FnOnce() -> String) {
-        /// The time at which the newest line would be written at one line a second, in
-        /// milliseconds since 1970.
-        static PACE: AtomicI64 = AtomicI64::new(0);
-        let now = milliseconds();
-        let next = PACE.load(Relaxed).max(now.saturating_sub(10_000)).saturating_add(1_000);
-        if next <= now {
-            PACE.store(next, Relaxed);
+        static PACE: Pace = Pace::new();
+        self.warn_at(&PACE, text);
+    }
+
+    /// Writes a warning if the pace allows it.
+    #[cold]
+    pub(crate) fn warn_at(self, pace: &Pace, text: impl FnOnce() -> String) {
+        if pace.allows() {
             self.warn(&text());
         }
     }
@@ -189,5 +189,28 @@ impl Context {
             items.as_ptr(),
             items.len(),
         ));
+    }
+}
+
+/// Allows ten lines of the log at once and one line a second on average.
+pub(crate) struct Pace {
+    /// The time at which the newest line would be written at one line a second, in milliseconds
+    /// since 1970.
+    newest: AtomicI64,
+}
+
+impl Pace {
+    pub(crate) const fn new() -> Self {
+        Self { newest: AtomicI64::new(0) }
+    }
+
+    fn allows(&self) -> bool {
+        let now = milliseconds();
+        let next = self.newest.load(Relaxed).max(now.saturating_sub(10_000)).saturating_add(1_000);
+        let allowed = next <= now;
+        if allowed {
+            self.newest.store(next, Relaxed);
+        }
+        allowed
     }
 }

@@ -32,7 +32,7 @@ use std::{
 
 pub(crate) use redis_module::raw;
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, Pace};
 pub(crate) use key::{Access, Key};
 pub(crate) use string::{OwnedStr, Str, free_string};
 

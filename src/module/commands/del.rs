@@ -50,6 +50,10 @@ impl Command for Del {
         drop(key);
         stats::DELETES.add(items.len() as u64);
         effects::deleted(call.ctx, name, items, &deleted);
+        // A primary sends what it has deleted, and nothing else.
+        if deleted.contains(&false) {
+            call.report_unapplied(c"an item was not deleted");
+        }
         if let [only] = deleted[..] {
             call.ctx.reply_bool(only);
         } else {

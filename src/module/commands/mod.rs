@@ -2,12 +2,12 @@
 //!
 //! A command is a type with a `CommandSpec` (all that the server wants to know of it before it
 //! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
-//! server passed, catches a panic, and sends a refusal. It also answers the server that calls a
-//! command with a second key only to ask where the keys are.
+//! server passed, catches a panic, and sends a refusal. For a command with two keys the server may
+//! also ask at which positions the keys are; then `entry` answers, and `run` is not called.
 
 mod registration;
 #[cfg(test)]
-mod replies;
+mod reply_order;
 mod spec;
 
 use std::ffi::{CStr, c_int};
@@ -57,8 +57,8 @@ trait Command {
     /// What the server knows of it.
     const SPEC: CommandSpec;
 
-    /// Whether it is one of RedisBloom's. The others are not in its ACL category, which its tests
-    /// want to hold exactly its own.
+    /// Whether RedisBloom has it, too. Commands of this module alone are not in the ACL category
+    /// `bloom`: RedisBloom's tests expect exactly RedisBloom's commands there.
     const REDISBLOOMS: bool = true;
 
     /// Runs it and replies, or refuses without having replied.
@@ -142,6 +142,8 @@ impl Call<'_> {
         }
     }
 
+    /// Counts and logs a change that a primary, an AOF or a slot migration sent, and that was not
+    /// made here. Of other changes the client gets the answer, which is enough.
     #[cold]
     fn report_unapplied(&self, why: &CStr) {
         if !self.ctx.is_replayed() {
