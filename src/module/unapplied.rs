@@ -31,13 +31,12 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     });
 }
 
-/// [`report`] from a callback that is told of no client (COPY, RESTORE, a full sync), if the change
-/// may be such a one: on a replica, and while the server loads. A client's own of a replica that
-/// takes writes is reported, too.
+/// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync): reports on a replica
+/// and while the server loads. On a replica that takes writes, that includes changes by its clients.
 #[cold]
 pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) {
     if limit::must_obey(server()) {
-        // The log takes a line without a context for one of no module in particular.
+        // The log does not name the module in a line without a context.
         report(server(), format!("bf: {what}").as_bytes(), key.bytes(), why);
     }
 }
@@ -47,7 +46,7 @@ pub(crate) fn is_replica() -> bool {
     server().flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int != 0
 }
 
-/// The context of no client.
+/// A context without a client.
 fn server() -> Context {
     // SAFETY: the log and the flags take a null context.
     unsafe { Context::new(std::ptr::null_mut()) }
