@@ -29,7 +29,7 @@ pub(super) fn take(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         match name.to_ascii_uppercase().as_str() {
             "ERROR_RATE" | "BF-ERROR-RATE" => ERROR_RATE.set(value, false, &name).map_err(bad)?,
             "INITIAL_SIZE" | "BF-INITIAL-SIZE" => {
-                INITIAL_SIZE.set(value, false, &name).map_err(bad)?
+                INITIAL_SIZE.set(value, false, &name).map_err(bad)?;
             }
             cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
                 if number::integer(value).is_none() {
