@@ -1,13 +1,12 @@
-//! Saving, loading and rewriting a filter of a gibibyte: time, memory of the child, and pages
-//! copied while it saves.
+//! Saving, loading and rewriting a filter of 1 GiB: time, memory of the child, and pages copied
+//! while the child saves.
 //!
-//! Nobody waits for 800 million additions. The filter is dumped empty, chunk by chunk, and loaded
-//! with every bit array replaced by noise in which half of the bits are set: as dense as a full
-//! filter, no page of it empty, and nothing for the server's compression to find. Additions go on
-//! as in any filter, since none has been counted.
+//! 800 million additions would take too long. Instead, an empty filter is dumped in chunks and
+//! loaded with random bits, of which half are set, as in a full filter. So no page is empty, and
+//! the server's compression gains nothing. The filter counts no items yet, so it accepts additions.
 //!
-//! Items added during a snapshot copy pages. `rdb_last_cow_size` says how many bytes: it is what
-//! the child holds alone at its end.
+//! Items added during a snapshot copy pages. `rdb_last_cow_size` is their size in bytes: the
+//! private memory of the child at its end.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -23,19 +22,19 @@ use crate::{
     server::Server,
 };
 
-/// Items at 1 % that make about a gibibyte.
+/// Items whose filter takes about 1 GiB at 1 %.
 const CAPACITY: u64 = 800_000_000;
 const ROUNDS: usize = 2;
 /// Items added while the child saves.
 const ADDED: u64 = 20_000;
-/// In one command.
+/// Items added by one command.
 const BATCH: u64 = 100;
-/// Bytes of a page.
+/// Bytes per page.
 const PAGE: f64 = 4096.0;
 const GIB: f64 = (1_u64 << 30) as f64;
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// One contender's figures.
+/// The measurements of one contender.
 #[derive(Default)]
 struct Figures {
     save: Series,
@@ -56,8 +55,7 @@ pub(crate) fn run() -> Option<Section> {
     let mut names: Vec<String> = Vec::new();
     let mut all: Vec<Figures> = Vec::new();
     let filters = contender::filters();
-    // Round by round, one server at a time: two filters of this size would share what memory there
-    // is.
+    // One server at a time: two filters of this size would compete for memory.
     for round in 0..ROUNDS {
         for contender in &filters {
             eprintln!("bench: persistence of {}, round {}", contender.name, round + 1);
@@ -145,8 +143,8 @@ fn targets(section: &mut Section, names: &[String], all: &[Figures]) {
     }
 }
 
-/// A server with the noisy filter `k`, and its GiB; `None` for a contender that cannot be loaded in
-/// chunks.
+/// A server with a filter of random bits in `k`, and its size in GiB; `None` for a contender that
+/// cannot load chunks.
 fn filled(contender: &Contender) -> Option<(Rival, f64)> {
     let mut rival = Rival::with_filter(contender, CAPACITY, &["--appendonly", "no"]);
     let server = &mut rival.server;
@@ -181,9 +179,8 @@ fn filled(contender: &Contender) -> Option<(Rival, f64)> {
 struct Noise(u64);
 
 impl Noise {
-    /// Overwrites the bits in a chunk. A chunk of this module has a frame
-    /// (`src/codec/native/dump.rs`): 32 bytes before the bits and a checksum after them; those of
-    /// others are bits alone.
+    /// Overwrites the bits in a chunk. A chunk of this module has 32 bytes before the bits and a
+    /// checksum after them (`src/codec/native/dump.rs`); chunks of other modules are only bits.
     fn replace_bits(&mut self, chunk: &mut [u8]) {
         let framed = chunk.starts_with(b"rbchnk");
         let end = chunk.len() - if framed { 8 } else { 0 };
@@ -218,8 +215,8 @@ fn measure(rival: &mut Rival, gib: f64, figures: &mut Figures) {
     figures.rewrite.push(begin.elapsed().as_secs_f64() / gib);
     figures.rewrite_child.push(peak / gib);
 
-    // Before the additions, so that what is loaded is what was saved; freeing the old value is no
-    // part of it.
+    // The load precedes the additions, so that it loads what was saved. FLUSHALL first: the time of
+    // the load must not include freeing the old value.
     rival.server.run::<()>("FLUSHALL SYNC");
     let (wall, cpu) = rival.server.timed("DEBUG RELOAD NOSAVE");
     figures.load.push(wall / gib);
@@ -235,18 +232,19 @@ fn measure(rival: &mut Rival, gib: f64, figures: &mut Figures) {
     figures.copies.push(copied(rival));
 }
 
-/// Bytes of pages that were copied during the last BGSAVE.
+/// Bytes of the pages copied during the last BGSAVE.
 fn copied(rival: &mut Rival) -> f64 {
     rival.server.info_number("rdb_last_cow_size") as f64
 }
 
-/// A BGSAVE, and what the server does `meanwhile`; the most bytes that the child held alone.
+/// Runs a BGSAVE and `meanwhile` at the same time. Returns the peak private memory of the child, in
+/// bytes.
 fn bgsave(rival: &mut Rival, meanwhile: impl FnOnce(&mut Server)) -> f64 {
     in_child(&mut rival.server, "BGSAVE", "rdb_bgsave_in_progress", meanwhile)
 }
 
-/// Starts work in a child, does `meanwhile`, and waits for the end; the most bytes that the child
-/// held alone.
+/// Starts `command`, which forks a child, runs `meanwhile`, and waits for the child's end. Returns
+/// the peak private memory of the child, in bytes.
 fn in_child(
     server: &mut Server,
     command: &str,
@@ -256,7 +254,7 @@ fn in_child(
     server.run::<()>(command);
     let (pid, over) = (server.pid(), AtomicBool::new(false));
     scope(|scope| {
-        let looks = scope.spawn(|| {
+        let sampler = scope.spawn(|| {
             let mut peak = 0.0_f64;
             while !over.load(Relaxed) {
                 for child in children(pid) {
@@ -268,24 +266,24 @@ fn in_child(
         });
         meanwhile(server);
         if server.info(field) != "1" {
-            eprintln!("bench: {command} was over before all additions were in");
+            eprintln!("bench: {command} ended before all additions were sent");
         }
         while server.info(field) == "1" {
             sleep(Duration::from_millis(5));
         }
         over.store(true, Relaxed);
-        looks.join().unwrap_or(f64::NAN)
+        sampler.join().unwrap_or(f64::NAN)
     })
 }
 
-/// The children of a process. There is one at a time.
+/// The process ids of the children of a process; at most one child at a time is expected.
 fn children(pid: u32) -> Vec<String> {
     let children =
         std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Bytes that a process holds alone.
+/// The private memory of a process, in bytes.
 fn private_memory(pid: &str) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:"))?;

@@ -1,9 +1,9 @@
-//! The cache lines of an item, prefetched before its filter is at hand.
+//! Prefetches the cache lines of an item before its filter is known.
 
 use super::{foreign::Family, hash::Hash, layer::BlockAddress, stack::Filter};
 
-/// What it takes to prefetch the cache lines of an item: the seed of a filter, and where the blocks
-/// of its newest layer are. It may be kept for longer than the filter lives: nothing is read there.
+/// What a prefetch of an item's cache lines needs: the seed of a filter, and the address of the
+/// blocks of its newest layer. A hint may outlive its filter: it never reads at that address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchHint {
     seed: u64,
@@ -11,16 +11,16 @@ pub struct PrefetchHint {
 }
 
 impl PrefetchHint {
-    /// The hint for a filter; `None` if a prefetch gains nothing: the newest layer is cached
-    /// anyway, or has no blocks, or the hash is not the native one.
+    /// The hint for a filter. `None` if a prefetch gains nothing: the newest layer is small enough
+    /// to stay cached, or has no blocks, or the hash is not the native one.
     #[inline]
     #[must_use]
     pub fn of(filter: &Filter) -> Option<Self> {
-        let blocks = filter.newest().address_of_blocks()?;
+        let blocks = filter.newest().block_address()?;
         (filter.family() == Family::Native).then(|| Self { seed: filter.seed(), blocks })
     }
 
-    /// Hashes an item, and prefetches its cache lines. The hash is that of any filter that this
+    /// Hashes an item, and prefetches its cache lines. The hash is valid for every filter that this
     /// hint [fits](Self::fits).
     #[inline]
     #[must_use]
@@ -30,7 +30,8 @@ impl PrefetchHint {
         hash
     }
 
-    /// Whether the filter has this seed, and its newest layer has its blocks there.
+    /// Whether the filter has the hint's seed, and its newest layer has its blocks at the hint's
+    /// address.
     #[inline]
     #[must_use]
     pub fn fits(&self, filter: &Filter) -> bool {

@@ -2,15 +2,21 @@
 //!
 //! ```text
 //!   server ─▶ panic_guard ─▶ commands ─▶ value ─▶ filter
-//!                  │                 ├─▶ lookahead                    an item's memory, before its key is looked up
-//!                  │                 ├─▶ create, limit, config        what a new filter is, and may take
-//!                  │                 └─▶ effects, stats, unapplied    what the rest of the world is told
-//!                  └─▶ data_type ─▶ rdb, aof (─▶ codec), defrag ─▶ value
-//!   api    the server's functions, wrapped            alloc  the server's allocator
+//!                  │            ├─▶ command     options, numbers, error texts (crate::command)
+//!                  │            ├─▶ lookahead   prefetches an item's block before the key lookup
+//!                  │            ├─▶ create      makes a new filter from options and config
+//!                  │            ├─▶ limit       how many bytes one filter may take
+//!                  │            ├─▶ config      settings
+//!                  │            ├─▶ effects     replication, key signals, keyspace events
+//!                  │            ├─▶ unapplied   replicated changes that could not be made
+//!                  │            └─▶ stats       counters and totals for INFO
+//!                  └─▶ value::data_type ─▶ value::{rdb, aof} ─▶ codec
+//!                                      └─▶ value::defrag
+//!   api     the server's functions, wrapped
+//!   alloc   the server's allocator
 //! ```
 //!
-//! This file loads the module: the order of its lines is the order in which the server learns of
-//! it.
+//! This file loads the module.
 
 #![deny(
     clippy::unwrap_used,
@@ -39,17 +45,17 @@ use std::ffi::c_int;
 
 use api::{Context, Str, call, raw};
 
-/// What MODULE LIST shows. Clients and tools look for this name.
+/// What MODULE LIST shows. Clients and tools search for this name.
 const NAME: &std::ffi::CStr = c"bf";
 
 /// The version as the ecosystem encodes it: MM * 10000 + mm * 100 + pp.
 const VERSION: c_int = version(env!("CARGO_PKG_VERSION"));
 
-/// An option that the bindings do not know; Valkey 9 moves slots by itself only past modules that
-/// have it.
+/// A module option that the bindings lack. Valkey 9 migrates slots atomically only if every module
+/// has it.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// The entry of the module.
+/// The entry point of the module.
 ///
 /// # Safety
 /// Only the server calls this, once, with a live context and `argc` strings at `argv`.
@@ -59,8 +65,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // First of all, and before anything is allocated: this fills the table of functions, the
-    // allocator's among them. SAFETY: the server's own context.
+    // This fills the table of server functions, including the allocator, so it precedes every
+    // allocation. SAFETY: `ctx` is the server's own context.
     let filled = unsafe {
         raw::Export_RedisModule_Init(
             ctx,
@@ -73,11 +79,12 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         return raw::REDISMODULE_ERR as c_int;
     }
     panic_guard::guarded("load", raw::REDISMODULE_ERR as c_int, || {
-        // SAFETY: the server's own context, alive until this returns.
+        // SAFETY: `ctx` is the server's own context, alive until this function returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
             Ok(count) if count > 0 && !argv.is_null() => {
-                // SAFETY: `count` live strings, and `Str` is transparent over a pointer to one.
+                // SAFETY: `argv` has `count` live strings, and `Str` is transparent over a pointer
+                // to one.
                 unsafe { std::slice::from_raw_parts(argv.cast(), count) }
             }
             _ => &[],
@@ -100,15 +107,15 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         ));
     }
     api::load_extra_functions();
-    // Read errors are ours to handle: a damaged stream is a failed load, not a crash.
-    // Replicas may serve reads during a load, which shares no state with live keys.
-    // A key counts as changed when we say so, not whenever it was opened to write.
+    // HANDLE_IO_ERRORS: a damaged stream is a failed load, not a crash.
+    // HANDLE_REPL_ASYNC_LOAD: a load shares no state with live keys, so replicas may serve reads.
+    // NO_IMPLICIT_SIGNAL_MODIFIED: opening a key for writing does not mark it as modified.
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    // Nothing here is kept about a key outside of it, but what a prefetch needs (lookahead.rs), so
-    // a slot may arrive key by key before it counts. Said to Valkey alone: the bit may come to mean
-    // something else in Redis.
+    // The module stores nothing about a key outside of the key, except a prefetch hint
+    // (lookahead.rs). So an incomplete slot may arrive key by key. Only Valkey gets this bit: in
+    // Redis it may get another meaning.
     let server = ctx.server_info(c"server");
     if server.is_some_and(|server| server.is(c"server_name", "valkey")) {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
@@ -126,7 +133,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads `MM.mm.pp`.
+/// The number of the version `MM.mm.pp`.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler alone")]
 const fn version(text: &str) -> c_int {
     let (mut number, mut part, mut i) = (0, 0, 0);

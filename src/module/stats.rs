@@ -1,9 +1,8 @@
-//! What INFO shows of the module: counters since the start, and totals over all filters.
+//! The module's section of INFO: counters since the start, and totals over all filters.
 //!
-//! A total grows where a value is handed to the server or changes, and shrinks where one is freed.
-//! Freeing happens in background threads too, everything else in the server's main thread alone; so
-//! what is freed is counted apart, with atomic additions, and the hot path gets by with a load and
-//! a store.
+//! A total is the difference of two sums: one over filters made, one over filters freed. Background
+//! threads free filters too; only the main thread makes and changes them. So the second sum needs
+//! atomic additions, and the first, on the hot path, only a load and a store.
 
 use std::{
     ffi::{CStr, c_int},
@@ -16,7 +15,7 @@ use super::{
 };
 use crate::filter::{Filter, Layer};
 
-/// A number that the main thread alone adds to.
+/// A sum modulo 2^64.
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
@@ -24,7 +23,7 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
-    /// Adds; from the main thread only.
+    /// Adds `count`. Only the main thread may call this.
     #[inline]
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
@@ -35,7 +34,7 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Adds, from any thread.
+    /// Adds `count`. Any thread may call this, if no thread calls [`Counter::add`].
     fn add_shared(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);
     }
@@ -45,25 +44,25 @@ impl Counter {
 pub(crate) static ADDS: Counter = Counter::new();
 /// Items that commands tried to delete.
 pub(crate) static DELETES: Counter = Counter::new();
-/// Those of them that tested present and were not deleted.
+/// Items that commands tried to delete, that tested present and were not deleted.
 pub(crate) static UNDELETED: Counter = Counter::new();
-/// Items that commands asked for.
+/// Items that commands queried.
 pub(crate) static CHECKS: Counter = Counter::new();
-/// Those of them that a filter answered "probably there" for.
+/// Items that commands queried and that tested present.
 pub(crate) static POSITIVES: Counter = Counter::new();
 /// Filters that were read from RDB or RESTORE, or completed by BF.LOADCHUNK.
 pub(crate) static LOADS: Counter = Counter::new();
-/// Commands that were refused a filter, a layer, or room in a full non-scaling filter.
+/// Refusals to create a filter, to add a layer, or to add to a full non-scaling filter.
 pub(crate) static REFUSED: Counter = Counter::new();
-/// Commands of a primary, an AOF or a slot migration that could not be applied here.
+/// Commands from a primary, an AOF or a slot migration that could not be applied.
 pub(crate) static UNAPPLIED: Counter = Counter::new();
-/// Layers that full filters were given.
+/// Layers that were added to full filters.
 static SCALED: Counter = Counter::new();
 /// Non-scaling filters that became full.
 pub(crate) static FILLED: Counter = Counter::new();
 
-/// Sums over filters, modulo 2^64. Only forged counts pass that, and the sums are right again when
-/// the filters with them are gone.
+/// Sums over filters, modulo 2^64. Only forged counts exceed 2^64; the sums are correct again once
+/// the forged filters are freed.
 struct Totals {
     filters: Counter,
     bytes: Counter,
@@ -84,24 +83,24 @@ impl Totals {
     }
 }
 
-/// All filters that were ever made: what they have, or had when they were freed.
+/// Sums over all filters ever made, with their current numbers, or those when they were freed.
 static MADE: Totals = Totals::new();
-/// All filters that were freed.
+/// Sums over all freed filters.
 static FREED: Totals = Totals::new();
 
-/// A filter was handed to the server.
+/// Counts a filter that was passed to the server.
 pub(crate) fn made(filter: &Filter) {
     MADE.filters.add(1);
     MADE.bytes.add(filter.bytes());
     MADE.layers.add(filter.layers().len() as u64);
-    // Layer by layer: the filter's own sums stay at the end of `u64`.
+    // The filter's own sums saturate, so these are sums over layers.
     for layer in filter.layers() {
         MADE.items.add(layer.items());
         MADE.capacity.add(layer.capacity());
     }
 }
 
-/// A filter is about to be freed, in any thread.
+/// Counts a filter that is about to be freed. Any thread may call this.
 pub(crate) fn freed(filter: &Filter) {
     FREED.filters.add_shared(1);
     FREED.bytes.add_shared(filter.bytes());
@@ -112,24 +111,25 @@ pub(crate) fn freed(filter: &Filter) {
     }
 }
 
-/// The items of a filter modulo 2^64: [`Filter::items`] stays at the end of `u64`.
+/// The items of a filter modulo 2^64; [`Filter::items`] saturates instead.
 pub(crate) fn items_of(filter: &Filter) -> u64 {
     filter.layers().map(Layer::items).fold(0, u64::wrapping_add)
 }
 
-/// The items of a filter of the server changed ([`items_of`]): fewer by a deletion, and at times one
-/// more, when the counters get more of a say (`filter/layer/counting/fullness.rs`).
+/// Counts a change of the items of a filter, by numbers of [`items_of`]. A deletion lowers the
+/// number. It may also raise it by one: then the estimate relies more on the counters
+/// (`filter/layer/counting/fullness.rs`).
 pub(crate) fn changed(before: u64, after: u64) {
     MADE.items.add(after.wrapping_sub(before));
 }
 
-/// Items were added to a filter of the server.
+/// Counts items that were added to a filter.
 #[inline]
 pub(crate) fn added(items: u64) {
     MADE.items.add(items);
 }
 
-/// A filter of the server was given its newest `layers` layers.
+/// Counts the newest `layers` layers of a filter, which were just added to it.
 #[cold]
 pub(crate) fn scaled(filter: &Filter, layers: usize) {
     SCALED.add(layers as u64);
@@ -146,10 +146,10 @@ pub(crate) fn given_room(bytes: u64) {
     MADE.bytes.add(bytes);
 }
 
-/// A name and how to get its value.
+/// A name and a function that returns the value.
 type Field = (&'static CStr, fn() -> u64);
 
-/// Every field of the section, in order. The names are an interface: exporters read them.
+/// Every field of the section, in order. The names are stable: exporters read them.
 const FIELDS: [Field; 15] = [
     (c"filters", || total(|totals| &totals.filters)),
     (c"bytes", || total(|totals| &totals.bytes)),
@@ -169,8 +169,7 @@ const FIELDS: [Field; 15] = [
 ];
 
 fn total(of: fn(&Totals) -> &Counter) -> u64 {
-    // A filter made between the two reads cannot be freed in between: it is the main thread that
-    // reads.
+    // Only the main thread makes filters, and it runs this, so none is made between the two reads.
     of(&MADE).0.load(Relaxed).wrapping_sub(of(&FREED).0.load(Relaxed))
 }
 

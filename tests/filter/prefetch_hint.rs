@@ -1,10 +1,10 @@
-//! Items hashed before their filter is at hand: a filter that the hint fits has the same hash.
+//! Items hashed by a prefetch hint: every filter that the hint fits computes an equal hash.
 
 use redis_bloom::filter::{CellKind, Family, Filter, Layer, Params, PrefetchHint};
 
 use crate::support::{filter, item, params};
 
-/// Large enough to be worth it: some 1.2 MB.
+/// A capacity at which a prefetch gains time: the filter has about 1.2 MB.
 const LARGE: u64 = 1_000_000;
 
 fn hint(filter: &Filter) -> PrefetchHint {
@@ -12,7 +12,7 @@ fn hint(filter: &Filter) -> PrefetchHint {
 }
 
 #[test]
-fn the_hash_is_that_of_the_filter() {
+fn the_hint_and_the_filter_compute_equal_hashes() {
     for error_rate in [0.01, 1e-6] {
         let filter = filter(&params(error_rate, LARGE, 2, 7));
         for number in 0..1_000 {
@@ -27,19 +27,19 @@ fn the_hash_is_that_of_the_filter() {
 fn a_hint_does_not_fit_another_filter() {
     let (one, other) = (filter(&params(0.01, LARGE, 2, 7)), filter(&params(0.01, LARGE, 2, 8)));
     assert!(!hint(&one).fits(&other) && !hint(&other).fits(&one));
-    // Equal seeds at another address are another filter too.
+    // A filter with an equal seed has another address.
     let twin = filter(&params(0.01, LARGE, 2, 7));
     assert!(!hint(&one).fits(&twin));
 }
 
 #[test]
-fn nor_one_that_grew_or_went() {
+fn a_hint_does_not_fit_a_filter_that_grew_or_was_freed() {
     let mut grown = filter(&params(0.01, LARGE, 2, 7));
     let hint = hint(&grown);
     grown.grow(|_| u64::MAX).expect("memory");
     assert!(!hint.fits(&grown));
     drop(grown);
-    // Nothing is read where it was, be there nothing or another.
+    // The hint never reads at the old address, so the freed filter does no harm.
     let other = filter(&params(0.01, LARGE, 2, 8));
     let item = item(1, 1);
     assert_ne!(hint.hash(&item), other.hash(&item));
@@ -47,7 +47,7 @@ fn nor_one_that_grew_or_went() {
 }
 
 #[test]
-fn there_is_none_of_filters_that_gain_nothing() {
+fn filters_that_gain_nothing_have_no_hint() {
     let small = filter(&params(0.01, 10_000, 2, 7));
     assert_eq!(PrefetchHint::of(&small), None);
     let counting = filter(&Params { cells: CellKind::Counters, ..params(0.01, LARGE, 2, 7) });

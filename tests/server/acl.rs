@@ -1,17 +1,17 @@
-//! Who may do what: the key specs say which permission a command needs, so a user who may only read
-//! cannot add.
+//! ACLs: the key specs define which key permissions a command needs, so a user with only read
+//! permission cannot add.
 
 use crate::harness::{
     ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, Reply, Server, commands, listed, ok,
     version,
 };
 
-/// Whether the server lets a module put its commands into categories.
+/// Whether the server lets a module add ACL categories.
 fn has_categories() -> bool {
     version().at_least((7, 4), (8, 0))
 }
 
-/// The calls of the commands with one of these flags of the key.
+/// The calls of the commands whose key flags are one of `keys`.
 fn calls<const N: usize>(keys: [&[&str]; N]) -> impl Iterator<Item = &'static str> {
     commands().filter(move |command| keys.contains(&command.key)).map(|command| command.call)
 }
@@ -41,10 +41,10 @@ fn a_user_who_may_only_read_cannot_add() {
     }
 }
 
-/// What a filter holds shows in the answers of the adding commands too, so they need both
+/// Answers of the adding commands reveal data of the filter too, so these commands need both
 /// permissions.
 #[test]
-fn a_user_who_may_only_write_cannot_ask() {
+fn a_user_who_may_only_write_cannot_query() {
     let (_server, mut client) = server_with_user("+@all %W~*");
     for line in calls([READS]) {
         let reply = client.run(line);
@@ -52,15 +52,15 @@ fn a_user_who_may_only_write_cannot_ask() {
     }
     for line in calls([ADDS, DELETES]) {
         let reply = client.run(line);
-        assert!(refused(&reply), "{line} tells what is there and answered {reply:?}");
+        assert!(refused(&reply), "{line} reveals data and answered {reply:?}");
     }
     for line in calls([CREATES]) {
         let reply = client.run(line);
-        assert!(!refused(&reply), "{line} tells nothing and answered {reply:?}");
+        assert!(!refused(&reply), "{line} reveals nothing and answered {reply:?}");
     }
 }
 
-/// A bitmap shows in what is made of it, so it takes the permission to read it.
+/// The imported filter reveals the bitmap, so the import needs read permission for the bitmap.
 #[test]
 fn an_import_needs_to_read_its_bitmap_and_to_write_its_key() {
     for (rules, open) in [
@@ -80,7 +80,7 @@ fn an_import_needs_to_read_its_bitmap_and_to_write_its_key() {
 }
 
 #[test]
-fn a_user_with_other_keys_reaches_none() {
+fn a_user_with_other_keys_cannot_use_this_key() {
     let (_server, mut client) = server_with_user("+@all ~other:*");
     for Command { call: line, .. } in commands() {
         let reply = client.run(line);
@@ -89,7 +89,7 @@ fn a_user_with_other_keys_reaches_none() {
     assert!(!client.run("BF.ADD other:k a").is_error(), "its own keys are open");
 }
 
-/// A server that lets no module have a category (before Redis 7.4 and Valkey 8) has none of them.
+/// Before Redis 7.4 and Valkey 8, commands of modules have no categories.
 #[test]
 fn every_command_reads_or_writes() {
     let server = Server::start();
@@ -103,7 +103,7 @@ fn every_command_reads_or_writes() {
             assert!(categories.is_empty(), "{name}: {categories:?}");
             continue;
         }
-        // Which of them are in @fast is as in RedisBloom, whatever their flags.
+        // @fast is not compared: it is as in RedisBloom, independent of the flags.
         for (flag, category) in [("write", "@write"), ("readonly", "@read")] {
             let [flagged, there] = [(&flags, flag), (&categories, category)]
                 .map(|(texts, wanted)| texts.iter().any(|text| text == wanted));
@@ -114,8 +114,8 @@ fn every_command_reads_or_writes() {
     }
 }
 
-/// The category `bloom` needs Redis 7.4 or Valkey 8; RedisBloom's suite wants exactly its own BF.*
-/// commands in it.
+/// The category `bloom` needs Redis 7.4 or Valkey 8. RedisBloom's test suite expects exactly
+/// RedisBloom's BF.* commands in it.
 #[test]
 fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
     let server = Server::start();
@@ -123,7 +123,7 @@ fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
     if !has_categories() {
         assert!(
             client.run("ACL CAT bloom").is_error(),
-            "this server has no way to make a category"
+            "this server lets no module add a category"
         );
         return;
     }
@@ -147,7 +147,7 @@ fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
     assert!(refused(&client.run("GET k")));
 }
 
-/// docs/operations.md tells whoever is denied `-@bloom` what else to deny.
+/// `-@bloom` does not deny all commands; docs/operations.md lists the others to deny.
 #[test]
 fn the_operations_page_names_the_commands_outside_of_the_category() {
     let page = include_str!("../../docs/operations.md");
@@ -156,7 +156,7 @@ fn the_operations_page_names_the_commands_outside_of_the_category() {
     }
 }
 
-/// The users of docs/security.md, as written there.
+/// Creates the users with the commands of docs/security.md.
 #[test]
 fn the_users_of_the_security_page_read_no_seed() {
     let page = include_str!("../../docs/security.md");

@@ -1,10 +1,9 @@
-//! Every command with arguments that nobody would write: extreme numbers, wrong types, missing and
-//! repeated words, bytes of any kind, a megabyte where a word belongs; in RESP2 and RESP3. Each
-//! gets one reply, whatever it is, and the server lives, in step, and with its memory back when the
-//! keys are gone.
+//! Every command with unusual arguments: extreme numbers, wrong types, missing and repeated words,
+//! random bytes, a megabyte in place of a word; in RESP2 and RESP3. Each call must get exactly one
+//! reply. The server must survive, and free its memory when the keys are deleted.
 //!
-//! `REDIS_BLOOM_ARGUMENT_CALLS` (default 20,000) says how many, `REDIS_BLOOM_ARGUMENT_SEED` repeats
-//! a run.
+//! `REDIS_BLOOM_ARGUMENT_CALLS` is the number of calls (default 20,000);
+//! `REDIS_BLOOM_ARGUMENT_SEED` repeats a run.
 
 use crate::harness::{
     Client, Protocol, Random, Reply, Server, assert_unharmed, commands, config_name, dump, listed,
@@ -82,7 +81,7 @@ const WORDS: [&str; 23] = [
     "\0",
 ];
 
-/// Calls with options, made beside those of `commands`.
+/// Calls with options, in addition to those of `commands`.
 const SHAPES: [&str; 10] = [
     "BF.RESERVE k 0.01 100",
     "BF.RESERVE k 0.001 10 EXPANSION 3 SEED 7",
@@ -96,16 +95,16 @@ const SHAPES: [&str; 10] = [
     "BF.IMPORT k BITMAP k CAPACITY 10 ERROR 0.1",
 ];
 
-/// How much memory may be left: buffers, statistics, fragments.
+/// Bytes that may stay in use: buffers, statistics, fragments.
 const NOISE: i64 = 2 << 20;
 
 fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| {
-        value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number"))
+        value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number"))
     })
 }
 
-/// Keys of every kind; the pieces of a dump, to be loaded in any order.
+/// Creates keys of every kind. Returns chunks of dumps, to be loaded in any order.
 fn prepare(client: &mut Client) -> Vec<Vec<u8>> {
     assert_eq!(client.run("FLUSHALL"), ok());
     client.run("BF.RESERVE grown 0.01 2 EXPANSION 1");
@@ -137,13 +136,13 @@ fn argument(random: &mut Random, chunks: &[Vec<u8>]) -> Vec<u8> {
             chunk
         }
         18 => format!("item-{}", random.below(100)).into_bytes(),
-        // Rarely, or the test is about copying memory.
+        // Rarely, or copying memory takes most of the time.
         _ if random.below(50) == 0 => vec![b'9'; 1 << 20],
         _ => vec![b'9'; 400],
     }
 }
 
-/// A call as a client would make it, with one or two arguments replaced; or words at random.
+/// A valid call with up to two arguments replaced, or a command with random arguments.
 fn call(
     random: &mut Random,
     names: &[String],
@@ -180,7 +179,7 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
     let mut random = Random::new(seed);
     let names = listed(&mut server.client());
     let shapes: Vec<_> = SHAPES.into_iter().chain(commands().map(|each| each.call)).collect();
-    // Absurd sizes are refused for their own bound, not for what this machine happens to have.
+    // This limit refuses huge sizes on every machine, independent of its memory.
     let bound = ["CONFIG", "SET", &config_name("max-filter-bytes"), "33554432"];
     assert_eq!(server.client().cmd(&bound), ok());
     prepare(&mut server.client());
@@ -206,7 +205,7 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
             if let Reply::Error(text) = &reply {
                 errors += 1;
                 assert!(!text.contains("internal error"), "{}", shown());
-                // A code in capitals, for clients split it off.
+                // The first word is a code in capitals: clients parse it.
                 let code = text.split(' ').next().unwrap_or_default();
                 assert!(
                     code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase()),
@@ -228,13 +227,12 @@ fn any_arguments_get_one_reply_and_harm_nothing() {
          of memory left, {} MB at most",
         peak >> 20
     );
-    // A filter of at most 32 MiB for each key, and as much again for what the allocator rounds up
-    // to.
+    // At most 32 MiB for the filter of each key; the allocator may round up to twice that.
     assert!(peak < empty + (KEYS.len() as i64 + 2) * (64 << 20), "{peak} bytes used");
     assert!(left < NOISE, "{left} bytes of memory are left behind");
     assert!(
         errors > calls / 10 && errors < calls * 9 / 10,
-        "{errors} errors: both ways must be taken"
+        "{errors} errors: too few calls succeed or fail"
     );
     assert_unharmed(&server);
 }

@@ -1,4 +1,4 @@
-//! Too few or too many arguments: the server's own text with the command's name in lower case.
+//! Too few or too many arguments: the error is the server's own, with the command in lower case.
 
 use crate::harness::{Protocol, Server, check, err, listed};
 
@@ -28,7 +28,7 @@ fn the_wrong_number_of_arguments_is_refused() {
         let info = client.cmd(&["COMMAND", "INFO", &name]);
         let arity = info.elements()[0].elements()[1].int();
         let least = usize::try_from(arity.abs()).expect("a small number");
-        // A command with a fixed number of words is called with one more, too.
+        // A command with a fixed number of words is also called with one word more.
         let more = (arity > 0).then_some(least + 1);
         lines.extend((1..least).chain(more).map(|words| name.clone() + &" 1".repeat(words - 1)));
     }

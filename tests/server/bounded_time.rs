@@ -1,9 +1,9 @@
-//! What a command costs is bounded by its arguments: layers times items, never the capacity that a
-//! header claims.
+//! The time of a command is bounded by layers times items, never by the capacity that a header
+//! claims.
 //!
-//! A forged RESTORE can bring the most layers that a filter may have, 2^18, each of one word, in 10
-//! MB; and layers that say they hold 2^62 items. Both answer every command, with numbers that make
-//! sense. No times are asserted; they are printed, and docs/security.md has the figures.
+//! A forged RESTORE of 10 MB can create 2^18 layers of one word each, the most that a filter may
+//! have; or layers that claim 2^62 items. Both filters must answer every command with plausible
+//! numbers. The tests print the times and assert none; docs/security.md has the figures.
 
 use std::time::Instant;
 
@@ -12,11 +12,11 @@ use crate::harness::{
     assert_unharmed, dump, info, int, mexists, numbered, ok,
 };
 
-/// What a filter is reserved with to have bits, or counters.
+/// The options of BF.RESERVE for a filter with bits, and for one with counters.
 const CELLS: [&str; 2] = ["", "COUNTING"];
 
-/// A filter of `count` layers of one block of 64 positions, all full but the newest, as RESTORE
-/// takes it.
+/// A RESTORE payload of a filter with `count` layers, each of one block of 64 positions. All layers
+/// except the newest are full.
 fn forged(client: &mut Client, count: usize, capacity: u64, cells: &str) -> Vec<u8> {
     assert_eq!(client.run(&format!("BF.RESERVE small 0.01 1 EXPANSION 1 SEED 3 {cells}")), ok());
     let mut payload = Payload::of(client, "small");
@@ -90,7 +90,7 @@ fn check_a_forged_filter_of_all_the_layers(cells: &str) {
     assert_eq!(timed(&words).elements().len(), 1_000);
     assert_eq!(timed(&[b"BF.ADD", b"k", b"a"]), int(1));
     assert_eq!(timed(&[b"BF.EXISTS", b"k", b"a"]), int(1));
-    // There is room for no more: an error, not a hang.
+    // The filter is full and cannot grow: an error, not a hang.
     assert!(timed(&[b"BF.ADD", b"k", b"b"]).is_error());
     assert_eq!(timed(&[b"BF.CARD", b"k"]), int(most as i64));
     assert!(!timed(&[b"BF.INFO", b"k", b"FPR"]).is_error());
@@ -102,7 +102,7 @@ fn check_a_forged_filter_of_all_the_layers(cells: &str) {
 }
 
 #[test]
-fn sums_over_forged_counts_are_right_again_when_these_are_gone() {
+fn sums_over_forged_counts_are_correct_after_their_filters_are_deleted() {
     for cells in CELLS {
         check_sums_over_forged_counts(cells);
     }
@@ -112,7 +112,7 @@ fn check_sums_over_forged_counts(cells: &str) {
     let server = server();
     let client = &mut server.client();
     let field = |client: &mut Client, name: &str| client.server_info("bf", &format!("bf_{name}"));
-    // Eight layers: 7 * 2^62 items pass both i64 and u64.
+    // Seven full layers of 2^62 items exceed both i64 and u64.
     let payload = forged(client, 8, 1 << 62, cells);
     for key in ["a", "b", "c"] {
         assert_eq!(client.call("RESTORE", key, &[b"0", &payload[..]]), ok());
@@ -123,7 +123,7 @@ fn check_sums_over_forged_counts(cells: &str) {
     for word in ["FPR", "FILL", "LAYERS", "ERROR"] {
         assert!(!client.run(&format!("BF.INFO a {word}")).is_error(), "{word}");
     }
-    // It counts on, and when it is gone the sums are what they were.
+    // Forged filters accept more items; after their deletion the sums are correct.
     assert_eq!(client.run("BF.ADD a new"), int(1));
     if !cells.is_empty() {
         assert_eq!(client.run("BF.ADD b new"), int(1));

@@ -1,5 +1,4 @@
-//! COMMAND DOCS: what `redis-cli` shows as a hint while one types, and what the documentation of a
-//! server lists.
+//! COMMAND DOCS: `redis-cli` shows it as hints while the user types.
 
 use crate::harness::{Reply, Server, commands, listed};
 
@@ -75,7 +74,7 @@ fn command_docs_gives_the_arguments_their_types() {
         let optional = !matches!(name, "error_rate" | "item" | "items")
             && (command, name) != ("bf.reserve", "capacity");
         assert_eq!(flags.contains(&"optional".to_owned()), optional, "{command} {name}: {flags:?}");
-        // As RedisBloom has it: the token is the block's, and the value alone is in it.
+        // As in RedisBloom: the block has the token and contains only the value.
         if kind == "block" {
             assert_eq!(text_of(argument, "token"), name.to_uppercase(), "{command}");
             let values = argument.get("arguments").expect("the value").elements();
@@ -108,8 +107,7 @@ fn texts(reply: &Reply) -> Vec<String> {
     reply.elements().iter().map(Reply::text).collect()
 }
 
-/// The key behind a word is one for every question about keys, whatever the word's case and
-/// wherever the server looks.
+/// COMMAND GETKEYS and GETKEYSANDFLAGS find the key after BITMAP, in upper or lower case.
 #[test]
 fn the_server_knows_the_keys_of_every_command() {
     let server = Server::start();
@@ -122,7 +120,7 @@ fn the_server_knows_the_keys_of_every_command() {
         ("BF.IMPORT k bitmap map CAPACITY 10 ERROR 0.1", &["k", "map"]),
         ("BF.IMPORT k BITMAP BITMAP CAPACITY 10 ERROR 0.1", &["k", "BITMAP"]),
         ("BF.IMPORT BITMAP BITMAP map CAPACITY 10 ERROR 0.1", &["BITMAP", "map"]),
-        // No keys are behind these words, and nothing runs.
+        // These words precede no key.
         ("BF.IMPORT k CAPACITY 10 BITMAP", &["k"]),
         ("BF.IMPORT k BITMAPS map CAPACITY 10", &["k"]),
         // The word as data.
@@ -154,7 +152,7 @@ fn the_server_knows_the_keys_of_every_command() {
         assert_eq!(found, expected, "{line}");
     }
     assert_eq!(client.run("DBSIZE").int(), 0);
-    // No other command is called to ask for its keys.
+    // The server asks only this command for its keys.
     for name in listed(client) {
         let reply = client.cmd(&["COMMAND", "INFO", &name]);
         let flags = texts(&reply.elements()[0].elements()[2]);

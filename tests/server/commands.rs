@@ -1,9 +1,9 @@
-//! What the server tells about the module and its commands: MODULE LIST, TYPE, COMMAND INFO. Client
-//! libraries, cluster proxies and GUIs read these.
+//! What the server reports about the module and its commands: MODULE LIST, TYPE, COMMAND INFO.
+//! Client libraries, cluster proxies and GUIs read these.
 
 use crate::harness::{Command, Reply, Server, array, bulk, commands, int, listed, simple};
 
-/// redis-py and GUIs look the module up by this name and compare `ver` as MM*10000+mm*100+pp.
+/// redis-py and GUIs find the module by this name and compare `ver` as MM*10000+mm*100+pp.
 #[test]
 fn the_module_is_called_bf_and_has_a_version() {
     let server = Server::start();
@@ -34,13 +34,13 @@ fn the_module_has_every_command_and_no_other() {
     assert_eq!(listed(&mut server.client()), expected);
 }
 
-/// A list of flags in any order.
+/// The texts of an array.
 fn texts(reply: &Reply) -> Vec<String> {
     reply.elements().iter().map(Reply::text).collect()
 }
 
 #[test]
-fn command_info_tells_arity_flags_and_keys() {
+fn command_info_has_arity_flags_and_keys() {
     let server = Server::start();
     let client = &mut server.client();
     for command in commands() {
@@ -60,7 +60,7 @@ fn command_info_tells_arity_flags_and_keys() {
             );
         }
         assert_eq!(info[3..6], [int(1), int(1), int(1)], "first key, last key and step of {name}");
-        // A proxy may not keep what changes without the key being written by name.
+        // A proxy must not cache answers that can change without a write to the key.
         let dont_cache = matches!(name, "bf.info" | "bf.debug" | "bf.scandump");
         assert_eq!(
             texts(&info[7]).contains(&"dont_cache".to_owned()),
@@ -74,7 +74,7 @@ fn command_info_tells_arity_flags_and_keys() {
     }
 }
 
-/// One key, the first argument.
+/// Asserts that the spec is that of one key, the first argument.
 #[track_caller]
 fn assert_key_spec(name: &str, spec: &Reply, flags: &[&str]) {
     let mut got = texts(spec.get("flags").expect("a key spec has flags"));
@@ -100,7 +100,7 @@ fn command_getkeys_finds_the_key() {
     }
 }
 
-/// A bitmap is in another key, which is only read.
+/// The bitmap of an import is in a second key, which is only read.
 #[test]
 fn command_getkeys_finds_the_bitmap_of_an_import() {
     let server = Server::start();
@@ -121,8 +121,7 @@ fn command_getkeys_finds_the_bitmap_of_an_import() {
     assert_eq!(flags, ["RO", "access", "incomplete"]);
 }
 
-/// INFO commandstats, SLOWLOG and the like name the commands in lower case; nothing of the module
-/// fails under MONITOR.
+/// INFO commandstats lists the commands in lower case.
 #[test]
 fn the_server_counts_the_commands() {
     let server = Server::start();
@@ -135,5 +134,5 @@ fn the_server_counts_the_commands() {
     let failed = client.run("BF.ADD k");
     assert!(failed.is_error());
     let calls = client.server_info("commandstats", "cmdstat_bf.add");
-    assert!(calls.contains("rejected_calls=1"), "the server itself refuses a wrong arity: {calls}");
+    assert!(calls.contains("rejected_calls=1"), "the server counts a wrong arity: {calls}");
 }

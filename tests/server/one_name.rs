@@ -1,13 +1,13 @@
-//! Single commands remember the last large filter by its name (`src/module/lookahead.rs`).
-//! Whatever the name leads to by the next command, they answer as the commands of many items do,
-//! which remember nothing.
+//! Commands with one item remember the last large filter by the name of its key
+//! (`src/module/lookahead.rs`). The key may hold another value when the next command runs. Answers
+//! must equal those of commands with many items, which remember nothing.
 
 use crate::harness::{Client, Random, Reply, Server, add_until_card, int, mexists, numbered, ok};
 
-/// Filters for so many items are worth being remembered.
+/// A capacity at which a filter is large enough to be remembered.
 const LARGE: &str = "300000";
 
-/// Adds items one by one, and asks one by one and together.
+/// Adds items one by one; queries them one by one, then all in one command.
 #[track_caller]
 fn add_and_ask(client: &mut Client, key: &str, prefix: &str) {
     let items = numbered(prefix, 30);
@@ -26,7 +26,7 @@ fn reserve(client: &mut Client, key: &str, capacity: &str, seed: &str) {
 }
 
 #[test]
-fn a_name_leads_to_other_filters_in_turn() {
+fn a_key_holds_different_filters_in_turn() {
     let server = Server::start();
     let client = &mut server.client();
     for (seed, capacity) in [LARGE, LARGE, "100", LARGE, "600000", LARGE].iter().enumerate() {
@@ -44,7 +44,7 @@ fn a_name_leads_to_other_filters_in_turn() {
 }
 
 #[test]
-fn equal_seeds_in_other_places_are_told_apart() {
+fn filters_with_equal_seeds_are_not_confused() {
     let server = Server::start();
     let client = &mut server.client();
     for key in ["a", "b"] {
@@ -58,7 +58,7 @@ fn equal_seeds_in_other_places_are_told_apart() {
 }
 
 #[test]
-fn many_names_are_asked_in_any_order() {
+fn many_keys_are_queried_in_any_order() {
     let server = Server::start();
     let client = &mut server.client();
     let long = "n".repeat(80);
@@ -72,7 +72,7 @@ fn many_names_are_asked_in_any_order() {
     let random = &mut Random::new(1);
     let mut added = vec![Vec::new(); names.len()];
     for number in 0..6_000 {
-        // In runs, so that one is remembered and then another.
+        // Mostly runs of one key, so that its filter is remembered.
         let at = if random.below(10) < 7 { number / 200 } else { random.below(names.len()) };
         if names[at] == "small" && added[at].len() == 100 {
             continue;
@@ -90,7 +90,7 @@ fn many_names_are_asked_in_any_order() {
 }
 
 #[test]
-fn a_filter_grows_under_its_name() {
+fn a_remembered_filter_may_grow() {
     let server = Server::start();
     let client = &mut server.client();
     reserve(client, "k", "40000", "3");
@@ -102,7 +102,7 @@ fn a_filter_grows_under_its_name() {
 }
 
 #[test]
-fn transactions_scripts_and_databases_do_not_confuse_it() {
+fn answers_are_correct_across_databases_and_in_scripts() {
     let server = Server::start();
     let client = &mut server.client();
     reserve(client, "k", LARGE, "1");

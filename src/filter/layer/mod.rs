@@ -280,7 +280,7 @@ impl Layer {
     /// Address and shape of the blocks; `None` for kinds without blocks and for arrays small enough
     /// to stay cached.
     #[inline]
-    pub(super) fn address_of_blocks(&self) -> Option<BlockAddress> {
+    pub(super) fn block_address(&self) -> Option<BlockAddress> {
         match &self.kind {
             Kind::Blocked(layer) => layer.block_address(),
             Kind::Classic(_) | Kind::Counting(_) => None,

@@ -1,9 +1,8 @@
-//! `BF.ADD key item` and `BF.MADD key item [item ...]`: add to a filter, which they make if there
-//! is none.
+//! `BF.ADD key item` and `BF.MADD key item [item ...]`: add items to a filter; create the filter if
+//! there is none. BF.INSERT adds with the functions of this file.
 //!
-//! Both, and BF.INSERT, end in this file. Mutation comes first and is finished before the reply
-//! begins, because the length of the reply depends on it: an error is an element of the array, and
-//! always the last (clients stop reading at the first).
+//! All items are added before the reply begins, because the length of the reply depends on the
+//! result. An error is the last element of the array: clients stop reading at the first error.
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
@@ -60,7 +59,7 @@ impl Command for Add {
     }
 }
 
-/// [`Add`] where there is no filter yet, or one that refused: as the only item of a batch.
+/// Adds one item as a batch, if there is no filter yet or the filter refused the item.
 #[cold]
 fn add_one(ctx: Context, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
     let (answers, change) = add_or_create(ctx, &mut key, std::slice::from_ref(&item))?;
@@ -101,10 +100,10 @@ impl Command for MultiAdd {
     }
 }
 
-/// Adds `items` to the filter in `key`, which is made if there is none.
+/// Adds `items` to the filter in `key`; creates the filter if there is none.
 ///
 /// # Errors
-/// As [`Value::filter_in_key`] and [`create_with`]. That an item was refused is one of the answers.
+/// Those of [`Value::filter_in_key`] and [`create_with`]. A refused item is in the answers instead.
 fn add_or_create<'a>(
     ctx: Context,
     key: &mut Key,
@@ -118,10 +117,10 @@ fn add_or_create<'a>(
     Ok((answers, change))
 }
 
-/// Makes a filter, adds `items` and puts it into `key`.
+/// Creates a filter in `key` and adds `items` to it.
 ///
 /// # Errors
-/// `NoMemory`; nothing has changed then.
+/// `NoMemory`; the key is unchanged then.
 #[cold]
 pub(super) fn create_with<'a>(
     ctx: Context,
@@ -138,11 +137,11 @@ pub(super) fn create_with<'a>(
     Ok((answers, change))
 }
 
-/// Adds `items` to a filter of the server, in order, up to the first that cannot be added.
+/// Adds `items` to a filter in order, and stops at the first item that cannot be added.
 ///
-/// A full filter that does not grow takes what must be obeyed uncounted: where a primary or an AOF
-/// are of another product, or make the filter by commands whose hash is another here, it may be
-/// full here some items sooner than there.
+/// Replicated and AOF additions are accepted even when a non-scaling filter is full; they are not
+/// counted. Such a filter may be full some items sooner than its original: another product wrote
+/// the original, or its commands create a filter with another hash here.
 pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let before = Before::of(filter);
     let mut answers = Vec::new();
@@ -169,17 +168,17 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     added
 }
 
-/// The bytes of each.
+/// The bytes of each item.
 fn bytes<'a>(items: &[Str<'a>]) -> impl Iterator<Item = &'a [u8]> {
     items.iter().map(|item| item.bytes())
 }
 
-/// The sum of a number of each chunk of answers.
+/// The sum of `number` over all chunks of answers.
 fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
     answers.iter().copied().map(number).sum()
 }
 
-/// Counts a refusal. Which limit stood in the way, no client's error text says.
+/// Counts a refusal, and logs which limit caused it. The client's error text does not say which.
 #[cold]
 fn refused(ctx: Context, error: Error) -> Refusal {
     stats::REFUSED.add(1);
@@ -189,11 +188,11 @@ fn refused(ctx: Context, error: Error) -> Refusal {
     Refusal::of_addition(error)
 }
 
-/// A filter before additions, as far as it matters after them.
+/// The state of a filter before additions, to find what they changed.
 struct Before {
     older: usize,
-    /// Items of the newest layer of one that counts: there an item may be new to a layer and not to
-    /// the filter.
+    /// Items of the newest layer, in a filter with counters; `None` in others. With counters, an
+    /// item may be new to a layer but not to the filter.
     items: Option<u64>,
 }
 
@@ -212,8 +211,8 @@ impl Before {
         self.items.is_some()
     }
 
-    /// Counts additions of which `new` tested absent before; what they did to the shape of the
-    /// filter.
+    /// Counts additions, of which `new` items tested absent. Returns how they changed the shape of
+    /// the filter.
     #[inline(always)]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
         let layers = filter.older().len().saturating_sub(self.older);
@@ -229,36 +228,36 @@ impl Before {
     }
 }
 
-/// How many more items a filter that counts has, which had `items` in its newest layer and was
-/// given `layers` since: the others take nothing.
+/// The items that a filter with counters gained since its newest layer had `items`; it grew by
+/// `layers` layers since. Older layers gain no items.
 #[inline(never)]
 fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
     let changed = filter.layers().rev().take(layers + 1).map(Layer::items);
     changed.fold(0, u64::wrapping_add).wrapping_sub(items)
 }
 
-/// What became of each item, and the error that ended it.
+/// The answer for each item, and the error that stopped the additions.
 pub(super) struct Added {
-    /// Whether each was new, chunk by chunk.
+    /// Whether each item was new, chunk by chunk.
     answers: Vec<Answers>,
-    /// Whether those that were not changed the filter too.
+    /// Whether items that were not new changed the filter too: it has counters.
     counts: bool,
     shape: Shape,
     error: Option<Refusal>,
 }
 
 impl Added {
-    /// How many were new.
+    /// The number of items that were new.
     fn ones(&self) -> usize {
         total(&self.answers, Answers::ones)
     }
 
-    /// Items answered, the error not counted.
+    /// The number of items that were added, new or not.
     fn count(&self) -> usize {
         total(&self.answers, Answers::count)
     }
 
-    /// Items tried: one with an error too.
+    /// The number of items tried, including one that caused an error.
     fn tried(&self) -> usize {
         self.count() + usize::from(self.error.is_some())
     }
@@ -267,7 +266,7 @@ impl Added {
         self.answers.iter().flat_map(|chunk| chunk.each())
     }
 
-    /// What the addition of `items` changed, told by naming those that changed it.
+    /// The change by the addition of `items`; it lists the items that changed the filter.
     pub(super) fn change<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
         let changed = self
             .each()
@@ -278,7 +277,8 @@ impl Added {
         Change { created: None, items: Items::Listed(changed), shape: self.shape }
     }
 
-    /// The same for a command that may be repeated word for word, if every item changed the filter.
+    /// The change by the addition of `items`. If every item changed the filter, it is
+    /// [`Items::All`]: the command is replicated verbatim.
     fn change_or_all<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
         let changed = if self.counts { self.count() } else { self.ones() };
         if changed == items.len() {
@@ -288,7 +288,7 @@ impl Added {
         }
     }
 
-    /// An array of booleans; the error, if there is one, is its last element.
+    /// Replies with an array of booleans; an error is the last element.
     pub(super) fn reply(&self, call: &Call) {
         call.ctx.reply_array(self.tried());
         self.each().for_each(|new| call.ctx.reply_bool(new));

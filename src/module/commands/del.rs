@@ -1,8 +1,8 @@
-//! `BF.DEL key item [item ...]`: deletes items from a filter that counts, each once.
+//! `BF.DEL key item [item ...]`: deletes items from a filter with counters, each item once.
 //!
-//! The answer tells whether the item went: no for one that tests absent, and for one that the
-//! filter cannot take out without the risk of losing another (`filter/deletion.rs`). No memory is
-//! asked for, so a full server deletes too.
+//! The answer says whether the item was deleted. It is false if the item tests absent, or if the
+//! deletion could cause a false negative for another item (`filter/deletion.rs`). The filter
+//! allocates nothing, so the command runs without `deny-oom`.
 
 use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried};
 use crate::{

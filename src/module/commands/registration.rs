@@ -2,11 +2,11 @@
 //! COMMAND DOCS and the hints of redis-cli.
 //!
 //! A server finds the keys of a call in two ways, and both follow from the spec. ACL permissions
-//! and COMMAND GETKEYS use the key specs. Cluster routing knows the first key alone, unless the
-//! command has the flag `getkeys-api`: then the server calls the command to ask where its keys are
-//! ([`CommandSpec::report_keys`]). The spec of a second key finds its word at any place, also where
-//! the word is data. So that spec is flagged as incomplete, and ACL permissions and COMMAND GETKEYS
-//! then ask the command too.
+//! and COMMAND GETKEYS use the key specs. Cluster routing knows only the first key, unless the
+//! command has the flag `getkeys-api`: then the server calls the command to get the positions of
+//! its keys ([`CommandSpec::report_keys`]).
+//! The spec of a second key finds its word at any place, also where the word is data. So that spec
+//! is flagged as incomplete: ACL permissions and COMMAND GETKEYS then ask the command too.
 
 use std::{
     ffi::{CStr, CString, c_int},
@@ -18,14 +18,14 @@ use super::{
     spec::{Argument, CommandSpec, Uses},
 };
 
-/// The release of this module that first had what RedisBloom has not.
+/// The first release of this module with the arguments that RedisBloom lacks.
 const OWN_SINCE: &CStr = c"0.1.0";
 
-/// The ACL category of the commands that RedisBloom has too, on servers that let a module have one
-/// (Redis 7.4, Valkey 8).
+/// The ACL category of the commands that RedisBloom has too. Modules can add categories since
+/// Redis 7.4 and Valkey 8.
 const CATEGORY: &CStr = c"bloom";
 
-/// Adds the category, once, before the commands.
+/// Adds the category; call this once, before the commands are registered.
 pub(super) fn add_category(ctx: Context) {
     call!(RedisModule_AddACLCategory(ctx.as_ptr(), CATEGORY.as_ptr()));
 }
@@ -34,7 +34,7 @@ impl CommandSpec {
     /// Registers the command.
     ///
     /// # Errors
-    /// A line for the log.
+    /// The reason, as a line for the log.
     pub(super) fn register(
         &self,
         ctx: Context,
@@ -64,8 +64,8 @@ impl CommandSpec {
         Ok(())
     }
 
-    /// Where the server has categories for modules: with `bloom`, or without where it does not know
-    /// that one.
+    /// Sets the ACL categories, on servers that have them for modules. Leaves out `bloom` if the
+    /// server does not know this category.
     fn set_categories(&self, command: *mut raw::RedisModuleCommand, redisblooms: bool) {
         let set = |categories: &str| -> bool {
             let categories = format!("{categories}\0");
@@ -79,11 +79,10 @@ impl CommandSpec {
         }
     }
 
-    /// Answers the server that asks where the keys of a call are: the positions and flags of the
-    /// key specs.
+    /// Reports the positions and flags of the keys of a call to the server.
     ///
-    /// `words` may be any call that has the command's arity. Valkey asks on its I/O threads too,
-    /// while other commands run: this reads nothing but its arguments.
+    /// `words` is any call with the command's arity. Valkey calls this on its I/O threads too,
+    /// while other commands run: it must read only its arguments.
     pub(super) fn report_keys(&self, ctx: Context, words: &[Str]) {
         let behind = self.second_key().and_then(|token| {
             let word = words.get(SECOND_KEY_WORD)?;
@@ -120,7 +119,7 @@ impl CommandSpec {
             key_specs: key_specs.as_mut_ptr(),
             args: arguments.as_mut_ptr(),
         };
-        // The server copies all of it; `parts` holds what the pointers in `arguments` point to
+        // The server copies everything. Pointers in `arguments` point into `parts`, which must live
         // until then.
         let set: c_int = call!(RedisModule_SetCommandInfo(command, &raw const info));
         drop(parts);
@@ -155,13 +154,14 @@ impl Uses {
     }
 }
 
-/// A second key is only read.
+/// The flags of a second key: it is only read.
 const SECOND_KEY_FLAGS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
 
-/// The position of the word of the second key: right behind the first key.
+/// The position of the word of the second key: directly after the first key.
 const SECOND_KEY_WORD: usize = 2;
 
-/// The spec of the second key, behind a word at any place: no kind of spec is bound to one.
+/// The spec of the second key. It follows a word at any place, because no kind of spec can name one
+/// place.
 fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
     let mut spec = END_OF_KEY_SPECS;
     spec.flags = u64::from(SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE);
@@ -173,7 +173,7 @@ fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
     only_this(spec)
 }
 
-/// A spec of the one key where its search begins.
+/// Completes a spec: it finds one key, where its search begins.
 fn only_this(mut spec: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleCommandKeySpec {
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
     spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
@@ -185,7 +185,7 @@ fn only_this(mut spec: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleComman
 }
 
 impl Argument {
-    /// The server's form of it; arrays that it points to go to `parts`.
+    /// Converts the argument for the server; stores the arrays that it points to in `parts`.
     fn describe(
         &self,
         parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
@@ -213,7 +213,7 @@ impl Argument {
             Self::Integer(name) => leaf(name, INTEGER, None, 0),
             Self::Double(name) => leaf(name, DOUBLE, None, 0),
             Self::Key(name) => raw::RedisModuleCommandArg {
-                // The second spec: that of the first key is the first.
+                // Key spec 0 is that of the first key.
                 key_spec_index: 1,
                 ..leaf(name, KEY, None, 0)
             },
@@ -243,7 +243,7 @@ impl Argument {
     }
 }
 
-/// Keeps the members of a block or choice, and gives the address that the server reads them from.
+/// Stores the members of a block or choice in `parts`, and returns their address.
 fn group(
     parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
     mut members: Vec<raw::RedisModuleCommandArg>,
@@ -255,8 +255,8 @@ fn group(
     start
 }
 
-/// Sizes of the structures above, by which the server steps through the arrays: it may know other
-/// versions.
+/// Sizes of the structures above. The server steps through the arrays by them, because its own
+/// version may have other sizes.
 static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
     version: 1,
     sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -264,11 +264,11 @@ static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfo
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// All zero: ends an array.
+/// Ends an array of arguments.
 // SAFETY: null pointers and zero numbers are valid in every field.
 const END_OF_ARGUMENTS: raw::RedisModuleCommandArg =
     raw::RedisModuleCommandArg { key_spec_index: -1, ..unsafe { std::mem::zeroed() } };
 
-/// All zero: ends an array.
-// SAFETY: null pointers and zero numbers are valid in every field, the unions included.
+/// Ends an array of key specs.
+// SAFETY: null pointers and zero numbers are valid in every field, including the unions.
 const END_OF_KEY_SPECS: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };

@@ -1,41 +1,41 @@
-//! What the server must know of a command before it runs, as the command's file states it: flags,
-//! arity, keys, ACL categories, documentation. `registration.rs` passes it to the server.
+//! The specification of a command: flags, arity, keys, ACL categories, documentation. Each
+//! command's file states its own; `registration.rs` passes it to the server.
 
 use std::ffi::{CStr, c_int};
 
-/// A command's registration.
+/// The specification of a command.
 pub(super) struct CommandSpec {
     pub(super) name: &'static CStr,
-    /// Flags of the server's CreateCommand.
+    /// Flags of `RedisModule_CreateCommand`.
     pub(super) flags: &'static CStr,
-    /// As the server counts it: the name included, negative for "at least".
+    /// The number of words, including the name; negative for "at least".
     pub(super) arity: c_int,
-    /// What it does with its key.
+    /// What the command does with its key.
     pub(super) uses: Uses,
-    /// ACL categories beside `CATEGORY`.
+    /// ACL categories in addition to `CATEGORY`.
     pub(super) categories: &'static str,
     pub(super) summary: &'static CStr,
     pub(super) complexity: &'static CStr,
-    /// The release of RedisBloom that had it first; of this module for a command that is not
-    /// RedisBloom's.
+    /// The first release of RedisBloom with the command; of this module if RedisBloom lacks the
+    /// command.
     pub(super) since: &'static CStr,
     /// Hints for clients, such as `dont_cache`.
     pub(super) tips: Option<&'static CStr>,
-    /// Behind the key, which every command has first. A [`Argument::Key`] behind a word is a second
-    /// key.
+    /// The arguments after the key, which is the first argument of every command. An
+    /// [`Argument::Key`] in an [`Argument::Option`] is a second key.
     pub(super) arguments: &'static [Argument],
 }
 
-/// What a command does with its key; this is what ACL key permissions judge.
+/// What a command does with its key. ACL key permissions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Uses {
-    /// Its data shows in the answer: needs read permission.
+    /// The answer reveals data of the key: needs read permission.
     Reads,
-    /// It is made or added to, and what it held shows in the answer: needs both.
+    /// Creates or adds to the key, and the answer reveals its data: needs read and write.
     Adds,
-    /// It is made or added to, and shows nothing: needs write permission.
+    /// Creates or adds to the key, and the answer reveals nothing: needs write permission.
     Fills,
-    /// Items are deleted from it, and what it held shows in the answer: needs both.
+    /// Deletes items from the key, and the answer reveals its data: needs read and write.
     Deletes,
 }
 
@@ -44,24 +44,24 @@ pub(super) enum Argument {
     String(&'static CStr),
     Integer(&'static CStr),
     Double(&'static CStr),
-    /// Another key, which is only read; the value of an option.
+    /// A second key, which is only read; it is the value of an option.
     Key(&'static CStr),
     /// One or more strings.
     Items,
-    /// A word that may stand there.
+    /// An optional word.
     Flag(&'static CStr, &'static CStr),
-    /// A word that must stand there.
+    /// A required word.
     Token(&'static CStr, &'static CStr),
-    /// A word with a value, which may stand there.
+    /// An optional word with a value.
     Option(&'static CStr, &'static CStr, &'static Argument),
-    /// One that RedisBloom's command has not.
+    /// An argument that RedisBloom's command lacks.
     Own(&'static Argument),
-    /// One of several words, which may stand there: name and words.
+    /// Optionally, one of several words: name and words.
     OneOf(&'static CStr, &'static [(&'static CStr, &'static CStr)]),
 }
 
 impl CommandSpec {
-    /// The word behind which the second key stands, in a command that has one.
+    /// The word before the second key, if the command has a second key.
     pub(super) const fn second_key(&self) -> Option<&'static CStr> {
         let mut arguments = self.arguments;
         while let [argument, rest @ ..] = arguments {

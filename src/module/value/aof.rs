@@ -1,6 +1,6 @@
-//! AOF rewrite: a filter becomes BF.LOADCHUNK commands of at most 16 MiB, so that no record comes
-//! near the server's limit of 512 MB for an argument. One of valkey-bloom's becomes what
-//! valkey-bloom writes, a single BF.LOAD.
+//! AOF rewrite: writes a filter as BF.LOADCHUNK commands of at most 16 MiB, far below the server's
+//! limit of 512 MB for an argument. A filter of valkey-bloom's type is a single BF.LOAD, as
+//! valkey-bloom writes it.
 
 use std::ffi::{c_longlong, c_void};
 
@@ -19,8 +19,8 @@ pub(super) unsafe extern "C" fn rewrite(
     value: *mut c_void,
 ) {
     guarded("aof_rewrite", (), || {
-        // SAFETY: the server passes a live value, and nothing writes to it meanwhile (this runs in
-        // a child process, or between commands).
+        // SAFETY: the server passes a live value. Nothing writes to it until this returns: this
+        // runs in a child process, or between commands.
         let value = unsafe { Value::borrow(value) };
         let emit = |iterator: i64, data: &[u8]| {
             call!(RedisModule_EmitAOF(
@@ -45,14 +45,15 @@ pub(super) unsafe extern "C" fn rewrite(
     });
 }
 
-/// As `rewrite`, of the type that has valkey-bloom's name.
+/// Writes a filter of the type with valkey-bloom's name as one BF.LOAD command.
 pub(super) unsafe extern "C" fn rewrite_valkey(
     io: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
     guarded("aof_rewrite", (), || {
-        // SAFETY: as above.
+        // SAFETY: the server passes a live value. Nothing writes to it until this returns: this
+        // runs in a child process, or between commands.
         let value = unsafe { Value::borrow(value) };
         if let Some(blob) = valkey_bloom::blob(value.filter()) {
             call!(RedisModule_EmitAOF(

@@ -1,4 +1,4 @@
-//! The child process that a server forks to save; a test can stop it at any time.
+//! The child process that a server forks to save. A test can stop the child at any time.
 
 use std::{fs, process::Command};
 

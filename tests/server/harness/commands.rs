@@ -1,25 +1,25 @@
-//! The commands as their clients know them: names, arities, keys, releases. Stated without the
-//! module's table of commands, because clients of RedisBloom rely on them.
+//! The commands as clients know them: names, arities, keys, releases. This table is independent of
+//! the module's own specifications, because clients of RedisBloom rely on these values.
 //!
 //! A new command needs a row here and a section in docs/commands.md: `commands.rs` and
-//! `documentation.rs` compare both with what the server lists. The tests that hold for every
-//! command take it from here.
+//! `documentation.rs` compare both with the server's list. Tests of every command iterate over this
+//! table.
 
 use super::client::Client;
 
-/// A command, and what COMMAND INFO and COMMAND DOCS must say of it.
+/// A command, and what COMMAND INFO and COMMAND DOCS must return for it.
 pub(crate) struct Command {
-    /// A call that is complete, with the key `k`.
+    /// A complete call with the key `k`.
     pub(crate) call: &'static str,
-    /// As the server counts it: the name included, negative for "at least".
+    /// The number of words, including the name; negative for "at least".
     pub(crate) arity: i64,
-    /// Those of `write`, `readonly`, `denyoom` and `fast` that it has.
+    /// The flags among `write`, `readonly`, `denyoom` and `fast`.
     pub(crate) flags: &'static [&'static str],
-    /// Flags of the spec of its key.
+    /// Flags of the key's spec.
     pub(crate) key: &'static [&'static str],
-    /// The release that had it first: of RedisBloom, or of this module.
+    /// The first release with the command, of RedisBloom or of this module.
     pub(crate) since: &'static str,
-    /// Names of its arguments in order, without `seed` and `counting`, which RedisBloom has not.
+    /// Names of the arguments in order, without `seed` and `counting`, which RedisBloom lacks.
     pub(crate) arguments: &'static str,
 }
 
@@ -36,11 +36,11 @@ const fn command(
 
 const READ: &[&str] = &["readonly", "fast"];
 const WRITE: &[&str] = &["write", "denyoom"];
-/// It shows what is in the filter.
+/// The answer reveals data of the filter.
 pub(crate) const READS: &[&str] = &["RO", "access"];
-/// It shows nothing.
+/// The answer reveals nothing.
 pub(crate) const CREATES: &[&str] = &["RW", "insert"];
-/// Its answer shows what is in the filter, so it needs the permission to read as well.
+/// The answer reveals data of the filter, so the command also needs the permission to read.
 pub(crate) const ADDS: &[&str] = &["RW", "access", "insert"];
 pub(crate) const DELETES: &[&str] = &["RW", "access", "delete"];
 
@@ -69,12 +69,12 @@ pub(crate) const REDISBLOOMS: [Command; 11] = [
     command("BF.CARD k", 2, READ, READS, "2.4.4", "key"),
     command("BF.INFO k", -2, READ, READS, "1.0.0", "key single_value"),
     command("BF.DEBUG k", 2, READ, READS, "1.0.0", "key"),
-    // RedisBloom calls it fast, although it copies up to 16 MiB.
+    // Not `fast` as in RedisBloom, because it copies up to 16 MiB.
     command("BF.SCANDUMP k 0", 3, &["readonly"], READS, "1.0.0", "key iterator"),
     command("BF.LOADCHUNK k 1 data", 4, WRITE, CREATES, "1.0.0", "key iterator data"),
 ];
 
-/// The commands that RedisBloom has not.
+/// The commands that RedisBloom lacks.
 pub(crate) const OWN: [Command; 4] = [
     command("BF.DEL k a", -3, &["write"], DELETES, "0.1.0", "key item"),
     command("BF.COUNT k a", 3, READ, READS, "0.1.0", "key item"),
@@ -89,13 +89,13 @@ pub(crate) const OWN: [Command; 4] = [
     ),
 ];
 
-/// Every command.
+/// All commands of the module.
 pub(crate) fn commands() -> impl Iterator<Item = &'static Command> {
     REDISBLOOMS.iter().chain(&OWN)
 }
 
 impl Command {
-    /// The name, in lower case as the server has it.
+    /// The name in lower case, as the server lists it.
     pub(crate) fn name(&self) -> String {
         self.call.split(' ').next().unwrap_or_default().to_lowercase()
     }
@@ -106,7 +106,7 @@ impl Command {
     }
 }
 
-/// The names of the commands that the server has of the module, sorted.
+/// The names of the module's commands that the server lists, sorted.
 #[track_caller]
 pub(crate) fn listed(client: &mut Client) -> Vec<String> {
     let reply = client.run("COMMAND LIST FILTERBY MODULE bf");
