@@ -117,8 +117,9 @@ fmt-check: ## Check the formatting
 	rustfmt --check $(COMPARE_RS)
 
 .PHONY: lint
-lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module
+lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; no line above 100 characters
 	@scripts/setup
+	@scripts/long-lines
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
