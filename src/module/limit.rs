@@ -33,9 +33,9 @@
 //! whether a key can be evicted. So the server is asked whether a key expires only for a filter
 //! that the settings allow and that does not fit into what is left, and only under `volatile-*`.
 //! The question is an INFO: it takes some microseconds, more in a server with thousands of
-//! databases, and INFO commandstats and MONITOR show it. `RedisModule_GetServerInfo` would not show,
-//! but cannot list its fields: it would have to be asked for each database that the server may
-//! have.
+//! databases, and INFO commandstats and MONITOR show it. `RedisModule_GetServerInfo` would not
+//! show, but cannot list its fields: it would have to be asked for each database that the server
+//! may have.
 
 use std::{
     ffi::c_int,
@@ -102,8 +102,8 @@ pub(crate) fn within<T, E: Copy + Into<codec::Error>>(
     made
 }
 
-/// The most bytes of bits that a filter may take by the settings alone; `None` where nothing must be
-/// refused.
+/// The most bytes of bits that a filter may take by the settings alone; `None` where nothing must
+/// be refused.
 fn whole(ctx: Context) -> Option<u64> {
     if must_obey(ctx) {
         return None;

@@ -1,9 +1,9 @@
 //! The cache lines of a single item, prefetched before its key is looked up.
 //!
-//! A single command waits for the block of its item. Before it knows the filter, the server looks up
-//! the key, which takes some 300 instructions; the wait can pass meanwhile. So the last filter that
-//! is too large for the processor's caches is remembered by the name of its key. If the next single
-//! command has that name, its item is hashed and its block prefetched first:
+//! A single command waits for the block of its item. Before it knows the filter, the server looks
+//! up the key, which takes some 300 instructions; the wait can pass meanwhile. So the last filter
+//! that is too large for the processor's caches is remembered by the name of its key. If the next
+//! single command has that name, its item is hashed and its block prefetched first:
 //!
 //! ```text
 //!   name ──remembered?──▶ hash, prefetch ─┐
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! By then the name may lead to another filter, or to none. An address to prefetch is never read,
-//! and the hash is used only if the filter's seed and block address are the remembered ones. So only
-//! time depends on what is remembered, and a digest of the name is enough. It is computed only if
-//! something is remembered: small filters do not pay for it.
+//! and the hash is used only if the filter's seed and block address are the remembered ones. So
+//! only time depends on what is remembered, and a digest of the name is enough. It is computed only
+//! if something is remembered: small filters do not pay for it.
 
 use std::cell::Cell;
 

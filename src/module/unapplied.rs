@@ -32,7 +32,8 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
 }
 
 /// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync): reports on a replica
-/// and while the server loads. On a replica that takes writes, that includes changes by its clients.
+/// and while the server loads. On a replica that takes writes, that includes changes by its
+/// clients.
 #[cold]
 pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) {
     if limit::must_obey(server()) {

@@ -113,9 +113,9 @@ fn own_pages(pid: u32) -> u64 {
     kib.expect("a line of private pages") << 10
 }
 
-/// While a child saves, the kernel copies each page that the server writes to. A new item must write
-/// to one page at most, and an item that is already in the filter to none. The file holds the filter
-/// as it was at the fork.
+/// While a child saves, the kernel copies each page that the server writes to. A new item must
+/// write to one page at most, and an item that is already in the filter to none. The file holds the
+/// filter as it was at the fork.
 #[test]
 fn additions_during_a_snapshot_copy_one_page_each_at_most() {
     let server = Server::with().config("rdbcompression no").start();

@@ -481,8 +481,8 @@ pub(crate) mod tests {
                 });
                 let taken = taken?;
                 assert_eq!(taken.last(), Some(&Taken::Last));
-                // Five visits at most: two searches, the check of the room, the merge, the comparison.
-                // Each visits a layer and its neighbour.
+                // Five visits at most: two searches, the check of the room, the merge, the
+                // comparison. Each visits a layer and its neighbour.
                 let most = 10 * taken.len() as u64;
                 assert!(
                     steps <= most,

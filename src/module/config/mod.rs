@@ -1,12 +1,12 @@
 //! Settings: the load arguments, and what CONFIG GET and CONFIG SET show.
 //!
-//! | setting           | what                                                       | default | range          |
-//! |-------------------|------------------------------------------------------------|---------|----------------|
-//! | error-rate        | rate of a filter that BF.ADD, MADD or INSERT makes          | 0.01    | (0, 1)         |
-//! | initial-size      | its capacity, in items                                     | 100     | [1, 2^62]      |
-//! | expansion-factor  | its expansion, and that of BF.RESERVE; 0 = non-scaling      | 2       | [0, 32768]     |
-//! | max-filter-bytes  | the most bytes of bits of one filter; 0 = see `limit.rs`   | 0       | [0, 2^63)      |
-//! | missing-key-error | whether BF.EXISTS of a missing key is an error             | no      | yes, no        |
+//! | setting           | what                                            | default | range      |
+//! |-------------------|-------------------------------------------------|---------|------------|
+//! | error-rate        | rate of a filter that an addition creates       | 0.01    | (0, 1)     |
+//! | initial-size      | its capacity, in items                          | 100     | [1, 2^62]  |
+//! | expansion-factor  | its expansion, and BF.RESERVE's; 0: non-scaling | 2       | [0, 32768] |
+//! | max-filter-bytes  | most bytes of bits of a filter; 0: see limit.rs | 0       | [0, 2^63)  |
+//! | missing-key-error | whether BF.EXISTS of a missing key is an error  | no      | yes, no    |
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
 //! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. There the seven names of

@@ -72,8 +72,8 @@ impl Name {
             let (alias, own) = (self.shown(), own.shown());
             let (value, covered) = (setting.text(), setting.written(covered));
             ctx.warn(&format!(
-                "bf: {alias} ({value}) and {own} ({covered}) are two names of one setting and differ: \
-                 {alias} is in force; remove one of the two"
+                "bf: {alias} ({value}) and {own} ({covered}) are two names of one setting and \
+                 differ: {alias} is in force; remove one of the two"
             ));
         }
     }
