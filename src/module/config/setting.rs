@@ -69,7 +69,7 @@ impl Setting {
         self.written(self.bits())
     }
 
-    /// The same under its alias; `None` while that is not in force.
+    /// The value as CONFIG GET shows it under the alias; `None` while the alias is not in force.
     pub(super) fn text_of_alias(&self) -> Option<String> {
         self.shown(self.history().now, true)
     }
