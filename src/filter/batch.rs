@@ -155,12 +155,27 @@ impl Filter {
         chunk: &'c mut [Hash; CHUNK],
         prefetch: bool,
     ) -> &'c [Hash] {
+        let newest = self.newest();
+        // One loop for each case: the loop of a large blocked layer has no branch on the kind.
+        match newest.block_address() {
+            Some(blocks) if prefetch => self.hash_into(chunk, items, |hash| blocks.prefetch(hash)),
+            _ if prefetch => self.hash_into(chunk, items, |hash| newest.prefetch(hash)),
+            _ => self.hash_into(chunk, items, |_| {}),
+        }
+    }
+
+    /// Hashes the next items, at most one chunk, and passes each hash to `prefetch`.
+    #[inline]
+    fn hash_into<'c, 'a>(
+        &self,
+        chunk: &'c mut [Hash; CHUNK],
+        items: &mut impl Iterator<Item = &'a [u8]>,
+        prefetch: impl Fn(Hash),
+    ) -> &'c [Hash] {
         let mut count = 0;
         for (slot, item) in chunk.iter_mut().zip(items) {
             *slot = self.hash(item);
-            if prefetch {
-                self.newest().prefetch(*slot);
-            }
+            prefetch(*slot);
             count += 1;
         }
         &chunk[..count]
