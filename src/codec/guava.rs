@@ -182,7 +182,7 @@ fn filter(
     };
     plan.check()?;
     let mut filter = plan.allocate(ceiling)?;
-    if let Some(layer) = filter.layers_mut().next() {
+    if let Some(layer) = filter.layers_from_mut(0).next() {
         layer.merge(0, &mut words);
         let items = foreign::guava::items_of(layer.bits().count_ones(), shape.bits, shape.probes);
         layer.set_counted(items.min(capacity));

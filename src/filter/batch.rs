@@ -92,12 +92,12 @@ impl Filter {
         ceiling: &impl Fn(Demand) -> u64,
         answer: &mut impl FnMut(Answers),
     ) -> Result<(), Error> {
-        let layers = self.older().len();
+        let number = self.newest_number();
         let mut answers = Answers::default();
         let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
             answers.push(if in_older.has(i) {
                 false
-            } else if self.newest().is_full() || self.older().len() != layers {
+            } else if self.newest().is_full() || self.newest_number() != number {
                 // A new layer was added, so `in_older` no longer covers every older layer.
                 self.add(hash, ceiling)?
             } else {

@@ -88,14 +88,14 @@ impl Filter {
             if hashes.is_empty() {
                 return Ok(());
             }
-            let layers = self.older().len();
+            let number = self.newest_number();
             let found = self.found_below(1, hashes, ItemSet::first(hashes.len()));
             let mut answers = Answers::default();
             let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
                 // A layer that became full within this chunk holds items that were added after
                 // `found` was computed.
                 let in_older =
-                    if self.older().len() == layers { found.has(i) } else { self.in_older(hash) };
+                    if self.newest_number() == number { found.has(i) } else { self.in_older(hash) };
                 answers.push(self.increment(hash, in_older, &ceiling)?);
                 Ok(())
             });
@@ -123,11 +123,9 @@ impl Filter {
     /// Decrements the item's counters in layer `layer`, counted from the newest on, if the item
     /// tests present there. No other layer tests positive. Returns what [`Self::delete`] returns.
     fn decrement(&mut self, layer: usize, hash: Hash) -> bool {
-        let decremented = match layer.checked_sub(1) {
-            None => self.newest_mut().decrement(hash),
-            Some(older) => self.older_mut().nth(older).and_then(|layer| layer.decrement(hash)),
-        };
-        match decremented {
+        let number = self.newest_number().saturating_sub(layer);
+        let layer = self.layers_from_mut(number).next();
+        match layer.and_then(|layer| layer.decrement(hash)) {
             None => false,
             Some(true) => true,
             Some(false) => self.note_refused_deletion(),
@@ -191,14 +189,15 @@ impl Filter {
     /// summed over the layers. A counter at 15 may count more items.
     #[must_use]
     pub fn count(&self, hash: Hash) -> u64 {
-        self.layers().map(|layer| layer.least(hash)).sum()
+        self.layers().filter_map(Layer::counting).map(|layer| layer.least(hash)).sum()
     }
 
     /// Refused deletions of items that tested present, since this filter was made, loaded or copied
     /// on this server.
     #[must_use]
     pub fn refused_deletions(&self) -> u64 {
-        self.layers().map(Layer::refused_deletions).fold(0, u64::saturating_add)
+        let layers = self.layers().filter_map(Layer::counting);
+        layers.map(|layer| layer.refused_deletions).fold(0, u64::saturating_add)
     }
 }
 

@@ -32,7 +32,7 @@
 
 use super::{
     geometry::{LINE_WORDS, PROBE_GROUP},
-    layer::{Classic, Layer, Shape},
+    layer::{Classic, CountingLayer, Layer, Shape},
     stack::Filter,
 };
 
@@ -60,7 +60,7 @@ impl Filter {
     /// Counters that reached 15 and stay there; `None` without counters.
     #[must_use]
     pub fn saturated(&self) -> Option<u64> {
-        self.layers().map(Layer::saturated).sum()
+        self.layers().map(|layer| layer.counting().map(CountingLayer::saturated)).sum()
     }
 
     /// Estimates the whole filter: the share of set bits over all layers, and the rate of all
@@ -135,7 +135,7 @@ impl Layer {
             (fill(items) / fill(capacity)).powi(i32::from(probes))
         };
         let estimate = Estimate {
-            fill: self.fill().unwrap_or_else(|| fill(items)),
+            fill: self.counting().map_or_else(|| fill(items), CountingLayer::fill),
             error_rate: self.error_rate() * share,
         };
         Sample { estimate, read: 0 }
@@ -183,8 +183,10 @@ impl Layer {
             fill += shares / parts;
             rate += (whole / parts).powi(probes / group) * (extra / parts);
         }
-        let estimate =
-            Estimate { fill: self.fill().unwrap_or(fill / runs), error_rate: rate / runs };
+        let estimate = Estimate {
+            fill: self.counting().map_or(fill / runs, CountingLayer::fill),
+            error_rate: rate / runs,
+        };
         Sample { estimate, read }
     }
 

@@ -173,17 +173,17 @@ impl Filter {
         })
     }
 
-    /// The layers from index `index` on, oldest first; at least the newest.
-    pub fn layers_from(&self, index: usize) -> impl Iterator<Item = &Layer> {
-        let older = self.older_list().get(index..).unwrap_or_default();
+    /// The layers from number `first` on, oldest first; at least the newest.
+    pub fn layers_from(&self, first: usize) -> impl Iterator<Item = &Layer> {
+        let older = self.older_list().get(first..).unwrap_or_default();
         older.iter().chain(std::iter::once(&self.newest)).inspect(|_| steps::step())
     }
 
-    /// The layers from index `index` on, oldest first, mutable; at least the newest.
-    pub fn layers_from_mut(&mut self, index: usize) -> impl Iterator<Item = &mut Layer> {
+    /// The layers from number `first` on, oldest first, mutable; at least the newest.
+    pub fn layers_from_mut(&mut self, first: usize) -> impl Iterator<Item = &mut Layer> {
         let older = self.extra.as_deref_mut().map_or(&mut [][..], |extra| &mut extra.older);
         older
-            .get_mut(index..)
+            .get_mut(first..)
             .unwrap_or_default()
             .iter_mut()
             .chain(std::iter::once(&mut self.newest))
@@ -246,11 +246,6 @@ impl Filter {
         (index, start)
     }
 
-    /// All layers, oldest first, mutable.
-    pub fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.layers_from_mut(0)
-    }
-
     /// The layer that takes additions.
     #[inline]
     #[must_use]
@@ -264,16 +259,18 @@ impl Filter {
         &mut self.newest
     }
 
+    /// The number of the newest layer. Layers are numbered from 0 in the order in which they were
+    /// made, and keep their numbers: a change shows that a layer was added.
+    #[inline]
+    #[must_use]
+    pub fn newest_number(&self) -> usize {
+        self.older_list().len()
+    }
+
     /// The layers that take no additions any more, newest first.
     #[inline]
     pub fn older(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
         self.older_list().iter().rev()
-    }
-
-    /// The layers that take no additions any more, newest first, mutable.
-    #[inline]
-    pub(super) fn older_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        self.extra.iter_mut().flat_map(|extra| extra.older.iter_mut().rev())
     }
 
     #[inline]

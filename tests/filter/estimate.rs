@@ -14,7 +14,7 @@ fn stack(layers: usize, capacity: u64, cells: CellKind) -> Filter {
         if index > 0 {
             filter.grow(|_| u64::MAX).expect("memory for a layer");
         }
-        let newest = filter.layers_mut().last().expect("a layer");
+        let newest = filter.layers_from_mut(0).last().expect("a layer");
         while !newest.is_full() {
             newest.add(Hash::of(&number.to_le_bytes(), 0x5EED));
             number += 1;

@@ -12,7 +12,7 @@
 //! Python), not with the code under test. The other values were recorded from the code.
 
 use redis_bloom::filter::{
-    CellKind, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale,
+    CellKind, CountingLayer, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale,
 };
 
 use crate::{
@@ -361,7 +361,7 @@ fn the_fullness_of_a_filter_with_counters_never_changes_unnoticed() {
         }
         let newest = filter.newest();
         let [items, counted] = [newest.items(), newest.counted()];
-        let raised = newest.nonzero().expect("counters");
+        let raised = newest.counting().map(CountingLayer::nonzero).expect("counters");
         let more = (20_000..).take_while(|&number| add(&mut filter, number).is_ok()).count();
         (golden, (rate, capacity, [items, counted, raised, more as u64]))
     }));

@@ -16,7 +16,7 @@ use proptest::{
 };
 use redis_bloom::{
     codec::native::dump::{self, Load, Taken},
-    filter::{CellKind, Error, Filter, Hash, Layer, Params, Plan},
+    filter::{CellKind, CountingLayer, Error, Filter, Hash, Layer, Params, Plan},
 };
 
 use crate::{
@@ -234,8 +234,14 @@ impl Model {
         for layer in self.filter.layers() {
             assert_eq!(layer.is_full(), layer.items() >= layer.capacity());
             if layer.counts() {
-                assert_eq!(layer.nonzero(), counters(layer, |counter| counter > 0));
-                assert_eq!(layer.saturated(), counters(layer, |counter| counter == 15));
+                assert_eq!(
+                    layer.counting().map(CountingLayer::nonzero),
+                    counters(layer, |counter| counter > 0)
+                );
+                assert_eq!(
+                    layer.counting().map(CountingLayer::saturated),
+                    counters(layer, |counter| counter == 15)
+                );
             }
         }
         assert!(self.filter.items() <= self.filter.capacity());
@@ -263,7 +269,11 @@ impl Model {
 /// Figures of each layer that are not stored but follow from the stored data: items, counters above
 /// 0, counters at 15.
 fn numbers_of(filter: &Filter) -> Vec<(u64, Option<u64>, Option<u64>)> {
-    let numbers = |layer: &Layer| (layer.items(), layer.nonzero(), layer.saturated());
+    let numbers = |layer: &Layer| {
+        let counting = layer.counting();
+        let nonzero = counting.map(CountingLayer::nonzero);
+        (layer.items(), nonzero, counting.map(CountingLayer::saturated))
+    };
     filter.layers().map(numbers).collect()
 }
 

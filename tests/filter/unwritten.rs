@@ -109,10 +109,10 @@ fn adding_a_batch_of_present_items_writes_nothing() {
         };
         let new = add_all(&mut filter);
         assert!(new > 0, "{shape:?}");
-        let layer = filter.layers_mut().next().expect("a layer");
+        let layer = filter.layers_from_mut(0).next().expect("a layer");
         let away = protected(layer);
         assert_eq!(add_all(&mut filter), 0, "{shape:?}");
-        released(filter.layers_mut().next().expect("a layer"), away);
+        released(filter.layers_from_mut(0).next().expect("a layer"), away);
         assert_eq!(filter.items(), new, "{shape:?}");
     }
 }

@@ -417,11 +417,7 @@ impl Layer {
     /// of bits does not count the item. A counting layer does, because a deletion of the item
     /// subtracts it again.
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
-        let absent = match &mut self.kind {
-            Kind::Blocked(layer) => layer.add(hash),
-            Kind::Classic(layer) => layer.add(hash),
-            Kind::Counting(layer) => layer.increment(hash),
-        };
+        let absent = self.kind.add(hash);
         self.counted = self.counted.saturating_add(u64::from(absent));
         if !self.counts() {
             self.counted = self.counted.min(self.capacity);
@@ -429,7 +425,9 @@ impl Layer {
         absent
     }
 
-    pub(super) fn counting(&self) -> Option<&CountingLayer> {
+    /// The layer of counters; `None` for the other kinds.
+    #[must_use]
+    pub fn counting(&self) -> Option<&CountingLayer> {
         match &self.kind {
             Kind::Counting(layer) => Some(layer),
             Kind::Blocked(_) | Kind::Classic(_) => None,
@@ -469,39 +467,10 @@ impl Layer {
         Some(decremented.any)
     }
 
-    /// The smallest counter of an item, in [0, 15]; 0 without counters.
-    #[must_use]
-    pub fn least(&self, hash: Hash) -> u64 {
-        self.counting().map_or(0, |layer| layer.least(hash))
-    }
-
-    /// Deletions that this server refused while this was the newest layer.
-    #[must_use]
-    pub fn refused_deletions(&self) -> u64 {
-        self.counting().map_or(0, |layer| layer.refused_deletions)
-    }
-
     pub(super) fn note_refused_deletion(&mut self) {
         if let Some(layer) = self.counting_mut() {
             layer.refused_deletions = layer.refused_deletions.saturating_add(1);
         }
-    }
-
-    /// Counters that reached 15 and stay there; `None` without counters.
-    #[must_use]
-    pub fn saturated(&self) -> Option<u64> {
-        self.counting().map(CountingLayer::saturated)
-    }
-
-    /// Counters that are not 0; `None` without counters.
-    #[must_use]
-    pub fn nonzero(&self) -> Option<u64> {
-        self.counting().map(CountingLayer::nonzero)
-    }
-
-    /// Share of counters that are not 0, in [0, 1]; `None` without counters.
-    pub(super) fn fill(&self) -> Option<f64> {
-        self.counting().map(CountingLayer::fill)
     }
 
     /// The number of nonzero positions in a word of `bits`, and the number of positions in a word.

@@ -190,7 +190,8 @@ fn refused(ctx: Context, error: Error) -> Refusal {
 
 /// The state of a filter before additions, to find what they changed.
 struct Before {
-    older: usize,
+    /// The number of the newest layer.
+    newest: usize,
     /// Items of the newest layer, in a filter with counters; `None` in others. With counters, an
     /// item may be new to a layer but not to the filter.
     items: Option<u64>,
@@ -200,7 +201,7 @@ impl Before {
     #[inline]
     fn of(filter: &Filter) -> Self {
         Self {
-            older: filter.older().len(),
+            newest: filter.newest_number(),
             items: filter.counts().then(|| filter.newest().items()),
         }
     }
@@ -215,7 +216,7 @@ impl Before {
     /// the filter.
     #[inline(always)]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
-        let layers = filter.older().len().saturating_sub(self.older);
+        let layers = filter.newest_number().saturating_sub(self.newest);
         stats::added(match self.items {
             Some(items) => items_since(items, filter, layers),
             None => new as u64,

@@ -41,10 +41,8 @@ pub(super) unsafe extern "C" fn defrag(
         }
         // SAFETY: the value is live, and nothing else refers to it during defragmentation.
         let filter = unsafe { &mut *place.cast::<Value>() }.filter_mut();
-        let count = filter.layers().len();
-        for (index, layer) in
-            filter.layers_mut().enumerate().skip(usize::try_from(done).unwrap_or(0))
-        {
+        let (first, newest) = (usize::try_from(done).unwrap_or(0), filter.newest_number());
+        for (number, layer) in (first..).zip(filter.layers_from_mut(first)) {
             if size_of_val(layer.bits().words()) <= LARGEST {
                 let mover =
                     |words: *mut u64| call!(RedisModule_DefragAlloc(ctx, words.cast())).cast();
@@ -52,9 +50,9 @@ pub(super) unsafe extern "C" fn defrag(
                 // or returns null and leaves it in place.
                 unsafe { layer.relocate(mover) };
             }
-            let next = index.saturating_add(1);
-            if next < count && call!(RedisModule_DefragShouldStop(ctx)) != 0 {
-                let kept: c_int = call!(RedisModule_DefragCursorSet(ctx, next as c_ulong));
+            if number < newest && call!(RedisModule_DefragShouldStop(ctx)) != 0 {
+                let kept: c_int =
+                    call!(RedisModule_DefragCursorSet(ctx, number.saturating_add(1) as c_ulong));
                 if kept == raw::REDISMODULE_OK as c_int {
                     return 1;
                 }

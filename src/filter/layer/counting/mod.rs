@@ -72,7 +72,7 @@ pub struct CountingLayer {
     saturated: u64,
     /// Deletions that this server refused while this was the newest layer. Neither stored nor
     /// copied.
-    pub(super) refused_deletions: u64,
+    pub(in crate::filter) refused_deletions: u64,
 }
 
 /// What a deletion did to a layer.
@@ -148,7 +148,7 @@ impl CountingLayer {
     }
 
     /// Share of counters that are not 0, in [0, 1].
-    pub(super) fn fill(&self) -> f64 {
+    pub(in crate::filter) fn fill(&self) -> f64 {
         self.nonzero as f64 / self.shape.counters() as f64
     }
 
