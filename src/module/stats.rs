@@ -1,11 +1,11 @@
-//! The module's section of INFO: counters since the start, and totals over all filters.
+//! The module's sections of INFO: counters since the start, and totals over all filters.
 //!
 //! A total is the difference of two sums: one over filters made, one over filters freed. Background
 //! threads free filters too; only the main thread makes and changes them. So the second sum needs
 //! atomic additions, and the first, on the hot path, only a load and a store.
 
 use std::{
-    ffi::{CStr, c_int},
+    ffi::{CStr, c_char, c_int},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -52,14 +52,25 @@ pub(crate) static CHECKS: Counter = Counter::new();
 pub(crate) static POSITIVES: Counter = Counter::new();
 /// Filters that were read from RDB or RESTORE, or completed by BF.LOADCHUNK.
 pub(crate) static LOADS: Counter = Counter::new();
+/// Queries and deletions of a missing key.
+pub(crate) static MISSING: Counter = Counter::new();
 /// Refusals to create a filter, to add a layer, or to add to a full non-scaling filter.
 pub(crate) static REFUSED: Counter = Counter::new();
+/// Refusals to add a layer.
+pub(crate) static REFUSED_GROWTH: Counter = Counter::new();
+/// Refusals to add to a full non-scaling filter.
+pub(crate) static REFUSED_FULL: Counter = Counter::new();
 /// Commands from a primary, an AOF or a slot migration that could not be applied.
 pub(crate) static UNAPPLIED: Counter = Counter::new();
 /// Layers that were added to full filters.
 static SCALED: Counter = Counter::new();
 /// Non-scaling filters that became full.
 pub(crate) static FILLED: Counter = Counter::new();
+
+/// Allocations that active defragmentation moved.
+pub(crate) static DEFRAG_HITS: Counter = Counter::new();
+/// Allocations that active defragmentation was offered and left in place.
+pub(crate) static DEFRAG_MISSES: Counter = Counter::new();
 
 /// Sums over filters, modulo 2^64. Only forged counts exceed 2^64; the sums are correct again once
 /// the forged filters are freed.
@@ -149,37 +160,66 @@ pub(crate) fn given_room(bytes: u64) {
 /// A name and a function that returns the value.
 type Field = (&'static CStr, fn() -> u64);
 
-/// Every field of the section, in order. The names are stable: exporters read them.
-const FIELDS: [Field; 15] = [
+/// Every section: its name and its fields, in order. A null name stands for the module's. The names
+/// are stable: exporters read them.
+///
+/// The other two sections repeat numbers under the names of valkey-bloom, which exporters of
+/// metrics know.
+const SECTIONS: [(*const c_char, &[Field]); 3] = [
+    (std::ptr::null(), &OWN),
+    (c"bloom_core_metrics".as_ptr(), &VALKEYS),
+    (c"bloom_defrag_metrics".as_ptr(), &DEFRAG),
+];
+
+const OWN: [Field; 18] = [
     (c"filters", || total(|totals| &totals.filters)),
     (c"bytes", || total(|totals| &totals.bytes)),
     (c"items", || total(|totals| &totals.items)),
     (c"capacity", || total(|totals| &totals.capacity)),
     (c"layers", || total(|totals| &totals.layers)),
-    (c"adds", || ADDS.0.load(Relaxed)),
-    (c"checks", || CHECKS.0.load(Relaxed)),
-    (c"positives", || POSITIVES.0.load(Relaxed)),
-    (c"loads", || LOADS.0.load(Relaxed)),
-    (c"refused", || REFUSED.0.load(Relaxed)),
-    (c"scaled", || SCALED.0.load(Relaxed)),
-    (c"filled", || FILLED.0.load(Relaxed)),
-    (c"deletes", || DELETES.0.load(Relaxed)),
-    (c"undeleted", || UNDELETED.0.load(Relaxed)),
-    (c"unapplied", || UNAPPLIED.0.load(Relaxed)),
+    (c"adds", || ADDS.get()),
+    (c"checks", || CHECKS.get()),
+    (c"positives", || POSITIVES.get()),
+    (c"missing", || MISSING.get()),
+    (c"loads", || LOADS.get()),
+    (c"refused", || REFUSED.get()),
+    (c"refused_growth", || REFUSED_GROWTH.get()),
+    (c"refused_full", || REFUSED_FULL.get()),
+    (c"scaled", || SCALED.get()),
+    (c"filled", || FILLED.get()),
+    (c"deletes", || DELETES.get()),
+    (c"undeleted", || UNDELETED.get()),
+    (c"unapplied", || UNAPPLIED.get()),
+];
+
+const VALKEYS: [Field; 5] = [
+    (c"bloom_total_memory_bytes", || total(|totals| &totals.bytes)),
+    (c"bloom_num_objects", || total(|totals| &totals.filters)),
+    (c"bloom_num_filters_across_objects", || total(|totals| &totals.layers)),
+    (c"bloom_num_items_across_objects", || total(|totals| &totals.items)),
+    (c"bloom_capacity_across_objects", || total(|totals| &totals.capacity)),
+];
+
+const DEFRAG: [Field; 2] = [
+    (c"bloom_defrag_hits", || DEFRAG_HITS.get()),
+    (c"bloom_defrag_misses", || DEFRAG_MISSES.get()),
 ];
 
 fn total(of: fn(&Totals) -> &Counter) -> u64 {
     // Only the main thread makes filters, and it runs this, so none is made between the two reads.
-    of(&MADE).0.load(Relaxed).wrapping_sub(of(&FREED).0.load(Relaxed))
+    of(&MADE).get().wrapping_sub(of(&FREED).get())
 }
 
-/// Fills the section `bf` of INFO.
+/// Fills the module's sections of INFO.
 pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
     guarded("info", (), || {
-        let section: c_int = call!(RedisModule_InfoAddSection(ctx, std::ptr::null()));
-        if section == raw::REDISMODULE_OK as c_int {
-            for (name, value) in FIELDS {
-                call!(RedisModule_InfoAddFieldULongLong(ctx, name.as_ptr(), value()));
+        for (name, fields) in SECTIONS {
+            let section: c_int = call!(RedisModule_InfoAddSection(ctx, name));
+            // The server refuses a section that the client did not ask for.
+            if section == raw::REDISMODULE_OK as c_int {
+                for (name, value) in fields {
+                    call!(RedisModule_InfoAddFieldULongLong(ctx, name.as_ptr(), value()));
+                }
             }
         }
     });

@@ -106,6 +106,12 @@ fn defragmentation_moves_filters_and_changes_none() {
         begin.elapsed()
     );
     assert!(hits > 1_000, "{hits} allocations were moved");
+    let ours =
+        ["hits", "misses"].map(|which| number(client, "bf", &format!("bf_bloom_defrag_{which}")));
+    println!("of filters: {} moved, {} left in place", ours[0], ours[1]);
+    // The server also counts what is not a filter's: names of keys, for example.
+    assert!((1_000..=hits).contains(&ours[0]), "{ours:?} of {hits}");
+    assert!(ours[1] > 0, "{ours:?}");
     assert!(after < before / 2, "fragmentation from {before} to {after} bytes");
     assert_eq!(client.run("DEBUG DIGEST"), digest, "the moved filters are unchanged");
     // Moved filters can grow and be freed.

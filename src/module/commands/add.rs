@@ -182,7 +182,10 @@ fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
 #[cold]
 fn refused(ctx: Context, error: Error) -> Refusal {
     stats::REFUSED.add(1);
-    if error != Error::Full {
+    if error == Error::Full {
+        stats::REFUSED_FULL.add(1);
+    } else {
+        stats::REFUSED_GROWTH.add(1);
         ctx.warn_rate_limited(|| format!("a full filter could not grow: {error}"));
     }
     Refusal::of_addition(error)

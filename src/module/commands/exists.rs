@@ -117,7 +117,14 @@ impl Found {
 #[inline]
 pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
     match Value::filter_in_key(key)? {
-        None if config::missing_key_error() => Err(Refusal::NotFound),
+        None => missing(),
         filter => Ok(filter),
     }
+}
+
+/// Counts a query of a missing key, which is how a guard finds out that its filter is lost.
+#[cold]
+fn missing<'a>() -> Result<Option<&'a mut Filter>, Refusal> {
+    stats::MISSING.add(1);
+    if config::missing_key_error() { Err(Refusal::NotFound) } else { Ok(None) }
 }

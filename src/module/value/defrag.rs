@@ -16,6 +16,7 @@ use super::Value;
 use crate::module::{
     api::{call, raw},
     panic_guard::guarded,
+    stats,
 };
 
 /// The largest array that is moved, in bytes. A copy of this size takes about 100 microseconds.
@@ -34,7 +35,7 @@ pub(super) unsafe extern "C" fn defrag(
         // that pointer during this call.
         let place = unsafe { &mut *value };
         if done == 0 {
-            let moved: *mut c_void = call!(RedisModule_DefragAlloc(ctx, *place));
+            let moved = offer(ctx, *place);
             if !moved.is_null() {
                 *place = moved;
             }
@@ -44,8 +45,7 @@ pub(super) unsafe extern "C" fn defrag(
         let (first, newest) = (usize::try_from(done).unwrap_or(0), filter.newest_number());
         for (number, layer) in (first..).zip(filter.layers_from_mut(first)) {
             if size_of_val(layer.bits().words()) <= LARGEST {
-                let mover =
-                    |words: *mut u64| call!(RedisModule_DefragAlloc(ctx, words.cast())).cast();
+                let mover = |words: *mut u64| offer(ctx, words.cast()).cast();
                 // SAFETY: the server moves the allocation with its content and frees the old one,
                 // or returns null and leaves it in place.
                 unsafe { layer.relocate(mover) };
@@ -60,4 +60,15 @@ pub(super) unsafe extern "C" fn defrag(
         }
         0
     })
+}
+
+/// Offers an allocation to the server. Returns its new address, or null if it stays in place.
+fn offer(ctx: *mut raw::RedisModuleDefragCtx, allocation: *mut c_void) -> *mut c_void {
+    let moved: *mut c_void = call!(RedisModule_DefragAlloc(ctx, allocation));
+    if moved.is_null() {
+        stats::DEFRAG_MISSES.add(1);
+    } else {
+        stats::DEFRAG_HITS.add(1);
+    }
+    moved
 }
