@@ -136,7 +136,7 @@ fn can_evict(ctx: Context) -> bool {
 fn any_key_expires(ctx: Context) -> bool {
     // A line is `db0:keys=1,expires=0,avg_ttl=0`, and more fields in some servers. There is none of
     // an empty database.
-    let keyspace = ctx.info_text(c"keyspace").unwrap_or_default();
+    let keyspace = ctx.info_text("keyspace").unwrap_or_default();
     keyspace
         .lines()
         .flat_map(|line| line.split(','))

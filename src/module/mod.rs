@@ -12,8 +12,9 @@
 //!                  │            └─▶ stats       counters and totals for INFO
 //!                  └─▶ value::data_type ─▶ value::{rdb, aof} ─▶ codec
 //!                                      └─▶ value::defrag
-//!   api     the server's functions, wrapped
-//!   alloc   the server's allocator
+//!   api          the server's functions, wrapped
+//!   alloc        the server's allocator
+//!   name_taken   why the name of the module is refused
 //! ```
 //!
 //! This file loads the module.
@@ -36,6 +37,7 @@ mod create;
 mod effects;
 mod limit;
 mod lookahead;
+mod name_taken;
 mod panic_guard;
 mod stats;
 mod unapplied;
@@ -76,6 +78,11 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         )
     };
     if filled != raw::REDISMODULE_OK as c_int {
+        // The table is filled all the same: only the name was refused.
+        panic_guard::guarded("load", (), || {
+            // SAFETY: `ctx` is the server's own context, alive until this function returns.
+            name_taken::explain(unsafe { Context::new(ctx) });
+        });
         return raw::REDISMODULE_ERR as c_int;
     }
     panic_guard::guarded("load", raw::REDISMODULE_ERR as c_int, || {

@@ -47,6 +47,7 @@ mod large;
 mod life;
 mod limits;
 mod load_arguments;
+mod loaded_twice;
 mod log_lines;
 mod memory;
 mod no_memory;

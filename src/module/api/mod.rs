@@ -15,11 +15,13 @@
 //!   string        the server's strings, borrowed and owned
 //!   key           an open key and its value
 //!   server_info   sections of INFO
+//!   call_reply    commands that the module sends to the server, and their replies
 //! ```
 //!
 //! These types wrap raw pointers, because the `RedisString` of the `redis-module` crate retains,
 //! copies and frees every argument of every command.
 
+mod call_reply;
 mod context;
 mod key;
 mod server_info;
@@ -32,6 +34,7 @@ use std::{
 
 pub(crate) use redis_module::raw;
 
+pub(crate) use call_reply::Part;
 pub(crate) use context::{Context, Pace};
 pub(crate) use key::{Access, Key};
 pub(crate) use string::{OwnedStr, Str, free_string};

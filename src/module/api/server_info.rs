@@ -19,23 +19,8 @@ impl Context {
 
 impl Context {
     /// Reads the text of a section of INFO, as a client gets it; `None` if INFO is renamed.
-    pub(crate) fn info_text(self, section: &CStr) -> Option<String> {
-        let (name, format) = (c"INFO".as_ptr(), c"c".as_ptr());
-        let reply: *mut raw::RedisModuleCallReply =
-            call!(RedisModule_Call(self.0, name, format, section.as_ptr()));
-        if reply.is_null() {
-            return None;
-        }
-        let mut len = 0;
-        let start: *const c_char = call!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
-        let text = (!start.is_null()).then(|| {
-            // SAFETY: the server returns the start and length of bytes that live as long as the
-            // reply.
-            let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) };
-            String::from_utf8_lossy(bytes).into_owned()
-        });
-        call!(RedisModule_FreeCallReply(reply));
-        text
+    pub(crate) fn info_text(self, section: &str) -> Option<String> {
+        self.run(c"INFO", &[section])?.whole().text()
     }
 }
 
