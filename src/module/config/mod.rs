@@ -9,9 +9,11 @@
 //! | missing-key-error | whether BF.EXISTS of a missing key is an error  | no      | yes, no    |
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
-//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. There the seven names of
-//! valkey-bloom are understood too, so that a configuration file written for it starts the server:
-//! four are second names of settings of ours (aliases), three have no effect.
+//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A configuration file written for
+//! another product starts the server, too. Elsewhere that is valkey-bloom's: four of its names are
+//! second names of settings of ours (aliases), three have no effect. On Redis 8 it is RedisBloom's:
+//! its settings of cuckoo filters (`cf-bucket-size`) have no effect, and keep their values, so that
+//! CONFIG REWRITE writes the lines that it found. CONFIG GET shows them by their full names alone.
 //!
 //! ```text
 //!   arguments   the words behind --loadmodule: other defaults
@@ -80,7 +82,29 @@ enum Role {
     /// valkey-bloom's name for one of ours.
     Alias,
     /// A setting of valkey-bloom that has no meaning here.
-    Ignored,
+    ValkeyBlooms,
+    /// A setting of RedisBloom's cuckoo filters. Its name never gets a prefix.
+    Cuckoo,
+}
+
+impl Role {
+    /// Whether the server gets the name; `unprefixed`: whether it takes names without a prefix.
+    fn is_registered(self, unprefixed: bool) -> bool {
+        match self {
+            Self::Own => true,
+            Self::Alias | Self::ValkeyBlooms => !unprefixed,
+            Self::Cuckoo => unprefixed,
+        }
+    }
+
+    /// Whose setting it is, if it has no effect.
+    fn ignored(self) -> Option<&'static str> {
+        match self {
+            Self::Own | Self::Alias => None,
+            Self::ValkeyBlooms => Some("valkey-bloom"),
+            Self::Cuckoo => Some("RedisBloom's cuckoo filters"),
+        }
+    }
 }
 
 const fn name(name: &'static CStr, role: Role, setting: &'static Setting) -> Name {
@@ -91,10 +115,18 @@ static TIGHTENING_RATIO: Setting = Setting::new(Kind::Rate, 0.5_f64.to_bits());
 static RANDOM_SEED: Setting = Setting::new(Kind::Switch, 1);
 static DEFRAG_ENABLED: Setting = Setting::new(Kind::Switch, 1);
 
+// The defaults are RedisBloom's, so that CONFIG REWRITE writes the lines that RedisBloom's would.
+static CF_BUCKET_SIZE: Setting = Setting::new(CUCKOO, 2);
+static CF_INITIAL_SIZE: Setting = Setting::new(CUCKOO, 1024);
+static CF_MAX_ITERATIONS: Setting = Setting::new(CUCKOO, 20);
+static CF_EXPANSION_FACTOR: Setting = Setting::new(CUCKOO, 1);
+static CF_MAX_EXPANSIONS: Setting = Setting::new(CUCKOO, 32);
+const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
+
 /// Every name, in the order in which the server sets them when it starts. Our names come first: the
 /// server sets each to its default if the configuration file has no such line, and must not
 /// overwrite what the file says under an alias.
-static NAMES: [Name; 12] = [
+static NAMES: [Name; 17] = [
     name(c"error-rate", Role::Own, &ERROR_RATE),
     name(c"initial-size", Role::Own, &INITIAL_SIZE),
     name(c"expansion-factor", Role::Own, &EXPANSION_FACTOR),
@@ -104,13 +136,20 @@ static NAMES: [Name; 12] = [
     name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
     name(c"bloom-expansion", Role::Alias, &EXPANSION_FACTOR),
     name(c"bloom-memory-usage-limit", Role::Alias, &MAX_FILTER_BYTES),
-    name(c"bloom-tightening-ratio", Role::Ignored, &TIGHTENING_RATIO),
-    name(c"bloom-use-random-seed", Role::Ignored, &RANDOM_SEED),
-    name(c"bloom-defrag-enabled", Role::Ignored, &DEFRAG_ENABLED),
+    name(c"bloom-tightening-ratio", Role::ValkeyBlooms, &TIGHTENING_RATIO),
+    name(c"bloom-use-random-seed", Role::ValkeyBlooms, &RANDOM_SEED),
+    name(c"bloom-defrag-enabled", Role::ValkeyBlooms, &DEFRAG_ENABLED),
+    name(c"cf-bucket-size", Role::Cuckoo, &CF_BUCKET_SIZE),
+    name(c"cf-initial-size", Role::Cuckoo, &CF_INITIAL_SIZE),
+    name(c"cf-max-iterations", Role::Cuckoo, &CF_MAX_ITERATIONS),
+    name(c"cf-expansion-factor", Role::Cuckoo, &CF_EXPANSION_FACTOR),
+    name(c"cf-max-expansions", Role::Cuckoo, &CF_MAX_EXPANSIONS),
 ];
 
 /// Whether the server takes names without a prefix.
 static UNPREFIXED: AtomicBool = AtomicBool::new(false);
+/// Whether the configuration file was applied: a client sets what is set from now on.
+static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the load arguments as defaults, then registers every name and lets the server set each.
 ///
@@ -122,10 +161,7 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     let defaults = NAMES.each_ref().map(|name| name.setting.bits());
     let unprefixed = takes_unprefixed_names(ctx);
     UNPREFIXED.store(unprefixed, Relaxed);
-    for name in &NAMES {
-        if unprefixed && name.role != Role::Own {
-            continue;
-        }
+    for name in NAMES.iter().filter(|name| name.role.is_registered(unprefixed)) {
         if !name.register(ctx) {
             return Err(format!("the server refuses the setting {}", name.shown()));
         }
@@ -135,6 +171,9 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         return Err("a setting in the configuration file is not valid (see the line above)".into());
     }
     keep();
+    FILE_APPLIED.store(true, Relaxed);
+    let set = NAMES.iter().zip(defaults).filter(|(name, default)| name.setting.bits() != *default);
+    warn_of_ignored(ctx, set.map(|(name, _)| name));
     for alias in NAMES.iter().filter(|name| name.role == Role::Alias) {
         let own = NAMES.iter().zip(defaults).find(|(own, _)| ptr::eq(own.setting, alias.setting));
         if let Some((own, default)) = own {
@@ -142,6 +181,17 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Warns of those of the names that were set and have no effect.
+fn warn_of_ignored<'a>(ctx: Context, set: impl Iterator<Item = &'a Name>) {
+    let ignored: Vec<_> =
+        set.filter_map(|name| Some((name.shown(), name.role.ignored()?))).collect();
+    // A server registers ignored names of one product.
+    if let Some((_, product)) = ignored.first() {
+        let names: Vec<_> = ignored.iter().map(|(name, _)| name.as_str()).collect();
+        ctx.warn(&format!("bf: settings of {product} have no effect here: {}", names.join(", ")));
+    }
 }
 
 /// The server says that a CONFIG SET succeeded: it undoes none of it any more.

@@ -17,7 +17,7 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
-use super::{Name, Role, UNPREFIXED};
+use super::{FILE_APPLIED, Name, Role, UNPREFIXED, warn_of_ignored};
 use crate::module::{
     api::{Context, OwnedStr, Str, call, free_string, raw},
     panic_guard::guarded,
@@ -26,6 +26,9 @@ use crate::module::{
 impl Name {
     /// As the operator writes it.
     pub(super) fn shown(&self) -> String {
+        if self.role == Role::Cuckoo {
+            return self.name.to_string_lossy().into_owned();
+        }
         let join = if UNPREFIXED.load(Relaxed) { '-' } else { '.' };
         format!("bf{join}{}", self.name.to_string_lossy())
     }
@@ -37,13 +40,14 @@ impl Name {
             true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
             false => (self.name.to_string_lossy().into_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
         };
+        let hidden = if self.role == Role::Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
         let name = CString::new(name).unwrap_or_default();
         let default = CString::new(self.text().unwrap_or_default()).unwrap_or_default();
         let status: c_int = call!(RedisModule_RegisterStringConfig(
             ctx.as_ptr(),
             name.as_ptr(),
             default.as_ptr(),
-            flags as c_uint,
+            (flags | hidden) as c_uint,
             Some(get),
             Some(set),
             None,
@@ -56,7 +60,7 @@ impl Name {
     fn text(&self) -> Option<String> {
         match self.role {
             Role::Alias => self.setting.text_of_alias(),
-            Role::Own | Role::Ignored => Some(self.setting.text()),
+            Role::Own | Role::ValkeyBlooms | Role::Cuckoo => Some(self.setting.text()),
         }
     }
 
@@ -82,14 +86,13 @@ impl Name {
         match self.role {
             Role::Own => self.setting.set(text, false, &self.shown()),
             Role::Alias => self.setting.set(text, true, &self.shown()),
-            Role::Ignored => {
+            Role::ValkeyBlooms | Role::Cuckoo => {
                 let before = self.setting.bits();
                 self.setting.set(text, false, &self.shown())?;
-                if self.setting.bits() != before {
+                if self.setting.bits() != before && FILE_APPLIED.load(Relaxed) {
                     // SAFETY: the log takes a null context.
                     let server = unsafe { Context::new(null_mut()) };
-                    let name = self.shown();
-                    server.warn(&format!("bf: {name} is valkey-bloom's and has no effect here"));
+                    warn_of_ignored(server, std::iter::once(self));
                 }
                 Ok(())
             }

@@ -54,5 +54,5 @@ pub(crate) use sane::{assert_no_crash, assert_sane, assert_unharmed, settled_mem
 pub(crate) use server::Server;
 pub(crate) use skipped::skipped;
 pub(crate) use table::{Case, check, fresh};
-pub(crate) use version::{config_name, version};
+pub(crate) use version::{Version, config_name, version};
 pub(crate) use wait::wait_until;
