@@ -1,19 +1,22 @@
 //! A new filter: what the command says, and the configuration for what it leaves out.
 
-use super::{api::Context, config, limit, stats};
+use super::{
+    api::{Context, logged},
+    config, limit, stats,
+};
 use crate::{
-    command::{args::Options, refusal::Refusal},
+    command::{args::Options, number, refusal::Refusal},
     filter::{Filter, Params},
 };
 
-/// Makes an empty filter.
+/// Makes an empty filter for `key`, which the log names if the filter is refused.
 ///
 /// The seed, unless given, comes from the operating system: who does not know it cannot prepare
 /// items that collide.
 ///
 /// # Errors
 /// `NoMemory` when the memory is not there or not allowed.
-pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> {
+pub(crate) fn filter(ctx: Context, key: &[u8], options: Options) -> Result<Filter, Refusal> {
     let params = Params {
         error_rate: options.error_rate.unwrap_or_else(config::error_rate),
         capacity: options.capacity.unwrap_or_else(config::initial_size),
@@ -30,7 +33,15 @@ pub(crate) fn filter(ctx: Context, options: Options) -> Result<Filter, Refusal> 
     };
     limit::within(ctx, make).map_err(|error| {
         stats::REFUSED.add(1);
-        ctx.warn_rate_limited(|| format!("a new filter refused: {error}"));
+        ctx.warn_rate_limited(|| {
+            format!(
+                "key '{}': a new filter for {} items at rate {} refused: {}",
+                logged(key),
+                params.capacity,
+                number::shortest(params.error_rate),
+                limit::explained(ctx, error)
+            )
+        });
         Refusal::of_creation(error)
     })
 }

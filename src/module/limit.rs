@@ -105,14 +105,73 @@ pub(crate) fn within<T, E: Copy + Into<codec::Error>>(
 /// The most bytes of bits that a filter may take by the settings alone; `None` where nothing must
 /// be refused.
 fn whole(ctx: Context) -> Option<u64> {
-    if must_obey(ctx) {
-        return None;
+    (!must_obey(ctx)).then(|| of_settings().0)
+}
+
+/// The most bytes of bits that a filter of a client may take by the settings, and the setting that
+/// decides.
+fn of_settings() -> (u64, Bound) {
+    match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
+        (0, 0) => (MACHINE.load(Relaxed), Bound::Machine),
+        (0, maxmemory) => (maxmemory, Bound::Maxmemory),
+        (configured, _) => (configured, Bound::MaxFilterBytes),
     }
-    Some(match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
-        (0, 0) => MACHINE.load(Relaxed),
-        (0, maxmemory) => maxmemory,
-        (configured, _) => configured,
-    })
+}
+
+/// What bounds the size of a filter.
+#[derive(Clone, Copy)]
+enum Bound {
+    MaxFilterBytes,
+    Maxmemory,
+    /// The memory of the machine, or that of the container if it is less.
+    Machine,
+}
+
+impl Bound {
+    /// As the log names it.
+    fn shown(self) -> String {
+        match self {
+            Self::MaxFilterBytes => config::shown_max_filter_bytes(),
+            Self::Maxmemory => "maxmemory".into(),
+            Self::Machine if container() == MACHINE.load(Relaxed) => {
+                "the memory of the container".into()
+            }
+            Self::Machine => "the memory of the machine".into(),
+        }
+    }
+}
+
+/// The largest filter that a client may make now, and what decides that, for the log.
+pub(crate) fn shown() -> String {
+    let (bytes, bound) = of_settings();
+    format!("one filter may take {bytes} bytes ({})", bound.shown())
+}
+
+/// A refusal as the log shows it: the error, and the setting that decided if it was a ceiling.
+#[cold]
+pub(crate) fn explained(ctx: Context, error: impl Into<codec::Error>) -> String {
+    let error = error.into();
+    let codec::Error::Filter(filter::Error::Ceiling { ceiling, .. }) = error else {
+        return error.to_string();
+    };
+    let (whole, bound) = of_settings();
+    let why = if ceiling >= ADDRESSABLE {
+        "more cannot be addressed".into()
+    } else if ceiling == whole {
+        bound.shown()
+    } else if ceiling > whole {
+        // Only that of a load is above `max-filter-bytes`.
+        Bound::Maxmemory.shown()
+    } else {
+        let memory = ctx.server_info(c"memory");
+        let policy = memory.as_ref().and_then(|memory| memory.text(c"maxmemory_policy"));
+        format!(
+            "what is left of maxmemory {}, and maxmemory-policy {} can evict nothing",
+            MAXMEMORY.load(Relaxed),
+            policy.unwrap_or("unknown")
+        )
+    };
+    format!("{error} ({why})")
 }
 
 /// What is left of `maxmemory`, and what is `present` already.

@@ -47,6 +47,8 @@ use std::ffi::c_int;
 
 use api::{Context, Str, call, raw};
 
+use crate::filter;
+
 /// What MODULE LIST shows. Clients and tools search for this name.
 const NAME: &std::ffi::CStr = c"bf";
 
@@ -124,7 +126,8 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     // (lookahead.rs). So an incomplete slot may arrive key by key. Only Valkey gets this bit: in
     // Redis it may get another meaning.
     let server = ctx.server_info(c"server");
-    if server.is_some_and(|server| server.is(c"server_name", "valkey")) {
+    let is_valkey = server.as_ref().is_some_and(|server| server.is(c"server_name", "valkey"));
+    if is_valkey {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int));
@@ -137,6 +140,17 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     config::register(ctx, arguments)?;
     limit::watch(ctx);
     call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(stats::info)));
+    let (name, field) =
+        if is_valkey { ("Valkey", c"valkey_version") } else { ("Redis", c"redis_version") };
+    let version = server.as_ref().and_then(|server| server.text(field));
+    ctx.notice(&format!(
+        "redis-bloom {} in {name} {}, {} code; {}; {}",
+        env!("CARGO_PKG_VERSION"),
+        version.unwrap_or("of an unknown version"),
+        if filter::uses_avx512() { "AVX-512" } else { "portable" },
+        config::shown(),
+        limit::shown()
+    ));
     Ok(())
 }
 

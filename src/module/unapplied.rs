@@ -6,12 +6,9 @@
 use std::{ffi::c_int, fmt::Display};
 
 use super::{
-    api::{Context, Pace, Str, raw},
+    api::{Context, Pace, Str, logged, raw},
     limit, stats,
 };
-
-/// Bytes of a name that the log repeats at most.
-const LOGGED: usize = 128;
 
 /// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
 /// so that warnings that clients cause do not hide them, and each line has the total.
@@ -19,13 +16,12 @@ const LOGGED: usize = 128;
 pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     static PACE: Pace = Pace::new();
     stats::UNAPPLIED.add(1);
-    let start = |name: &[u8]| name.get(..LOGGED).unwrap_or(name).escape_ascii().to_string();
     ctx.warn_at(&PACE, || {
         format!(
             "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: \
              {why} ({} in all)",
-            start(what),
-            start(key),
+            logged(what),
+            logged(key),
             stats::UNAPPLIED.get(),
         )
     });

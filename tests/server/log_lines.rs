@@ -1,8 +1,11 @@
-//! Log lines that name the limit behind a refusal, which the error text for clients does not.
+//! What the log says: a line about the module when it is loaded; and for each refusal the key, the
+//! size and the limit that decided, which the error text for clients does not name.
 
 use std::time::Instant;
 
-use crate::harness::{Server, add_until_card, config_name, err, ok};
+use crate::harness::{
+    Reply, Server, Version, add_until_card, config_name, dump, load, ok, version,
+};
 
 #[test]
 fn errors_of_clients_do_not_flood_the_log() {
@@ -14,32 +17,162 @@ fn errors_of_clients_do_not_flood_the_log() {
     }
     let seconds = begun.elapsed().as_secs() as usize;
     let log = server.log();
-    let lines = log.lines().filter(|line| line.contains("a new filter refused")).count();
+    let lines = log.lines().filter(|line| line.contains("a new filter for ")).count();
     assert!((10..=11 + seconds).contains(&lines), "{log}");
 }
 
-#[test]
-fn the_limit_that_refused_a_new_filter_is_logged() {
-    let server = Server::start();
-    let client = &mut server.client();
-    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "100kb"]), ok());
-    assert!(client.run("BF.RESERVE large 0.01 100000").is_error());
+/// The lines of the log that have `words`, without the server's own beginning.
+fn said(server: &Server, words: &str) -> Vec<String> {
     let log = server.log();
-    assert!(log.contains("a new filter refused: a filter of "), "{log}");
-    assert!(log.contains(" bytes passes the ceiling of 102400 bytes"), "{log}");
+    let lines = log.lines().filter(|line| line.contains(words));
+    lines.map(|line| line.split_once("<bf> ").map_or(line, |(_, text)| text).to_owned()).collect()
 }
 
 #[test]
-fn the_limit_that_kept_a_filter_from_growing_is_logged() {
+fn a_load_is_one_line_with_versions_processor_and_settings() {
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let code = if flags.contains("avx512vl") { "AVX-512" } else { "portable" };
+    let Version { valkey, major, minor } = version();
+    let [rate, size, factor, most, missing] =
+        ["error-rate", "initial-size", "expansion-factor", "max-filter-bytes", "missing-key-error"]
+            .map(config_name);
+    let start = |lines: &[String]| {
+        let builder = Server::with().module_arguments(&["INITIAL_SIZE", "500"]);
+        lines.iter().fold(builder, |builder, line| builder.config(line)).start()
+    };
+    for (lines, rest) in [
+        (
+            vec!["maxmemory 1gb".to_owned()],
+            format!(
+                "{rate} 0.01, {size} 500, {factor} 2, {most} 0, {missing} no; one filter may take \
+                 1073741824 bytes (maxmemory)"
+            ),
+        ),
+        (
+            vec![format!("{rate} 0.001"), format!("{most} 64mb"), format!("{missing} yes")],
+            format!(
+                "{rate} 0.001, {size} 500, {factor} 2, {most} 67108864, {missing} yes; one filter \
+                 may take 67108864 bytes ({most})"
+            ),
+        ),
+    ] {
+        let server = start(&lines);
+        let said = said(&server, "redis-bloom");
+        let [line] = &said[..] else { panic!("not one line: {said:#?}") };
+        let product = if valkey { "Valkey" } else { "Redis" };
+        let start =
+            format!("redis-bloom {} in {product} {major}.{minor}.", env!("CARGO_PKG_VERSION"));
+        assert!(line.starts_with(&start), "{line}");
+        assert!(line.ends_with(&format!(", {code} code; {rest}")), "{line}");
+    }
+    let server = start(&[]);
+    let line = said(&server, "redis-bloom");
+    assert!(line[0].contains(" bytes (the memory of the "), "{line:?}");
+}
+
+/// For each limit the log names it.
+#[test]
+fn a_refused_creation_is_logged_with_key_size_and_limit() {
     let server = Server::start();
     let client = &mut server.client();
-    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2kb"]), ok());
+    let most = config_name("max-filter-bytes");
+    let max_filter_bytes = format!("102400 bytes ({most})");
+    let mut refused = |setting: &[&str], line: &str, expected: &str| {
+        let words = [&["CONFIG", "SET"], setting].concat();
+        assert_eq!(client.cmd(&words), ok());
+        assert_eq!(client.run(line).error(), "ERR Insufficient memory to create filter", "{line}");
+        let last = said(&server, " refused: ").pop().unwrap_or_default();
+        assert!(
+            last.starts_with("key 'large': a new filter for 100000000 items at rate "),
+            "{last}"
+        );
+        assert!(last.contains(" refused: a filter of 133"), "{last}");
+        assert!(last.contains(&format!("passes the ceiling of {expected}")), "{line}: {last}");
+    };
+    for line in ["BF.RESERVE large 0.01 100000000", "BF.INSERT large CAPACITY 100000000 ITEMS a"] {
+        refused(&[&most, "100kb"], line, &max_filter_bytes);
+        refused(&[&most, "0", "maxmemory", "100mb"], line, "104857600 bytes (maxmemory)");
+    }
+}
+
+#[test]
+fn a_refusal_for_want_of_the_rest_of_maxmemory_names_the_policy() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE first 0.01 15000000"), ok());
+    assert_eq!(client.run("CONFIG SET maxmemory 40mb"), ok());
+    for policy in ["noeviction", "volatile-lru"] {
+        assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory-policy", policy]), ok());
+        assert!(client.run("BF.RESERVE k 0.01 20000000").is_error());
+        let last = said(&server, " refused: ").pop().unwrap_or_default();
+        let expected = format!(
+            "(what is left of maxmemory 41943040, and maxmemory-policy {policy} can evict nothing)"
+        );
+        assert!(last.starts_with("key 'k': ") && last.ends_with(&expected), "{last}");
+    }
+}
+
+#[test]
+fn a_refused_growth_is_logged_with_key_size_and_limit() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let most = config_name("max-filter-bytes");
+    assert_eq!(client.cmd(&["CONFIG", "SET", &most, "2kb"]), ok());
     assert_eq!(client.run("BF.RESERVE k 0.01 1000"), ok());
     add_until_card(client, "k", "item", 1_000);
-    assert_eq!(client.run("BF.ADD k another"), err("ERR problem inserting into filter"));
-    let log = server.log();
-    assert!(log.contains("a full filter could not grow: a filter of "), "{log}");
-    assert!(log.contains(" bytes passes the ceiling of 2048 bytes"), "{log}");
+    for line in ["BF.ADD k another", "BF.MADD k another", "BF.INSERT k ITEMS another"] {
+        let logged = said(&server, "could not grow").len();
+        assert!(format!("{:?}", client.run(line)).contains("problem inserting"), "{line}");
+        let said = said(&server, "could not grow");
+        assert_eq!(said.len(), logged + 1, "{line}: {said:#?}");
+        let last = &said[logged];
+        assert!(last.starts_with("key 'k': a full filter could not grow: a filter of "), "{last}");
+        let expected = format!(" bytes passes the ceiling of 2048 bytes ({most})");
+        assert!(last.ends_with(&expected), "{last}");
+    }
+}
+
+#[test]
+fn a_refused_load_is_logged_with_key_size_and_limit() {
+    let source = Server::start();
+    let from = &mut source.client();
+    from.run("BF.RESERVE k 0.01 10000000");
+    let header = dump(from, "k").swap_remove(0);
+    let Reply::Bulk(payload) = from.run("DUMP k") else { panic!("DUMP has no payload") };
+
+    let server = Server::start();
+    let client = &mut server.client();
+    let most = config_name("max-filter-bytes");
+    assert_eq!(client.cmd(&["CONFIG", "SET", &most, "1mb"]), ok());
+    assert!(load(client, "new", &header).is_error());
+    let last = said(&server, " refused: ").pop().unwrap_or_default();
+    assert!(last.starts_with("key 'new': BF.LOADCHUNK refused: a filter of 133"), "{last}");
+    assert!(last.ends_with(&format!("the ceiling of 1048576 bytes ({most})")), "{last}");
+
+    // RESTORE is held against the larger of the two settings.
+    for (maxmemory, filter, expected) in [
+        ("4mb", "6mb", format!("6291456 bytes ({most})")),
+        ("6mb", "4mb", "6291456 bytes (maxmemory)".to_owned()),
+    ] {
+        assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", maxmemory, &most, filter]), ok());
+        let reply = client.call("RESTORE", "restored", &[&b"0"[..], &payload]);
+        assert!(reply.is_error(), "{reply:?}");
+        let last = said(&server, "stored filter").pop().unwrap_or_default();
+        assert!(last.starts_with("bf: key 'restored': a stored filter was refused: "), "{last}");
+        assert!(last.ends_with(&expected), "{last}");
+    }
+}
+
+/// A key may have any bytes and any length.
+#[test]
+fn the_log_escapes_and_shortens_a_key() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let key = [&b"line\nbreak\0'"[..], &[b'x'; 1_000]].concat();
+    assert!(client.cmd(&[&b"BF.RESERVE"[..], &key, b"1e-15", b"4611686018427387904"]).is_error());
+    let last = said(&server, " refused: ").pop().unwrap_or_default();
+    let shown = format!("key 'line\\nbreak\\x00\\'{}': a new filter", "x".repeat(128 - 12));
+    assert!(last.starts_with(&shown), "{last}");
 }
 
 #[test]

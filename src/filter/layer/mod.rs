@@ -13,7 +13,7 @@ pub(super) mod item_set;
 mod shape;
 
 pub(super) use blocked::BlockAddress;
-pub use blocked::Blocked;
+pub use blocked::{Blocked, uses_avx512};
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 pub use counting::CountingLayer;
 pub use shape::{Counting, Shape};

@@ -90,8 +90,17 @@ impl Context {
 
     /// Writes a warning to the server's log.
     pub(crate) fn warn(self, text: &str) {
+        self.log(c"warning", text);
+    }
+
+    /// Writes a line to the server's log that asks for nothing.
+    pub(crate) fn notice(self, text: &str) {
+        self.log(c"notice", text);
+    }
+
+    fn log(self, level: &CStr, text: &str) {
         let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).chain([0]).collect();
-        call!(RedisModule_Log(self.0, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr()));
+        call!(RedisModule_Log(self.0, level.as_ptr(), c"%s".as_ptr(), text.as_ptr()));
     }
 
     /// Writes a warning that clients can cause as often as they like. All of these share a pace.

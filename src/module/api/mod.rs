@@ -37,7 +37,7 @@ pub(crate) use redis_module::raw;
 pub(crate) use call_reply::Part;
 pub(crate) use context::{Context, Pace};
 pub(crate) use key::{Access, Key};
-pub(crate) use string::{OwnedStr, Str, free_string};
+pub(crate) use string::{OwnedStr, Str, free_string, logged};
 
 /// Calls a function of the table; returns the neutral value if the server lacks the function.
 macro_rules! call {

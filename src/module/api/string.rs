@@ -32,6 +32,14 @@ impl<'a> Str<'a> {
     }
 }
 
+/// The most bytes of a name that the log repeats.
+const LOGGED: usize = 128;
+
+/// The start of a name as the log shows it: every byte that is not printable is escaped.
+pub(crate) fn logged(name: &[u8]) -> String {
+    name.get(..LOGGED).unwrap_or(name).escape_ascii().to_string()
+}
+
 /// A server string that the module creates and owns. Drop frees it.
 #[repr(transparent)]
 pub(crate) struct OwnedStr(NonNull<raw::RedisModuleString>);

@@ -9,7 +9,7 @@ use crate::{
     command::{args::Options, refusal::Refusal},
     filter::{Answers, Error, Filter, Layer},
     module::{
-        api::{Access, Context, Key, Str},
+        api::{Access, Key, Str, logged},
         create,
         effects::{self, Change, CreatedWith, Items, Shape},
         limit,
@@ -41,12 +41,12 @@ impl Command for Add {
         let lookahead = Lookahead::new(name.bytes(), item.bytes());
         let mut key = Key::open(ctx, name, Access::Write);
         let Some(filter) = Value::filter_in_key(&mut key)? else {
-            return add_one(ctx, name, key, item);
+            return add_one(call, name, key, item);
         };
         let before = Before::of(filter);
         let hash = lookahead.hash(filter);
         let Ok(new) = filter.add(hash, |demand| limit::ceiling(ctx, demand)) else {
-            return add_one(ctx, name, key, item);
+            return add_one(call, name, key, item);
         };
         stats::ADDS.add(1);
         if new || before.counts() {
@@ -61,8 +61,9 @@ impl Command for Add {
 
 /// Adds one item as a batch, if there is no filter yet or the filter refused the item.
 #[cold]
-fn add_one(ctx: Context, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
-    let (answers, change) = add_or_create(ctx, &mut key, std::slice::from_ref(&item))?;
+fn add_one(call: &Call, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
+    let ctx = call.ctx;
+    let (answers, change) = add_or_create(call, &mut key, std::slice::from_ref(&item))?;
     drop(key);
     effects::announce(ctx, name, &change);
     if let Some(refusal) = answers.error {
@@ -92,7 +93,7 @@ impl Command for MultiAdd {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let (answers, change) = add_or_create(call.ctx, &mut key, items)?;
+        let (answers, change) = add_or_create(call, &mut key, items)?;
         drop(key);
         effects::announce(call.ctx, name, &change);
         answers.reply(call);
@@ -105,14 +106,14 @@ impl Command for MultiAdd {
 /// # Errors
 /// Those of [`Value::filter_in_key`] and [`create_with`]. A refused item is in the answers instead.
 fn add_or_create<'a>(
-    ctx: Context,
+    call: &Call,
     key: &mut Key,
     items: &[Str<'a>],
 ) -> Result<(Added, Change<'a>), Refusal> {
     let Some(filter) = Value::filter_in_key(key)? else {
-        return create_with(ctx, key, Options::default(), items);
+        return create_with(call, key, Options::default(), items);
     };
-    let answers = add(ctx, filter, items);
+    let answers = add(call, filter, items);
     let change = answers.change_or_all(items);
     Ok((answers, change))
 }
@@ -123,16 +124,16 @@ fn add_or_create<'a>(
 /// `NoMemory`; the key is unchanged then.
 #[cold]
 pub(super) fn create_with<'a>(
-    ctx: Context,
+    call: &Call,
     key: &mut Key,
     options: Options,
     items: &[Str<'a>],
 ) -> Result<(Added, Change<'a>), Refusal> {
-    let filter = create::filter(ctx, options)?;
+    let filter = create::filter(call.ctx, call.key(), options)?;
     let created = Some(CreatedWith::of(&filter));
     Value::Ready(filter).put(key)?;
     let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
-    let answers = add(ctx, filter, items);
+    let answers = add(call, filter, items);
     let change = Change { created, ..answers.change(items) };
     Ok((answers, change))
 }
@@ -142,7 +143,8 @@ pub(super) fn create_with<'a>(
 /// Replicated and AOF additions are accepted even when a non-scaling filter is full; they are not
 /// counted. Such a filter may be full some items sooner than its original: another product wrote
 /// the original, or its commands create a filter with another hash here.
-pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
+pub(super) fn add(call: &Call, filter: &mut Filter, items: &[Str]) -> Added {
+    let ctx = call.ctx;
     let before = Before::of(filter);
     let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(ctx, demand);
@@ -152,7 +154,10 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
     let counted = total(&answers, Answers::ones);
     if error == Some(Error::Full) && limit::must_obey(ctx) {
         ctx.warn_rate_limited(|| {
-            "a full filter took items uncounted, from a primary or an AOF".into()
+            format!(
+                "key '{}': a full filter took items uncounted, from a primary or an AOF",
+                logged(call.key())
+            )
         });
         let left = items.get(count..).unwrap_or_default();
         filter.add_each_uncounted(bytes(left), |chunk| answers.push(chunk));
@@ -162,7 +167,7 @@ pub(super) fn add(ctx: Context, filter: &mut Filter, items: &[Str]) -> Added {
         answers,
         counts: before.counts(),
         shape: before.reshaped(filter, counted),
-        error: error.map(|error| refused(ctx, error)),
+        error: error.map(|error| refused(call, error)),
     };
     stats::ADDS.add(added.tried() as u64);
     added
@@ -180,13 +185,19 @@ fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
 
 /// Counts a refusal, and logs which limit caused it. The client's error text does not say which.
 #[cold]
-fn refused(ctx: Context, error: Error) -> Refusal {
+fn refused(call: &Call, error: Error) -> Refusal {
     stats::REFUSED.add(1);
     if error == Error::Full {
         stats::REFUSED_FULL.add(1);
     } else {
         stats::REFUSED_GROWTH.add(1);
-        ctx.warn_rate_limited(|| format!("a full filter could not grow: {error}"));
+        call.ctx.warn_rate_limited(|| {
+            format!(
+                "key '{}': a full filter could not grow: {}",
+                logged(call.key()),
+                limit::explained(call.ctx, error)
+            )
+        });
     }
     Refusal::of_addition(error)
 }

@@ -65,7 +65,7 @@ impl Command for Import {
                 }
             };
             filter.map_err(|error| {
-                super::refused(call.ctx, "BF.IMPORT", error, Refusal::of_import(error))
+                super::refused(call, "BF.IMPORT", error, Refusal::of_import(error))
             })
         })
     }

@@ -65,12 +65,12 @@ impl Command for Insert {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let (answers, change) = match Value::filter_in_key(&mut key)? {
             Some(filter) => {
-                let answers = add(call.ctx, filter, items);
+                let answers = add(call, filter, items);
                 let change = answers.change(items);
                 (answers, change)
             }
             None if no_create => return Err(Refusal::NotFound),
-            None => create_with(call.ctx, &mut key, options, items)?,
+            None => create_with(call, &mut key, options, items)?,
         };
         drop(key);
         effects::announce(call.ctx, name, &change);

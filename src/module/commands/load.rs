@@ -24,9 +24,8 @@ impl Command for Load {
         let (name, [blob]) = call.key_and()?;
         import::put(call, name, || {
             let read = |ceiling| valkey_bloom::read_blob(blob.bytes(), ceiling);
-            limit::within(call.ctx, read).map_err(|error| {
-                super::refused(call.ctx, "BF.LOAD", error, Refusal::of_blob(error))
-            })
+            limit::within(call.ctx, read)
+                .map_err(|error| super::refused(call, "BF.LOAD", error, Refusal::of_blob(error)))
         })
     }
 }

@@ -39,8 +39,7 @@ impl Command for LoadChunk {
         let (name, [iterator, data]) = call.key_and()?;
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let refused =
-            |error| super::refused(call.ctx, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
+        let refused = |error| super::refused(call, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
         let taken = match Value::in_key(&mut key)? {
             None if iterator == 1 => {
                 let begin = |ceiling| Load::begin(data.bytes(), ceiling);

@@ -15,7 +15,8 @@ use std::ffi::{CStr, c_int};
 use spec::{Argument, CommandSpec, Uses};
 
 use super::{
-    api::{Context, Str, raw},
+    api::{Context, Str, logged, raw},
+    limit,
     panic_guard::guarded,
     stats, unapplied,
 };
@@ -128,6 +129,17 @@ impl<'a> Call<'a> {
 }
 
 impl Call<'_> {
+    /// The bytes of a word; none if the command is shorter.
+    fn word(&self, index: usize) -> &[u8] {
+        self.words.get(index).map_or(&[], |word| word.bytes())
+    }
+
+    /// The bytes of the key.
+    #[cold]
+    fn key(&self) -> &[u8] {
+        self.word(1)
+    }
+
     /// Answers that the command was refused.
     #[cold]
     fn refuse(&self, refusal: Refusal, uses: Uses) {
@@ -149,14 +161,17 @@ impl Call<'_> {
         if !self.ctx.is_replayed() {
             return;
         }
-        let word = |index: usize| self.words.get(index).map_or(&[][..], |word| word.bytes());
-        unapplied::report(self.ctx, word(0), word(1), why.to_string_lossy());
+        unapplied::report(self.ctx, self.word(0), self.key(), why.to_string_lossy());
     }
 }
 
 /// Tells the log what the client's error text cannot say.
-fn refused(ctx: Context, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {
-    ctx.warn_rate_limited(|| format!("{command} refused: {error}"));
+#[cold]
+fn refused(call: &Call, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {
+    call.ctx.warn_rate_limited(|| {
+        let (key, why) = (logged(call.key()), limit::explained(call.ctx, error));
+        format!("key '{key}': {command} refused: {why}")
+    });
     if refusal == Refusal::NoMemory {
         stats::REFUSED.add(1);
     }

@@ -55,7 +55,7 @@ impl Command for Reserve {
         if Value::in_key(&mut key)?.is_some() {
             return Err(Refusal::Exists);
         }
-        let filter = create::filter(call.ctx, options)?;
+        let filter = create::filter(call.ctx, name.bytes(), options)?;
         let created = Some(CreatedWith::of(&filter));
         Value::Ready(filter).put(&mut key)?;
         drop(key);

@@ -63,6 +63,23 @@ pub(crate) fn max_filter_bytes() -> u64 {
     MAX_FILTER_BYTES.bits()
 }
 
+/// The name of the setting of [`max_filter_bytes`], as the operator writes it.
+pub(crate) fn shown_max_filter_bytes() -> String {
+    NAMES
+        .iter()
+        .find(|name| ptr::eq(name.setting, &MAX_FILTER_BYTES))
+        .map(Name::shown)
+        .unwrap_or_default()
+}
+
+/// Every setting of ours with its value, for the log.
+pub(crate) fn shown() -> String {
+    let own = NAMES.iter().filter(|name| name.role == Role::Own);
+    own.map(|name| format!("{} {}", name.shown(), name.setting.text()))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
 /// Whether a query of a missing key is an error.
 pub(crate) fn missing_key_error() -> bool {
     MISSING_KEY_ERROR.bits() != 0

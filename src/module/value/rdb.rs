@@ -21,7 +21,7 @@ use crate::{
     },
     filter::Filter,
     module::{
-        api::{Context, Str, call, raw},
+        api::{Context, Str, call, logged, raw},
         limit,
         panic_guard::guarded,
         stats, unapplied,
@@ -54,7 +54,8 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
                 complete(redisbloom::load(stream, old, ceiling))
             }
             _ => {
-                log(io, &format!("bf: cannot read encoding version {version} of a filter"));
+                let text = format!("bf: cannot read encoding version {version} of a filter");
+                context(io).warn(&text);
                 return std::ptr::null_mut();
             }
         };
@@ -79,11 +80,12 @@ fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
         }
         Ok(native::rdb::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
         Err((error, begun)) => {
-            log(io, &format!("bf: a stored filter was refused: {error}"));
             let key: *const raw::RedisModuleString = call!(RedisModule_GetKeyNameFromIO(io));
-            // SAFETY: the server lends the name until the callback returns; null is one without
-            // bytes.
+            // SAFETY: the server lends the name until the callback returns. For null it returns
+            // the bytes of a text that says so.
             let key = unsafe { Str::new(key.cast_mut()) };
+            let (name, why) = (logged(key.bytes()), limit::explained(context(io), error));
+            context(io).warn(&format!("bf: key '{name}': a stored filter was refused: {why}"));
             unapplied::report_without_client("a stored filter", key, error);
             match begun.filter(|_| unapplied::is_replica()) {
                 Some(load) => Value::Loading(load).into_raw(),
@@ -109,12 +111,9 @@ pub(super) unsafe extern "C" fn load_valkey(
 ) -> *mut c_void {
     guarded("rdb_load", std::ptr::null_mut(), || {
         if version != valkey_bloom::ENCODING_VERSION {
-            log(
-                io,
-                &format!(
-                    "bf: cannot read encoding version {version} of a filter of valkey-bloom's"
-                ),
-            );
+            context(io).warn(&format!(
+                "bf: cannot read encoding version {version} of a filter of valkey-bloom's"
+            ));
             return std::ptr::null_mut();
         }
         let stored = valkey_bloom::load(&mut Stream(io), limit::load_ceiling());
@@ -122,12 +121,13 @@ pub(super) unsafe extern "C" fn load_valkey(
     })
 }
 
+/// The context of a callback, for the log.
 #[cold]
-fn log(io: *mut raw::RedisModuleIO, text: &str) {
+fn context(io: *mut raw::RedisModuleIO) -> Context {
     let ctx: *mut raw::RedisModuleCtx = call!(RedisModule_GetContextFromIO(io));
     // SAFETY: the server makes the context for this callback and keeps it until the callback
     // returns.
-    unsafe { Context::new(ctx) }.warn(text);
+    unsafe { Context::new(ctx) }
 }
 
 /// The server's stream of strings and numbers.

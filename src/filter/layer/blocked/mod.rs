@@ -37,6 +37,12 @@ mod simd;
 
 pub(in crate::filter) use prefetch::BlockAddress;
 
+/// Whether batches are tested by AVX-512 instructions here, not by portable code.
+#[must_use]
+pub fn uses_avx512() -> bool {
+    simd::Avx512::detected().is_some()
+}
+
 use line_probe::{LineProbe, Scalar};
 use prefetch::{WHOLE_BLOCK, block_start, prefetch_line, prefetch_sequence};
 use probing::Probing;
