@@ -117,9 +117,11 @@ fmt-check: ## Check the formatting
 	rustfmt --check $(COMPARE_RS)
 
 .PHONY: lint
-lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; no line above 100 characters
+lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; long lines; links of the documents
 	@scripts/setup
 	@scripts/long-lines
+	@scripts/test-check-links
+	@scripts/check-links .
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
