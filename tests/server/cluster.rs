@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A key of the form `name-{number}` that belongs to the given primary.
-fn key_of(primary: usize, name: &str) -> String {
+pub(crate) fn key_of(primary: usize, name: &str) -> String {
     let slots = primary * SLOTS / PRIMARIES..(primary + 1) * SLOTS / PRIMARIES;
     let key = (0..).map(|number| format!("{name}-{number}")).find(|key| slots.contains(&slot(key)));
     key.expect("one in three keys is in the range")

@@ -28,6 +28,7 @@ mod copy;
 mod corruption;
 mod counting;
 mod defrag;
+mod deployment;
 mod documentation;
 mod dump;
 mod dump_errors;

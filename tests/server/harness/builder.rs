@@ -67,6 +67,11 @@ impl Builder {
         self
     }
 
+    /// Loads the module from another path.
+    pub(crate) fn module_at(self, path: &Path) -> Builder {
+        self.without_module().config(&format!("loadmodule \"{}\"", path.display()))
+    }
+
     /// Limits the virtual memory of the process, in bytes, so that large allocations fail on any
     /// machine.
     pub(crate) fn address_space(mut self, bytes: u64) -> Builder {

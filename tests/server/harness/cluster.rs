@@ -9,6 +9,7 @@
 use std::collections::{HashMap, hash_map::Entry};
 use std::time::{Duration, Instant};
 
+use super::builder::Builder;
 use super::client::Client;
 use super::port::free_port;
 use super::reply::{Reply, ok};
@@ -32,16 +33,22 @@ impl Cluster {
     /// Starts the servers and joins them.
     #[track_caller]
     pub(crate) fn start() -> Cluster {
+        Cluster::start_with(|_, node| node)
+    }
+
+    /// Starts the servers, each as `described` changes its description, and joins them.
+    #[track_caller]
+    pub(crate) fn start_with(described: impl Fn(usize, Builder) -> Builder) -> Cluster {
         let mut buses = Vec::new();
         let nodes: Vec<Server> = (0..2 * PRIMARIES)
-            .map(|_| {
+            .map(|number| {
                 buses.push(free_port());
-                Server::with()
+                let node = Server::with()
                     .config("cluster-enabled yes")
                     .config(&format!("cluster-port {}", buses[buses.len() - 1]))
                     .config(&format!("cluster-node-timeout {NODE_TIMEOUT_MS}"))
-                    .config("cluster-replica-validity-factor 0")
-                    .start()
+                    .config("cluster-replica-validity-factor 0");
+                described(number, node).start()
             })
             .collect();
         let mut clients: Vec<Client> = nodes.iter().map(Server::client).collect();

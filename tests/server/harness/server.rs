@@ -147,6 +147,11 @@ impl Server {
         self.builder = self.builder.clone().config(line);
     }
 
+    /// Loads the module from this path, from the next start on.
+    pub(crate) fn configure_module(&mut self, path: &Path) {
+        self.builder = self.builder.clone().module_at(path);
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server was started").id()
     }
@@ -210,7 +215,7 @@ impl Server {
     }
 
     #[track_caller]
-    fn wait_for_exit(&mut self) {
+    pub(crate) fn wait_for_exit(&mut self) {
         let deadline = Instant::now() + START_TIMEOUT;
         while !self.has_exited() {
             assert!(Instant::now() < deadline, "the server does not stop; log:\n{}", self.log());

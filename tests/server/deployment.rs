@@ -1,0 +1,298 @@
+//! What docs/operations.md tells operators to do, and what happens where they do not: a node
+//! without the module, an upgrade of one node after another, a backup put back.
+
+use std::fs;
+
+use crate::{
+    cluster::key_of,
+    cluster_writers::{Added, Stop, Writing, assert_all_there, write},
+    harness::{
+        Client, Cluster, PRIMARIES, Reply, Server, add_until_card, assert_unharmed, bulk, digest,
+        int, madd, mexists, module_path, numbered, ok, wait_until,
+    },
+};
+
+/// The log lines that docs/operations.md shows under this heading, without their `...`.
+fn documented(heading: &str) -> Vec<Vec<&'static str>> {
+    let page = include_str!("../../docs/operations.md");
+    let (_, section) = page.split_once(&format!("\n### {heading}\n")).expect("the heading");
+    let section = section.split("\n### ").next().unwrap_or_default();
+    let blocks = section.split("```text\n").skip(1);
+    let block =
+        blocks.filter_map(|rest| rest.split("```").next()).find(|text| text.contains("..."));
+    let lines = block.expect("a block with log lines").lines();
+    lines.map(|line| line.split("...").map(str::trim).collect()).collect()
+}
+
+/// Whether one line of the log has all parts of a documented line, in order. Servers name the
+/// roles "master" or "primary".
+fn logs(server: &Server, parts: &[&str]) -> bool {
+    server.log().replace("master", "primary").lines().any(|line| {
+        let mut rest = line;
+        parts.iter().all(|part| match rest.split_once(*part) {
+            Some((_, after)) => {
+                rest = after;
+                true
+            }
+            None => false,
+        })
+    })
+}
+
+fn link_is_up(node: &mut Client) -> bool {
+    node.server_info("replication", "master_link_status") == "up"
+}
+
+#[track_caller]
+fn wait_for_link(node: &Server) {
+    let client = &mut node.client();
+    wait_until("the replica is in sync", || link_is_up(client));
+}
+
+#[test]
+fn a_replica_without_the_module_lacks_filters_and_exits_at_a_full_sync() {
+    let lacking = PRIMARIES;
+    let mut cluster = Cluster::start_with(|number, node| match number {
+        number if number == lacking => node.without_module(),
+        _ => node,
+    });
+    let lines = documented("The module and its settings on every node first");
+    let [refused, cannot_load] = &lines[..] else { panic!("two lines of the log: {lines:?}") };
+    let key = key_of(0, "urls");
+    let primary = &mut cluster.nodes[0].client();
+    assert!(link_is_up(&mut cluster.nodes[lacking].client()), "no filter, no complaint");
+
+    // It is sent a filter, goes on, and does not have it.
+    madd(primary, &key, &numbered("item", 100));
+    assert_eq!(primary.run("WAIT 1 20000"), int(1), "it acknowledges what it cannot apply");
+    wait_until("it complains", || logs(&cluster.nodes[lacking], refused));
+    let read = &mut cluster.nodes[lacking].client();
+    assert!(link_is_up(read));
+    assert_eq!(read.run("DBSIZE"), int(0));
+
+    // It takes a full copy, and exits.
+    cluster.nodes[lacking].kill();
+    remove_rdb(&cluster.nodes[lacking]);
+    if cluster.nodes[lacking].try_relaunch().is_ok() {
+        cluster.nodes[lacking].wait_for_exit();
+    }
+    assert!(logs(&cluster.nodes[lacking], cannot_load), "{}", cluster.nodes[lacking].log());
+
+    // With the module it starts, and has the filter.
+    cluster.nodes[lacking].configure_module(&module_path());
+    cluster.nodes[lacking].relaunch();
+    wait_for_link(&cluster.nodes[lacking]);
+    let read = &mut cluster.nodes[lacking].client();
+    assert_eq!(read.run("READONLY"), ok());
+    assert_eq!(digest(read, &key), digest(primary, &key));
+    assert!(mexists(read, &key, &numbered("item", 100)).iter().all(|&there| there));
+}
+
+/// Removes the RDB file, with which a replica would ask for the newest changes only.
+fn remove_rdb(server: &Server) {
+    fs::remove_file(server.dir().join("dump.rdb")).expect("a replica has an RDB file");
+}
+
+/// The trap: the RDB file that the replica writes when it stops says that it has every change.
+#[test]
+fn a_replica_that_gets_the_module_later_needs_a_full_copy() {
+    let primary = Server::start();
+    let mut replica = Server::with().without_module().replica_of(&primary).start();
+    wait_for_link(&replica);
+    let client = &mut primary.client();
+    madd(client, "urls", &numbered("item", 100));
+    assert_eq!(client.run("WAIT 1 20000"), int(1));
+    replica.configure_module(&module_path());
+    replica.restart();
+    wait_for_link(&replica);
+    assert_eq!(replica.client().run("DBSIZE"), int(0), "the filter is not sent again");
+
+    replica.kill();
+    remove_rdb(&replica);
+    replica.relaunch();
+    wait_for_link(&replica);
+    assert_eq!(digest(&mut replica.client(), "urls"), digest(client, "urls"));
+}
+
+/// A second file with the module, in place of a second release.
+fn another_file(dir: &tempfile::TempDir) -> std::path::PathBuf {
+    let path = dir.path().join("libredis_bloom.so");
+    fs::copy(module_path(), &path).expect("the module can be copied");
+    path
+}
+
+/// The path of the module in MODULE LIST. Valkey 9 lists a module of its own, too.
+fn loaded_from(client: &mut Client) -> String {
+    let modules = client.run("MODULE LIST");
+    let fields = modules.elements().iter().map(Reply::elements);
+    let ours = fields.into_iter().find(|fields| fields.contains(&bulk("bf"))).expect("the module");
+    let at = ours.iter().position(|field| *field == bulk("path")).expect("a path");
+    ours[at + 1].text()
+}
+
+#[test]
+fn a_rolling_upgrade_of_a_cluster_loses_no_item() {
+    let mut cluster = Cluster::start();
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let newer = another_file(&dir);
+    let keys = [key_of(0, "plain"), key_of(0, "grown")];
+    let mut client = cluster.client();
+    assert_eq!(client.call(&keys[0], &["BF.RESERVE", &keys[0], "0.001", "100000"]), ok());
+    assert_eq!(client.call(&keys[1], &["BF.RESERVE", &keys[1], "0.001", "50"]), ok());
+    let (old, new) = (0, PRIMARIES);
+    let writing = Writing::default();
+    let added: Vec<Added> = std::thread::scope(|scope| {
+        let end = Stop(&writing);
+        let running: Vec<_> = (0..2)
+            .map(|writer| {
+                let (client, keys, writing) = (cluster.client(), &keys, &writing);
+                scope.spawn(move || {
+                    write(client, &format!("writer-{writer}"), keys, false, writing).0
+                })
+            })
+            .collect();
+        writing.wait_for_more(50);
+        // The replica first.
+        cluster.nodes[new].kill();
+        cluster.nodes[new].configure_module(&newer);
+        cluster.nodes[new].relaunch();
+        wait_for_link(&cluster.nodes[new]);
+        writing.wait_for_more(50);
+        // It takes over by agreement: the primary stops its clients until it has everything.
+        let promoted = &mut cluster.nodes[new].client();
+        wait_until("the replica takes over", || {
+            // A failover that is not done in time is given up.
+            promoted.run("CLUSTER FAILOVER");
+            promoted.server_info("replication", "role") == "master"
+        });
+        let demoted = &mut cluster.nodes[old].client();
+        wait_until("the old primary follows", || {
+            demoted.server_info("replication", "role") == "slave" && link_is_up(demoted)
+        });
+        // Then what was the primary.
+        cluster.nodes[old].kill();
+        cluster.nodes[old].configure_module(&newer);
+        cluster.nodes[old].relaunch();
+        wait_for_link(&cluster.nodes[old]);
+        writing.wait_for_more(50);
+        drop(end);
+        running.into_iter().map(|writer| writer.join().expect("a client failed")).collect()
+    });
+    let added: Added = added.into_iter().flatten().collect();
+    println!(
+        "{} additions acknowledged",
+        added.iter().map(|(_, items)| items.len()).sum::<usize>()
+    );
+    assert_all_there(&mut client, &added);
+    assert_eq!(client.owner(&keys[0]), cluster.nodes[new].port());
+    for node in [old, new] {
+        let client = &mut cluster.nodes[node].client();
+        assert_eq!(loaded_from(client), newer.display().to_string());
+        assert_unharmed(&cluster.nodes[node]);
+    }
+    let (now, then) = (&mut cluster.nodes[new].client(), &mut cluster.nodes[old].client());
+    wait_until("both are identical", || {
+        keys.iter().all(|key| digest(now, key) == digest(then, key))
+    });
+}
+
+#[test]
+fn a_failover_of_two_servers_loses_no_item() {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let newer = another_file(&dir);
+    let mut primary = Server::start();
+    let mut replica = primary.replica();
+    let mut added = add_until_card(&mut primary.client(), "urls", "before", 1_000);
+    // The replica first.
+    replica.kill();
+    replica.configure_module(&newer);
+    replica.relaunch();
+    wait_for_link(&replica);
+    let client = &mut primary.client();
+    added.extend(add_until_card(client, "urls", "between", 2_000));
+    assert_eq!(client.run(&format!("FAILOVER TO 127.0.0.1 {}", replica.port())), ok());
+    wait_until("the roles are exchanged", || {
+        client.server_info("replication", "role") == "slave" && link_is_up(client)
+    });
+    added.extend(add_until_card(&mut replica.client(), "urls", "after", 3_000));
+    // Then what was the primary.
+    primary.kill();
+    primary.configure_module(&newer);
+    primary.configure(&format!("replicaof 127.0.0.1 {}", replica.port()));
+    primary.relaunch();
+    wait_for_link(&primary);
+    for server in [&primary, &replica] {
+        let client = &mut server.client();
+        assert_eq!(loaded_from(client), newer.display().to_string());
+        assert!(mexists(client, "urls", &added).iter().all(|&there| there));
+    }
+}
+
+#[test]
+fn a_copied_rdb_file_restores_what_was_in_when_it_was_saved() {
+    for appendonly in ["no", "yes"] {
+        let mut server = Server::with().config(&format!("appendonly {appendonly}")).start();
+        let client = &mut server.client();
+        let before = add_until_card(client, "urls", "before", 5_000);
+        let saved = digest(client, "urls");
+        assert!(!client.run("BGSAVE").is_error());
+        wait_until("the file is written", || {
+            client.server_info("persistence", "rdb_bgsave_in_progress") == "0"
+        });
+        assert_eq!(client.server_info("persistence", "rdb_last_bgsave_status"), "ok");
+        let backup = server.dir().join("backup.rdb");
+        fs::copy(server.dir().join("dump.rdb"), &backup).expect("a copy");
+        add_until_card(client, "urls", "after", 9_000);
+
+        // Stop, put the copy in place, keep the AOF out of the way, start with `appendonly no`.
+        server.kill();
+        fs::copy(&backup, server.dir().join("dump.rdb")).expect("a copy");
+        if appendonly == "yes" {
+            let aof = server.dir().join("appendonlydir");
+            fs::rename(&aof, server.dir().join("aside")).expect("the AOF can be moved");
+        }
+        server.configure("appendonly no");
+        server.relaunch();
+        let client = &mut server.client();
+        assert_eq!(digest(client, "urls"), saved, "appendonly {appendonly}");
+
+        // Then the AOF again: the server writes it from what it has.
+        assert_eq!(client.run("CONFIG SET appendonly yes"), ok());
+        wait_until("the AOF is written", || {
+            !client.has_child()
+                && client.server_info("persistence", "aof_last_bgrewrite_status") == "ok"
+        });
+        server.configure("appendonly yes");
+        server.kill_and_restart();
+        let client = &mut server.client();
+        assert_eq!(digest(client, "urls"), saved, "appendonly {appendonly}, after a restart");
+        assert!(mexists(client, "urls", &before).iter().all(|&there| there));
+    }
+}
+
+/// With `appendonly yes` a server reads its AOF, not the RDB file: the step that is easily missed.
+#[test]
+fn an_rdb_file_beside_an_aof_is_not_read() {
+    let mut server = Server::with().config("appendonly yes").start();
+    let client = &mut server.client();
+    client.run("BF.ADD urls first");
+    assert_eq!(client.run("SAVE"), ok());
+    client.run("BF.ADD other second");
+    server.kill_and_restart();
+    assert_eq!(server.client().run("DBSIZE"), int(2));
+}
+
+/// The capacity plan of docs/operations.md: a scratch key shows the size, and touches no memory.
+#[test]
+fn a_scratch_key_shows_what_a_filter_will_take() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE scratch 0.001 10000000"), ok());
+    let size = client.run("BF.INFO scratch SIZE");
+    let Reply::Array(size) = size else { panic!("{size:?}") };
+    let (size, usage) = (size[0].int(), client.run("MEMORY USAGE scratch").int());
+    assert!((size..=size + size / 4).contains(&usage), "{usage} for {size} bytes");
+    let page = include_str!("../../docs/operations.md");
+    assert!(page.contains(&format!("\n1) (integer) {size}\n")), "the size is {size}");
+    assert_eq!(client.run("UNLINK scratch"), int(1));
+}
