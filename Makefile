@@ -62,7 +62,7 @@ help: ## List the targets and the settings
 
 .PHONY: setup
 setup: ## Install missing Debian packages (as root or with sudo); each target installs its own, too
-	@scripts/setup server tests clients packages fuzz
+	@scripts/setup server tests clients packages monitoring fuzz
 
 .PHONY: build
 build: ## Build the module: target/release/libredis_bloom.so
@@ -97,7 +97,7 @@ clean: ## Remove everything that was built, and the data of make run
 
 # In this order: what fails soonest comes first.
 TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pure test-fuzz test-server test-huge \
-	test-clients test-packages doc
+	test-clients test-monitoring test-packages doc
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -183,6 +183,11 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits m
 test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
+
+.PHONY: test-monitoring
+test-monitoring: build ## The files of contrib/monitoring, with Debian's prometheus-redis-exporter and promtool
+	@scripts/setup monitoring
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-monitoring
 
 # The crates as locked for the module; cargo removes those that redis-rs does not need.
 $(dir $(CLIENT_RS))Cargo.lock: Cargo.lock

@@ -1,0 +1,175 @@
+"""The files of contrib/monitoring, with Debian's prometheus-redis-exporter and promtool.
+
+Run by scripts/test-monitoring, with a server that has the module on REDIS_PORT, and nobody else's data.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).parents[2]
+FILES = ROOT / "contrib" / "monitoring"
+PORT = os.environ["REDIS_PORT"]
+SCRIPT_METRIC = re.compile(r'^redis_script_values\{(?:filename="[^"]*",)?key="([^"]*)".*\} (\S+)$', re.MULTILINE)
+# In an expression of PromQL: a metric of the exporter or of a recording rule, and the `key` asked for.
+NAMED = re.compile(r'\b(redis_bloom:[a-z_]+|redis_[a-z_]+)\b(?:\{key=~?"([^"]*)")?')
+
+
+def redis(*words):
+    command = ["redis-cli", "-p", PORT, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def info():
+    """The fields bf_... of INFO modules."""
+    fields = re.findall(r"^(bf_\w+):(.*)$", redis("INFO", "modules").replace("\r", ""), re.MULTILINE)
+    return {name: float(value) for name, value in fields}
+
+
+def named_in(text):
+    return set(NAMED.findall(text))
+
+
+class Exporter:
+    """Debian's exporter in front of the server, with a copy of the script that lists `keys`."""
+
+    def __init__(self, keys="{}", environment=()):
+        self.dir = tempfile.TemporaryDirectory()
+        script = (FILES / "redis-bloom.lua").read_text()
+        changed = script.replace("local keys = {}", f"local keys = {keys}")
+        path = pathlib.Path(self.dir.name) / "redis-bloom.lua"
+        path.write_text(changed)
+        assert keys == "{}" or changed != script, "the script has no list of keys"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        with open(path.with_name("log"), "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                ["prometheus-redis-exporter", "-script", path, "-redis.addr", f"redis://127.0.0.1:{PORT}",
+                 "-web.listen-address", self.address],
+                stdout=log, stderr=log, env={**os.environ, **dict(environment)},
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.dir.cleanup()
+
+    def page(self):
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://{self.address}/metrics") as reply:
+                    return reply.read().decode()
+            except urllib.error.URLError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError((pathlib.Path(self.dir.name) / "log").read_text()) from None
+                time.sleep(0.02)
+
+    def values(self):
+        return {key: float(value) for key, value in SCRIPT_METRIC.findall(self.page())}
+
+
+class Metrics(unittest.TestCase):
+    def setUp(self):
+        redis("FLUSHALL")
+        redis("BF.RESERVE", "urls:seen", "0.001", "10", "NONSCALING")
+        redis("BF.MADD", "urls:seen", *(f"item-{number}" for number in range(20)))
+        redis("BF.RESERVE", "small", "0.01", "5")
+        redis("BF.MADD", "small", *(f"item-{number}" for number in range(20)))
+        redis("BF.MEXISTS", "small", "item-0", "item-1", "absent")
+        redis("BF.RESERVE", "counting", "0.01", "100", "COUNTING")
+        redis("BF.MADD", "counting", "a", "b")
+        redis("BF.DEL", "counting", "a")
+        redis("SET", "string", "value")
+
+    def test_every_field_of_info_is_a_metric_with_its_value(self):
+        fields = info()
+        self.assertGreaterEqual(len(fields), 15)
+        for name in ("bf_filters", "bf_bytes", "bf_items", "bf_capacity", "bf_layers", "bf_adds", "bf_checks",
+                     "bf_positives", "bf_refused", "bf_scaled", "bf_filled", "bf_deletes"):
+            self.assertGreater(fields[name], 0, name)
+        with Exporter() as exporter:
+            self.assertEqual(exporter.values(), fields)
+
+    def test_the_filters_of_the_list_have_metrics_of_their_own(self):
+        with Exporter("{'urls:seen', 'small', 'missing', 'string'}") as exporter:
+            values = exporter.values()
+        own = {name: value for name, value in values.items() if name.startswith("bf_key_")}
+        expected = {
+            f"bf_key_{metric}:{key}": float(redis("BF.INFO", key, word))
+            for key in ("urls:seen", "small")
+            for metric, word in [("items", "ITEMS"), ("capacity", "CAPACITY"), ("layers", "FILTERS"),
+                                 ("error", "ERROR"), ("fpr", "FPR")]
+        }
+        self.assertEqual(own, expected)
+        self.assertEqual(expected["bf_key_items:urls:seen"], 10)
+        self.assertGreater(expected["bf_key_layers:small"], 1)
+
+    def test_the_monitor_role_of_the_page_suffices(self):
+        page = (ROOT / "docs" / "operations.md").read_text()
+        (role,) = re.findall(r"^ACL SETUSER monitor .*$", page, re.MULTILINE)
+        redis(*role.replace(">password", ">secret").split())
+        self.addCleanup(redis, "ACL", "DELUSER", "monitor")
+        user = {"REDIS_USER": "monitor", "REDIS_PASSWORD": "secret"}
+        with Exporter("{'urls:seen'}", user) as exporter:
+            values = exporter.values()
+        self.assertEqual({name: values[name] for name in info()}, info())
+        self.assertEqual(values["bf_key_items:urls:seen"], 10)
+
+
+class Rules(unittest.TestCase):
+    def test_every_alert_fires_when_it_should_and_only_then(self):
+        with tempfile.TemporaryDirectory() as name:
+            rules = shutil.copy(FILES / "alerts.yml", name)
+            tests = shutil.copy(ROOT / "tests" / "monitoring" / "alerts.test.yml", name)
+            for command in (["check", "rules", rules], ["test", "rules", tests]):
+                done = subprocess.run(["promtool", *command], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            alerts = re.findall(r"alert: (\w+)", pathlib.Path(rules).read_text())
+            self.assertGreaterEqual(len(alerts), 10)
+            # promtool accepts a rule without a test: each alert has one that expects it to fire.
+            fires = re.findall(r"alertname: (\w+)\n +eval_time: \w+\n +exp_alerts:\n", pathlib.Path(tests).read_text())
+            self.assertEqual(sorted(set(fires)), sorted(alerts))
+
+    def test_the_rules_and_the_dashboard_name_only_metrics_that_exist(self):
+        redis("FLUSHALL")
+        redis("BF.ADD", "urls:seen", "item")
+        with Exporter("{'urls:seen'}") as exporter:
+            page = exporter.page()
+            keys = exporter.values()
+        exported = set(re.findall(r"^(redis_\w+)", page, re.MULTILINE))
+        rules = (FILES / "alerts.yml").read_text()
+        recorded = set(re.findall(r"record: (\S+)", rules))
+        dashboard = json.loads((FILES / "dashboard.json").read_text())
+        expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+        self.assertGreaterEqual(len(expressions), 15)
+        expressions += [variable["query"]["query"] for variable in dashboard["templating"]["list"][1:]]
+        expressions += re.findall(r"expr: (?:\|\n)?((?:.+\n)+?)(?= *(?:for|labels|- record|- alert):|\n)", rules)
+        seen = set()
+        for expression in expressions:
+            metrics = named_in(expression)
+            self.assertTrue(metrics, expression)
+            for metric, key in metrics:
+                seen.add(key or metric)
+                self.assertIn(metric, exported | recorded, expression)
+                if key:
+                    self.assertTrue([name for name in keys if re.fullmatch(key, name)], expression)
+        # The search for names works: it finds those of rules with one line and with several.
+        self.assertLessEqual({"bf_filters", "bf_refused", "redis_memory_max_bytes", "redis_bloom:key_fpr"}, seen)
+
+
+if __name__ == "__main__":
+    unittest.main()
