@@ -249,7 +249,8 @@ deb: build ## The Debian package redis-module-bloom, in target/debian
 	@scripts/setup packages
 	cargo install --quiet --debug --locked --root "$(CARGO_TARGET_DIR)/tools" cargo-deb@$(CARGO_DEB)
 	scripts/third-party-licences >"$(CARGO_TARGET_DIR)/release/LICENSES-THIRD-PARTY"
-	rm -rf "$(CARGO_TARGET_DIR)/debian"
+	rm -rf "$(CARGO_TARGET_DIR)/debian" "$(CARGO_TARGET_DIR)/release/documents"
+	scripts/packaged-documents "$(CARGO_TARGET_DIR)/release/documents"
 	"$(CARGO_TARGET_DIR)/tools/bin/cargo-deb" --no-build
 
 .PHONY: dist
