@@ -93,13 +93,15 @@ class Metrics(unittest.TestCase):
         redis("BF.RESERVE", "counting", "0.01", "100", "COUNTING")
         redis("BF.MADD", "counting", "a", "b")
         redis("BF.DEL", "counting", "a")
+        redis("BF.EXISTS", "missing", "a")
         redis("SET", "string", "value")
 
     def test_every_field_of_info_is_a_metric_with_its_value(self):
         fields = info()
-        self.assertGreaterEqual(len(fields), 15)
+        self.assertGreaterEqual(len(fields), 25)
         for name in ("bf_filters", "bf_bytes", "bf_items", "bf_capacity", "bf_layers", "bf_adds", "bf_checks",
-                     "bf_positives", "bf_refused", "bf_scaled", "bf_filled", "bf_deletes"):
+                     "bf_positives", "bf_refused", "bf_refused_full", "bf_missing", "bf_scaled", "bf_filled",
+                     "bf_deletes", "bf_bloom_num_objects"):
             self.assertGreater(fields[name], 0, name)
         with Exporter() as exporter:
             self.assertEqual(exporter.values(), fields)
