@@ -29,6 +29,7 @@ mod corruption;
 mod counting;
 mod defrag;
 mod deployment;
+mod differences;
 mod documentation;
 mod dump;
 mod dump_errors;

@@ -10,10 +10,10 @@ use crate::{
 
 /// A command, and the filter that its key must hold afterwards.
 #[derive(Debug)]
-struct Form {
-    words: Vec<Vec<u8>>,
+pub(crate) struct Form {
+    pub(crate) words: Vec<Vec<u8>>,
     key: String,
-    items: Vec<String>,
+    pub(crate) items: Vec<String>,
     capacity: i64,
     /// `None` for a non-scaling filter.
     expansion: Option<i64>,
@@ -41,7 +41,7 @@ fn one_of(random: &mut Random, words: &[&'static str]) -> &'static str {
 
 /// A random BF.INSERT that RedisBloom accepts. RedisBloom reads only the first letters of a word,
 /// the last value of an option counts, and NONSCALING overrides EXPANSION.
-fn insert(random: &mut Random, number: usize) -> Form {
+pub(crate) fn insert(random: &mut Random, number: usize) -> Form {
     let key = format!("insert-{number}");
     let (mut words, mut capacity, mut expansion, mut nonscaling) =
         (words(&format!("BF.INSERT {key}")), 100, 2, false);
@@ -89,7 +89,7 @@ fn insert(random: &mut Random, number: usize) -> Form {
 /// Every BF.RESERVE with up to three of these words after the capacity that RedisBloom accepts:
 /// RedisBloom searches for NONSCALING, then for the first EXPANSION and an integer after it, and
 /// ignores all other words.
-fn reserves() -> Vec<Form> {
+pub(crate) fn reserves() -> Vec<Form> {
     const WORDS: [&str; 8] =
         ["EXPANSION", "expansion", "NONSCALING", "NoScale", "4", "1", "SEED", "\n"];
     let mut all: Vec<Vec<&str>> = vec![vec![]];
