@@ -1,6 +1,7 @@
 //! Checks the documents against a server: the console sessions of README.md and docs/commands.md
 //! run in a real redis-cli, each block on an empty server; docs/sizing.md has the sizes that a
-//! server reports; every command has a section in docs/commands.md.
+//! server reports, and README.md has those of docs/sizing.md; every command has a section in
+//! docs/commands.md.
 
 use std::{fs, path::Path, process::Command};
 
@@ -121,6 +122,35 @@ fn the_allocator_table_shows_memory_usage() {
         return;
     }
     check_allocator_table(&server, 2, |client| client.run("MEMORY USAGE key").int());
+}
+
+/// The cells of the table below a heading of a document.
+#[track_caller]
+fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
+    let text = text(document);
+    let (_, below) = text.split_once(&format!("\n## {heading}\n")).expect("the heading");
+    let lines = below.lines().skip_while(|line| !line.starts_with('|'));
+    lines
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
+}
+
+/// Tests of `examples/sizing` compare docs/sizing.md with the filter's own code.
+#[test]
+fn the_sizes_in_the_readme_are_those_of_the_sizing_page() {
+    let (readme, page) = (table("README.md", "Sizing"), table("docs/sizing.md", "Bytes"));
+    assert!(readme.len() > 3, "the table of README.md is empty");
+    let cell = |table: &[Vec<String>], items: &str, rate: &str| {
+        let column = table[0].iter().position(|head| head == rate).expect("the rate");
+        table.iter().find(|row| row[0] == items).expect("the items")[column].clone()
+    };
+    for row in &readme[2..] {
+        for rate in &readme[0][1..] {
+            let [short, full] = [&readme, &page].map(|table| cell(table, &row[0], rate));
+            assert_eq!(short, full, "{} items at {rate}", row[0]);
+        }
+    }
 }
 
 #[test]
