@@ -1,8 +1,8 @@
-"""The Python examples of README.md and docs/*.md.
+"""The Python examples of README.md, docs/*.md and docs/recipes/*.md.
 
 Each example must run and print the `text` block after it, if any. Only the address of the server in
-`redis.Redis()`, `redis.Redis(port=...)` and `redis.Redis(db=...)` is replaced.
-tests/clients/guard/run tests the programs that have a comment with a file name above them.
+`redis.Redis()`, `redis.Redis(port=...)` and `redis.Redis(db=...)` is replaced. A program in any
+language below a comment with a file name is that file, word for word; tests of its own run it.
 """
 
 import contextlib
@@ -10,19 +10,22 @@ import io
 import os
 import pathlib
 import re
+import subprocess
 import unittest
 
 import redis
 
 ROOT = pathlib.Path(__file__).parents[3]
 PORT = os.environ["REDIS_PORT"]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/recipes").glob("*.md"))]
+SHOWN = re.compile(r"^<!-- (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 
 
 class Examples(unittest.TestCase):
     def test_each_example_runs_and_prints_what_it_says(self):
         count = 0
-        for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for document in DOCUMENTS:
             for example in EXAMPLE.finditer(document.read_text()):
                 before = document.read_text()[: example.start()]
                 if before.endswith("-->\n"):
@@ -33,21 +36,59 @@ class Examples(unittest.TestCase):
                 count += 1
         self.assertGreaterEqual(count, 3, "examples were not found")
 
-    def test_the_crawler_of_the_readme_loses_no_url_to_a_full_filter(self):
+    def test_the_programs_shown_are_the_files_that_are_tested(self):
+        shown = [program for document in DOCUMENTS for program in SHOWN.findall(document.read_text())]
+        for file, text in shown:
+            with self.subTest(file):
+                self.assertEqual(text, (ROOT / file).read_text())
+        self.assertGreaterEqual(len(shown), 4, "programs were not found")
+
+    def test_the_crawler_of_the_readme_loses_no_url(self):
+        """Neither when it dies while it fetches nor when the filter is full."""
         readme = (ROOT / "README.md").read_text()
-        (code,) = [example[1] for example in EXAMPLE.finditer(readme) if "def unseen" in example[1]]
+        (code,) = [example[1] for example in EXAMPLE.finditer(readme) if "def crawl" in example[1]]
         client = redis.Redis(port=int(PORT))
         self.addCleanup(client.close)
         client.flushall()
         client.bf().reserve("crawled", 0.000001, 2, noScale=True)
         client.bf().add("crawled", "known")  # room for one more
-        names = self.execute(code.split("page =")[0], io.StringIO())
+        crawl = self.execute(code.split('crawl(["')[0], io.StringIO())["crawl"]
+        with self.assertRaises(ZeroDivisionError):
+            crawl(["known", "a"], lambda url: 1 / 0)
+        for expected in (["a", "b"], ["b"]):
+            fetched = []
+            crawl(["known", "a", "b", "a"], fetched.append)
+            self.assertEqual(fetched, expected)
+
+    def test_the_guard_of_the_readme_hides_no_row(self):
+        readme = (ROOT / "README.md").read_text()
+        (code,) = [example[1] for example in EXAMPLE.finditer(readme) if "def lookup" in example[1]]
+        client = redis.Redis(port=int(PORT))
+        self.addCleanup(client.close)
+        client.flushall()
+        database = {"user:1": "a", "user:2": "b", "user:3": "not in the filter"}
+        lookup = self.execute(code, io.StringIO())["lookup"]
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            self.assertEqual(names["unseen"](["known", "a", "b", "c"]), ["a", "b", "c"])
-            self.assertEqual(names["unseen"](["known", "a"]), [])
-            self.assertEqual(names["unseen"](["b"]), ["b"])
-        self.assertEqual(output.getvalue(), "not marked: non scaling filter is full\n" * 2)
+            self.assertEqual([lookup(key, database) for key in database], ["a", "b", None])
+            client.unlink("users")
+            self.assertEqual([lookup(key, database) for key in database], list(database.values()))
+            client.bf().add("users", "user:4")  # not a complete filter
+            self.assertEqual([lookup(key, database) for key in database], list(database.values()))
+            client.set("users", "text")
+            self.assertEqual([lookup(key, database) for key in database], list(database.values()))
+        self.assertEqual(output.getvalue().count("the filter gave no answer: WRONGTYPE"), 3)
+
+    def test_an_old_redis_py_runs_the_example_without_methods(self):
+        clients = (ROOT / "docs/clients.md").read_text()
+        ((code, printed),) = [example.groups() for example in EXAMPLE.finditer(clients) if "execute_command" in example[1]]
+        client = redis.Redis(port=int(PORT))
+        self.addCleanup(client.close)
+        client.flushall()
+        code = "assert redis.__version__ == '4.3.4' and not hasattr(redis.Redis().bf(), 'reserve')\n" + code
+        code = "import redis\n" + code.replace("redis.Redis()", f"redis.Redis(port={PORT})")
+        command = [os.environ["PYTHON_REDIS_4"], "-c", code]
+        self.assertEqual(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout, printed)
 
     def test_the_listing_of_native_filters_survives_half_a_load_and_sees_every_database(self):
         operations = (ROOT / "docs" / "operations.md").read_text()

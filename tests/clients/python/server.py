@@ -1,0 +1,82 @@
+"""A server with the module that a test can kill, stop, and start again at the same address."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import redis
+
+DEADLINE = 60  # seconds; only a failing test waits that long
+
+
+def until(condition, what):
+    """Waits until `condition()` is true, and returns it."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {DEADLINE} s until {what}")
+        time.sleep(0.02)
+
+
+class Server:
+    """REDIS_SERVER and REDIS_BLOOM_SO name server and module. Its AOF is synced at each command."""
+
+    def __init__(self, *options):
+        self.options = options
+        self.process = None
+        self.directory = tempfile.TemporaryDirectory()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.start("--appendonly", "yes")
+
+    def start(self, *options, wait=True):
+        self.log = open(pathlib.Path(self.directory.name, "log"), "ab")
+        command = [os.environ.get("REDIS_SERVER", "redis-server"), "--port", str(self.port)]
+        command += ["--bind", "127.0.0.1", "--dir", self.directory.name, "--save", "", "--appendfsync", "always"]
+        command += ["--enable-debug-command", "yes"]
+        command += ["--loadmodule", os.path.realpath(os.environ["REDIS_BLOOM_SO"])]
+        self.process = subprocess.Popen([*command, *self.options, *options], stdout=self.log, stderr=self.log)
+        if wait:
+            until(self.is_ready, "the server answers")
+
+    def is_ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(pathlib.Path(self.directory.name, "log").read_text())
+        with redis.Redis(port=self.port) as client:
+            try:
+                return client.ping()
+            except (redis.ConnectionError, redis.ResponseError):
+                return False
+
+    def client(self):
+        return redis.Redis(port=self.port, socket_timeout=DEADLINE)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+    def remove_data(self):
+        for path in pathlib.Path(self.directory.name).iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.kill()
+        self.directory.cleanup()

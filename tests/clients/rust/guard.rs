@@ -1,0 +1,135 @@
+//! A guard in front of a database: a Bloom filter of all keys, asked before the database is.
+//! A lookup never fails because of the filter, and never hides a row that exists.
+
+use redis::bloom::BloomFilterInsertOptions;
+use redis::{Client, Connection, RedisResult, TypedCommands};
+use std::error::Error;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// `{users}`: RENAME needs both names in one slot.
+const FILTER: &str = "guard:{users}";
+const NEW: &str = "guard:{users}:new";
+/// The item that a build adds last: without it a filter is not believed.
+const COMPLETE: &str = "guard: complete";
+const ERROR_RATE: f64 = 0.001;
+const CAPACITY: usize = 120_000;
+const BATCH: usize = 1000;
+/// How long only the database is asked after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest that `insert` can take: give the database a shorter timeout.
+pub const LONGEST_INSERT: Duration = Duration::from_secs(5);
+
+/// What the guard stands in front of.
+pub trait Database {
+    fn get(&mut self, key: &str) -> Option<String>;
+    fn insert(&mut self, key: &str, value: &str);
+    fn keys(&mut self) -> Vec<String>;
+}
+
+/// A connection that waits at most for `timeout`, once to connect and once for each reply.
+fn connect(client: &Client, timeout: Duration) -> RedisResult<Connection> {
+    let connection = client.get_connection_with_timeout(timeout)?;
+    connection.set_read_timeout(Some(timeout))?;
+    connection.set_write_timeout(Some(timeout))?;
+    Ok(connection)
+}
+
+/// Adds items to a filter that exists: NOCREATE, since one with these items only would hide all
+/// others. Fails if an item of the array fails. Returns for each item whether it was new.
+fn add(redis: &mut Connection, name: &str, items: &[String]) -> RedisResult<Vec<bool>> {
+    let options = BloomFilterInsertOptions::default().nocreate();
+    redis.bf_insert_options(name, items, options)
+}
+
+/// One for each thread.
+pub struct Guard<D> {
+    pub database: D,
+    /// How often the filter gave no answer: a metric to watch.
+    pub failures: usize,
+    client: Client,
+    /// None after a failure: a late reply must not be taken for the next one.
+    connection: Option<Connection>,
+    resume_at: Instant,
+}
+
+impl<D: Database> Guard<D> {
+    pub fn new(client: Client, database: D) -> Self {
+        Guard { database, failures: 0, client, connection: None, resume_at: Instant::now() }
+    }
+
+    /// The row of the key. Asks the database unless the filter says that there is no such row.
+    pub fn lookup(&mut self, key: &str) -> Option<String> {
+        if self.is_absent(key) { None } else { self.database.get(key) }
+    }
+
+    /// Whether the row certainly does not exist; false also if the filter cannot tell.
+    fn is_absent(&mut self, key: &str) -> bool {
+        if Instant::now() < self.resume_at {
+            return false;
+        }
+        let problem = match self.ask(key) {
+            Ok([found, true]) => return !found,
+            Ok([_, false]) => "there is no complete filter".to_string(),
+            Err(error) => error.to_string(),
+        };
+        self.connection = None;
+        self.failures += 1;
+        self.resume_at = Instant::now() + PAUSE;
+        eprintln!("the filter gave no answer: {problem}");
+        false
+    }
+
+    /// Whether the key is in the filter, and whether the filter is complete.
+    fn ask(&mut self, key: &str) -> RedisResult<[bool; 2]> {
+        let redis = match &mut self.connection {
+            Some(connection) => connection,
+            none => none.insert(connect(&self.client, Duration::from_millis(100))?),
+        };
+        redis::cmd("BF.MEXISTS").arg(FILTER).arg(key).arg(COMPLETE).query(redis)
+    }
+
+    /// Adds the key to the filters, then the row to the database. If it fails, there is no row: try
+    /// again.
+    pub fn insert(&mut self, key: &str, value: &str) -> RedisResult<()> {
+        let mut redis = connect(&self.client, Duration::from_secs(1))?;
+        // In this order, because `build` renames the first to the second.
+        for name in [NEW, FILTER] {
+            match add(&mut redis, name, &[key.to_string()]) {
+                // A filter that does not exist needs no key.
+                Err(error) if error.detail() == Some("not found") => {}
+                result => drop(result?),
+            }
+        }
+        self.database.insert(key, value);
+        Ok(())
+    }
+}
+
+/// Fills a new filter with all keys and puts it in the place of the old one. If it fails, the old
+/// one stays. `wait` is LONGEST_INSERT.
+pub fn build(
+    client: &Client,
+    database: &mut impl Database,
+    wait: Duration,
+) -> Result<(), Box<dyn Error>> {
+    // All on one connection: if the server restarts meanwhile, perhaps from an older snapshot, it
+    // breaks.
+    let mut redis = connect(client, Duration::from_secs(10))?;
+    redis.unlink(NEW)?;
+    redis.bf_reserve(NEW, ERROR_RATE, CAPACITY)?;
+    // Process and time: no other build has the same.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let this_build = format!("guard: build {} {}", std::process::id(), now.as_nanos());
+    add(&mut redis, NEW, std::slice::from_ref(&this_build))?;
+    // From here on, each row is in `keys` or its `insert` has found NEW.
+    sleep(wait);
+    for batch in database.keys().chunks(BATCH) {
+        add(&mut redis, NEW, batch)?;
+    }
+    if let [_, true] = add(&mut redis, NEW, &[COMPLETE.to_string(), this_build])?[..] {
+        return Err("another build has begun anew".into());
+    }
+    redis.rename(NEW, FILTER)?;
+    Ok(())
+}
