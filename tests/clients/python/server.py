@@ -1,5 +1,6 @@
-"""A server with the module that a test can kill, stop, and start again at the same address."""
+"""A server with the module that a test can kill, stop, and start again at the same address; a proxy."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import redis
@@ -80,3 +82,40 @@ class Server:
         if self.process.poll() is None:
             self.kill()
         self.directory.cleanup()
+
+
+class Proxy:
+    """Passes bytes between clients and a server, until a connection is to seem dead."""
+
+    def __init__(self, port):
+        self.port = port
+        self.frozen = set()  # the connections that no longer pass anything
+        self.open = set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):  # the listener is closed
+            while True:
+                near = self.listener.accept()[0]
+                far = socket.create_connection(("127.0.0.1", self.port))
+                self.open.add(near)
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=self.copy, args=(near, source, target), daemon=True).start()
+
+    def copy(self, connection, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if connection not in self.frozen:
+                    target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+        source.close()
+
+    def freeze(self):
+        """The connections of now pass nothing more, and are not closed; new ones work."""
+        self.frozen |= self.open
+
+    def close(self):
+        self.listener.close()

@@ -28,7 +28,7 @@ from redis.retry import Retry
 
 import guard
 import guard_asyncio
-from server import Server, until
+from server import Proxy, Server, until
 
 ROOT = pathlib.Path(__file__).parents[3]
 KEYS = (f"row:{number}" for number in itertools.count())
@@ -87,7 +87,7 @@ class Worker:
         self.log.close()
 
 
-class Faults(unittest.TestCase):
+class Guards:
     """All guards at once; they have the same rows."""
 
     PYTHON = "tests/clients/python/guard_worker.py"
@@ -100,12 +100,18 @@ class Faults(unittest.TestCase):
     }
 
     @classmethod
+    def address(cls):
+        """What the guards connect to."""
+        return cls.server.url
+
+    @classmethod
     def setUpClass(cls):
         cls.server = Server()
         cls.addClassCleanup(cls.server.close)
+        address = cls.address()
         cls.workers = []
         for name, command in cls.COMMANDS.items():
-            cls.workers.append(Worker(name, command, cls.server.url))
+            cls.workers.append(Worker(name, command, address))
             cls.addClassCleanup(cls.workers[-1].close)
 
     def setUp(self):
@@ -113,12 +119,6 @@ class Faults(unittest.TestCase):
         self.addCleanup(self.client.close)
         self.client.flushall()
         self.build()
-
-    def tearDown(self):
-        """Starts the server anew. Without its files: an older filter would hide the rows of this test."""
-        self.server.kill()
-        self.server.remove_data()
-        self.server.start("--appendonly", "yes")
 
     def ask(self, command, expected="ok"):
         for worker in self.workers:
@@ -156,6 +156,14 @@ class Faults(unittest.TestCase):
         for worker, logged, failures in before:
             until(lambda: re.search(problem, worker.logged(logged)), f"the log of {worker.name} says {problem}")
             worker.wait(lambda rounds: rounds and worker.failures() > failures, "failures are counted")
+
+
+class Faults(Guards, unittest.TestCase):
+    def tearDown(self):
+        """Starts the server anew. Without its files: an older filter would hide the rows of this test."""
+        self.server.kill()
+        self.server.remove_data()
+        self.server.start("--appendonly", "yes")
 
     def test_the_server_is_killed_and_comes_back(self):
         key = next(KEYS)
@@ -261,6 +269,20 @@ class Faults(unittest.TestCase):
         self.client.config_set(setting, "yes")
         with self.unguarded("not found"):
             self.client.unlink(guard.FILTER)
+
+
+class DeadConnections(Guards, unittest.TestCase):
+    @classmethod
+    def address(cls):
+        cls.proxy = Proxy(cls.server.port)
+        cls.addClassCleanup(cls.proxy.close)
+        return cls.proxy.url
+
+    def test_connections_that_went_dead_are_replaced(self):
+        """As when the machine of the server is gone and another has its address: nothing is closed."""
+        with self.unguarded("(?i)time|late|temporarily unavailable"):
+            self.proxy.freeze()
+        self.guarded()
 
 
 class Table(dict):
