@@ -3,22 +3,23 @@
 //! are deleted.
 //!
 //! The first 12 bytes of the input choose the filter. Then each operation is one byte, followed by
-//! its arguments.
+//! its arguments. The operation also says whether a batch of items is a list or packed.
 
 #![no_main]
 
 #[path = "shared/strings.rs"]
 mod strings;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, num::NonZeroUsize};
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
     codec::{
         native::dump::{self, Load, Taken},
         native::rdb::{self, Stored},
+        packed::{Format, Packed, pack, pack_answers},
     },
-    filter::{CellKind, Expansion, Filter, Params},
+    filter::{Answers, CellKind, Expansion, Filter, Params},
 };
 
 const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
@@ -57,6 +58,24 @@ fn dumped(filter: &Filter) -> Filter {
     }
 }
 
+/// The items in a blob of the format number `way`, or of LENGTHS if that format cannot hold them.
+fn blob(way: u8, items: &[Vec<u8>]) -> (Format, Vec<u8>) {
+    let width = items.first().and_then(|item| NonZeroUsize::new(item.len()));
+    let width = width.filter(|width| items.iter().all(|item| item.len() == width.get()));
+    match (way, width) {
+        (1, _) if items.iter().all(|item| !item.contains(&b'\n')) => {
+            (Format::Lines, items.iter().flat_map(|item| [item, &b"\n"[..]].concat()).collect())
+        }
+        (2, Some(width)) => (Format::Width(width), items.concat()),
+        _ => (Format::Lengths, pack(items.iter().map(Vec::as_slice))),
+    }
+}
+
+/// The bits of a packed answer, one by one.
+fn unpacked(bits: &[u8]) -> impl Iterator<Item = bool> {
+    bits.iter().flat_map(|byte| (0..8).map(move |at| byte << at & 0x80 != 0))
+}
+
 fuzz_target!(|data: &[u8]| {
     let Some((head, mut data)) = data.split_first_chunk::<12>() else {
         return;
@@ -80,6 +99,10 @@ fuzz_target!(|data: &[u8]| {
             data = rest;
             items.push([item, &number.to_le_bytes()[..number % 3]].concat());
         }
+        let way = operation / 7 % 4;
+        let (format, blob) = blob(way, &items);
+        let packed = Packed::new(format, &blob).expect("a blob").items();
+        assert!(packed.clone().eq(items.iter()), "{format:?}");
         let borrowed = items.iter().map(Vec::as_slice);
         match operation % 7 {
             0 => {
@@ -100,8 +123,17 @@ fuzz_target!(|data: &[u8]| {
                 let mut answers = Vec::new();
                 // Single additions to a copy must give the same answers.
                 let mut twin = filter.duplicate().expect("memory");
-                let outcome =
-                    filter.add_each(borrowed, |_| u64::MAX, |chunk| answers.extend(chunk.each()));
+                let mut chunks = Vec::new();
+                let push = |chunk| chunks.push(chunk);
+                let outcome = match way {
+                    0 => filter.add_each(borrowed, |_| u64::MAX, push),
+                    _ => filter.add_each(packed, |_| u64::MAX, push),
+                };
+                answers.extend(chunks.iter().flat_map(|chunk| chunk.each()));
+                let bits = pack_answers(chunks.into_iter());
+                assert_eq!(bits.len(), answers.len().div_ceil(8));
+                assert!(unpacked(&bits).take(answers.len()).eq(answers.iter().copied()));
+                assert!(!unpacked(&bits).skip(answers.len()).any(|unused| unused));
                 for (item, &new) in items.iter().zip(&answers) {
                     assert_eq!(twin.add(twin.hash(item), |_| u64::MAX), Ok(new));
                     added += u64::from(new);
@@ -116,7 +148,11 @@ fuzz_target!(|data: &[u8]| {
             }
             2 => {
                 let mut answers = Vec::new();
-                filter.contains_each(borrowed, |there| answers.extend(there.each()));
+                let push = |there: Answers| answers.extend(there.each());
+                match way {
+                    0 => filter.contains_each(borrowed, push),
+                    _ => filter.contains_each(packed, push),
+                }
                 assert_eq!(answers.len(), items.len());
                 for (item, there) in items.iter().zip(answers) {
                     assert_eq!(filter.contains(filter.hash(item)), there);

@@ -7,6 +7,7 @@
 //!   redisbloom     RedisBloom's RDB, encoding versions 0 to 4, and its SCANDUMP chunks
 //!   valkey_bloom   valkey-bloom's RDB, encoding version 1, and the blob of its BF.LOAD
 //!   guava          the bytes of Guava's BloomFilter.writeTo, and bitmaps; read only
+//!   packed         many items in one string, and their answers in another (BF.BULKADD)
 //! ```
 //!
 //! The numbers of the native encodings are little-endian on every machine. A decoder checks each
@@ -28,6 +29,7 @@ mod error;
 pub mod guava;
 pub mod io;
 pub mod native;
+pub mod packed;
 mod reader;
 pub mod redisbloom;
 pub mod valkey_bloom;

@@ -12,6 +12,7 @@ mod guava;
 mod iterators;
 mod meanwhile;
 mod order;
+mod packed;
 #[path = "../fixtures/products.rs"]
 mod products;
 mod redisbloom;

@@ -115,6 +115,13 @@ impl Answers {
         self.ones.len() as usize
     }
 
+    /// The answers as bits: bit i is that of item i.
+    #[inline]
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.ones.0
+    }
+
     /// The answers, in order.
     #[inline]
     pub fn each(self) -> impl Iterator<Item = bool> {

@@ -1,0 +1,197 @@
+//! A packed batch (BF.BULKADD, BF.BULKEXISTS): many items in one string, their answers in another.
+//!
+//! The server makes an object of each argument of a command, and a reply of each answer. That takes
+//! more time than the filter does. In a packed batch both are made once for all items.
+//!
+//! ```text
+//!            ┌──────────┬────┬──────────┬────┬──────────┬ ─ ─ ┐
+//!   LINES    │ item     │ \n │ item     │ \n │ item     │ \n     the last \n may be missing
+//!            └──────────┴────┴──────────┴────┴──────────┴ ─ ─ ┘
+//!            ┌────────┬──────────┬────────┬──────────┐
+//!   LENGTHS  │ length │ item     │ length │ item     │           length: unsigned LEB128
+//!            └────────┴──────────┴────────┴──────────┘
+//!            ┌──────────┬──────────┬──────────┐
+//!   WIDTH n  │ item     │ item     │ item     │                  each of n bytes
+//!            └──────────┴──────────┴──────────┘
+//!
+//!            ┌─┬─┬─┬─┬─┬─┬─┬─┐┌─┬─┬─┬─ ─
+//!   answers  │0│1│2│3│4│5│6│7││8│9│ │                           unused bits of the last byte: 0
+//!            └─┴─┴─┴─┴─┴─┴─┴─┘└─┴─┴─┴─ ─
+//!             ▲ bit 7 of byte 0: the answer for item 0, as SETBIT and GETBIT count bits
+//! ```
+//!
+//! A line is an item even if it is empty, but nothing follows a last `\n`. An empty blob has no
+//! items.
+//!
+//! LEB128 is seven bits a byte, the lowest first; the top bit of a byte says that another follows.
+//! A length has at most ten bytes and need not be the shortest form. AOF files contain LENGTHS, so
+//! a later release must read it as it is here.
+
+use std::num::NonZeroUsize;
+
+use crate::filter::Answers;
+
+/// The most bytes of an item of [`Format::Width`].
+pub const MAX_WIDTH: usize = 4096;
+
+/// How items are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Each item ends with `\n`; the last item may lack it.
+    Lines,
+    /// The length of each item precedes it, as unsigned LEB128.
+    Lengths,
+    /// Every item has this number of bytes.
+    Width(NonZeroUsize),
+}
+
+/// Why a blob is not a packed batch: the offset at which its first malformed item begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadByte(pub usize);
+
+/// A blob that has been checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed<'a> {
+    format: Format,
+    blob: &'a [u8],
+}
+
+impl<'a> Packed<'a> {
+    /// Checks the whole blob.
+    ///
+    /// # Errors
+    /// LENGTHS: a length that reaches beyond the end or is no LEB128 of at most ten bytes. WIDTH:
+    /// bytes behind the last whole item. LINES accepts every blob.
+    pub fn new(format: Format, blob: &'a [u8]) -> Result<Self, BadByte> {
+        let unread = match format {
+            Format::Lines => 0,
+            Format::Lengths => {
+                let mut left = blob;
+                while let Some((_, behind)) = split_item(left) {
+                    left = behind;
+                }
+                left.len()
+            }
+            Format::Width(width) => blob.chunks_exact(width.get()).remainder().len(),
+        };
+        match unread {
+            0 => Ok(Self { format, blob }),
+            _ => Err(BadByte(blob.len().saturating_sub(unread))),
+        }
+    }
+
+    /// The items, in order.
+    #[inline]
+    #[must_use]
+    pub fn items(self) -> Items<'a> {
+        Items(self)
+    }
+
+    /// Packs those items as LENGTHS whose element of `chosen` is true.
+    #[must_use]
+    pub fn select(self, chosen: impl Iterator<Item = bool>) -> Vec<u8> {
+        // In other formats an item takes about as many bytes as in LENGTHS.
+        let mut blob = Vec::with_capacity(self.blob.len());
+        let chosen = self.items().zip(chosen).filter(|(_, chosen)| *chosen);
+        chosen.for_each(|(item, _)| put(&mut blob, item));
+        blob
+    }
+}
+
+/// The items of a packed batch. They are slices of the blob.
+#[derive(Clone, Debug)]
+pub struct Items<'a>(Packed<'a>);
+
+impl<'a> Iterator for Items<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let Packed { format, blob } = &mut self.0;
+        if blob.is_empty() {
+            return None;
+        }
+        let (item, behind) = match *format {
+            Format::Lines => {
+                let line = memchr::memchr(b'\n', blob).and_then(|end| blob.split_at_checked(end));
+                let (item, end) = line.unwrap_or((blob, &[]));
+                (item, end.get(1..).unwrap_or_default())
+            }
+            Format::Lengths => split_item(blob)?,
+            Format::Width(width) => blob.split_at_checked(width.get())?,
+        };
+        *blob = behind;
+        Some(item)
+    }
+}
+
+/// Splits the first item of LENGTHS from the bytes behind it; `None` if it is malformed or if there
+/// is none.
+#[inline]
+fn split_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&first, behind) = blob.split_first()?;
+    if first < 0x80 {
+        return behind.split_at_checked(first.into());
+    }
+    split_long_item(blob)
+}
+
+/// Splits the first item of LENGTHS, whose length has several bytes.
+#[inline(never)]
+fn split_long_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut length = 0;
+    // The last shift is 63, that of the tenth byte.
+    for (at, shift) in (0..u64::BITS).step_by(7).enumerate() {
+        let byte = *blob.get(at)?;
+        length |= u64::from(byte & 0x7F).checked_mul(1_u64.wrapping_shl(shift))?;
+        if byte < 0x80 {
+            let behind = blob.get(at..)?.get(1..)?;
+            return behind.split_at_checked(usize::try_from(length).ok()?);
+        }
+    }
+    None
+}
+
+/// Packs items as LENGTHS.
+#[must_use]
+pub fn pack<'a>(items: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut blob = Vec::new();
+    items.for_each(|item| put(&mut blob, item));
+    blob
+}
+
+/// Appends an item of LENGTHS.
+fn put(blob: &mut Vec<u8>, item: &[u8]) {
+    let mut length = item.len();
+    while length >= 0x80 {
+        blob.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    blob.push(length as u8);
+    blob.extend_from_slice(item);
+}
+
+/// Packs answers, one bit each.
+#[must_use]
+pub fn pack_answers(chunks: impl Iterator<Item = Answers>) -> Vec<u8> {
+    let mut words: Vec<u64> = Vec::new();
+    let mut count: usize = 0;
+    for chunk in chunks.filter(|chunk| chunk.count() > 0) {
+        let bits = chunk.bits().reverse_bits();
+        // A chunk is short if an item in it was refused; more chunks follow only where refused
+        // items are added all the same, by a replica.
+        let used = count as u32 % u64::BITS;
+        match words.last_mut() {
+            Some(last) if used > 0 => {
+                *last |= bits.wrapping_shr(used);
+                words.push(bits.wrapping_shl(used.wrapping_neg()));
+            }
+            _ => words.push(bits),
+        }
+        count = count.saturating_add(chunk.count());
+        words.truncate(count.div_ceil(u64::BITS as usize));
+    }
+    let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_be_bytes).collect();
+    bytes.truncate(count.div_ceil(8));
+    bytes
+}
