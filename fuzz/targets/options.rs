@@ -1,5 +1,5 @@
-//! The options of BF.RESERVE, BF.INSERT and BF.IMPORT, and the numbers in them: random arguments,
-//! separated by zero bytes.
+//! The options of BF.RESERVE, BF.INSERT, BF.BULKADD and BF.IMPORT, and the numbers in them: random
+//! arguments, separated by zero bytes.
 
 #![no_main]
 
@@ -33,6 +33,8 @@ fuzz_target!(|data: &[u8]| {
     let refused = |refusal: Refusal| assert!(!refusal.text(words()).is_empty());
     args::reserve(words()).map_or_else(refused, check);
     args::insert(&mut words()).map_or_else(refused, |insert| check(insert.options));
+    args::bulk_add(&mut words()).map_or_else(refused, |bulk| check(bulk.options));
+    args::bulk_exists(&mut words()).map_or_else(refused, |_| {});
     let mut rest = words();
     let form = rest.next().unwrap_or_default();
     match args::import(form, rest) {

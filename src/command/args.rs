@@ -1,10 +1,12 @@
-//! The options of BF.RESERVE, BF.INSERT and BF.IMPORT: from arguments to a typed value or a
-//! refusal. Needs no server.
+//! The options of BF.RESERVE, BF.INSERT, BF.BULKADD and BF.IMPORT: from arguments to a typed value
+//! or a refusal. Needs no server.
 //!
 //! ```text
 //!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]
 //!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]
 //!            [TIGHTENING t] [VALIDATESCALETO n]  ITEMS item ...
+//!   BULKADD  key  [the options of INSERT]  LINES | LENGTHS | WIDTH n  blob
+//!   BULKEXISTS key                         LINES | LENGTHS | WIDTH n  blob
 //!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]
 //!            key  BITMAP source [GUAVA32 | GUAVA64] CAPACITY n ERROR e
 //! ```
@@ -21,8 +23,13 @@
 //! This file reads what clients may write. `replayed.rs` reads commands from a primary or an AOF,
 //! and accepts more.
 
+use std::num::NonZeroUsize;
+
 use crate::{
-    codec::guava::{Purpose, Strategy},
+    codec::{
+        guava::{Purpose, Strategy},
+        packed::{Format, MAX_WIDTH},
+    },
     filter::{CellKind, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
 };
 
@@ -55,6 +62,17 @@ pub struct Insert {
     pub no_create: bool,
     /// Whether the word ITEMS is present.
     pub has_items: bool,
+}
+
+/// The arguments of BF.BULKADD before its blob.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BulkAdd {
+    /// How to create the filter if the key does not exist.
+    pub options: Options,
+    /// Whether a missing key is an error.
+    pub no_create: bool,
+    /// How the items are packed.
+    pub format: Format,
 }
 
 /// Parses the arguments of BF.RESERVE after the key.
@@ -107,12 +125,57 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
 /// Parses the arguments of BF.INSERT after the key, up to and including ITEMS. Leaves the items in
 /// `words`. With a seed of 32 bytes, ITEMS may be missing.
 pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, Refusal> {
-    let Insert { mut options, mut no_create, mut has_items } = Insert::default();
+    let (options, no_create, items) =
+        creation(words, |word, _| Ok(is(word, "ITEMS").then_some(())))?;
+    Ok(Insert { options, no_create, has_items: items.is_some() })
+}
+
+/// Parses the arguments of BF.BULKADD after the key, up to and including the format. Leaves the
+/// blob in `words`.
+pub fn bulk_add<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<BulkAdd, Refusal> {
+    let (options, no_create, format) = creation(words, packed_format)?;
+    Ok(BulkAdd { options, no_create, format: format.ok_or(Refusal::Arity)? })
+}
+
+/// Parses the arguments of BF.BULKEXISTS after the key, up to and including the format. Leaves the
+/// blob in `words`.
+pub fn bulk_exists<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Format, Refusal> {
+    let word = words.next().ok_or(Refusal::Arity)?;
+    packed_format(word, words)?.ok_or(Refusal::UnknownArgument)
+}
+
+/// Reads the format of a packed batch if `word` begins it, else `None`.
+fn packed_format<'a>(
+    word: &[u8],
+    words: &mut impl Iterator<Item = &'a [u8]>,
+) -> Result<Option<Format>, Refusal> {
+    Ok(if is(word, "LINES") {
+        Some(Format::Lines)
+    } else if is(word, "LENGTHS") {
+        Some(Format::Lengths)
+    } else if is(word, "WIDTH") {
+        let width = number::unsigned(words.next().ok_or(Refusal::Arity)?);
+        let width = width.and_then(|width| usize::try_from(width).ok());
+        let width = width.filter(|&width| width <= MAX_WIDTH).and_then(NonZeroUsize::new);
+        Some(Format::Width(width.ok_or(Refusal::BadWidth)?))
+    } else {
+        None
+    })
+}
+
+/// Parses the options of a filter that a command creates, and NOCREATE, up to the word for which
+/// `end` returns a value. `end` may take further words. With a seed of 32 bytes, that word may be
+/// missing.
+fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
+    words: &mut I,
+    end: impl Fn(&'a [u8], &mut I) -> Result<Option<T>, Refusal>,
+) -> Result<(Options, bool, Option<T>), Refusal> {
+    let (mut options, mut no_create, mut last) = (Options::default(), false, None);
     let (mut factor, mut nonscaling, mut expands_last) = (None, false, false);
     let (mut keys, mut tightening, mut scale_to) = (None, None, false);
     while let Some(word) = words.next() {
-        if is(word, "ITEMS") {
-            has_items = true;
+        last = end(word, words)?;
+        if last.is_some() {
             break;
         } else if is(word, "NOCREATE") {
             no_create = true;
@@ -143,7 +206,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
             return Err(Refusal::UnknownArgument);
         }
     }
-    if !has_items && keys.is_none() {
+    if last.is_none() && keys.is_none() {
         return Err(Refusal::Arity);
     }
     if scale_to && nonscaling {
@@ -166,7 +229,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Insert, 
     } else {
         expansion
     };
-    Ok(Insert { options, no_create, has_items })
+    Ok((options, no_create, last))
 }
 
 /// The source of a BF.IMPORT.

@@ -9,7 +9,10 @@ use std::{
     ffi::{CStr, CString},
 };
 
-use crate::{codec, filter};
+use crate::{
+    codec::{self, packed::BadByte},
+    filter,
+};
 
 /// Why a command is refused. Each refusal has one error text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,13 @@ pub enum Refusal {
     Tightening,
     /// INSERT: NONSCALING with VALIDATESCALETO.
     ScalesNot,
+    /// BULKADD, BULKEXISTS: the width is not an integer in range.
+    BadWidth,
+    /// BULKADD, BULKEXISTS: the packed items are malformed.
+    BadPacked {
+        /// The offset at which the first malformed item begins.
+        byte: usize,
+    },
     /// INFO: no such field.
     UnknownField,
     /// SCANDUMP, LOADCHUNK: the iterator is not an integer.
@@ -107,11 +117,14 @@ impl Refusal {
                 let word = words.rev().nth(behind.into());
                 Cow::Owned(unknown_option(word.unwrap_or_default()))
             }
+            Self::BadPacked { byte } => {
+                Cow::Owned(CString::new(format!("ERR bad blob at byte {byte}")).unwrap_or_default())
+            }
             fixed => Cow::Borrowed(fixed.fixed_text()),
         }
     }
 
-    /// The error text of a refusal that repeats no argument.
+    /// The error text of a refusal whose text never varies.
     fn fixed_text(self) -> &'static CStr {
         match self {
             // The server sends its own text, because it knows the command's name.
@@ -137,6 +150,8 @@ impl Refusal {
             Self::InsertSeed => c"ERR Bad seed",
             Self::Tightening => c"ERR (0 < tightening ratio range < 1)",
             Self::ScalesNot => c"ERR cannot use NONSCALING and VALIDATESCALETO options together",
+            Self::BadWidth => c"ERR Bad width",
+            Self::BadPacked { .. } => c"ERR bad blob",
             Self::UnknownField => c"ERR Invalid information value",
             Self::BadIterator => c"ERR Second argument must be numeric",
             Self::BadData => c"ERR received bad data",
@@ -212,6 +227,12 @@ impl Refusal {
             codec::Error::Filter(Filter::Ceiling { .. } | Filter::OutOfMemory(_)) => Self::NoMemory,
             _ => bad,
         }
+    }
+}
+
+impl From<BadByte> for Refusal {
+    fn from(BadByte(byte): BadByte) -> Self {
+        Self::BadPacked { byte }
     }
 }
 

@@ -53,6 +53,18 @@ pub(crate) enum Items<'a> {
     All,
     /// Some items of a command, possibly none.
     Listed(Vec<Str<'a>>),
+    /// Some items of a packed batch, possibly none, packed as LENGTHS (`codec/packed.rs`).
+    Packed(Vec<u8>),
+}
+
+impl Items<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::Listed(items) => items.is_empty(),
+            Self::Packed(blob) => blob.is_empty(),
+        }
+    }
 }
 
 /// How the layers of the filter changed.
@@ -66,16 +78,21 @@ pub(crate) struct Shape {
 
 /// Announces a change; does nothing if no filter was created and no item changed one.
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
-    match (&change.created, &change.items) {
-        (Some(creation), Items::Listed(items)) => created(ctx, key, creation, items, change.shape),
-        (None, Items::Listed(items)) if items.is_empty() => {}
-        (None, Items::Listed(items)) => {
-            ctx.replicate(c"BF.MADD", key, &[], items);
-            ctx.signal_modified(key);
-            added(ctx, key, change.shape);
-        }
-        (_, Items::All) => added_all(ctx, key, change.shape),
+    let Change { created: creation, items, shape } = change;
+    if let Some(creation) = creation {
+        return created(ctx, key, creation, items, *shape);
     }
+    match items {
+        Items::All => ctx.replicate_verbatim(),
+        items if items.is_empty() => return,
+        Items::Listed(items) => ctx.replicate(c"BF.MADD", key, &[], items),
+        Items::Packed(blob) => {
+            let words = [b"NOCREATE", b"LENGTHS".as_slice(), blob];
+            ctx.replicate(c"BF.BULKADD", key, &owned(words), &[]);
+        }
+    }
+    ctx.signal_modified(key);
+    added(ctx, key, *shape);
 }
 
 /// Announces additions by a command of which each item changed the filter. Replicates the command
@@ -89,20 +106,31 @@ pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
 
 /// Announces a new filter and its first items.
 #[cold]
-fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &[Str], shape: Shape) {
+fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &Items, shape: Shape) {
     let Params { error_rate, capacity, .. } = creation.params;
-    let (rate, capacity) = (number::shortest(error_rate).into(), capacity.to_string().into());
-    let native = creation.family == Family::Native;
-    if native && items.is_empty() {
-        let words = [vec![rate, capacity], options(creation)].concat();
-        ctx.replicate(c"BF.RESERVE", key, &owned(&words), &[]);
+    let (rate, capacity) = (number::shortest(error_rate), capacity.to_string());
+    let options = options(creation);
+    let options = options.iter().map(Vec::as_slice);
+    if items.is_empty() && creation.family == Family::Native {
+        let words = [rate.as_bytes(), capacity.as_bytes()].into_iter().chain(options);
+        ctx.replicate(c"BF.RESERVE", key, &owned(words), &[]);
     } else {
-        let head = vec![b"ERROR".to_vec(), rate, b"CAPACITY".to_vec(), capacity];
-        let mut words = [head, options(creation)].concat();
-        if !items.is_empty() {
-            words.push(b"ITEMS".to_vec());
-        }
-        ctx.replicate(c"BF.INSERT", key, &owned(&words), items);
+        let head = [b"ERROR", rate.as_bytes(), b"CAPACITY", capacity.as_bytes()];
+        let mut words: Vec<&[u8]> = head.into_iter().chain(options).collect();
+        let (command, listed) = match items {
+            items if items.is_empty() => (c"BF.INSERT", &[][..]),
+            Items::Listed(items) => {
+                words.push(b"ITEMS");
+                (c"BF.INSERT", items.as_slice())
+            }
+            Items::Packed(blob) => {
+                words.extend([b"LENGTHS".as_slice(), blob]);
+                (c"BF.BULKADD", &[][..])
+            }
+            // A command that creates a filter is never replicated unchanged: the seed is not in it.
+            Items::All => return,
+        };
+        ctx.replicate(command, key, &owned(words), listed);
     }
     ctx.signal_modified(key);
     ctx.notify(c"bloom.reserve", key);
@@ -181,6 +209,6 @@ fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
     words
 }
 
-fn owned(words: &[Vec<u8>]) -> Vec<OwnedStr> {
-    words.iter().filter_map(|word| OwnedStr::new(word)).collect()
+fn owned<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<OwnedStr> {
+    words.into_iter().filter_map(OwnedStr::new).collect()
 }

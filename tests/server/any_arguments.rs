@@ -55,7 +55,7 @@ const NUMBERS: [&str; 42] = [
     "1e",
     "٣",
 ];
-const WORDS: [&str; 23] = [
+const WORDS: [&str; 26] = [
     "COUNTING",
     "SATURATED",
     "UNDELETED",
@@ -67,6 +67,9 @@ const WORDS: [&str; 23] = [
     "CAPACITY",
     "ERROR",
     "NOCREATE",
+    "LINES",
+    "LENGTHS",
+    "WIDTH",
     "ITEMS",
     "items",
     "Size",
@@ -82,13 +85,16 @@ const WORDS: [&str; 23] = [
 ];
 
 /// Calls with options, in addition to those of `commands`.
-const SHAPES: [&str; 10] = [
+const SHAPES: [&str; 13] = [
     "BF.RESERVE k 0.01 100",
     "BF.RESERVE k 0.001 10 EXPANSION 3 SEED 7",
     "BF.RESERVE k 0.5 1 NONSCALING",
     "BF.INSERT k CAPACITY 10 ERROR 0.1 ITEMS a b",
     "BF.INSERT k NOCREATE EXPANSION 2 SEED 1 ITEMS a",
     "BF.INSERT k TIGHTENING 0.5 SEED 0123456789abcdef0123456789abcdef",
+    "BF.BULKADD k CAPACITY 10 ERROR 0.1 LENGTHS \u{1}a\u{1}b",
+    "BF.BULKADD k NOCREATE WIDTH 2 aabb",
+    "BF.BULKEXISTS k WIDTH 1 ab",
     "BF.INFO k CAPACITY",
     "BF.SCANDUMP k 1",
     "BF.IMPORT k GUAVA data CAPACITY 10 ERROR 0.1",

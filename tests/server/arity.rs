@@ -3,11 +3,17 @@
 use crate::harness::{Protocol, Server, check, err, listed};
 
 /// Calls with a wrong number of words that the arity of the command allows.
-const WITHIN_THE_ARITY: [&str; 11] = [
+const WITHIN_THE_ARITY: [&str; 17] = [
     // The longest form has ten words: name, key, rate, capacity, EXPANSION n, NONSCALING, SEED s,
     // COUNTING.
     "bf.reserve k 0.01 100 EXPANSION 0 NONSCALING SEED 1 COUNTING x",
     "bf.insert k NOCREATE ITEMS",
+    "bf.bulkadd k LINES x x",
+    "bf.bulkadd k WIDTH 1",
+    "bf.bulkadd k NOCREATE COUNTING",
+    "bf.bulkadd k NOCREATE LINES",
+    "bf.bulkexists k LINES x x",
+    "bf.bulkexists k WIDTH 1",
     "bf.info k ITEMS x",
     "bf.info k CAPACITY ITEMS",
     "bf.import k GUAVA x CAPACITY",

@@ -58,6 +58,12 @@ fn command_docs_gives_the_arguments_their_types() {
         ("bf.insert", "nonscaling", "pure-token"),
         ("bf.insert", "items", "pure-token"),
         ("bf.insert", "item", "string"),
+        ("bf.bulkadd", "capacity", "block"),
+        ("bf.bulkadd", "counting", "pure-token"),
+        ("bf.bulkadd", "format", "oneof"),
+        ("bf.bulkadd", "blob", "string"),
+        ("bf.bulkexists", "format", "oneof"),
+        ("bf.bulkexists", "blob", "string"),
         ("bf.madd", "item", "string"),
         ("bf.add", "item", "string"),
         ("bf.info", "single_value", "oneof"),
@@ -71,7 +77,7 @@ fn command_docs_gives_the_arguments_their_types() {
         let argument = argument.unwrap_or_else(|| panic!("{command} has no argument {name}"));
         assert_eq!(text_of(argument, "type"), kind, "{command} {name}");
         let flags = argument.get("flags").map(texts).unwrap_or_default();
-        let optional = !matches!(name, "error_rate" | "item" | "items")
+        let optional = !matches!(name, "error_rate" | "item" | "items" | "format" | "blob")
             && (command, name) != ("bf.reserve", "capacity");
         assert_eq!(flags.contains(&"optional".to_owned()), optional, "{command} {name}: {flags:?}");
         // As in RedisBloom: the block has the token and contains only the value.
@@ -82,10 +88,24 @@ fn command_docs_gives_the_arguments_their_types() {
             assert!(["integer", "double"].contains(&text_of(&values[0], "type").as_str()));
         }
         let own = argument.get("since").map(Reply::text);
-        let expected = (name == "counting").then(|| "0.1.0".to_owned());
+        // In a command that RedisBloom has.
+        let expected = (name == "counting" && command != "bf.bulkadd").then(|| "0.1.0".to_owned());
         assert_eq!(own, expected, "{command} {name}");
         let multiple = name == "item" && !["bf.add", "bf.count"].contains(&command);
         assert_eq!(flags.contains(&"multiple".to_owned()), multiple, "{command} {name}: {flags:?}");
+        if name == "format" {
+            let formats = argument.get("arguments").expect("the formats").elements();
+            for (format, (token, kind)) in formats.iter().zip([
+                ("LINES", "pure-token"),
+                ("LENGTHS", "pure-token"),
+                ("WIDTH", "block"),
+            ]) {
+                assert_eq!(text_of(format, "token"), token, "{command}");
+                assert_eq!(text_of(format, "type"), kind, "{command} {token}");
+                assert!(format.get("flags").is_none(), "{command} {token}: {format:?}");
+            }
+            assert_eq!(formats.len(), 3, "{command}");
+        }
         if name == "single_value" {
             let words: Vec<_> = argument
                 .get("arguments")

@@ -21,6 +21,14 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         "BF.INSERT inserted CAPACITY 9 ERROR 0.3 EXPANSION 1 ITEMS a b a c d e f g h i j k l m",
     );
     client.run("BF.INSERT defaults ITEMS a b");
+    let lines = numbered("item", 700).join("\n");
+    for options in ["", "CAPACITY 9 ERROR 0.3 COUNTING", "ERROR 0.012345678901234567 NONSCALING"] {
+        let key = ["bulk", "bulk_counting", "bulk_full"][options.split(' ').count() / 2];
+        let words = ["BF.BULKADD", key].into_iter().chain(options.split_whitespace());
+        client.cmd(&words.chain(["LINES", &lines]).collect::<Vec<_>>());
+        // The first items are known, and the last one ends in the middle of a line.
+        client.cmd(&["BF.BULKADD", key, "WIDTH", "9", &lines[..lines.len() / 9 * 9]]);
+    }
     // Some items are present already, and a new layer begins within the batch.
     madd(client, "reserved", &numbered("item", 2_000));
 
@@ -80,6 +88,9 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         "many",
         "inserted",
         "defaults",
+        "bulk",
+        "bulk_counting",
+        "bulk_full",
         "transaction",
         "made_inside",
         "script",

@@ -14,6 +14,7 @@ mod as_there;
 mod bounded_time;
 mod broken_file;
 mod broken_sync;
+mod bulk;
 mod card_info_debug;
 mod chaos;
 mod client_wire;

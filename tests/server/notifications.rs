@@ -35,7 +35,7 @@ fn new_filters_and_new_items_cause_keyspace_events() {
     client.run("BF.MADD full a b");
     events(subscriber, client);
     let both: &[&str] = &["bloom.add k", "bloom.reserve k"];
-    let rows: [(&str, &[&str]); 23] = [
+    let rows: [(&str, &[&str]); 31] = [
         ("BF.RESERVE k 0.01 100", &["bloom.reserve k"]),
         ("BF.RESERVE k 0.01 100", &[]),
         ("BF.ADD k a", &["bloom.add k"]),
@@ -44,6 +44,14 @@ fn new_filters_and_new_items_cause_keyspace_events() {
         ("BF.MADD k a b c", &[]),
         ("BF.INSERT k ITEMS a d", &["bloom.add k"]),
         ("BF.INSERT k NOCREATE ITEMS a d", &[]),
+        ("BF.BULKADD k WIDTH 1 aef", &["bloom.add k"]),
+        ("BF.BULKADD k WIDTH 1 aef", &[]),
+        ("BF.BULKEXISTS k WIDTH 1 aef", &[]),
+        ("BF.BULKADD bulk COUNTING LINES a", &["bloom.add bulk", "bloom.reserve bulk"]),
+        ("BF.BULKADD bulk NOCREATE LINES a", &["bloom.add bulk"]),
+        ("BF.BULKADD full LINES c", &[]),
+        ("BF.BULKADD missing NOCREATE LINES a", &[]),
+        ("BF.BULKADD missing LENGTHS aa", &[]),
         ("BF.INSERT c COUNTING ITEMS a b", &["bloom.add c", "bloom.reserve c"]),
         ("BF.ADD c a", &["bloom.add c"]),
         ("BF.MADD c a b", &["bloom.add c"]),
@@ -72,7 +80,8 @@ fn new_filters_and_new_items_cause_keyspace_events() {
     assert_eq!(seen.next(), Some(Vec::new()), "the header alone is not a filter yet");
     assert_eq!(seen.next().as_deref(), Some(&["bloom.reserve copy".to_owned()][..]));
     assert!(seen.next().is_none(), "a small filter has one chunk");
-    for line in ["BF.ADD k a", "BF.MADD k a b", "BF.INSERT k ITEMS a b"] {
+    for line in ["BF.ADD k a", "BF.MADD k a b", "BF.INSERT k ITEMS a b", "BF.BULKADD k WIDTH 1 ab"]
+    {
         client.run("DEL k");
         events(subscriber, client);
         client.run(line);
@@ -89,6 +98,8 @@ fn watch_sees_changes_and_nothing_else() {
         ("BF.ADD k a", false),
         ("BF.MADD k a b", false),
         ("BF.INSERT k ITEMS a b", false),
+        ("BF.BULKADD k WIDTH 1 ab", false),
+        ("BF.BULKEXISTS k LINES z", false),
         ("BF.EXISTS k z", false),
         ("BF.INFO k", false),
         ("BF.SCANDUMP k 0", false),
@@ -97,6 +108,7 @@ fn watch_sees_changes_and_nothing_else() {
         ("BF.DEL k a", false),
         ("BF.ADD k c", true),
         ("BF.MADD k a d", true),
+        ("BF.BULKADD k WIDTH 1 af", true),
         ("BF.INSERT k ITEMS a e", true),
         ("DEL k", true),
         ("BF.RESERVE k 0.01 100", true),

@@ -1,5 +1,5 @@
 //! `BF.ADD key item` and `BF.MADD key item [item ...]`: add items to a filter; create the filter if
-//! there is none. BF.INSERT adds with the functions of this file.
+//! there is none. BF.INSERT and BF.BULKADD add with the functions of this file.
 //!
 //! All items are added before the reply begins, because the length of the reply depends on the
 //! result. An error is the last element of the array: clients stop reading at the first error.
@@ -101,6 +101,27 @@ impl Command for MultiAdd {
     }
 }
 
+/// The items of a command.
+pub(super) trait Batch<'a>: Copy {
+    /// The items, in order.
+    fn items(self) -> impl Iterator<Item = &'a [u8]> + Clone;
+
+    /// The items whose element of `changed` is true, in the form in which they are replicated.
+    fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a>;
+}
+
+/// Items that are one argument each.
+impl<'a> Batch<'a> for &[Str<'a>] {
+    fn items(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.iter().map(|item| item.bytes())
+    }
+
+    fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a> {
+        let changed = self.iter().zip(changed).filter(|(_, changed)| *changed);
+        Items::Listed(changed.map(|(item, _)| *item).collect())
+    }
+}
+
 /// Adds `items` to the filter in `key`; creates the filter if there is none.
 ///
 /// # Errors
@@ -127,7 +148,7 @@ pub(super) fn create_with<'a>(
     call: &Call,
     key: &mut Key,
     options: Options,
-    items: &[Str<'a>],
+    items: impl Batch<'a>,
 ) -> Result<(Added, Change<'a>), Refusal> {
     let filter = create::filter(call.ctx, call.key(), options)?;
     let created = Some(CreatedWith::of(&filter));
@@ -143,12 +164,12 @@ pub(super) fn create_with<'a>(
 /// Replicated and AOF additions are accepted even when a non-scaling filter is full; they are not
 /// counted. Such a filter may be full some items sooner than its original: another product wrote
 /// the original, or its commands create a filter with another hash here.
-pub(super) fn add(call: &Call, filter: &mut Filter, items: &[Str]) -> Added {
+pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -> Added {
     let ctx = call.ctx;
     let before = Before::of(filter);
     let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(ctx, demand);
-    let outcome = filter.add_each(bytes(items), ceiling, |chunk| answers.push(chunk));
+    let outcome = filter.add_each(items.items(), ceiling, |chunk| answers.push(chunk));
     let mut error = outcome.err();
     let count = total(&answers, Answers::count);
     let counted = total(&answers, Answers::ones);
@@ -159,8 +180,7 @@ pub(super) fn add(call: &Call, filter: &mut Filter, items: &[Str]) -> Added {
                 logged(call.key())
             )
         });
-        let left = items.get(count..).unwrap_or_default();
-        filter.add_each_uncounted(bytes(left), |chunk| answers.push(chunk));
+        filter.add_each_uncounted(items.items().skip(count), |chunk| answers.push(chunk));
         error = None;
     }
     let added = Added {
@@ -171,11 +191,6 @@ pub(super) fn add(call: &Call, filter: &mut Filter, items: &[Str]) -> Added {
     };
     stats::ADDS.add(added.tried() as u64);
     added
-}
-
-/// The bytes of each item.
-fn bytes<'a>(items: &[Str<'a>]) -> impl Iterator<Item = &'a [u8]> {
-    items.iter().map(|item| item.bytes())
 }
 
 /// The sum of `number` over all chunks of answers.
@@ -268,7 +283,7 @@ impl Added {
     }
 
     /// The number of items that were added, new or not.
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         total(&self.answers, Answers::count)
     }
 
@@ -282,25 +297,30 @@ impl Added {
     }
 
     /// The change by the addition of `items`; it lists the items that changed the filter.
-    pub(super) fn change<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
-        let changed = self
-            .each()
-            .zip(items)
-            .filter(|(new, _)| *new || self.counts)
-            .map(|(_, item)| *item)
-            .collect();
-        Change { created: None, items: Items::Listed(changed), shape: self.shape }
+    pub(super) fn change<'a>(&self, items: impl Batch<'a>) -> Change<'a> {
+        let changed = items.select(self.each().map(|new| new || self.counts));
+        Change { created: None, items: changed, shape: self.shape }
     }
 
     /// The change by the addition of `items`. If every item changed the filter, it is
     /// [`Items::All`]: the command is replicated verbatim.
-    fn change_or_all<'a>(&self, items: &[Str<'a>]) -> Change<'a> {
-        let changed = if self.counts { self.count() } else { self.ones() };
-        if changed == items.len() {
+    pub(super) fn change_or_all<'a>(&self, items: impl Batch<'a>) -> Change<'a> {
+        let (count, changed) = (self.count(), if self.counts { self.count() } else { self.ones() });
+        if changed == count && count > 0 && self.error.is_none() {
             Change { created: None, items: Items::All, shape: self.shape }
         } else {
             self.change(items)
         }
+    }
+
+    /// The answers, chunk by chunk.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Answers> {
+        self.answers.iter().copied()
+    }
+
+    /// The refusal that stopped the additions, if any.
+    pub(super) fn error(&self) -> Option<Refusal> {
+        self.error
     }
 
     /// Replies with an array of booleans; an error is the last element.

@@ -93,14 +93,14 @@ impl Command for MultiExists {
 
 /// Answers in chunks. The first chunk has its own field, so that a small batch allocates nothing.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
     first: Option<Answers>,
     more: Vec<Answers>,
 }
 
 impl Found {
     #[inline]
-    fn push(&mut self, chunk: Answers) {
+    pub(super) fn push(&mut self, chunk: Answers) {
         if self.first.is_none() {
             self.first = Some(chunk);
         } else {
@@ -108,7 +108,7 @@ impl Found {
         }
     }
 
-    fn chunks(&self) -> impl Iterator<Item = Answers> {
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Answers> {
         self.first.into_iter().chain(self.more.iter().copied())
     }
 }

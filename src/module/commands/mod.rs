@@ -39,6 +39,7 @@ macro_rules! commands {
 // File: the commands in it.
 commands! {
     add: Add, MultiAdd;
+    bulk: BulkAdd, BulkExists;
     card: Card;
     count: Count;
     debug: Debug;

@@ -239,6 +239,16 @@ impl Argument {
                     ..leaf(name, ONE_OF, None, OPTIONAL)
                 }
             }
+            Self::Choice(name, members) => {
+                let members = members
+                    .iter()
+                    .map(|member| raw::RedisModuleCommandArg { flags: 0, ..member.describe(parts) })
+                    .collect();
+                raw::RedisModuleCommandArg {
+                    subargs: group(parts, members),
+                    ..leaf(name, ONE_OF, None, 0)
+                }
+            }
         }
     }
 }

@@ -10,7 +10,9 @@ use std::{
     ptr,
 };
 
-use super::{Command, debug::Debug, exists::MultiExists, info::Info, scandump::ScanDump};
+use super::{
+    Command, bulk::BulkExists, debug::Debug, exists::MultiExists, info::Info, scandump::ScanDump,
+};
 use crate::{
     filter::{CellKind, Error, Expansion, Filter, Params, steps},
     module::{api::raw, value::Value},
@@ -119,6 +121,9 @@ fn no_command_visits_a_layer_after_its_reply_began() -> Result<(), Error> {
     WORD.set(c"item");
     // The head and 200 answers, which are four chunks.
     assert_eq!(run::<MultiExists>(2 + 200), (201, false));
+    // Format and blob are both this word.
+    WORD.set(c"LINES");
+    assert_eq!(run::<BulkExists>(4), (3, false));
     WORD.set(c"1");
     assert_eq!(run::<ScanDump>(3), (3, false));
     assert_eq!(run::<Info>(2), (11, false));

@@ -58,6 +58,8 @@ pub(super) enum Argument {
     Own(&'static Argument),
     /// Optionally, one of several words: name and words.
     OneOf(&'static CStr, &'static [(&'static CStr, &'static CStr)]),
+    /// One of several arguments; it is required, also if its members are optional elsewhere.
+    Choice(&'static CStr, &'static [Argument]),
 }
 
 impl CommandSpec {

@@ -117,6 +117,19 @@ fn batches<A: AsRef<[u8]>>(
     answers
 }
 
+/// The answers of BF.BULKADD or BF.BULKEXISTS, of which none is an error.
+#[track_caller]
+pub(crate) fn bits(reply: &Reply) -> Vec<bool> {
+    let [count, bits] = reply.elements() else { panic!("not two elements: {reply:?}") };
+    let count = usize::try_from(count.int()).expect("a count of items");
+    let bytes = bits.clone().payload();
+    assert_eq!(bytes.len(), count.div_ceil(8), "{reply:?}");
+    let mut bits = bytes.iter().flat_map(|byte| (0..8).map(move |at| byte << at & 0x80 != 0));
+    let answers = bits.by_ref().take(count).collect();
+    assert!(!bits.any(|unused| unused), "an unused bit is 1: {reply:?}");
+    answers
+}
+
 /// Returns `count` different items: `prefix-0`, `prefix-1`, …
 pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()

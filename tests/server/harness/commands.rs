@@ -75,9 +75,19 @@ pub(crate) const REDISBLOOMS: [Command; 11] = [
 ];
 
 /// The commands that RedisBloom lacks.
-pub(crate) const OWN: [Command; 4] = [
+pub(crate) const OWN: [Command; 6] = [
     command("BF.DEL k a", -3, &["write"], DELETES, "0.1.0", "key item"),
     command("BF.COUNT k a", 3, READ, READS, "0.1.0", "key item"),
+    command(
+        "BF.BULKADD k LINES a",
+        -4,
+        WRITE,
+        ADDS,
+        "0.1.0",
+        "key capacity error expansion nocreate nonscaling format blob",
+    ),
+    // Not `fast`, because a blob may have millions of items.
+    command("BF.BULKEXISTS k LINES a", -4, &["readonly"], READS, "0.1.0", "key format blob"),
     command("BF.LOAD k data", 3, WRITE, CREATES, "0.1.0", "key blob"),
     command(
         "BF.IMPORT k GUAVA data",

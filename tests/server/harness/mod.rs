@@ -35,7 +35,7 @@ mod table;
 mod version;
 mod wait;
 
-pub(crate) use bloom::{add_until_card, digest, info, layers, madd, mexists, numbered};
+pub(crate) use bloom::{add_until_card, bits, digest, info, layers, madd, mexists, numbered};
 pub(crate) use builder::{Builder, can_contain, module_path};
 pub(crate) use child::{Stopped, child};
 pub(crate) use client::{Client, Protocol};
