@@ -11,6 +11,7 @@
 //! | part           | what it measures                                                      |
 //! |----------------|-----------------------------------------------------------------------|
 //! | `commands`     | server CPU and throughput per item, then latency, by size; COUNTING   |
+//! | `packed`       | server CPU and wall time per item of packed batches                   |
 //! | `duplicates`   | adding items that are present already, with the AOF on                |
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
 //! | `memory`       | bits per item                                                         |
@@ -32,6 +33,7 @@ mod instructions;
 mod latency;
 mod measure;
 mod memory;
+mod packed;
 mod payload;
 mod persistence;
 mod plot;
@@ -44,8 +46,9 @@ use report::{Report, Section};
 /// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("commands", commands::run),
+    ("packed", packed::run),
     ("duplicates", duplicates::run),
     ("persistence", persistence::run),
     ("memory", memory::run),

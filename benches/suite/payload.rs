@@ -38,6 +38,28 @@ impl Speech {
     }
 }
 
+/// A format of packed batches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Format {
+    /// `LINES`: 17 bytes an item, and a line end.
+    Lines,
+    /// `LENGTHS`: 17 bytes an item, and a length of one byte.
+    Lengths,
+    /// `WIDTH 8`: the set and the number of the item as an integer.
+    Width,
+}
+
+impl Format {
+    /// The name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Lines => "LINES",
+            Self::Lengths => "LENGTHS",
+            Self::Width => "WIDTH 8",
+        }
+    }
+}
+
 /// A list of items: numbers of a set.
 #[derive(Clone, Debug)]
 pub(crate) enum Items {
@@ -87,15 +109,22 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// Appends an item.
-fn put_item(out: &mut Vec<u8>, (set, number): (u64, u64)) {
-    let mut text = *b"$17\r\nuser:000000000000\r\n";
+/// The 17 bytes of an item.
+fn text_of((set, number): (u64, u64)) -> [u8; 17] {
+    let mut text = *b"user:000000000000";
     let mut rest = set * 10_000_000_000 + number;
-    for digit in text[10..22].iter_mut().rev() {
+    for digit in text[5..].iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    out.extend(text);
+    text
+}
+
+/// Appends an item as an argument of a command.
+fn put_item(out: &mut Vec<u8>, item: (u64, u64)) {
+    out.extend(b"$17\r\n");
+    out.extend(text_of(item));
+    out.extend(b"\r\n");
 }
 
 fn put_word(out: &mut Vec<u8>, word: &str) {
@@ -155,6 +184,46 @@ pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: 
         }
     }
     out
+}
+
+/// The commands BF.BULKADD or BF.BULKEXISTS with `batch` items in each, made one by one.
+pub(crate) fn packed<'a>(
+    format: Format,
+    op: Op,
+    key: &'a str,
+    items: &'a Items,
+    batch: u64,
+) -> impl Iterator<Item = Vec<u8>> + Send + 'a {
+    let name = match op {
+        Op::Add => "BF.BULKADD",
+        Op::Exists => "BF.BULKEXISTS",
+        Op::Delete => panic!("there is no packed deletion"),
+    };
+    let words: Vec<&str> = [name, key].into_iter().chain(format.name().split(' ')).collect();
+    let mut each = items.each();
+    (0..items.len().div_ceil(batch)).map(move |_| {
+        let mut blob = Vec::with_capacity(18 * batch as usize);
+        for item in each.by_ref().take(batch as usize) {
+            match format {
+                Format::Lines => {
+                    blob.extend(text_of(item));
+                    blob.push(b'\n');
+                }
+                Format::Lengths => {
+                    blob.push(17);
+                    blob.extend(text_of(item));
+                }
+                Format::Width => blob.extend((item.0 << 40 | item.1).to_le_bytes()),
+            }
+        }
+        let mut out = Vec::with_capacity(blob.len() + 100);
+        out.extend(format!("*{}\r\n", words.len() + 1).bytes());
+        words.iter().for_each(|word| put_word(&mut out, word));
+        out.extend(format!("${}\r\n", blob.len()).bytes());
+        out.append(&mut blob);
+        out.extend(b"\r\n");
+        out
+    })
 }
 
 /// The string of `bits` bits in which the first `count` members are set, as `SETBIT` would: bit 0

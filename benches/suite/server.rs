@@ -23,6 +23,7 @@ const SENTINEL_REPLY: &[u8] = b"sentinel\r\n";
 pub(crate) struct Server {
     child: Child,
     dir: tempfile::TempDir,
+    port: u16,
     commands: Connection,
     bytes: TcpStream,
 }
@@ -69,7 +70,12 @@ impl Server {
         let commands = redis::Client::open(format!("redis://127.0.0.1:{port}"))
             .and_then(|client| client.get_connection())
             .expect("the server answers");
-        Self { child, dir, commands, bytes }
+        Self { child, dir, port, commands, bytes }
+    }
+
+    /// The port of the server.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// The process id of the server.
@@ -115,7 +121,7 @@ impl Server {
 
     /// CPU nanoseconds of the main thread. Waits until the thread sleeps: the kernel accounts the
     /// time of a running thread only at the next tick, which is longer than a turn.
-    fn cpu(&self) -> f64 {
+    pub(crate) fn cpu(&self) -> f64 {
         let thread = format!("/proc/{0}/task/{0}", self.pid());
         let read = |name: &str| {
             std::fs::read_to_string(format!("{thread}/{name}"))
@@ -148,6 +154,40 @@ impl Server {
                 writer.write_all(SENTINEL).expect("the server reads");
             });
             read_ones(&mut self.bytes)
+        });
+        let wall = begin.elapsed().as_nanos() as f64;
+        Cost { cpu: self.cpu() - cpu, wall, ones }
+    }
+
+    /// Sends packed batches of `items` items, `batch` in each command, and reads their answers at
+    /// the same time. The last batch is as long as the others.
+    pub(crate) fn exchange(
+        &mut self,
+        commands: impl Iterator<Item = Vec<u8>> + Send,
+        items: u64,
+        batch: u64,
+    ) -> Cost {
+        assert_eq!(items % batch, 0, "replies of one length");
+        let head = format!("*2\r\n:{batch}\r\n${}\r\n", batch.div_ceil(8));
+        let bits = head.len()..head.len() + batch.div_ceil(8) as usize;
+        let mut reply = vec![0; bits.end + 2];
+        let (cpu, begin) = (self.cpu(), Instant::now());
+        let mut writer = self.bytes.try_clone().expect("a socket can be shared");
+        let mut ones = 0;
+        scope(|scope| {
+            scope.spawn(move || {
+                for command in commands {
+                    writer.write_all(&command).expect("the server reads");
+                }
+            });
+            for _ in 0..items / batch {
+                self.bytes.read_exact(&mut reply).expect("the server answers");
+                assert!(reply.starts_with(head.as_bytes()), "{}", reply.escape_ascii());
+                ones += reply[bits.clone()]
+                    .iter()
+                    .map(|byte| u64::from(byte.count_ones()))
+                    .sum::<u64>();
+            }
         });
         let wall = begin.elapsed().as_nanos() as f64;
         Cost { cpu: self.cpu() - cpu, wall, ones }
