@@ -10,6 +10,7 @@ mod blocked;
 mod classic;
 mod counting;
 pub(super) mod item_set;
+pub(super) mod occupancy;
 mod shape;
 
 pub(super) use blocked::BlockAddress;

@@ -16,28 +16,11 @@
 //! # r: the nonzero counters
 //!
 //! r is the number of counters that are not 0. It depends only on the items in the layer, so it
-//! cannot drift. But the same number of items may give more or fewer nonzero counters. An item has
-//! k' different counters among the c counters of its block:
-//!
-//! ```text
-//!   k' = c (1 - (1 - 1/c)^k)                 one line, or a block not of whole lines
-//!   k' = c (1 - (1 - h(4) / l)^(k / 4))      l > 1 lines of 512 counters
-//!   h(g) = 1 - (1 - 1/512)^g                 a group of g probes hits a given counter of its line
-//! ```
-//!
-//! Let f = r / m be the share of nonzero counters among all m. Of all new items, 1 - f^k are
-//! counted, and each item makes k' (1 - f) more counters nonzero. So n grows by m / k' * (1 - f^k)
-//! / (1 - f) per unit of f. The sum from the empty layer on needs no logarithm:
-//!
-//! ```text
-//!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)
-//! ```
-//!
-//! This is in the units of n: items that are not counted are left out, as in the sizing (`distinct`
-//! in `sizing/mod.rs`). It has a maximum, where all counters are nonzero: twice the capacity at 50
-//! %, four times at 1 %. The classical occupancy problem (Johnson and Kotz, "Urn Models", 1977)
-//! gives the variance of r for a known number of items. Its square root divided by the slope k e^-a
-//! is the error of n(r). With a = -ln(1 - f) at the capacity, the variance of n(r) is
+//! cannot drift. But the same number of items may give more or fewer nonzero counters. With m
+//! counters, `layer/occupancy.rs` computes n(r), the number of counted items, from r. The classical
+//! occupancy problem (Johnson and Kotz, "Urn Models", 1977) gives the variance of r for a known
+//! number of items. Its square root divided by the slope k e^-a is the error of n(r). With a =
+//! -ln(1 - f) at the capacity, where f = r / m, the variance of n(r) is
 //!
 //! ```text
 //!   S = m (e^a - 1 - a) / k^2
@@ -87,13 +70,11 @@
 //! Replicas must agree on when a layer is full, so this file computes as `sizing/mod.rs` does: with
 //! +, -, *, / and `libm`.
 
-use crate::filter::{
-    geometry::{Geometry, PROBE_GROUP},
-    layer::shape::Counting,
+use crate::filter::layer::{
+    occupancy::{distinct, series},
+    shape::Counting,
 };
 
-/// The sum ends at the first power of f below this.
-const SMALL: f64 = 1e-15;
 /// Newton's method ends with a step below this; the next step would be its square.
 const CLOSE: f64 = 1e-9;
 /// Limit of the steps of Newton's method. About five are needed; the limit ends the loop for any
@@ -108,7 +89,7 @@ pub(super) struct Fullness {
     drift: f64,
     /// S: the variance of n(r) at the capacity.
     spread: f64,
-    /// m / k': the factor from the sum over f to items.
+    /// m / k' (`layer/occupancy.rs`): the factor from the sum over f to items.
     scale: f64,
     /// The fewest nonzero counters of a full layer, in [1, m].
     full_at: u64,
@@ -143,7 +124,7 @@ impl Fullness {
         // is convex, so Newton's method approaches from the right and never overshoots.
         let mut fill = (goal / self.scale).min(1.0);
         for _ in 0..STEPS {
-            let (sum, slope) = series(fill, shape.geometry.probes);
+            let (sum, slope) = series(fill, shape.geometry.probes.into());
             let step = (sum - goal / self.scale) / slope;
             if step <= 0.0 {
                 break;
@@ -168,7 +149,7 @@ impl Fullness {
     /// n(r).
     fn by_counters(&self, shape: &Counting, nonzero: u64) -> f64 {
         let fill = nonzero as f64 / shape.counters() as f64;
-        self.scale * series(fill, shape.geometry.probes).0
+        self.scale * series(fill, shape.geometry.probes.into()).0
     }
 
     /// The number of items in a layer that counts `counted` and has `nonzero` nonzero counters, at
@@ -195,36 +176,4 @@ impl Fullness {
             self.items(shape, counted, nonzero) >= self.capacity
         }
     }
-}
-
-/// The number of different counters of an item: k' above.
-fn distinct(geometry: Geometry) -> f64 {
-    let counters = f64::from(geometry.block_words) * 64.0;
-    let (groups, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
-    let hit =
-        |line: f64, probes: u8| -line * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / line));
-    match geometry.lines() {
-        // A counter is missed by a group in another line, and by a group in its own line with other
-        // places.
-        Some(lines) if lines > 1 => {
-            let line = counters / lines as f64;
-            let by = |probes| libm::log1p(-hit(line, probes) / counters);
-            -counters * libm::expm1(f64::from(groups) * by(PROBE_GROUP) + by(left))
-        }
-        _ => hit(counters, geometry.probes),
-    }
-}
-
-/// f + f^2 / 2 + ... + f^k / k, and its slope 1 + f + ... + f^(k - 1).
-fn series(fill: f64, probes: u8) -> (f64, f64) {
-    let (mut sum, mut slope, mut power) = (0.0, 0.0, 1.0);
-    for i in 1..=probes {
-        slope += power;
-        power *= fill;
-        sum += power / f64::from(i);
-        if power < SMALL {
-            break;
-        }
-    }
-    (sum, slope)
 }

@@ -1,0 +1,69 @@
+//! How many items a layer holds, computed from its nonzero positions: its set bits, or its counters
+//! that are not 0.
+//!
+//! An item has k' different positions among the c positions of its block (of the layer, in a
+//! classic layer):
+//!
+//! ```text
+//!   k' = c (1 - (1 - 1/c)^k)                 one line, or a block not of whole lines
+//!   k' = c (1 - (1 - h(4) / l)^(k / 4))      l > 1 lines of 512 positions
+//!   h(g) = 1 - (1 - 1/512)^g                 a group of g probes hits a given position of its line
+//! ```
+//!
+//! Let f = r / m be the share of nonzero positions among all m. Each item hits a given position
+//! with probability k' / m, whatever the other items do. So the mean of 1 - f depends only on the
+//! number of items, not on how they are spread over the blocks.
+//!
+//! Of all new items, 1 - f^k are counted, and each item makes k' (1 - f) more positions nonzero. So
+//! the number of counted items n grows by m / k' * (1 - f^k) / (1 - f) per unit of f. The sum from
+//! the empty layer on needs no logarithm:
+//!
+//! ```text
+//!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)
+//! ```
+//!
+//! Items that are not counted are left out, as in the sizing (`distinct` in `sizing/mod.rs`). n(r)
+//! has a maximum, where all positions are nonzero: twice the capacity at 50 %, four times at 1 %.
+//!
+//! Replicas must agree on what follows from n(r), so this file computes as `sizing/mod.rs` does:
+//! with +, -, *, / and `libm`.
+
+use crate::filter::geometry::{Geometry, PROBE_GROUP};
+
+/// The sum ends at the first power of f below this.
+const SMALL: f64 = 1e-15;
+
+/// The number of different positions of an item in a layer of blocks: k' above.
+pub(super) fn distinct(geometry: Geometry) -> f64 {
+    let positions = f64::from(geometry.block_words) * 64.0;
+    let (groups, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
+    match geometry.lines() {
+        // A position is missed by a group in another line, and by a group in its own line with
+        // other places.
+        Some(lines) if lines > 1 => {
+            let line = positions / lines as f64;
+            let by = |probes: u8| libm::log1p(-hit(line, probes.into()) / positions);
+            -positions * libm::expm1(f64::from(groups) * by(PROBE_GROUP) + by(left))
+        }
+        _ => hit(positions, geometry.probes.into()),
+    }
+}
+
+/// The number of different positions among `probes` random ones of `positions`.
+fn hit(positions: f64, probes: u16) -> f64 {
+    -positions * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / positions))
+}
+
+/// f + f^2 / 2 + ... + f^k / k, and its slope 1 + f + ... + f^(k - 1).
+pub(super) fn series(fill: f64, probes: u16) -> (f64, f64) {
+    let (mut sum, mut slope, mut power) = (0.0, 0.0, 1.0);
+    for i in 1..=probes {
+        slope += power;
+        power *= fill;
+        sum += power / f64::from(i);
+        if power < SMALL {
+            break;
+        }
+    }
+    (sum, slope)
+}
