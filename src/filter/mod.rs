@@ -13,6 +13,7 @@
 //!   batch      many items through the stack at once       geometry   size of a layer's blocks
 //!   deletion   additions and deletions of counters        check      invariants of a stored filter
 //!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
+//!   merge      the union of filters that were reserved alike
 //! ```
 //!
 //! A foreign filter is one that another product made. It keeps that product's hash and layers.
@@ -27,6 +28,7 @@ pub mod foreign;
 mod geometry;
 mod hash;
 mod layer;
+mod merge;
 mod params;
 mod plan;
 mod prefetch_hint;
@@ -46,6 +48,7 @@ pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES,
     Rule, Shape, Start, bits::Bits, item_set::Answers, uses_avx512,
 };
+pub use merge::{Difference, Union, Unmergeable};
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use plan::{Demand, LayerPlan};
 pub use prefetch_hint::PrefetchHint;

@@ -443,10 +443,14 @@ impl Filter {
             Tag::Valkey => self.valkey().next_layer(self.error_rate, index, capacity, factor),
             Tag::Guava => None,
         };
-        let mut layer = LayerPlan::make(plan, self.bit_bytes(), ceiling)?;
+        self.push(LayerPlan::make(plan, self.bit_bytes(), ceiling)?);
+        Ok(())
+    }
+
+    /// Puts a layer on top of the others.
+    pub(super) fn push(&mut self, mut layer: Layer) {
         layer.start_after(&self.newest);
         self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
-        Ok(())
     }
 }
 

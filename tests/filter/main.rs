@@ -10,6 +10,7 @@ mod golden;
 mod layers;
 mod limits;
 mod memory;
+mod merge;
 mod mixed;
 mod model;
 mod prefetch_hint;

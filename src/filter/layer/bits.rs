@@ -31,6 +31,10 @@ use crate::filter::{error::Error, geometry::MAX_WORDS};
 /// cost its instructions.
 const CACHED_WORDS: usize = 16_384;
 
+/// Words that a union handles at once: a few cache lines of each array, all of them in the fastest
+/// cache.
+const CHUNK: usize = 64;
+
 /// A fixed number of bits, all zero at first.
 #[derive(Debug)]
 pub struct Bits(Box<[u64]>);
@@ -133,6 +137,57 @@ impl Bits {
         true
     }
 
+    /// Replaces each word by what `combine` makes of it and of the words at its place: first `own`
+    /// times of itself, then of each of the `others`, which are as long as this array. Calls `seen`
+    /// with the old and the new words of each chunk that changes.
+    pub(in crate::filter) fn combine(
+        &mut self,
+        own: usize,
+        others: &[&Self],
+        combine: impl Fn(u64, u64) -> u64,
+        mut seen: impl FnMut(&[u64], &[u64]),
+    ) {
+        let mut buffer = [0; CHUNK];
+        let mut start = 0;
+        for words in self.words_mut().chunks_mut(CHUNK) {
+            let chunk = &mut buffer[..words.len()];
+            chunk.copy_from_slice(words);
+            let others = others.iter().map(|other| &other.words()[start..start + words.len()]);
+            for from in std::iter::repeat_n(&*words, own).chain(others) {
+                for (to, &from) in chunk.iter_mut().zip(from) {
+                    *to = combine(*to, from);
+                }
+            }
+            // Even a write that changes nothing would copy the page while the server forks for a
+            // snapshot, and make an untouched page resident.
+            if chunk != words {
+                seen(words, chunk);
+                words.copy_from_slice(chunk);
+            }
+            start += chunk.len();
+        }
+    }
+
+    /// The number of positions that are not 0, in each array and in all of them laid over each
+    /// other. `nonzero` counts them in a word; the arrays are equally long.
+    pub(in crate::filter) fn count_union(
+        arrays: &[&Self],
+        nonzero: impl Fn(u64) -> u32,
+    ) -> (Vec<u64>, u64) {
+        #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+        {
+            #[target_feature(enable = "avx2,popcnt")]
+            fn compiled(arrays: &[&Bits], nonzero: impl Fn(u64) -> u32) -> (Vec<u64>, u64) {
+                count_union(arrays, nonzero)
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+                // SAFETY: the processor has the instructions.
+                return unsafe { compiled(arrays, nonzero) };
+            }
+        }
+        count_union(arrays, nonzero)
+    }
+
     /// Lets an allocator move the words: `mover` gets their address, and returns the new address,
     /// or null if it did not move them.
     ///
@@ -170,6 +225,25 @@ impl Bits {
     pub fn prefetch(&self, index: usize) {
         prefetch(self.words().as_ptr().wrapping_add(index));
     }
+}
+
+/// [`Bits::count_union`], for the instructions of the caller.
+#[inline(always)]
+fn count_union(arrays: &[&Bits], nonzero: impl Fn(u64) -> u32) -> (Vec<u64>, u64) {
+    let count = |words: &[u64]| words.iter().map(|&word| u64::from(nonzero(word))).sum::<u64>();
+    let (mut each, mut union, mut buffer) = (vec![0; arrays.len()], 0, [0; CHUNK]);
+    let len = arrays.first().map_or(0, |array| array.words().len());
+    for start in (0..len).step_by(CHUNK) {
+        let chunk = &mut buffer[..CHUNK.min(len - start)];
+        chunk.fill(0);
+        for (array, each) in arrays.iter().zip(&mut each) {
+            let words = &array.words()[start..start + chunk.len()];
+            *each += count(words);
+            chunk.iter_mut().zip(words).for_each(|(to, from)| *to |= from);
+        }
+        union += count(chunk);
+    }
+    (each, union)
 }
 
 /// Prefetches the cache line of a word. Any address is allowed; nothing is read.

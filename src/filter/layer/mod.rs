@@ -252,6 +252,32 @@ impl Layer {
         }
     }
 
+    /// Adds what the layers `others` hold, all of the same shape but for the history of counters.
+    /// Bits are united. Counters are added, also `own` times those of this layer itself. The caller
+    /// sets the count.
+    pub(super) fn unite(&mut self, own: usize, others: &[&Self]) {
+        let bits = || others.iter().map(|other| other.bits()).collect::<Vec<_>>();
+        let or = |a, b| a | b;
+        match &mut self.kind {
+            Kind::Blocked(layer) => layer.bits_mut().combine(0, &bits(), or, |_, _| {}),
+            Kind::Classic(layer) => layer.bits_mut().combine(0, &bits(), or, |_, _| {}),
+            Kind::Counting(layer) => {
+                let others: Vec<_> = others.iter().filter_map(|other| other.counting()).collect();
+                layer.add_all(own, &others);
+            }
+        }
+    }
+
+    /// The number of nonzero positions of each layer, and of their union. All are of one shape.
+    pub(super) fn count_union(layers: &[&Self]) -> (Vec<u64>, u64) {
+        let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
+        if layers.iter().any(|layer| layer.counts()) {
+            Bits::count_union(&bits, counters::nonzero)
+        } else {
+            Bits::count_union(&bits, u64::count_ones)
+        }
+    }
+
     /// Lets an allocator move the bit array ([`Bits::relocate`]).
     ///
     /// # Safety

@@ -28,10 +28,24 @@
 //! Replicas must agree on what follows from n(r), so this file computes as `sizing/mod.rs` does:
 //! with +, -, *, / and `libm`.
 
+use super::{Classic, Shape};
 use crate::filter::geometry::{Geometry, PROBE_GROUP};
 
 /// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;
+
+/// n(r) of a layer of the given shape with `nonzero` nonzero positions.
+pub(in crate::filter) fn items(shape: Shape, nonzero: u64) -> f64 {
+    let (positions, distinct) = match shape {
+        Shape::Blocked(geometry) => (geometry.words() * 64, distinct(geometry)),
+        Shape::Counting(shape) => (shape.counters(), distinct(shape.geometry)),
+        Shape::Classic(Classic { bits, probes, .. }) => (bits, hit(bits as f64, probes)),
+    };
+    let positions = positions as f64;
+    // The last word of a damaged classic layer may have bits that no position reaches.
+    let fill = (nonzero as f64 / positions).min(1.0);
+    positions / distinct * series(fill, shape.probes()).0
+}
 
 /// The number of different positions of an item in a layer of blocks: k' above.
 pub(super) fn distinct(geometry: Geometry) -> f64 {

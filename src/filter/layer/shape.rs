@@ -28,6 +28,14 @@ impl Shape {
         }
     }
 
+    /// The shape of an empty layer with the same positions.
+    pub(in crate::filter) fn empty(self) -> Self {
+        match self {
+            Self::Counting(counting) => Counting::of(counting.geometry).into(),
+            Self::Blocked(_) | Self::Classic(_) => self,
+        }
+    }
+
     /// What each position holds.
     #[must_use]
     pub fn cells(&self) -> CellKind {
@@ -103,5 +111,12 @@ impl Counting {
     #[inline]
     pub(super) fn change(&mut self, hash: Hash, direction: u64) {
         self.changes = (self.changes ^ hash.block ^ direction).wrapping_mul(MIX);
+    }
+
+    /// Adds the changes of another layer, whose counters were added to this one's. Its running hash
+    /// is rotated, so that it does not cancel an equal one.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.changes = (self.changes ^ other.changes.rotate_left(32)).wrapping_mul(MIX);
+        self.deletions = self.deletions.saturating_add(other.deletions);
     }
 }

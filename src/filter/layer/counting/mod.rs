@@ -141,6 +141,27 @@ impl CountingLayer {
         more
     }
 
+    /// Adds the counters of `others`, layers of the same geometry, and `own` times those of this
+    /// layer itself. A counter stays at 15.
+    pub(super) fn add_all(&mut self, own: usize, others: &[&Self]) {
+        let (mut more_nonzero, mut more_saturated) = (0, 0);
+        let bits: Vec<&Bits> = others.iter().map(|other| &other.bits).collect();
+        self.bits.combine(own, &bits, counters::add, |old, new| {
+            for (&old, &new) in old.iter().zip(new) {
+                more_nonzero += u64::from(nonzero(new) - nonzero(old));
+                more_saturated += u64::from(saturated(new) - saturated(old));
+            }
+        });
+        let merged = std::iter::repeat_n((self.shape, self.nonzero), own)
+            .chain(others.iter().map(|other| (other.shape, other.nonzero)));
+        // An empty layer changes nothing.
+        for (shape, _) in merged.filter(|&(_, nonzero)| nonzero > 0) {
+            self.shape.merge(shape);
+        }
+        self.nonzero += more_nonzero;
+        self.saturated += more_saturated;
+    }
+
     /// Counters that are not 0.
     #[must_use]
     pub fn nonzero(&self) -> u64 {
@@ -163,6 +184,12 @@ impl CountingLayer {
     #[inline(never)]
     pub(super) fn items(&self, counted: u64) -> u64 {
         self.fullness.items(&self.shape, counted, self.nonzero)
+    }
+
+    /// The number of items, above the capacity too, in a layer like this one with other numbers
+    /// (`fullness.rs`).
+    pub(in crate::filter) fn items_with(&self, counted: u64, nonzero: u64, deletions: u64) -> u64 {
+        self.fullness.estimate(&Counting { deletions, ..self.shape }, counted, nonzero)
     }
 
     /// Returns whether a layer that has counted `counted` is full (`fullness.rs`).
