@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     codec::{self, packed::BadByte},
-    filter,
+    filter::{self, Difference},
 };
 
 /// Why a command is refused. Each refusal has one error text.
@@ -97,6 +97,8 @@ pub enum Refusal {
     BitmapBeyond,
     /// IMPORT: a bitmap shorter than capacity and rate give.
     BitmapShort,
+    /// MERGE: filters that were not reserved alike.
+    Differ(Difference),
     /// LOADCHUNK is still filling the key.
     Loading,
     /// A non-scaling filter is full.
@@ -113,6 +115,9 @@ impl Refusal {
     /// The error reply to a command with the arguments `words`.
     pub fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
         match self {
+            Self::Differ(difference) => {
+                Cow::Owned(text_of(&format!("ERR filters differ in {difference}")))
+            }
             Self::UnknownOption { behind } => {
                 let word = words.rev().nth(behind.into());
                 Cow::Owned(unknown_option(word.unwrap_or_default()))
@@ -141,6 +146,7 @@ impl Refusal {
             Self::ExpansionRange => c"ERR expansion must be in the range [0, 32768]",
             Self::NonscalingExpands => c"ERR Nonscaling filters cannot expand",
             Self::UnknownOption { .. } => c"ERR unknown argument",
+            Self::Differ(_) => c"ERR filters differ",
             Self::NoSeed => c"ERR no seed",
             Self::BadSeed => c"ERR bad seed",
             Self::UnknownArgument => c"ERR Unknown argument received",
@@ -243,5 +249,23 @@ const REPEATED: usize = 32;
 /// line break would end the reply.
 fn unknown_option(word: &[u8]) -> CString {
     let start = word.get(..REPEATED).unwrap_or(word);
-    CString::new(format!("ERR unknown argument '{}'", start.escape_ascii())).unwrap_or_default()
+    text_of(&format!("ERR unknown argument '{}'", start.escape_ascii()))
+}
+
+/// The error text of a union with more items than layer `index` of `layers` is sized for. Not a
+/// [`Refusal`]: the numbers would make the result of every command longer.
+#[must_use]
+pub fn union_too_large(index: usize, layers: usize, items: u64, capacity: u64) -> CString {
+    if layers == 1 {
+        return text_of(&format!("ERR the union holds about {items} items, the filter {capacity}"));
+    }
+    let number = index.saturating_add(1);
+    text_of(&format!(
+        "ERR layer {number} of the union holds about {items} items, that of the filter {capacity}"
+    ))
+}
+
+/// A text without zero bytes.
+fn text_of(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
 }

@@ -177,6 +177,17 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
     ctx.notify(c"bloom.del", key);
 }
 
+/// Announces a filter that BF.MERGE changed or made. Replicates the command unchanged, because
+/// replicas hold the same sources at this point.
+pub(crate) fn merged(ctx: Context, key: Str, shape: Shape) {
+    ctx.replicate_verbatim();
+    ctx.signal_modified(key);
+    ctx.notify(c"bloom.merge", key);
+    if shape != Shape::default() {
+        reshaped(ctx, key, shape);
+    }
+}
+
 /// Announces a restored filter, or a chunk of one (BF.LOADCHUNK). Publishes an event only if the
 /// filter is `complete`.
 pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {

@@ -85,7 +85,7 @@ const WORDS: [&str; 26] = [
 ];
 
 /// Calls with options, in addition to those of `commands`.
-const SHAPES: [&str; 13] = [
+const SHAPES: [&str; 15] = [
     "BF.RESERVE k 0.01 100",
     "BF.RESERVE k 0.001 10 EXPANSION 3 SEED 7",
     "BF.RESERVE k 0.5 1 NONSCALING",
@@ -99,6 +99,8 @@ const SHAPES: [&str; 13] = [
     "BF.SCANDUMP k 1",
     "BF.IMPORT k GUAVA data CAPACITY 10 ERROR 0.1",
     "BF.IMPORT k BITMAP k CAPACITY 10 ERROR 0.1",
+    "BF.MERGE k grown",
+    "BF.MERGE k k counts",
 ];
 
 /// Bytes that may stay in use: buffers, statistics, fragments.

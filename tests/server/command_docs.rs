@@ -134,6 +134,8 @@ fn the_server_knows_the_keys_of_every_command() {
     let client = &mut server.client();
     for (line, keys) in [
         ("BF.ADD k item", &["k"][..]),
+        ("BF.MERGE k source", &["k", "source"]),
+        ("BF.MERGE k k source other", &["k", "k", "source", "other"]),
         ("BF.IMPORT k GUAVA data", &["k"]),
         ("BF.IMPORT k GUAVA data CAPACITY 10", &["k"]),
         ("BF.IMPORT k BITMAP map CAPACITY 10 ERROR 0.1", &["k", "map"]),
@@ -156,10 +158,10 @@ fn the_server_knows_the_keys_of_every_command() {
             .iter()
             .map(|key| (key.elements()[0].text(), texts(&key.elements()[1])))
             .collect();
-        let flags = |at: usize| match (line.starts_with("BF.ADD"), at) {
-            (true, _) => vec!["RW", "access", "insert"],
-            (false, 0) => vec!["RW", "insert"],
-            (false, _) => vec!["RO", "access"],
+        let flags = |at: usize| match (line.starts_with("BF.IMPORT"), at) {
+            (false, 0) => vec!["RW", "access", "insert"],
+            (true, 0) => vec!["RW", "insert"],
+            (_, _) => vec!["RO", "access"],
         };
         let expected: Vec<_> = keys
             .iter()

@@ -1,7 +1,7 @@
 //! What the server reports about the module and its commands: MODULE LIST, TYPE, COMMAND INFO.
 //! Client libraries, cluster proxies and GUIs read these.
 
-use crate::harness::{Command, Reply, Server, array, bulk, commands, int, listed, simple};
+use crate::harness::{Command, READS, Reply, Server, array, bulk, commands, int, listed, simple};
 
 /// redis-py and GUIs find the module by this name and compare `ver` as MM*10000+mm*100+pp.
 #[test]
@@ -59,7 +59,9 @@ fn command_info_has_arity_flags_and_keys() {
                 "{name}: {flag} in {flags:?}"
             );
         }
-        assert_eq!(info[3..6], [int(1), int(1), int(1)], "first key, last key and step of {name}");
+        // Of BF.MERGE every argument is a key.
+        let last = if name == "bf.merge" { -1 } else { 1 };
+        assert_eq!(info[3..6], [int(1), int(last), int(1)], "first key, last key, step of {name}");
         // A proxy must not cache answers that can change without a write to the key.
         let dont_cache = matches!(name, "bf.info" | "bf.debug" | "bf.scandump");
         assert_eq!(
@@ -68,7 +70,7 @@ fn command_info_has_arity_flags_and_keys() {
             "tips of {name}"
         );
         let specs = info[8].elements();
-        let count = if name == "bf.import" { 2 } else { 1 };
+        let count = if ["bf.import", "bf.merge"].contains(&name) { 2 } else { 1 };
         assert_eq!(specs.len(), count, "key specs of {name}: {specs:?}");
         assert_key_spec(name, &specs[0], command.key);
     }
@@ -96,8 +98,17 @@ fn command_getkeys_finds_the_key() {
     let server = Server::start();
     let client = &mut server.client();
     for Command { call, .. } in commands() {
-        assert_eq!(client.run(&format!("COMMAND GETKEYS {call}")), array([bulk("k")]), "{call}");
+        let keys = if call.starts_with("BF.MERGE") { vec!["k", "k"] } else { vec!["k"] };
+        let reply = client.run(&format!("COMMAND GETKEYS {call}"));
+        assert_eq!(reply, array(keys.into_iter().map(bulk)), "{call}");
     }
+    let reply = client.run("COMMAND GETKEYS BF.MERGE a b c");
+    assert_eq!(reply, array(["a", "b", "c"].map(bulk)));
+    let reply = client.run("COMMAND INFO bf.merge");
+    let specs = reply.elements()[0].elements()[8].elements();
+    let mut flags = texts(specs[1].get("flags").expect("a key spec has flags"));
+    flags.sort();
+    assert_eq!(flags, READS, "the sources");
 }
 
 /// The bitmap of an import is in a second key, which is only read.

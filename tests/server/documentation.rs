@@ -162,7 +162,8 @@ fn every_command_has_its_section() {
         .filter(|section| section.starts_with("BF."))
         .map(|section| {
             let (name, below) = section.split_once('\n').unwrap_or((section, ""));
-            let syntax = format!("\n    {name} key");
+            let key = if name == "BF.MERGE" { "destination" } else { "key" };
+            let syntax = format!("\n    {name} {key}");
             assert!(below.starts_with(&syntax), "docs/commands.md: the syntax of {name}");
             name.to_lowercase()
         })

@@ -53,6 +53,7 @@ mod load_arguments;
 mod loaded_twice;
 mod log_lines;
 mod memory;
+mod merge;
 mod no_memory;
 mod notifications;
 mod obeyed;

@@ -6,12 +6,13 @@ use crate::harness::{Protocol, Server, commands, err, int, ok};
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Calls that are made beside those of `commands`.
-const MORE: [&str; 4] = [
+const MORE: [&str; 5] = [
     "BF.INSERT k NOCREATE ITEMS a",
     "BF.INFO k CAPACITY",
     // The key is checked before the iterator.
     "BF.SCANDUMP k x",
     "BF.LOADCHUNK k 2 data",
+    "BF.MERGE new k",
 ];
 
 #[test]

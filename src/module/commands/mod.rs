@@ -50,6 +50,7 @@ commands! {
     insert: Insert;
     load: Load;
     loadchunk: LoadChunk;
+    merge: Merge;
     reserve: Reserve;
     scandump: ScanDump;
 }

@@ -5,6 +5,8 @@
 //! and COMMAND GETKEYS use the key specs. Cluster routing knows only the first key, unless the
 //! command has the flag `getkeys-api`: then the server calls the command to get the positions of
 //! its keys ([`CommandSpec::report_keys`]).
+//! Keys that follow the first key directly need no flag: the server joins the key specs of adjacent
+//! words.
 //! The spec of a second key finds its word at any place, also where the word is data. So that spec
 //! is flagged as incomplete: ACL permissions and COMMAND GETKEYS then ask the command too.
 
@@ -47,8 +49,9 @@ impl CommandSpec {
             let text = format!("{} getkeys-api", flags.to_string_lossy());
             flags = CString::new(text).unwrap_or_default();
         }
+        let last: c_int = if self.has_only_keys() { -1 } else { 1 };
         let created: c_int =
-            call!(RedisModule_CreateCommand(ctx.as_ptr(), name, entry, flags.as_ptr(), 1, 1, 1));
+            call!(RedisModule_CreateCommand(ctx.as_ptr(), name, entry, flags.as_ptr(), 1, last, 1));
         let command: *mut raw::RedisModuleCommand =
             call!(RedisModule_GetCommand(ctx.as_ptr(), name));
         if created != raw::REDISMODULE_OK as c_int || command.is_null() {
@@ -106,7 +109,11 @@ impl CommandSpec {
         }];
         arguments.extend(self.arguments.iter().map(|argument| argument.describe(&mut parts)));
         arguments.push(END_OF_ARGUMENTS);
-        let second = self.second_key().map_or(END_OF_KEY_SPECS, key_behind);
+        let second = match self.second_key() {
+            Some(word) => key_behind(word),
+            None if self.has_only_keys() => keys_to_the_end(),
+            None => END_OF_KEY_SPECS,
+        };
         let mut key_specs = [self.uses.key_spec(), second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
             version: &raw const VERSION,
@@ -150,14 +157,14 @@ impl Uses {
         spec.flags = u64::from(self.key_flags());
         spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         spec.bs.index.pos = 1;
-        only_this(spec)
+        up_to(spec, 0)
     }
 }
 
-/// The flags of a second key: it is only read.
+/// The flags of the keys after the first: they are only read.
 const SECOND_KEY_FLAGS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
 
-/// The position of the word of the second key: directly after the first key.
+/// The position after the first key: of the word of a second key, or of the second of several keys.
 const SECOND_KEY_WORD: usize = 2;
 
 /// The spec of the second key. It follows a word at any place, because no kind of spec can name one
@@ -170,14 +177,24 @@ fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
         keyword: word.as_ptr(),
         startfrom: SECOND_KEY_WORD as c_int,
     };
-    only_this(spec)
+    up_to(spec, 0)
 }
 
-/// Completes a spec: it finds one key, where its search begins.
-fn only_this(mut spec: raw::RedisModuleCommandKeySpec) -> raw::RedisModuleCommandKeySpec {
+/// The spec of the keys after the first, up to the last word.
+fn keys_to_the_end() -> raw::RedisModuleCommandKeySpec {
+    let mut spec = END_OF_KEY_SPECS;
+    spec.flags = u64::from(SECOND_KEY_FLAGS);
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = SECOND_KEY_WORD as c_int;
+    up_to(spec, -1)
+}
+
+/// Completes a spec: it finds the keys from where its search begins up to `last`, counted from
+/// there, or from the end of the command if negative.
+fn up_to(mut spec: raw::RedisModuleCommandKeySpec, last: c_int) -> raw::RedisModuleCommandKeySpec {
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
     spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-        lastkey: 0,
+        lastkey: last,
         keystep: 1,
         limit: 0,
     };
@@ -212,11 +229,13 @@ impl Argument {
             Self::String(name) => leaf(name, STRING, None, 0),
             Self::Integer(name) => leaf(name, INTEGER, None, 0),
             Self::Double(name) => leaf(name, DOUBLE, None, 0),
-            Self::Key(name) => raw::RedisModuleCommandArg {
-                // Key spec 0 is that of the first key.
-                key_spec_index: 1,
-                ..leaf(name, KEY, None, 0)
-            },
+            // Key spec 0 is that of the first key.
+            Self::Key(name) => {
+                raw::RedisModuleCommandArg { key_spec_index: 1, ..leaf(name, KEY, None, 0) }
+            }
+            Self::Keys(name) => {
+                raw::RedisModuleCommandArg { key_spec_index: 1, ..leaf(name, KEY, None, MULTIPLE) }
+            }
             Self::Items => leaf(c"item", STRING, None, MULTIPLE),
             Self::Flag(name, token) => leaf(name, TOKEN, Some(token), OPTIONAL),
             Self::Token(name, token) => leaf(name, TOKEN, Some(token), 0),

@@ -22,7 +22,8 @@ pub(super) struct CommandSpec {
     /// Hints for clients, such as `dont_cache`.
     pub(super) tips: Option<&'static CStr>,
     /// The arguments after the key, which is the first argument of every command. An
-    /// [`Argument::Key`] in an [`Argument::Option`] is a second key.
+    /// [`Argument::Key`] in an [`Argument::Option`] is a second key. [`Argument::Keys`] can only be
+    /// the first of them, and then is the only one.
     pub(super) arguments: &'static [Argument],
 }
 
@@ -46,6 +47,8 @@ pub(super) enum Argument {
     Double(&'static CStr),
     /// A second key, which is only read; it is the value of an option.
     Key(&'static CStr),
+    /// One or more keys, up to the last word, which are only read.
+    Keys(&'static CStr),
     /// One or more strings.
     Items,
     /// An optional word.
@@ -63,6 +66,11 @@ pub(super) enum Argument {
 }
 
 impl CommandSpec {
+    /// Whether every word after the first key is a key.
+    pub(super) const fn has_only_keys(&self) -> bool {
+        matches!(self.arguments, [Argument::Keys(_)])
+    }
+
     /// The word before the second key, if the command has a second key.
     pub(super) const fn second_key(&self) -> Option<&'static CStr> {
         let mut arguments = self.arguments;

@@ -75,9 +75,11 @@ pub(crate) const REDISBLOOMS: [Command; 11] = [
 ];
 
 /// The commands that RedisBloom lacks.
-pub(crate) const OWN: [Command; 6] = [
+pub(crate) const OWN: [Command; 7] = [
     command("BF.DEL k a", -3, &["write"], DELETES, "0.1.0", "key item"),
     command("BF.COUNT k a", 3, READ, READS, "0.1.0", "key item"),
+    // The filter with itself: each call of this table has one key.
+    command("BF.MERGE k k", -3, WRITE, ADDS, "0.1.0", "key source"),
     command(
         "BF.BULKADD k LINES a",
         -4,

@@ -1,0 +1,183 @@
+//! `BF.MERGE destination source [source ...]`: makes the destination the union of itself and the
+//! sources, which were reserved alike (`filter/merge.rs`).
+//!
+//! Replicas and the AOF get the command as it was called: they hold the same filters at that point,
+//! and the union follows from them. Everything that can be refused is refused before anything
+//! changes.
+
+use std::{collections::BTreeMap, ffi::CString, iter::repeat_n};
+
+use super::{Argument, Call, Command, CommandSpec, Uses};
+use crate::{
+    command::refusal::{self, Refusal},
+    filter::{self, Filter, Union, Unmergeable},
+    module::{
+        api::{Access, Context, Key, Str},
+        effects::{self, Shape},
+        limit, stats,
+        value::Value,
+    },
+};
+
+pub(super) struct Merge;
+
+impl Command for Merge {
+    const SPEC: CommandSpec = CommandSpec {
+        name: c"bf.merge",
+        flags: c"write deny-oom",
+        arity: -3,
+        uses: Uses::Adds,
+        categories: "write",
+        summary: c"Merges Bloom filters that were reserved alike into one, which may be missing",
+        complexity: c"O(N), where N is the size of all filters",
+        since: c"0.1.0",
+        tips: None,
+        arguments: &[Argument::Keys(c"source")],
+    };
+
+    const REDISBLOOMS: bool = false;
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        match run(call) {
+            Ok(()) => call.ctx.reply_ok(),
+            Err(Failure::Refused(refusal)) => return Err(refusal),
+            Err(Failure::TooLarge(text)) => call.ctx.reply_error(&text),
+        }
+        Ok(())
+    }
+}
+
+/// Why a merge fails. Nothing has changed.
+enum Failure {
+    Refused(Refusal),
+    /// The union holds too many items; the error text. Never of a command that is replayed.
+    TooLarge(CString),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Merges, and announces the change if there is one.
+fn run(call: &Call) -> Result<(), Failure> {
+    let ctx = call.ctx;
+    let (name, names) = call.key_and_rest(1)?;
+    let mut key = Key::open(ctx, name, Access::Write);
+    let mut sources = Sources::open(ctx, name, names);
+    let own = sources.own;
+    let shape = match Value::filter_in_key(&mut key)? {
+        Some(filter) => merge_into(call, filter, own, &sources.filters()?)?,
+        // The missing destination is named as a source.
+        None if own > 0 => return Err(Refusal::NotFound.into()),
+        None => {
+            let filter = union_of(call, &sources.filters()?)?;
+            Value::Ready(filter).put(&mut key)?;
+            Some(Shape::default())
+        }
+    };
+    drop(sources);
+    drop(key);
+    if let Some(shape) = shape {
+        effects::merged(ctx, name, shape);
+    }
+    Ok(())
+}
+
+/// The sources of a merge. Each key is opened once, however often it is named: there may be only
+/// one reference to a filter that can change it.
+struct Sources {
+    /// How often the destination is named.
+    own: usize,
+    /// The other keys.
+    keys: Vec<Key>,
+    /// For each name that is not the destination's, in order: its place in `keys`.
+    places: Vec<usize>,
+}
+
+impl Sources {
+    fn open(ctx: Context, destination: Str, names: &[Str]) -> Self {
+        let mut sources = Self { own: 0, keys: Vec::new(), places: Vec::new() };
+        let mut opened = BTreeMap::new();
+        for &name in names {
+            if name.bytes() == destination.bytes() {
+                sources.own = sources.own.saturating_add(1);
+                continue;
+            }
+            let place = *opened.entry(name.bytes()).or_insert_with(|| {
+                sources.keys.push(Key::open(ctx, name, Access::Read));
+                sources.keys.len().saturating_sub(1)
+            });
+            sources.places.push(place);
+        }
+        sources
+    }
+
+    /// The filters, each as often as it is named.
+    fn filters(&mut self) -> Result<Vec<&Filter>, Refusal> {
+        let mut filters = Vec::with_capacity(self.keys.len());
+        for key in &mut self.keys {
+            filters.push(&*Value::filter_in_key(key)?.ok_or(Refusal::NotFound)?);
+        }
+        Ok(self.places.iter().filter_map(|&place| filters.get(place).copied()).collect())
+    }
+}
+
+/// Makes `filter` the union of itself, `own` times more of itself, and `others`. Returns how its
+/// layers changed, or `None` if nothing changed.
+fn merge_into(
+    call: &Call,
+    filter: &mut Filter,
+    own: usize,
+    others: &[&Filter],
+) -> Result<Option<Shape>, Failure> {
+    let filters: Vec<&Filter> =
+        repeat_n(&*filter, own.saturating_add(1)).chain(others.iter().copied()).collect();
+    let union = union(call, &filters, filter.bit_bytes())?;
+    if !union.changes() {
+        return Ok(None);
+    }
+    let (items, newest) = (stats::items_of(filter), filter.newest_number());
+    let was_full = filter.newest().is_full();
+    union.write(filter, own, others).map_err(|error| refused(call, error))?;
+    let layers = filter.newest_number().saturating_sub(newest);
+    stats::changed(items, stats::items_of(filter));
+    if layers > 0 {
+        stats::scaled(filter, layers);
+    }
+    let filled = filter.expansion().factor().is_none() && filter.newest().is_full() && !was_full;
+    Ok(Some(Shape { layers, filled }))
+}
+
+/// The union of `filters`, for a destination that is missing.
+fn union_of(call: &Call, filters: &[&Filter]) -> Result<Filter, Failure> {
+    let union = union(call, filters, 0)?;
+    let [first, others @ ..] = filters else {
+        return Err(Refusal::Arity.into());
+    };
+    let mut filter = first.duplicate().map_err(|error| refused(call, error))?;
+    union.write(&mut filter, 0, others).map_err(|error| refused(call, error))?;
+    Ok(filter)
+}
+
+/// The numbers of a union, which may take its memory in the place of `present` bytes of bits.
+fn union(call: &Call, filters: &[&Filter], present: u64) -> Result<Union, Failure> {
+    let union = Union::of(filters, !limit::must_obey(call.ctx)).map_err(|error| match error {
+        Unmergeable::Differ(difference) => Refusal::Differ(difference).into(),
+        Unmergeable::Full { index, layers, items, capacity } => {
+            stats::REFUSED.add(1);
+            Failure::TooLarge(refusal::union_too_large(index, layers, items, capacity))
+        }
+    })?;
+    union
+        .check_memory(present, |demand| limit::ceiling(call.ctx, demand))
+        .map_err(|error| refused(call, error))?;
+    Ok(union)
+}
+
+/// The refusal if there is no memory for the union.
+#[cold]
+fn refused(call: &Call, error: filter::Error) -> Refusal {
+    super::refused(call, "BF.MERGE", error.into(), Refusal::NoMemory)
+}
