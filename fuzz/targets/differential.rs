@@ -1,6 +1,6 @@
 //! Compares a filter with an exact multiset under random operations: no false negative, no wrong
 //! item count, and copies that answer as the original. From a filter with counters only added items
-//! are deleted.
+//! are deleted. A filter is merged with others of equal parameters.
 //!
 //! The first 12 bytes of the input choose the filter. Then each operation is one byte, followed by
 //! its arguments. The operation also says whether a batch of items is a list or packed.
@@ -19,7 +19,7 @@ use redis_bloom::{
         native::rdb::{self, Stored},
         packed::{Format, Packed, pack, pack_answers},
     },
-    filter::{Answers, CellKind, Expansion, Filter, Params},
+    filter::{Answers, CellKind, Expansion, Filter, Params, Union, Unmergeable},
 };
 
 const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
@@ -85,6 +85,8 @@ fuzz_target!(|data: &[u8]| {
     // For each item, its additions minus its deletions.
     let mut exact: HashMap<Vec<u8>, u64> = HashMap::new();
     let mut added = 0;
+    // After a merge the count is an estimate.
+    let mut merged = false;
     // Each layer slows down every operation; a few dozen layers are enough.
     while let [operation, count, rest @ ..] = data {
         data = rest;
@@ -104,7 +106,7 @@ fuzz_target!(|data: &[u8]| {
         let packed = Packed::new(format, &blob).expect("a blob").items();
         assert!(packed.clone().eq(items.iter()), "{format:?}");
         let borrowed = items.iter().map(Vec::as_slice);
-        match operation % 7 {
+        match operation % 8 {
             0 => {
                 for item in &items {
                     let hash = filter.hash(item);
@@ -174,6 +176,27 @@ fuzz_target!(|data: &[u8]| {
                     exact.retain(|_, times| *times > 0);
                 }
             }
+            6 => {
+                // A filter that was reserved alike and got these items, merged into this one.
+                let mut other = Filter::new(&params, u64::MAX).expect("a small filter");
+                let mut new = Vec::new();
+                for item in &items {
+                    if other.add(other.hash(item), |_| u64::MAX).is_ok() {
+                        new.push(item.clone());
+                    }
+                }
+                match Union::of(&[&filter, &other], true) {
+                    Ok(union) => {
+                        union.write(&mut filter, 0, &[&other]).expect("memory");
+                        for item in new {
+                            *exact.entry(item).or_default() += 1;
+                        }
+                        merged = true;
+                    }
+                    Err(Unmergeable::Full { .. }) => {}
+                    Err(error) => panic!("filters of equal parameters are refused: {error}"),
+                }
+            }
             _ => {
                 let estimate = filter.estimate();
                 assert!(
@@ -184,7 +207,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         assert!(filter.items() <= filter.capacity());
-        if !filter.counts() {
+        if !filter.counts() && !merged {
             assert_eq!(filter.items(), added);
             assert!(added <= exact.len() as u64);
         }
