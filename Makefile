@@ -15,8 +15,8 @@ export REDIS_SERVER ?= redis-server
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-# Parts of the bench to run, all if empty: commands, packed, duplicates, persistence, memory, instructions,
-# in-process.
+# Parts of the bench to run, all if empty: commands, packed, duplicates, persistence, merge, memory,
+# instructions, in-process.
 BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=

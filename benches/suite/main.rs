@@ -14,6 +14,7 @@
 //! | `packed`       | server CPU and wall time per item of packed batches                   |
 //! | `duplicates`   | adding items that are present already, with the AOF on                |
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
+//! | `merge`        | how long BF.MERGE takes                                               |
 //! | `memory`       | bits per item                                                         |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
 //! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
@@ -33,6 +34,7 @@ mod instructions;
 mod latency;
 mod measure;
 mod memory;
+mod merge;
 mod packed;
 mod payload;
 mod persistence;
@@ -51,6 +53,7 @@ const PARTS: [Part; 7] = [
     ("packed", packed::run),
     ("duplicates", duplicates::run),
     ("persistence", persistence::run),
+    ("merge", merge::run),
     ("memory", memory::run),
     ("instructions", instructions::run),
     ("in-process", in_process::run),

@@ -147,32 +147,35 @@ fn targets(section: &mut Section, names: &[String], all: &[Figures]) {
 /// cannot load chunks.
 fn filled(contender: &Contender) -> Option<(Rival, f64)> {
     let mut rival = Rival::with_filter(contender, CAPACITY, &["--appendonly", "no"]);
-    let server = &mut rival.server;
-    server.run::<()>("RENAME k empty");
-    let (mut iterator, mut bits, mut noise) = (0_i64, 0, Noise(1));
+    rival.server.run::<()>("RENAME k empty");
+    let Some(bits) = load_random(&mut rival.server, "empty", "k", 1) else {
+        eprintln!("bench: {} has no BF.SCANDUMP: its persistence is not measured", contender.name);
+        return None;
+    };
+    rival.server.run::<()>("DEL empty");
+    Some((rival, bits / GIB))
+}
+
+/// Dumps the filter `empty` and loads it as `key`, with random bits in the place of its own.
+/// Returns the bytes of bits, or `None` if the server cannot dump filters.
+pub(crate) fn load_random(server: &mut Server, empty: &str, key: &str, seed: u64) -> Option<f64> {
+    let (mut iterator, mut bits, mut noise) = (0_i64, 0, Noise(seed));
     loop {
-        let dump = server.call::<(i64, Vec<u8>)>("BF.SCANDUMP", &["empty", &iterator.to_string()]);
-        let Ok((next, mut chunk)) = dump else {
-            eprintln!(
-                "bench: {} has no BF.SCANDUMP: its persistence is not measured",
-                contender.name
-            );
-            return None;
-        };
+        let dump = server.call::<(i64, Vec<u8>)>("BF.SCANDUMP", &[empty, &iterator.to_string()]);
+        let (next, mut chunk) = dump.ok()?;
         if next == 0 {
-            break;
+            return Some(bits as f64);
         }
         if iterator > 0 {
             bits += chunk.len();
             noise.replace_bits(&mut chunk);
         }
         let next_text = next.to_string();
-        let loaded = server.call::<String>("BF.LOADCHUNK", &[b"k", next_text.as_bytes(), &chunk]);
-        loaded.unwrap_or_else(|error| panic!("{}: BF.LOADCHUNK {next}: {error}", contender.name));
+        let words = [key.as_bytes(), next_text.as_bytes(), &chunk];
+        let loaded = server.call::<String>("BF.LOADCHUNK", &words);
+        loaded.unwrap_or_else(|error| panic!("BF.LOADCHUNK {next}: {error}"));
         iterator = next;
     }
-    server.run::<()>("DEL empty");
-    Some((rival, bits as f64 / GIB))
 }
 
 /// Pseudo-random words (xorshift64).
