@@ -114,7 +114,8 @@ impl Command {
 
     /// The complete call, with another key.
     pub(crate) fn call_for(&self, key: &str) -> String {
-        self.call.replacen(" k", &format!(" {key}"), 1)
+        let words = self.call.split(' ').map(|word| if word == "k" { key } else { word });
+        words.collect::<Vec<_>>().join(" ")
     }
 }
 
