@@ -48,7 +48,7 @@ use report::{Report, Section};
 /// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("commands", commands::run),
     ("packed", packed::run),
     ("duplicates", duplicates::run),
