@@ -88,9 +88,9 @@ impl Server {
         self.dir.path()
     }
 
-    /// Runs a command; the words of `line` are separated by single spaces.
+    /// Runs a command; the words of `line` are separated by spaces.
     pub(crate) fn run<T: FromRedisValue>(&mut self, line: &str) -> T {
-        let mut words = line.split(' ');
+        let mut words = line.split_whitespace();
         let mut command = redis::cmd(words.next().unwrap_or_default());
         words.for_each(|word| {
             command.arg(word);
