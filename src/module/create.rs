@@ -11,8 +11,8 @@ use crate::{
 
 /// Makes an empty filter for `key`, which the log names if the filter is refused.
 ///
-/// The seed, unless given, comes from the operating system: who does not know it cannot prepare
-/// items that collide.
+/// If no seed is given, it is random bytes of the operating system. Whoever does not know the seed
+/// cannot prepare items that collide.
 ///
 /// # Errors
 /// `NoMemory` when the memory is not there or not allowed.

@@ -26,12 +26,14 @@ use crate::{
     filter::{CellKind, Family, Filter, Params},
 };
 
-/// What a command changed.
-pub(crate) struct Change<'a> {
-    /// The parameters of the filter, if the command created it.
-    pub(crate) created: Option<CreatedWith>,
-    pub(crate) items: Items<'a>,
-    pub(crate) shape: Shape,
+/// What a command that adds changed.
+pub(crate) enum Change<'a> {
+    /// The command created the filter, and these are its first items.
+    Created(CreatedWith, Items<'a>, Shape),
+    /// These items changed the filter.
+    Added(Items<'a>, Shape),
+    /// Every item of the command changed the filter, so the command is replicated unchanged.
+    AllAdded(Shape),
 }
 
 /// All parameters of a new filter that determine its bits.
@@ -49,8 +51,6 @@ impl CreatedWith {
 
 /// The items that changed the filter.
 pub(crate) enum Items<'a> {
-    /// All items of a command that is replicated unchanged.
-    All,
     /// Some items of a command, possibly none.
     Listed(Vec<Str<'a>>),
     /// Some items of a packed batch, possibly none, packed as LENGTHS (`codec/packed.rs`).
@@ -60,7 +60,6 @@ pub(crate) enum Items<'a> {
 impl Items<'_> {
     fn is_empty(&self) -> bool {
         match self {
-            Self::All => false,
             Self::Listed(items) => items.is_empty(),
             Self::Packed(blob) => blob.is_empty(),
         }
@@ -78,13 +77,15 @@ pub(crate) struct Shape {
 
 /// Announces a change; does nothing if no filter was created and no item changed one.
 pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
-    let Change { created: creation, items, shape } = change;
-    if let Some(creation) = creation {
-        return created(ctx, key, creation, items, *shape);
-    }
+    let (items, shape) = match change {
+        Change::Created(creation, items, shape) => {
+            return created(ctx, key, creation, items, *shape);
+        }
+        Change::AllAdded(shape) => return added_all(ctx, key, *shape),
+        Change::Added(items, _) if items.is_empty() => return,
+        Change::Added(items, shape) => (items, shape),
+    };
     match items {
-        Items::All => ctx.replicate_verbatim(),
-        items if items.is_empty() => return,
         Items::Listed(items) => ctx.replicate(c"BF.MADD", key, &[], items),
         Items::Packed(blob) => {
             let words = [b"NOCREATE", b"LENGTHS".as_slice(), blob];
@@ -104,7 +105,8 @@ pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
     added(ctx, key, shape);
 }
 
-/// Announces a new filter and its first items.
+/// Announces a new filter and its first items. The command is never replicated unchanged, because
+/// the seed is not in it.
 #[cold]
 fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &Items, shape: Shape) {
     let Params { error_rate, capacity, .. } = creation.params;
@@ -127,8 +129,6 @@ fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &Items, shape:
                 words.extend([b"LENGTHS".as_slice(), blob]);
                 (c"BF.BULKADD", &[][..])
             }
-            // A command that creates a filter is never replicated unchanged: the seed is not in it.
-            Items::All => return,
         };
         ctx.replicate(command, key, &owned(words), listed);
     }

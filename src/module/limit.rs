@@ -259,9 +259,9 @@ pub(crate) fn load_ceiling() -> u64 {
     }
 }
 
-/// Whether nothing must be refused: the command is replayed, or this is a replica. The second is
-/// asked too because what reads a full sync has no client to tell by. It lets through what clients
-/// of their own write to a replica that takes writes, which is not replayed.
+/// Whether nothing may be refused: the command is replayed, or this server is a replica. A full
+/// sync has no client, so only the second test recognizes it. That test also exempts commands that
+/// clients send to a writable replica, although these are not replayed.
 pub(crate) fn must_obey(ctx: Context) -> bool {
     ctx.is_replayed() || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int != 0
 }

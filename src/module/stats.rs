@@ -50,7 +50,8 @@ pub(crate) static UNDELETED: Counter = Counter::new();
 pub(crate) static CHECKS: Counter = Counter::new();
 /// Items that commands queried and that tested present.
 pub(crate) static POSITIVES: Counter = Counter::new();
-/// Filters that were read from RDB or RESTORE, or completed by BF.LOADCHUNK.
+/// Filters that were read from RDB or RESTORE, completed by BF.LOADCHUNK, or made by BF.LOAD or
+/// BF.IMPORT.
 pub(crate) static LOADS: Counter = Counter::new();
 /// Queries and deletions of a missing key.
 pub(crate) static MISSING: Counter = Counter::new();

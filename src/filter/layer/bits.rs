@@ -14,7 +14,7 @@
 //!
 //! Memory comes from `alloc_zeroed`, not from an allocation and a memset. The kernel provides zero
 //! pages on first touch, so a filter of 1 GiB is made in microseconds, and takes only the pages it
-//! uses. If the allocator returns null, the caller gets an error; nothing aborts. The array is
+//! uses. If the allocator returns null, the caller gets an error. The array is
 //! aligned as `u64`. Blocks often start on a cache line (large arrays are page-aligned plus a
 //! header), but no code assumes it.
 //!

@@ -151,11 +151,11 @@ pub(super) fn create_with<'a>(
     items: impl Batch<'a>,
 ) -> Result<(Added, Change<'a>), Refusal> {
     let filter = create::filter(call.ctx, call.key(), options)?;
-    let created = Some(CreatedWith::of(&filter));
+    let created = CreatedWith::of(&filter);
     Value::Ready(filter).put(key)?;
     let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
     let answers = add(call, filter, items);
-    let change = Change { created, ..answers.change(items) };
+    let change = Change::Created(created, answers.changed(items), answers.shape);
     Ok((answers, change))
 }
 
@@ -296,18 +296,22 @@ impl Added {
         self.answers.iter().flat_map(|chunk| chunk.each())
     }
 
-    /// The change by the addition of `items`; it lists the items that changed the filter.
-    pub(super) fn change<'a>(&self, items: impl Batch<'a>) -> Change<'a> {
-        let changed = items.select(self.each().map(|new| new || self.counts));
-        Change { created: None, items: changed, shape: self.shape }
+    /// The items that changed the filter; `items` were added.
+    fn changed<'a>(&self, items: impl Batch<'a>) -> Items<'a> {
+        items.select(self.each().map(|new| new || self.counts))
     }
 
-    /// The change by the addition of `items`. If every item changed the filter, it is
-    /// [`Items::All`]: the command is replicated verbatim.
+    /// The change by the addition of `items`; it lists the items that changed the filter.
+    pub(super) fn change<'a>(&self, items: impl Batch<'a>) -> Change<'a> {
+        Change::Added(self.changed(items), self.shape)
+    }
+
+    /// The change by the addition of `items`. [`Change::AllAdded`] if every item changed the
+    /// filter.
     pub(super) fn change_or_all<'a>(&self, items: impl Batch<'a>) -> Change<'a> {
         let (count, changed) = (self.count(), if self.counts { self.count() } else { self.ones() });
         if changed == count && count > 0 && self.error.is_none() {
-            Change { created: None, items: Items::All, shape: self.shape }
+            Change::AllAdded(self.shape)
         } else {
             self.change(items)
         }

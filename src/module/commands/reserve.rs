@@ -56,10 +56,10 @@ impl Command for Reserve {
             return Err(Refusal::Exists);
         }
         let filter = create::filter(call.ctx, name.bytes(), options)?;
-        let created = Some(CreatedWith::of(&filter));
+        let created = CreatedWith::of(&filter);
         Value::Ready(filter).put(&mut key)?;
         drop(key);
-        let change = Change { created, items: Items::Listed(Vec::new()), shape: Shape::default() };
+        let change = Change::Created(created, Items::Listed(Vec::new()), Shape::default());
         effects::announce(call.ctx, name, &change);
         call.ctx.reply_ok();
         Ok(())

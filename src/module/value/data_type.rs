@@ -1,5 +1,5 @@
 //! The data type: its name, and the callbacks by which the server saves, loads, copies, measures
-//! and frees a value (`value.rs`).
+//! and frees a value (`value/mod.rs`).
 //!
 //! The name is RedisBloom's, with an encoding version of our own (100): the server finds a type by
 //! name and hands `rdb_load` the version it found, so one type can read both, and tools that know
