@@ -97,7 +97,7 @@ pub enum Refusal {
     BitmapBeyond,
     /// IMPORT: a bitmap shorter than capacity and rate give.
     BitmapShort,
-    /// MERGE: filters that were not reserved alike.
+    /// MERGE: filters with different parameters.
     Differ(Difference),
     /// LOADCHUNK is still filling the key.
     Loading,

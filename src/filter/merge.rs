@@ -1,4 +1,4 @@
-//! The union of filters that were reserved alike: the filter that all their items would have made.
+//! The union of filters with equal parameters: the filter that all their items would have made.
 //!
 //! ```text
 //!   destination   ┌────────┬─────────────┐
@@ -84,7 +84,7 @@ pub enum Difference {
 /// Why filters cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Unmergeable {
-    /// They were not reserved alike.
+    /// They have different parameters.
     #[error("filters differ in {0}")]
     Differ(Difference),
     /// A layer of the union would hold more items than it is sized for.

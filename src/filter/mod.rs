@@ -13,7 +13,7 @@
 //!   batch      many items through the stack at once       geometry   size of a layer's blocks
 //!   deletion   additions and deletions of counters        check      invariants of a stored filter
 //!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
-//!   merge      the union of filters that were reserved alike
+//!   merge      the union of filters with equal parameters
 //! ```
 //!
 //! A foreign filter is one that another product made. It keeps that product's hash and layers.

@@ -19,7 +19,7 @@ impl Command for Card {
         arity: 2,
         uses: Uses::Reads,
         categories: "read fast",
-        summary: c"Counts the items that were added to a Bloom filter",
+        summary: c"Returns the number of distinct items added to a Bloom filter (approximate)",
         complexity: c"O(L), where L is the number of layers of the filter",
         since: c"2.4.4",
         tips: None,

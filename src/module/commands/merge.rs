@@ -1,5 +1,5 @@
 //! `BF.MERGE destination source [source ...]`: makes the destination the union of itself and the
-//! sources, which were reserved alike (`filter/merge.rs`).
+//! sources. All have equal parameters and seeds (`filter/merge.rs`).
 //!
 //! Replicas and the AOF get the command as it was called: they hold the same filters at that point,
 //! and the union follows from them. Everything that can be refused is refused before anything
@@ -28,7 +28,8 @@ impl Command for Merge {
         arity: -3,
         uses: Uses::Adds,
         categories: "write",
-        summary: c"Merges Bloom filters that were reserved alike into one, which may be missing",
+        summary:
+            c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
         complexity: c"O(N), where N is the size of all filters",
         since: c"0.1.0",
         tips: None,
