@@ -91,8 +91,8 @@ class Examples(unittest.TestCase):
         self.assertEqual(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout, printed)
 
     def test_the_listing_of_native_filters_survives_half_a_load_and_sees_every_database(self):
-        operations = (ROOT / "docs" / "operations.md").read_text()
-        (code,) = [example[1] for example in EXAMPLE.finditer(operations) if '"BF.DEBUG"' in example[1]]
+        migration = (ROOT / "docs" / "migration.md").read_text()
+        (code,) = [example[1] for example in EXAMPLE.finditer(migration) if '"BF.DEBUG"' in example[1]]
         clients = {db: redis.Redis(port=int(PORT), db=db) for db in (0, 3)}
         for client in clients.values():
             self.addCleanup(client.close)
