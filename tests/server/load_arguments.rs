@@ -92,7 +92,7 @@ fn a_bad_load_argument_refuses_the_load_and_names_it() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The behaviour that docs/troubleshooting.md describes. Valkey itself crashes, so it is not tested.
+/// docs/troubleshooting.md describes this. Valkey itself crashes, so it is not tested there.
 #[test]
 fn a_misspelt_setting_of_module_loadex_is_an_error() {
     if version().valkey {
