@@ -12,12 +12,12 @@
 //!
 //! By then the name may lead to another filter, or to none. An address to prefetch is never read,
 //! and the hash is used only if the filter's seed and block address are the remembered ones. So
-//! only time depends on what is remembered, and a digest of the name is enough. It is computed only
-//! if something is remembered: small filters do not pay for it.
+//! only time depends on what is remembered, and length and end of the name are enough to know it
+//! again.
 
 use std::cell::Cell;
 
-use crate::filter::{Filter, Hash, PrefetchHint, checksum};
+use crate::filter::{Filter, Hash, PrefetchHint};
 
 /// The last filter of a single command that gains by a prefetch.
 static LAST: Memory = Memory(Cell::new(None));
@@ -30,9 +30,24 @@ unsafe impl Sync for Memory {}
 
 #[derive(Clone, Copy)]
 struct Remembered {
-    /// The digest of the key's name.
-    name: u64,
+    name: NameEnd,
     hint: PrefetchHint,
+}
+
+/// Length and last eight bytes of a name. Names that share both count as the same name.
+#[derive(Clone, Copy, PartialEq)]
+struct NameEnd {
+    len: usize,
+    bytes: u64,
+}
+
+impl NameEnd {
+    #[inline]
+    fn of(name: &[u8]) -> Self {
+        let short = || name.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte));
+        let bytes = name.last_chunk().map_or_else(short, |end| u64::from_le_bytes(*end));
+        Self { len: name.len(), bytes }
+    }
 }
 
 /// An item of a command, before the filter is known.
@@ -47,7 +62,7 @@ impl<'a> Lookahead<'a> {
     /// Prefetches the item's cache lines, if the name is remembered.
     #[inline]
     pub(crate) fn new(name: &'a [u8], item: &'a [u8]) -> Self {
-        let last = LAST.0.get().filter(|last| last.name == checksum(name));
+        let last = LAST.0.get().filter(|last| last.name == NameEnd::of(name));
         Self { name, item, hashed: last.map(|last| (last.hint, last.hint.hash(item))) }
     }
 
@@ -70,7 +85,7 @@ impl<'a> Lookahead<'a> {
 /// Not inlined: most commands find what they need remembered, or nothing worth it.
 #[inline(never)]
 fn remember(name: &[u8], hint: Option<PrefetchHint>) {
-    LAST.0.set(hint.map(|hint| Remembered { name: checksum(name), hint }));
+    LAST.0.set(hint.map(|hint| Remembered { name: NameEnd::of(name), hint }));
 }
 
 #[cfg(test)]
