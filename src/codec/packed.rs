@@ -90,11 +90,8 @@ impl<'a> Packed<'a> {
     /// Packs those items as LENGTHS whose element of `chosen` is true.
     #[must_use]
     pub fn select(self, chosen: impl Iterator<Item = bool>) -> Vec<u8> {
-        // In other formats an item takes about as many bytes as in LENGTHS.
-        let mut blob = Vec::with_capacity(self.blob.len());
         let chosen = self.items().zip(chosen).filter(|(_, chosen)| *chosen);
-        chosen.for_each(|(item, _)| put(&mut blob, item));
-        blob
+        pack(chosen.map(|(item, _)| item))
     }
 }
 

@@ -123,7 +123,7 @@ impl Refusal {
                 Cow::Owned(unknown_option(word.unwrap_or_default()))
             }
             Self::BadPacked { byte } => {
-                Cow::Owned(CString::new(format!("ERR bad blob at byte {byte}")).unwrap_or_default())
+                Cow::Owned(text_of(&format!("ERR bad blob at byte {byte}")))
             }
             fixed => Cow::Borrowed(fixed.fixed_text()),
         }
@@ -156,7 +156,7 @@ impl Refusal {
             Self::InsertSeed => c"ERR Bad seed",
             Self::Tightening => c"ERR (0 < tightening ratio range < 1)",
             Self::ScalesNot => c"ERR cannot use NONSCALING and VALIDATESCALETO options together",
-            Self::BadWidth => c"ERR Bad width",
+            Self::BadWidth => c"ERR width must be in the range [1, 4096]",
             Self::BadPacked { .. } => c"ERR bad blob",
             Self::UnknownField => c"ERR Invalid information value",
             Self::BadIterator => c"ERR Second argument must be numeric",

@@ -5,8 +5,8 @@
 //! memset a new 1 GiB filter), aborts when memory is exhausted, and promises alignments that the
 //! server does not give. This allocator
 //! * zeroes lazily: `RedisModule_TryCalloc` returns untouched pages;
-//! * can fail: if the server has the Try functions, it returns null, which `filter::layer::bits` turns
-//!   into an error reply;
+//! * can fail: if the server has the Try functions, it returns null, which `filter::layer::bits`
+//!   turns into an error reply;
 //! * uses the system's allocator for alignments above 8: a server that stores the sizes itself
 //!   returns malloc's address plus 8;
 //! * is the system's allocator where there is no server: unit tests, benches and fuzzers link this

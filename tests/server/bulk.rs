@@ -117,7 +117,7 @@ fn wrong_calls_are_refused_and_change_nothing() {
     for protocol in Protocol::BOTH {
         let client = &mut server.speak(protocol);
         let unknown = || err("ERR Unknown argument received");
-        let width = || err("ERR Bad width");
+        let width = || err("ERR width must be in the range [1, 4096]");
         fresh(
             client,
             &[

@@ -298,6 +298,9 @@ impl Added {
 
     /// The items that changed the filter; `items` were added.
     fn changed<'a>(&self, items: impl Batch<'a>) -> Items<'a> {
+        if self.ones() == 0 && !self.counts {
+            return Items::Listed(Vec::new());
+        }
         items.select(self.each().map(|new| new || self.counts))
     }
 
