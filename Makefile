@@ -34,6 +34,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CARGO_TARGET_DIR)/bin
 
 SO := $(CARGO_TARGET_DIR)/release/libredis_bloom.so
+RUN := $(CARGO_TARGET_DIR)/run/$(PORT)
 FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
@@ -70,16 +71,16 @@ build: ## Build the module: target/release/libredis_bloom.so
 	cargo build --release --lib $(LOCKED)
 
 .PHONY: run
-run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files are in target/run
+run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files are in target/run/PORT
 	@scripts/setup server
-	@mkdir -p "$(CARGO_TARGET_DIR)/run"
-	@test -e "$(CARGO_TARGET_DIR)/run/redis.conf" || cp redis.conf.example "$(CARGO_TARGET_DIR)/run/redis.conf"
+	@mkdir -p "$(RUN)"
+	@test -e "$(RUN)/redis.conf" || cp redis.conf.example "$(RUN)/redis.conf"
 	@# CONFIG REWRITE adds a loadmodule line to that file, and a second one here would be an error.
-	load=(--loadmodule "$$(realpath "$(SO)")"); \
-	if grep -qi '^[[:space:]]*loadmodule[[:space:]].*libredis_bloom' "$(CARGO_TARGET_DIR)/run/redis.conf"; \
+	@load=(--loadmodule "$$(realpath "$(SO)")"); \
+	if grep -qi '^[[:space:]]*loadmodule[[:space:]].*libredis_bloom' "$(RUN)/redis.conf"; \
 	then load=(); fi; \
-	exec "$(REDIS_SERVER)" "$(CARGO_TARGET_DIR)/run/redis.conf" "$${load[@]}" \
-		--bind 127.0.0.1 --port $(PORT) --daemonize no --dir "$(CARGO_TARGET_DIR)/run"
+	exec "$(REDIS_SERVER)" "$(RUN)/redis.conf" "$${load[@]}" \
+		--bind 127.0.0.1 --port $(PORT) --daemonize no --dir "$(RUN)"
 
 .PHONY: install
 install: ## Install the built module to PREFIX/lib/redis/modules
