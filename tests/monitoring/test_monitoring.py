@@ -132,6 +132,12 @@ class Metrics(unittest.TestCase):
         self.assertEqual(values["bf_key_items:urls:seen"], 10)
 
 
+    def test_the_password_is_written_into_a_file_that_others_cannot_read(self):
+        lines = (FILES / "README.md").read_text().splitlines()
+        file = "/etc/default/prometheus-redis-exporter"
+        self.assertLess(lines.index(f"chmod 600 {file}"), lines.index(f"cat >>{file} <<'END'"))
+
+
 class Rules(unittest.TestCase):
     def test_every_alert_fires_when_it_should_and_only_then(self):
         with tempfile.TemporaryDirectory() as name:
