@@ -229,10 +229,17 @@ fn forms() -> Vec<Vec<Vec<u8>>> {
 const SHOWS: [&str; 4] =
     ["BF.INFO k CAPACITY", "BF.INFO k FILTERS", "BF.INFO k ITEMS", "BF.INFO k EXPANSION"];
 
-/// A difference without what varies: the name of the command, and both replies without numbers,
-/// repeated elements and arguments.
-fn kind(command: &str, theirs: &str, own: &str) -> [String; 3] {
-    let name = command.split(' ').next().unwrap_or_default();
+/// A difference without what varies: the name of the command, and both replies without repeated
+/// elements and arguments, also those of `earlier`, the command before. For a field of BF.INFO in
+/// [`SHOWS`] the name has the field, and the numbers count; other numbers of BF.INFO are left out.
+fn kind(earlier: &str, command: &str, theirs: &str, own: &str) -> [String; 3] {
+    let words: Vec<_> = command.split(' ').collect();
+    let name = match words[..] {
+        ["BF.INFO", _, field] if SHOWS.contains(&format!("BF.INFO k {field}").as_str()) => {
+            format!("BF.INFO {field}")
+        }
+        _ => words[0].to_owned(),
+    };
     let plain = |reply: &str| {
         if let Some((text, _)) = reply.split_once(" '").filter(|_| reply.contains("argument '")) {
             return text.to_owned();
@@ -241,13 +248,39 @@ fn kind(command: &str, theirs: &str, own: &str) -> [String; 3] {
         let mut elements: Vec<String> = elements
             .map(|element| match element.parse::<f64>() {
                 Ok(_) if name == "BF.INFO" => "number".to_owned(),
+                Ok(_) if earlier.split(' ').skip(2).any(|word| word == element) => {
+                    "argument".to_owned()
+                }
                 _ => element.to_owned(),
             })
             .collect();
         elements.dedup();
         elements.join(", ")
     };
-    [name.to_owned(), plain(theirs), plain(own)]
+    let (theirs, own) = (plain(theirs), plain(own));
+    [name, theirs, own]
+}
+
+/// The differences that the page lists for one RedisBloom.
+fn listed(column: fn(&Row) -> &String) -> BTreeSet<[String; 3]> {
+    let kind = |row: &Row| {
+        let [before @ .., command] = &row.commands[..] else { panic!("no command") };
+        kind(before.last().map_or("", String::as_str), command, column(row), &row.own)
+    };
+    rows().iter().map(kind).collect()
+}
+
+#[test]
+fn a_wrong_number_is_no_listed_difference() {
+    let columns: [fn(&Row) -> &String; 2] = [|row| &row.redisbloom_2, |row| &row.redisbloom_8];
+    for column in columns {
+        let listed = listed(column);
+        for shows in SHOWS {
+            let wrong = kind("BF.MADD k a b", shows, "[1]", "[3]");
+            assert!(!listed.contains(&wrong), "{wrong:?}");
+        }
+        assert!(listed.contains(&kind("BF.RESERVE k 0.01 1 9", SHOWS[3], "[2]", "[9]")));
+    }
 }
 
 #[test]
@@ -257,10 +290,7 @@ fn every_difference_from_redisbloom_is_in_the_page() {
     };
     let (ours, theirs) = (Server::start(), redisbloom(&path));
     let column = column_of(&mut theirs.client());
-    let listed: BTreeSet<_> = rows()
-        .iter()
-        .map(|row| kind(row.commands.last().expect("a command"), column(row), &row.own))
-        .collect();
+    let listed = listed(column);
     // Of two mistakes in one command the servers may name different ones. Both texts must be known.
     let texts = |side: usize| {
         listed
@@ -287,26 +317,27 @@ fn every_difference_from_redisbloom_is_in_the_page() {
                     state.iter().for_each(|command| drop(client.run(command)));
                 }
                 let command = String::from_utf8_lossy(&form.join(&b' ')).into_owned();
-                let mut note = |command: &str, there: &Reply, here: &Reply| {
+                let mut note = |earlier: &str, command: &str, there: &Reply, here: &Reply| {
                     sent += 1;
                     if there == here || is_layout(command, there, here) {
                         return;
                     }
                     differ += 1;
-                    let kind = kind(command, &shown(there), &shown(here));
+                    let kind = kind(earlier, command, &shown(there), &shown(here));
                     if !is_listed(&kind) {
-                        unlisted.entry(kind).or_insert_with(|| format!("{state:?} {command}"));
+                        let sent = || format!("{state:?} {earlier} {command}");
+                        unlisted.entry(kind).or_insert_with(sent);
                     }
                 };
                 let (there, here) = (old.cmd(form), new.cmd(form));
-                note(&command, &there, &here);
+                note("", &command, &there, &here);
                 if there != here && state.is_empty() {
                     // A filter or another value in the key makes further errors possible, and the
                     // two servers find another error first.
                     break;
                 }
                 for shows in SHOWS {
-                    note(shows, &old.run(shows), &new.run(shows));
+                    note(&command, shows, &old.run(shows), &new.run(shows));
                 }
             }
         }
