@@ -187,6 +187,7 @@ fn the_counters_tell_lost_filters_and_the_reasons_of_refusals() {
     let lost = [
         ("BF.EXISTS k a", [1, 0, 0, 0]),
         ("BF.MEXISTS k a b c", [1, 0, 0, 0]),
+        ("BF.BULKEXISTS k LINES a", [1, 0, 0, 0]),
         ("BF.DEL k a b", [1, 0, 0, 0]),
         ("BF.COUNT k a", [1, 0, 0, 0]),
     ];
