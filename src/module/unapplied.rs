@@ -28,14 +28,16 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
 }
 
 /// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync): reports on a replica
-/// and while the server loads. On a replica that takes writes, that includes changes by its
-/// clients.
+/// and while the server loads, and returns whether that is so. On a replica that takes writes, that
+/// includes changes by its clients.
 #[cold]
-pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) {
-    if limit::must_obey(server()) {
+pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) -> bool {
+    let obeyed = limit::must_obey(server());
+    if obeyed {
         // The log does not name the module in a line without a context.
         report(server(), format!("bf: {what}").as_bytes(), key.bytes(), why);
     }
+    obeyed
 }
 
 /// Whether this server is a replica.
@@ -44,7 +46,7 @@ pub(crate) fn is_replica() -> bool {
 }
 
 /// A context without a client.
-fn server() -> Context {
+pub(crate) fn server() -> Context {
     // SAFETY: the log and the flags take a null context.
     unsafe { Context::new(std::ptr::null_mut()) }
 }

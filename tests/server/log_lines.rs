@@ -4,21 +4,64 @@
 use std::time::Instant;
 
 use crate::harness::{
-    Reply, Server, Version, add_until_card, config_name, dump, load, ok, version,
+    Client, Payload, Reply, Server, Version, add_until_card, config_name, dump, load, ok, version,
 };
 
 #[test]
 fn errors_of_clients_do_not_flood_the_log() {
+    let words = |line: &str| -> Vec<Vec<u8>> {
+        line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    };
+    let source = Server::with().config("rdbcompression no").start();
+    let client = &mut source.client();
+    client.run("BF.ADD k a");
+    let payload = Payload::of(client, "k");
+    let restore = |payload: &Payload| [words("RESTORE k 0"), vec![payload.bytes()]].concat();
+    let (mut damaged, mut newer) = (payload.clone(), payload);
+    damaged.strings[0].pop();
+    // The last ten bits of the head are the encoding version.
+    newer.head[8] |= 3;
+    newer.head[9] = 0xff;
+    for (command, line) in [
+        (words("BF.RESERVE k 1e-15 4611686018427387904"), "a new filter for "),
+        (words("BF.MERGE full other"), "BF.MERGE refused: "),
+        (restore(&damaged), "a stored filter was refused: "),
+        (restore(&newer), "cannot read encoding version "),
+    ] {
+        let server = Server::start();
+        let client = &mut server.client();
+        fill_two(client);
+        let begun = Instant::now();
+        for _ in 0..30 {
+            assert!(client.cmd(&command).is_error(), "{line}");
+        }
+        let seconds = begun.elapsed().as_secs() as usize;
+        let lines = said(&server, line).len();
+        assert!((10..=11 + seconds).contains(&lines), "{lines} lines: {}", server.log());
+    }
+}
+
+/// Two filters for 10 items that are full of different items.
+fn fill_two(client: &mut Client) {
+    for key in ["full", "other"] {
+        let line = format!("BF.RESERVE {key} 1e-9 10 NONSCALING SEED 1");
+        assert_eq!(client.run(&line), ok());
+        add_until_card(client, key, key, 10);
+    }
+}
+
+#[test]
+fn a_refused_merge_is_logged_with_key_and_numbers() {
     let server = Server::start();
     let client = &mut server.client();
-    let begun = Instant::now();
-    for _ in 0..30 {
-        assert!(client.run("BF.RESERVE k 1e-15 4611686018427387904").is_error());
+    fill_two(client);
+    for key in ["full", "new"] {
+        let reply = client.cmd(&["BF.MERGE", key, "full", "other"]);
+        let why = reply.error().strip_prefix("ERR ").expect("a code").to_owned();
+        assert!(why.starts_with("the union holds about "), "{why}");
+        let last = said(&server, "BF.MERGE").pop().unwrap_or_default();
+        assert_eq!(last, format!("key '{key}': BF.MERGE refused: {why}"));
     }
-    let seconds = begun.elapsed().as_secs() as usize;
-    let log = server.log();
-    let lines = log.lines().filter(|line| line.contains("a new filter for ")).count();
-    assert!((10..=11 + seconds).contains(&lines), "{log}");
 }
 
 /// The lines of the log that have `words`, without the server's own beginning.

@@ -117,7 +117,9 @@ fn restore_and_copy_of_a_client_without_memory_are_answered() {
     let bound = config_name("max-filter-bytes");
     assert_eq!(client.cmd(&["CONFIG", "SET", &bound, "8gb"]), ok());
     assert_eq!(client.run(&format!("BF.RESERVE k {HALF}")), ok());
-    assert!(client.run("COPY k copied").is_error());
+    assert_eq!(client.run("COPY k copied"), err("ERR module key failed to copy"));
+    let log = server.log();
+    assert!(log.contains("bf: key 'copied': COPY refused: no memory for 5"), "{log}");
     assert_eq!(client.run("DBSIZE"), int(1));
     assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
     assert_unharmed(&server);

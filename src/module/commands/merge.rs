@@ -12,7 +12,7 @@ use crate::{
     command::refusal::{self, Refusal},
     filter::{self, Filter, Union, Unmergeable},
     module::{
-        api::{Access, Context, Key, Str},
+        api::{Access, Context, Key, Str, logged},
         effects::{self, Shape},
         limit, stats,
         value::Value,
@@ -168,7 +168,12 @@ fn union(call: &Call, filters: &[&Filter], present: u64) -> Result<Union, Failur
         Unmergeable::Differ(difference) => Refusal::Differ(difference).into(),
         Unmergeable::Full { index, layers, items, capacity } => {
             stats::REFUSED.add(1);
-            Failure::TooLarge(refusal::union_too_large(index, layers, items, capacity))
+            let text = refusal::union_too_large(index, layers, items, capacity);
+            call.ctx.warn_rate_limited(|| {
+                let (key, why) = (logged(call.key()), text.to_string_lossy());
+                format!("key '{key}': BF.MERGE refused: {}", why.trim_start_matches("ERR "))
+            });
+            Failure::TooLarge(text)
         }
     })?;
     union

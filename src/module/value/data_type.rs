@@ -23,7 +23,7 @@ use super::{Value, aof, defrag, keep_types, rdb};
 use crate::{
     codec::{io, native, valkey_bloom},
     module::{
-        api::{Context, Str, call, raw},
+        api::{Context, Str, call, logged, raw},
         panic_guard::guarded,
         stats, unapplied,
     },
@@ -124,7 +124,13 @@ unsafe extern "C" fn copy(
             |error| {
                 stats::REFUSED.add(1);
                 // SAFETY: the server lends the name until the callback returns.
-                unapplied::report_without_client("COPY", unsafe { Str::new(to) }, error);
+                let to = unsafe { Str::new(to) };
+                if !unapplied::report_without_client("COPY", to, error) {
+                    // The log does not name the module in a line without a context.
+                    unapplied::server().warn_rate_limited(|| {
+                        format!("bf: key '{}': COPY refused: {error}", logged(to.bytes()))
+                    });
+                }
                 std::ptr::null_mut()
             },
             Value::into_raw,

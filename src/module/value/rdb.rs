@@ -54,8 +54,9 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
                 complete(redisbloom::load(stream, old, ceiling))
             }
             _ => {
-                let text = format!("bf: cannot read encoding version {version} of a filter");
-                context(io).warn(&text);
+                context(io).warn_rate_limited(|| {
+                    format!("bf: cannot read encoding version {version} of a filter")
+                });
                 return std::ptr::null_mut();
             }
         };
@@ -84,9 +85,16 @@ fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
             // SAFETY: the server lends the name until the callback returns. For null it returns
             // the bytes of a text that says so.
             let key = unsafe { Str::new(key.cast_mut()) };
-            let (name, why) = (logged(key.bytes()), limit::explained(context(io), error));
-            context(io).warn(&format!("bf: key '{name}': a stored filter was refused: {why}"));
-            unapplied::report_without_client("a stored filter", key, error);
+            let line = || {
+                let (name, why) = (logged(key.bytes()), limit::explained(context(io), error));
+                format!("bf: key '{name}': a stored filter was refused: {why}")
+            };
+            // A client can send a RESTORE as often as it likes.
+            if unapplied::report_without_client("a stored filter", key, error) {
+                context(io).warn(&line());
+            } else {
+                context(io).warn_rate_limited(line);
+            }
             match begun.filter(|_| unapplied::is_replica()) {
                 Some(load) => Value::Loading(load).into_raw(),
                 None => std::ptr::null_mut(),
@@ -111,9 +119,9 @@ pub(super) unsafe extern "C" fn load_valkey(
 ) -> *mut c_void {
     guarded("rdb_load", std::ptr::null_mut(), || {
         if version != valkey_bloom::ENCODING_VERSION {
-            context(io).warn(&format!(
-                "bf: cannot read encoding version {version} of a filter of valkey-bloom's"
-            ));
+            context(io).warn_rate_limited(|| {
+                format!("bf: cannot read encoding version {version} of a filter of valkey-bloom's")
+            });
             return std::ptr::null_mut();
         }
         let stored = valkey_bloom::load(&mut Stream(io), limit::load_ceiling());
