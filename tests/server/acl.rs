@@ -2,8 +2,8 @@
 //! permission cannot add.
 
 use crate::harness::{
-    ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, Reply, Server, commands, listed, ok,
-    version,
+    ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, Reply, Server, commands, dump,
+    listed, load, ok, version,
 };
 
 /// Whether the server lets a module add ACL categories.
@@ -246,6 +246,84 @@ fn each_role_does_its_work_and_nothing_else() {
             let call = format!("return redis.call({})", words.join(","));
             let reply = client.cmd(&["EVAL", &call, "0"]);
             assert!(reply.is_error(), "{role}: {line} in a script answered {reply:?}");
+        }
+    }
+}
+
+/// The sets of commands that a recipe adds to a role: the code spans of its paragraph about roles.
+fn added_by(recipe: &str) -> Vec<&str> {
+    let (_, paragraph) = recipe.split_once("[ACL roles](").expect("a paragraph on roles");
+    let spans = paragraph.split('`').skip(1).step_by(2);
+    spans.take_while(|span| span.starts_with('+')).collect()
+}
+
+/// docs/recipes/load.md and merge.md name what their programs need besides the roles.
+#[test]
+fn the_recipes_name_what_their_programs_need_besides() {
+    let loading = added_by(include_str!("../../docs/recipes/load.md"));
+    let merging = added_by(include_str!("../../docs/recipes/merge.md"));
+    let ([loader], [worker, gatherer, reader]) = (&loading[..], &merging[..]) else {
+        panic!("{loading:?} {merging:?}")
+    };
+    let roles = include_str!("../../docs/operations.md");
+    let source = Server::start();
+    let mut admin = source.client();
+    admin.run("BF.RESERVE urls:1 0.01 100 NONSCALING SEED 1");
+    let payload = admin.cmd(&["DUMP", "urls:1"]).payload();
+    let chunks = dump(&mut admin, "urls:1");
+    let programs: [(&str, &str, &[&str]); 4] = [
+        (
+            "builder",
+            loader,
+            &[
+                "UNLINK urls:k",
+                "BF.RESERVE urls:k 0.01 100",
+                "BF.BULKADD urls:k NOCREATE LINES a",
+                "BF.BULKEXISTS urls:k LINES a",
+            ],
+        ),
+        (
+            "builder",
+            worker,
+            &[
+                "DEL urls:1",
+                "BF.RESERVE urls:1 0.01 100 NONSCALING SEED 1",
+                "BF.MADD urls:1 a",
+                "MEMORY USAGE urls:1",
+                "DUMP urls:1",
+                "BF.SCANDUMP urls:1 0",
+            ],
+        ),
+        (
+            "builder",
+            gatherer,
+            &[
+                "DEL urls:new",
+                "BF.MERGE urls:new urls:1 urls:2",
+                "RENAME urls:new urls:all",
+                "UNLINK urls:1 urls:2",
+            ],
+        ),
+        ("reader", reader, &["BF.MEXISTS urls:all a", "BF.EXISTS urls:all a", "BF.CARD urls:all"]),
+    ];
+    for (role, added, lines) in programs {
+        let server = Server::start();
+        let mut admin = server.client();
+        let start = format!("ACL SETUSER {role} ");
+        let line = roles.lines().find(|line| line.starts_with(&start)).expect("the role");
+        assert_eq!(admin.run(&format!("{line} {added}")), ok());
+        admin.run("BF.RESERVE urls:all 0.01 100");
+        let mut client = server.client();
+        assert_eq!(client.run(&format!("AUTH {role} password")), ok());
+        if added == *gatherer {
+            assert_eq!(client.call("RESTORE", "urls:1", &[&b"0"[..], &payload, b"REPLACE"]), ok());
+            for chunk in &chunks {
+                assert_eq!(load(&mut client, "urls:2", chunk), ok());
+            }
+        }
+        for line in lines {
+            let reply = client.run(line);
+            assert!(!reply.is_error(), "{role} {added}: {line} answered {reply:?}");
         }
     }
 }
