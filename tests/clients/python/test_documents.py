@@ -6,6 +6,7 @@ language below a comment with a file name is that file, word for word; tests of 
 """
 
 import contextlib
+import datetime
 import io
 import os
 import pathlib
@@ -78,6 +79,35 @@ class Examples(unittest.TestCase):
             client.set("users", "text")
             self.assertEqual([lookup(key, database) for key in database], list(database.values()))
         self.assertEqual(output.getvalue().count("the filter gave no answer: WRONGTYPE"), 3)
+
+    def test_the_filters_of_the_last_days_raise_what_is_wrong_with_them(self):
+        page = (ROOT / "docs/recipes/seen-in-the-last-days.md").read_text()
+        (code,) = [example[1] for example in EXAMPLE.finditer(page)]
+        client = redis.Redis(port=int(PORT))
+        self.addCleanup(client.close)
+        client.flushall()
+        names = self.execute(code.split("\ntoday = ")[0], io.StringIO())
+        first_time, name = names["first_time"], names["name"]
+        today = datetime.date.today()
+        yesterday = today - datetime.timedelta(1)
+        (setting,) = client.config_get("bf?max-filter-bytes")
+        (before,) = client.config_get(setting).values()
+        client.config_set(setting, 1000)  # the filter of today is refused
+        try:
+            with self.assertRaises(redis.ResponseError):
+                first_time("a", today)
+        finally:
+            client.config_set(setting, before)
+        self.assertEqual([first_time("a", today), first_time("a", today)], [True, False])
+        client.set(name(yesterday), "text")
+        with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE"):
+            first_time("b", today)
+        client.unlink(name(yesterday))
+        self.assertTrue(first_time("c", today))  # a day without a filter
+        (setting,) = client.config_get("bf?missing-key-error")
+        self.addCleanup(client.config_set, setting, "no")
+        client.config_set(setting, "yes")
+        self.assertTrue(first_time("d", today))
 
     def test_an_old_redis_py_runs_the_example_without_methods(self):
         clients = (ROOT / "docs/clients.md").read_text()
