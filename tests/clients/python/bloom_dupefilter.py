@@ -1,5 +1,7 @@
 """A dupefilter for Scrapy: a Bloom filter knows the pages that were downloaded, in this run or before."""
 
+import time
+
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -9,6 +11,7 @@ from scrapy.dupefilters import BaseDupeFilter
 
 class BloomDupeFilter(BaseDupeFilter):
     ERROR_RATE, CAPACITY = 0.0001, 1_000_000
+    PAUSE = 5.0  # seconds without a question after the server gave no answer: Scrapy stands still while it waits for one
 
     def __init__(self, crawler):
         settings = crawler.settings
@@ -20,6 +23,7 @@ class BloomDupeFilter(BaseDupeFilter):
         self.fingerprint = crawler.request_fingerprinter.fingerprint
         self.stats = crawler.stats
         self.scheduled = set()  # the requests of this process
+        self.resume_at = 0.0
         crawler.signals.connect(self.downloaded, signal=signals.response_downloaded)
 
     @classmethod
@@ -35,24 +39,27 @@ class BloomDupeFilter(BaseDupeFilter):
         return False
 
     def was_downloaded(self, fingerprint):
-        try:
-            return bool(self.redis.bf().exists(self.key, fingerprint))
-        except redis.RedisError:
-            self.stats.inc_value("bloom/failures")
-            return False  # better twice than never
+        return bool(self.ask("BF.EXISTS", self.key, fingerprint))  # if it gave no answer: better twice than never
 
     def downloaded(self, response, request):
         """Marks a page once it has come; Scrapy sends the signal for each response."""
         if response.status in self.retried:
             return
-        try:
-            new = self.redis.bf().insert(
-                self.key, [self.fingerprint(request)], capacity=self.CAPACITY, error=self.ERROR_RATE
-            )
-            if isinstance(new[-1], Exception):
-                raise new[-1]
-        except redis.RedisError:
+        words = ["CAPACITY", self.CAPACITY, "ERROR", self.ERROR_RATE, "ITEMS", self.fingerprint(request)]
+        new = self.ask("BF.INSERT", self.key, *words)
+        if new and isinstance(new[-1], Exception):  # redis-py does not raise an error that is inside an array
             self.stats.inc_value("bloom/failures")
+
+    def ask(self, *command):
+        """The answer to a command, or None if there is none."""
+        if time.monotonic() < self.resume_at:
+            return None
+        try:
+            return self.redis.execute_command(*command)
+        except redis.RedisError as error:
+            self.stats.inc_value("bloom/failures")
+            if not isinstance(error, redis.ResponseError):  # it took time
+                self.resume_at = time.monotonic() + self.PAUSE
 
     def close(self, reason):
         self.redis.close()

@@ -8,12 +8,18 @@ import http.server
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
 import unittest
 
 import redis
+import scrapy
+import scrapy.http
+from scrapy.utils.test import get_crawler
+
+from bloom_dupefilter import BloomDupeFilter
 
 PAGES = {
     "/": ["/a", "/b", "/a", "/moved"],
@@ -112,6 +118,23 @@ class Scrapy(unittest.TestCase):
         # the start, which is not filtered, and once more as a link.
         self.assertEqual(asked, dict.fromkeys([*PAGES, "/moved"], 1) | {"/": 2})
         self.assertGreater(failures, 0)
+
+    def test_a_server_that_hangs_is_not_waited_for_again_and_again(self):
+        """A server that takes connections and never answers: a connection is one wait."""
+        silent = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent.close)
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        crawler = get_crawler(settings_dict={"REDIS_URL": url, "BLOOM_KEY": "crawled"})
+        dupefilter = BloomDupeFilter(crawler)
+        self.addCleanup(dupefilter.close, "finished")
+        requests = [scrapy.Request(f"http://example.com/{number}") for number in range(20)]
+        for expected in (1, 2):
+            self.assertFalse(any(dupefilter.request_seen(request) for request in requests))
+            for request in requests:
+                dupefilter.downloaded(scrapy.http.Response(request.url), request)
+            self.assertEqual(crawler.stats.get_value("bloom/failures"), expected)
+            dupefilter.resume_at = 0.0  # the pause is over
+            dupefilter.scheduled.clear()
 
 
 if __name__ == "__main__":
