@@ -1,8 +1,14 @@
 // Runs the guard for tests/clients/python/test_guard.py; guard_worker.py there says what it reads and prints.
 import { createInterface } from 'node:readline';
+import { createClient } from 'redis';
 import { build, connect, Guard } from './guard.mjs';
 
 const url = process.argv[2];
+const NEW = 'guard:{users}:new';
+const BREAKS = { // what `build` is broken with: commands before the keys are read
+  lost: [['UNLINK', NEW]],
+  anew: [['UNLINK', NEW], ['BF.RESERVE', NEW, '0.001', '120000']]
+};
 const database = {
   rows: new Map(Array.from({ length: 2000 }, (_, i) => [`user:${i}`, `name ${i}`])),
   asked: 0,
@@ -11,7 +17,14 @@ const database = {
     return this.rows.get(key);
   },
   async insert(key, value) { this.rows.set(key, value); },
-  keys() { return this.rows.keys(); }
+  commands: [],
+  async keys() {
+    const client = createClient({ url });
+    await client.connect();
+    for (const words of this.commands) await client.sendCommand(words);
+    client.destroy();
+    return this.rows.keys();
+  }
 };
 const guard = new Guard(connect(url, 100), database);
 let rounds = 0;
@@ -30,6 +43,7 @@ async function round() {
 
 async function run(command, key) {
   if (command === 'round') return round();
+  database.commands = command === 'build' && key ? BREAKS[key] : [];
   await (command === 'build' ? build(url, database, 0) : guard.insert(key, `inserted ${key}`));
   return 'ok';
 }

@@ -8,7 +8,21 @@ const FILTER = 'guard:{users}', NEW = 'guard:{users}:new'; // {users}: RENAME ne
 const COMPLETE = 'guard: complete'; // the item that a build adds last: without it a filter is not believed
 const ERROR_RATE = 0.001, CAPACITY = 120_000, BATCH = 1000;
 const PAUSE = 1000; // milliseconds after a failure in which only the database is asked
-const LONGEST_INSERT = 5000; // milliseconds that insert() can take at most: give the database a shorter timeout
+const LONGEST_INSERT = 5000; // milliseconds that insert() can take at most: build() waits that long
+const LONGEST_TRANSACTION = 2000; // of these, what database.insert() can take: its timeout, connecting and commit included
+
+// Completes a filter and puts it in the place of the old one, at once. Only one that has the items of this build is
+// completed: another build may have begun a new filter under the same name.
+const FINISH = `
+local own = redis.call('BF.MEXISTS', KEYS[1], unpack(ARGV, 2))
+for _, found in ipairs(own) do
+  if found == 0 then
+    return redis.error_reply('ERR the new filter is lost, or another build has begun')
+  end
+end
+redis.call('BF.ADD', KEYS[1], ARGV[1])
+return redis.call('RENAME', KEYS[1], KEYS[2])
+`;
 
 /** A client that fails at once while there is no connection, and connects again in the background. */
 export function connect(url, timeout) {
@@ -37,7 +51,6 @@ async function add(client, timeout, name, items) {
   const answers = await within(timeout, client.sendCommand(command));
   const last = answers.at(-1); // node-redis does not throw an error that is inside an array
   if (typeof last !== 'number' && typeof last !== 'boolean') throw new Error(`not all items were added: ${last}`);
-  return answers; // for each item, whether it was new
 }
 
 export class Guard {
@@ -71,14 +84,18 @@ export class Guard {
     return false;
   }
 
-  /** Adds the key to the filters, then the row to the database. If it throws, there is no row: try again. */
+  /** Adds the key to the filters, then the row to the database. If it throws, the row may be missing: try again. */
   async insert(key, value) {
+    const begin = performance.now(); // before the first filter is asked, because build() waits from there on
     for (const name of [NEW, FILTER]) { // in this order, because build() renames the first to the second
       try {
         await add(this.client, 1000, name, [key]);
       } catch (error) {
-        if (!error.message.includes('not found')) throw error; // a filter that does not exist needs no key
+        if (error.message !== 'ERR not found') throw error; // a filter that does not exist needs no key
       }
+    }
+    if (performance.now() - begin > LONGEST_INSERT - LONGEST_TRANSACTION) {
+      throw new Error('the filters took so long that a build may miss the row');
     }
     await this.database.insert(key, value);
   }
@@ -90,17 +107,15 @@ export async function build(url, database, wait = LONGEST_INSERT) {
   const client = createClient({ url, socket: { connectTimeout: 10_000, reconnectStrategy: false } });
   client.on('error', () => {}); // the command throws it too
   try {
-    await client.connect();
-    await client.unlink(NEW);
-    await client.bf.reserve(NEW, ERROR_RATE, CAPACITY);
-    const thisBuild = `guard: build ${randomUUID()}`;
-    await add(client, 10_000, NEW, [thisBuild]);
+    await within(10_000, client.connect());
+    await within(10_000, client.unlink(NEW));
+    await within(10_000, client.bf.reserve(NEW, ERROR_RATE, CAPACITY));
+    const thisBuild = [1, 2, 3].map(() => `guard: build ${randomUUID()}`); // three: none is found by accident
+    await add(client, 10_000, NEW, thisBuild);
     await sleep(wait); // from here on, each row is in `keys` or its insert() has found NEW
     const keys = [...await database.keys()];
     for (let i = 0; i < keys.length; i += BATCH) await add(client, 10_000, NEW, keys.slice(i, i + BATCH));
-    const [, anew] = await add(client, 10_000, NEW, [COMPLETE, thisBuild]);
-    if (anew) throw new Error('another build has begun anew');
-    await client.rename(NEW, FILTER);
+    await within(10_000, client.eval(FINISH, { keys: [NEW, FILTER], arguments: [COMPLETE, ...thisBuild] }));
   } finally {
     client.destroy();
   }

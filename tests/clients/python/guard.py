@@ -16,7 +16,21 @@ FILTER, NEW = "guard:{users}", "guard:{users}:new"  # {users}: RENAME needs both
 COMPLETE = "guard: complete"  # the item that a build adds last: without it a filter is not believed
 ERROR_RATE, CAPACITY, BATCH = 0.001, 120_000, 1000
 PAUSE = 1.0  # seconds after a failure in which only the database is asked
-LONGEST_INSERT = 5.0  # seconds that insert() can take at most: give the database a shorter timeout
+LONGEST_INSERT = 5.0  # seconds that insert() can take at most: build() waits that long
+LONGEST_TRANSACTION = 2.0  # of these, what database.insert() can take: its timeout, connecting and commit included
+
+# Completes a filter and puts it in the place of the old one, at once. Only one that has the items of this build is
+# completed: another build may have begun a new filter under the same name.
+FINISH = """
+local own = redis.call('BF.MEXISTS', KEYS[1], unpack(ARGV, 2))
+for _, found in ipairs(own) do
+  if found == 0 then
+    return redis.error_reply('ERR the new filter is lost, or another build has begun')
+  end
+end
+redis.call('BF.ADD', KEYS[1], ARGV[1])
+return redis.call('RENAME', KEYS[1], KEYS[2])
+"""
 
 log = logging.getLogger("guard")
 
@@ -29,14 +43,10 @@ def connect(url, timeout):
 
 
 def add(client, name, items):
-    """Adds items to a filter that exists: NOCREATE, since one with these items only would hide all others.
-
-    Returns for each item whether it was new.
-    """
+    """Adds items to a filter that exists: NOCREATE, since one with these items only would hide all others."""
     answers = client.bf().insert(name, items, noCreate=True)
     if not isinstance(answers[-1], int):  # redis-py does not raise an error that is inside an array
         raise RuntimeError(f"not all items were added: {answers[-1]}")
-    return answers
 
 
 class Guard:
@@ -68,13 +78,16 @@ class Guard:
         return False
 
     def insert(self, key, value):
-        """Adds the key to the filters, then the row to the database. On an exception there is no row: try again."""
+        """Adds the key to the filters, then the row to the database. On an exception the row may be missing: try again."""
+        begin = time.monotonic()  # before the first filter is asked, because build() waits from there on
         for name in (NEW, FILTER):  # in this order, because build() renames the first to the second
             try:
                 add(self.writer, name, [key])
             except redis.ResponseError as error:
-                if "not found" not in str(error):  # a filter that does not exist needs no key
+                if str(error) != "not found":  # a filter that does not exist needs no key
                     raise
+        if time.monotonic() - begin > LONGEST_INSERT - LONGEST_TRANSACTION:
+            raise TimeoutError("the filters took so long that a build may miss the row")
         self.database.insert(key, value)
 
 
@@ -84,12 +97,10 @@ def build(client, database, wait=LONGEST_INSERT):
     with client.client() as r:
         r.unlink(NEW)
         r.bf().create(NEW, ERROR_RATE, CAPACITY)
-        this_build = f"guard: build {uuid.uuid4()}"
-        add(r, NEW, [this_build])
+        this_build = [f"guard: build {uuid.uuid4()}" for _ in range(3)]  # three: none is found by accident
+        add(r, NEW, this_build)
         time.sleep(wait)  # from here on, each row is in `keys` or its insert() has found NEW
         keys = iter(database.keys())
         while batch := list(itertools.islice(keys, BATCH)):
             add(r, NEW, batch)
-        if add(r, NEW, [COMPLETE, this_build])[1]:
-            raise RuntimeError("another build has begun anew")
-        r.rename(NEW, FILTER)
+        r.eval(FINISH, 2, NEW, FILTER, COMPLETE, *this_build)

@@ -7,7 +7,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from guard import COMPLETE, FILTER, NEW, PAUSE
+from guard import COMPLETE, FILTER, LONGEST_INSERT, LONGEST_TRANSACTION, NEW, PAUSE
 
 log = logging.getLogger("guard")
 
@@ -48,13 +48,16 @@ class AsyncGuard:
         return False
 
     async def insert(self, key, value):
-        """Adds the key to the filters, then the row to the database. On an exception there is no row: try again."""
+        """Adds the key to the filters, then the row to the database. On an exception the row may be missing: try again."""
+        begin = time.monotonic()  # before the first filter is asked, because build() waits from there on
         for name in (NEW, FILTER):  # in this order, because build() renames the first to the second
             try:
                 answers = await self.writer.bf().insert(name, [key], noCreate=True)
                 if not isinstance(answers[-1], int):  # redis-py does not raise an error that is inside an array
                     raise RuntimeError(f"the key was not added: {answers[-1]}")
             except redis.ResponseError as error:
-                if "not found" not in str(error):  # a filter that does not exist needs no key
+                if str(error) != "not found":  # a filter that does not exist needs no key
                     raise
+        if time.monotonic() - begin > LONGEST_INSERT - LONGEST_TRANSACTION:
+            raise TimeoutError("the filters took so long that a build may miss the row")
         await self.database.insert(key, value)

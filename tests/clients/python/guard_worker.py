@@ -5,6 +5,8 @@
 MODULE is guard or guard_asyncio. The database has 2,000 rows. Commands and what is printed:
 
     build        `ok`
+    build lost   `ok`; when the keys are read, the filter under construction is deleted
+    build anew   `ok`; when the keys are read, another build begins
     insert KEY   `ok`
     round        `ASKED FAILURES`, after lookups of 5 rows that exist and 20 that do not: absent rows
                  for which the database was asked, the guard's failures so far; or `hidden KEY ...`
@@ -20,13 +22,23 @@ import sys
 import guard
 import guard_asyncio
 
+BREAKS = {  # what `build` is broken with: commands before the keys are read
+    "lost": [["UNLINK", guard.NEW]],
+    "anew": [["UNLINK", guard.NEW], ["BF.RESERVE", guard.NEW, 0.001, 120_000]],
+}
+
 
 class Database(dict):
     asked = 0
+    meanwhile = staticmethod(lambda: None)  # is run when a build reads the keys
 
     def get(self, key):
         self.asked += key.startswith("absent")
         return super().get(key)
+
+    def keys(self):
+        self.meanwhile()
+        return super().keys()
 
     insert = dict.__setitem__
 
@@ -61,6 +73,8 @@ class Worker:
     def do(self, command, key=None):
         if command == "build":
             with guard.connect(self.url, 10.0) as client:
+                commands = BREAKS[key] if key else []
+                self.rows.meanwhile = lambda: [client.execute_command(*words) for words in commands]
                 guard.build(client, self.rows, wait=0)
         elif command == "insert":
             self.run(self.guard.insert(key, f"inserted {key}"))

@@ -179,9 +179,63 @@ class Faults(Guards, unittest.TestCase):
         with self.unguarded("(?i)refused|closed|reset"):
             self.server.kill()
         with self.unguarded("no complete filter"):
-            self.server.start("--appendonly", "no", "--dbfilename", "none.rdb")
+            self.server.start("--appendonly", "no")
         self.insert(next(KEYS))
         self.build()
+
+    def test_a_build_is_broken(self):
+        """The old filter stays, and the other build's new one is not taken for a complete one."""
+        dump = self.client.bf().scandump(guard.FILTER, 1)
+        for how in ("lost", "anew"):
+            for worker in self.workers:
+                with self.subTest(f"{worker.name}: {how}"):
+                    self.assertRegex(worker.ask(f"build {how}"), "^raised")
+                    self.assertEqual(self.client.bf().scandump(guard.FILTER, 1), dump)
+                    self.assertFalse(self.client.bf().exists(guard.NEW, guard.COMPLETE))
+        self.guarded()
+        self.build()
+
+    def test_a_build_does_not_wait_for_ever(self):
+        self.server.signal(signal.SIGSTOP)
+        answers = {}
+        build = lambda worker: answers.update({worker.name: worker.ask("build")})
+        threads = [threading.Thread(target=build, args=(worker,), daemon=True) for worker in self.workers]
+        for thread in threads:
+            thread.start()
+        with contextlib.suppress(AssertionError):
+            until(lambda: len(answers) == len(self.workers), "the builds have failed")
+        self.server.signal(signal.SIGCONT)
+        for worker in self.workers:
+            self.assertRegex(answers.get(worker.name, "still waits"), "^raised", worker.name)
+        self.guarded()
+
+    def test_inserts_keep_their_connection(self):
+        connections = lambda: self.client.info("stats")["total_connections_received"]
+        keys = [next(KEYS) for _ in range(50)]  # the same rows for all guards
+        self.insert(next(KEYS))  # connections from before the server's start are replaced
+        for worker in self.workers:
+            before = connections()
+            for key in keys:
+                self.assertEqual(worker.ask(f"insert {key}"), "ok")
+            # Some more may be of lookups that timed out.
+            self.assertLess(connections() - before, 25, worker.name)
+
+    def test_an_insert_that_took_too_long_writes_no_row(self):
+        """The worker is stopped while it waits for an answer: a build may have read the keys meanwhile."""
+        waits = lambda: [one for one in self.client.client_list() if one["cmd"] == "bf.insert" and "b" in one["flags"]]
+        for worker in self.workers:
+            with self.subTest(worker.name):
+                self.client.execute_command("CLIENT PAUSE", 60_000, "WRITE")
+                answers = []
+                thread = threading.Thread(target=lambda: answers.append(worker.ask(f"insert {next(KEYS)}")))
+                thread.start()
+                until(lambda: waits() or answers, "the insert waits")
+                worker.process.send_signal(signal.SIGSTOP)
+                self.client.execute_command("CLIENT UNPAUSE")
+                time.sleep(guard.LONGEST_INSERT - guard.LONGEST_TRANSACTION + 0.1)
+                worker.process.send_signal(signal.SIGCONT)
+                thread.join()
+                self.assertRegex(answers[0], "^raised")
 
     def test_the_server_is_loading(self):
         for number in range(0, 10_000, 1000):
@@ -344,10 +398,54 @@ class Building(unittest.TestCase):
 
     def test_another_build_begins(self):
         other = lambda: (self.connect().unlink(guard.NEW), self.connect().bf().create(guard.NEW, 0.001, 120_000))
-        self.fails(other, RuntimeError)
+        self.fails(other, redis.ResponseError)
 
     def test_the_memory_ends(self):
         self.fails(lambda: self.client.config_set("maxmemory", 1), redis.RedisError)
+
+    def test_a_snapshot_that_is_left_hides_rows(self):
+        """Without `save` and AOF a server still loads a dump.rdb that is there: the page says to delete it."""
+        table = Table()
+        guard.build(self.client, table, wait=0)
+        self.client.bgsave()
+        until(lambda: not self.client.info("persistence")["rdb_bgsave_in_progress"], "it is saved")
+        self.guard(table).insert("row", "value")
+        self.server.kill()
+        self.server.start("--appendonly", "no")
+        self.assertIsNone(self.guard(table).lookup("row"))  # hidden
+        self.server.kill()
+        pathlib.Path(self.server.directory.name, "dump.rdb").unlink()
+        self.server.start("--appendonly", "no")
+        with self.assertLogs("guard"):
+            self.assertEqual(self.guard(table).lookup("row"), "value")
+
+    def test_the_time_of_an_insert_counts_from_its_beginning(self):
+        """Whatever it waited for, too little may be left for the row."""
+        for seconds, written in ((2.9, True), (3.1, False)):
+            clock = types.SimpleNamespace(monotonic=lambda: next(ticks))
+            for module in (guard, guard_asyncio):
+                ticks = iter((100.0, 100.0 + seconds))
+                with self.subTest(module.__name__, seconds=seconds), unittest.mock.patch.object(module, "time", clock):
+                    rows = {}
+                    if module is guard:
+                        database = types.SimpleNamespace(insert=rows.__setitem__)
+                        insert = lambda: self.guard(database).insert("row", "value")
+                    else:
+                        insert = lambda: asyncio.run(self.insert_asyncio(rows))
+                    with contextlib.nullcontext() if written else self.assertRaises(TimeoutError):
+                        insert()
+                    self.assertEqual("row" in rows, written)
+
+    async def insert_asyncio(self, rows):
+        class Database:
+            async def insert(self, key, value):
+                rows[key] = value
+
+        writer = guard_asyncio.connect(self.server.url, 10.0)
+        try:
+            await guard_asyncio.AsyncGuard(None, writer, Database()).insert("row", "value")
+        finally:
+            await writer.aclose()
 
     def build(self, table, wait):
         """Builds with the wait replaced by a function."""

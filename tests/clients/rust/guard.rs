@@ -17,8 +17,22 @@ const CAPACITY: usize = 120_000;
 const BATCH: usize = 1000;
 /// How long only the database is asked after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest that `insert` can take: give the database a shorter timeout.
+/// The longest that `insert` can take: `build` waits that long.
 pub const LONGEST_INSERT: Duration = Duration::from_secs(5);
+/// Of these, what `Database::insert` can take: its timeout, connecting and commit included.
+const LONGEST_TRANSACTION: Duration = Duration::from_secs(2);
+/// Completes a filter and puts it in the place of the old one, at once. Only one that has the items
+/// of this build is completed: another build may have begun a new filter under the same name.
+const FINISH: &str = "
+local own = redis.call('BF.MEXISTS', KEYS[1], unpack(ARGV, 2))
+for _, found in ipairs(own) do
+  if found == 0 then
+    return redis.error_reply('ERR the new filter is lost, or another build has begun')
+  end
+end
+redis.call('BF.ADD', KEYS[1], ARGV[1])
+return redis.call('RENAME', KEYS[1], KEYS[2])
+";
 
 /// What the guard stands in front of.
 pub trait Database {
@@ -35,11 +49,23 @@ fn connect(client: &Client, timeout: Duration) -> RedisResult<Connection> {
     Ok(connection)
 }
 
+/// The connection that is kept, or a new one.
+fn connected<'a>(
+    kept: &'a mut Option<Connection>,
+    client: &Client,
+    timeout: Duration,
+) -> RedisResult<&'a mut Connection> {
+    match kept {
+        Some(connection) => Ok(connection),
+        none => Ok(none.insert(connect(client, timeout)?)),
+    }
+}
+
 /// Adds items to a filter that exists: NOCREATE, since one with these items only would hide all
-/// others. Fails if an item of the array fails. Returns for each item whether it was new.
-fn add(redis: &mut Connection, name: &str, items: &[String]) -> RedisResult<Vec<bool>> {
+/// others. Fails if an item of the array fails.
+fn add(redis: &mut Connection, name: &str, items: &[String]) -> RedisResult<()> {
     let options = BloomFilterInsertOptions::default().nocreate();
-    redis.bf_insert_options(name, items, options)
+    redis.bf_insert_options(name, items, options).map(drop)
 }
 
 /// One for each thread.
@@ -48,14 +74,17 @@ pub struct Guard<D> {
     /// How often the filter gave no answer: a metric to watch.
     pub failures: usize,
     client: Client,
-    /// None after a failure: a late reply must not be taken for the next one.
-    connection: Option<Connection>,
+    /// For lookups. None after a failure: a late reply must not be taken for the next one.
+    reader: Option<Connection>,
+    /// For inserts, which wait longer. None after a failure, too.
+    writer: Option<Connection>,
     resume_at: Instant,
 }
 
 impl<D: Database> Guard<D> {
     pub fn new(client: Client, database: D) -> Self {
-        Guard { database, failures: 0, client, connection: None, resume_at: Instant::now() }
+        let resume_at = Instant::now();
+        Guard { database, failures: 0, client, reader: None, writer: None, resume_at }
     }
 
     /// The row of the key. Asks the database unless the filter says that there is no such row.
@@ -73,7 +102,7 @@ impl<D: Database> Guard<D> {
             Ok([_, false]) => "there is no complete filter".to_string(),
             Err(error) => error.to_string(),
         };
-        self.connection = None;
+        self.reader = None;
         self.failures += 1;
         self.resume_at = Instant::now() + PAUSE;
         eprintln!("the filter gave no answer: {problem}");
@@ -82,26 +111,37 @@ impl<D: Database> Guard<D> {
 
     /// Whether the key is in the filter, and whether the filter is complete.
     fn ask(&mut self, key: &str) -> RedisResult<[bool; 2]> {
-        let redis = match &mut self.connection {
-            Some(connection) => connection,
-            none => none.insert(connect(&self.client, Duration::from_millis(100))?),
-        };
+        let redis = connected(&mut self.reader, &self.client, Duration::from_millis(100))?;
         redis::cmd("BF.MEXISTS").arg(FILTER).arg(key).arg(COMPLETE).query(redis)
     }
 
-    /// Adds the key to the filters, then the row to the database. If it fails, there is no row: try
-    /// again.
-    pub fn insert(&mut self, key: &str, value: &str) -> RedisResult<()> {
-        let mut redis = connect(&self.client, Duration::from_secs(1))?;
-        // In this order, because `build` renames the first to the second.
-        for name in [NEW, FILTER] {
-            match add(&mut redis, name, &[key.to_string()]) {
-                // A filter that does not exist needs no key.
-                Err(error) if error.detail() == Some("not found") => {}
-                result => drop(result?),
-            }
+    /// Adds the key to the filters, then the row to the database. If it fails, the row may be
+    /// missing: try again.
+    pub fn insert(&mut self, key: &str, value: &str) -> Result<(), Box<dyn Error>> {
+        // Before the first filter is asked, because `build` waits from there on.
+        let begin = Instant::now();
+        if let Err(error) = self.announce(key) {
+            self.writer = None;
+            return Err(error.into());
+        }
+        if begin.elapsed() > LONGEST_INSERT - LONGEST_TRANSACTION {
+            return Err("the filters took so long that a build may miss the row".into());
         }
         self.database.insert(key, value);
+        Ok(())
+    }
+
+    /// Adds the key to the filters.
+    fn announce(&mut self, key: &str) -> RedisResult<()> {
+        let redis = connected(&mut self.writer, &self.client, Duration::from_secs(1))?;
+        // In this order, because `build` renames the first to the second.
+        for name in [NEW, FILTER] {
+            match add(redis, name, &[key.to_string()]) {
+                // A filter that does not exist needs no key.
+                Err(error) if error.detail() == Some("not found") => {}
+                result => result?,
+            }
+        }
         Ok(())
     }
 }
@@ -118,18 +158,16 @@ pub fn build(
     let mut redis = connect(client, Duration::from_secs(10))?;
     redis.unlink(NEW)?;
     redis.bf_reserve(NEW, ERROR_RATE, CAPACITY)?;
-    // Process and time: no other build has the same.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-    let this_build = format!("guard: build {} {}", std::process::id(), now.as_nanos());
-    add(&mut redis, NEW, std::slice::from_ref(&this_build))?;
+    // Process and time: no other build has the same. Three: none is found by accident.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
+    let this_build = [1, 2, 3].map(|n| format!("guard: build {} {now} {n}", std::process::id()));
+    add(&mut redis, NEW, &this_build)?;
     // From here on, each row is in `keys` or its `insert` has found NEW.
     sleep(wait);
     for batch in database.keys().chunks(BATCH) {
         add(&mut redis, NEW, batch)?;
     }
-    if let [_, true] = add(&mut redis, NEW, &[COMPLETE.to_string(), this_build])?[..] {
-        return Err("another build has begun anew".into());
-    }
-    redis.rename(NEW, FILTER)?;
-    Ok(())
+    let mut finish = redis::cmd("EVAL");
+    finish.arg(FINISH).arg(2).arg(NEW).arg(FILTER).arg(COMPLETE).arg(&this_build[..]);
+    Ok(finish.query(&mut redis)?)
 }

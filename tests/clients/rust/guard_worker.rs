@@ -1,7 +1,7 @@
 //! Runs the guard for tests/clients/python/test_guard.py; guard_worker.py there says what this
 //! program reads and prints.
 
-use redis::Client;
+use redis::{Client, RedisResult};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,6 +19,8 @@ struct Table {
     /// How often an absent row was asked for.
     asked: usize,
     newest: String,
+    /// Is run when a build reads the keys.
+    meanwhile: Option<Box<dyn Fn() -> RedisResult<()>>>,
 }
 
 /// A table that the guard and this program share.
@@ -39,8 +41,23 @@ impl Database for Shared {
     }
 
     fn keys(&mut self) -> Vec<String> {
-        self.0.borrow().rows.keys().cloned().collect()
+        let table = self.0.borrow();
+        if let Some(meanwhile) = &table.meanwhile {
+            meanwhile().expect("the build was not broken");
+        }
+        table.rows.keys().cloned().collect()
     }
+}
+
+/// Deletes the filter under construction; with `anew` another build begins.
+fn break_build(client: &Client, anew: bool) -> RedisResult<()> {
+    const NEW: &str = "guard:{users}:new";
+    let mut redis = client.get_connection()?;
+    redis::cmd("UNLINK").arg(NEW).exec(&mut redis)?;
+    if anew {
+        redis::cmd("BF.RESERVE").arg(NEW).arg(0.001).arg(120_000).exec(&mut redis)?;
+    }
+    Ok(())
 }
 
 /// Five lookups of rows that exist and twenty of rows that do not.
@@ -70,7 +87,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (number, line) in stdin().lines().enumerate() {
         let line = line?;
         let done = match line.split_once(' ') {
-            Some((_, key)) => guard.insert(key, "inserted").map_err(Into::into),
+            Some(("build", how)) => {
+                let (other, anew) = (client.clone(), how == "anew");
+                let meanwhile = Box::new(move || break_build(&other, anew));
+                table.borrow_mut().meanwhile = Some(meanwhile);
+                let done = build(&client, &mut database, Duration::ZERO);
+                table.borrow_mut().meanwhile = None;
+                done
+            }
+            Some((_, key)) => guard.insert(key, "inserted"),
             None if line == "build" => build(&client, &mut database, Duration::ZERO),
             None => {
                 println!("{}", round(&mut guard, &table, number));
