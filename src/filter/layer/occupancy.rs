@@ -34,6 +34,28 @@ use crate::filter::geometry::{Geometry, PROBE_GROUP};
 /// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;
 
+/// S, the variance of n(r), of a layer of the given shape with `nonzero` nonzero positions
+/// (`merge.rs`).
+pub(in crate::filter) fn variance(shape: Shape, nonzero: u64) -> f64 {
+    let (positions, block, lines) = match shape {
+        Shape::Blocked(geometry) => (geometry.words() * 64, block(geometry), geometry.lines()),
+        Shape::Counting(shape) => (shape.counters(), block(shape.geometry), shape.geometry.lines()),
+        Shape::Classic(Classic { bits, .. }) => (bits, bits as f64, None),
+    };
+    let (positions, probes) = (positions as f64, f64::from(shape.probes()));
+    let group = if lines > Some(1) { f64::from(PROBE_GROUP) } else { 0.0 };
+    // Where no position is zero, half a position counts as such.
+    let zero = (1.0 - nonzero as f64 / positions).max(0.5 / positions);
+    let a = -libm::log(zero);
+    let loads = probes * probes / block + group * group / 512.0;
+    positions / (probes * probes) * (1.0 / zero - 1.0 - a + a * a / 2.0 * loads)
+}
+
+/// The positions of a block: c above.
+fn block(geometry: Geometry) -> f64 {
+    f64::from(geometry.block_words) * 64.0
+}
+
 /// n(r) of a layer of the given shape with `nonzero` nonzero positions.
 pub(in crate::filter) fn items(shape: Shape, nonzero: u64) -> f64 {
     let (positions, distinct) = match shape {
@@ -49,7 +71,7 @@ pub(in crate::filter) fn items(shape: Shape, nonzero: u64) -> f64 {
 
 /// The number of different positions of an item in a layer of blocks: k' above.
 pub(super) fn distinct(geometry: Geometry) -> f64 {
-    let positions = f64::from(geometry.block_words) * 64.0;
+    let positions = block(geometry);
     let (groups, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
     match geometry.lines() {
         // A position is missed by a group in another line, and by a group in its own line with
