@@ -73,6 +73,9 @@ use super::{
     stack::Filter,
 };
 
+/// Additions of a counter to itself after which it is at 15, whatever it was before, or at 0.
+const MOST_REPEATS: usize = 14;
+
 /// A union counts at most this many deviations fewer than its nonzero positions say.
 const DEVIATIONS: f64 = 5.0;
 
@@ -139,9 +142,16 @@ struct UnitedLayer {
     changes: bool,
 }
 
+/// How often a filter that is in a union once can be in it again, of `times`, with an effect. The
+/// same bits change nothing, and counters that are added 15 times are 0 or at 15.
+#[must_use]
+pub fn repeats(filter: &Filter, times: usize) -> usize {
+    if filter.counts() { times.min(MOST_REPEATS) } else { 0 }
+}
+
 impl Union {
-    /// Computes the union of `filters`, in which one filter may be more than once: its counters
-    /// are added as often. Reads all bits. Without `limited`, no number of items is refused.
+    /// Computes the union of `filters`, in which one filter may be more than once in succession:
+    /// its counters are added as often ([`repeats`]). Reads all bits, of each filter once. Without `limited`, no number of items is refused.
     ///
     /// # Errors
     /// [`Unmergeable`].
@@ -229,13 +239,16 @@ impl UnitedLayer {
             return Err(Unmergeable::Differ(Difference::Layer));
         }
         let (shape, capacity, error_rate) = (first.shape(), first.capacity(), first.error_rate());
-        let counted = || row.iter().map(|layer| layer.counted());
-        let (nonzero, union) = Layer::count_union(row);
+        // What is there twice has nothing new.
+        let mut distinct = row.to_vec();
+        distinct.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        let counted = distinct.iter().map(|layer| layer.counted());
+        let (nonzero, union) = Layer::count_union(&distinct);
         // Of two that count the same, the fuller one, so that the order does not matter.
-        let base = zip(counted(), nonzero.iter().copied()).max();
+        let base = zip(counted, nonzero.iter().copied()).max();
         let (base_counted, base_nonzero) = base.unwrap_or_default();
         let sum = |items: fn(&Layer) -> u64| {
-            row.iter().map(|layer| items(layer)).fold(0, u64::saturating_add)
+            distinct.iter().map(|layer| items(layer)).fold(0, u64::saturating_add)
         };
         let (mut items, mut estimate) = (base_counted, 0);
         if union > base_nonzero {
@@ -254,8 +267,9 @@ impl UnitedLayer {
         }
         // A layer of bits never counts above its capacity (`check.rs`).
         let items = if first.counts() { items } else { items.min(capacity) };
+        let filled = |layer: &&Layer| layer.counting().is_some_and(|layer| layer.nonzero() > 0);
         let changes = match (held, nonzero.as_slice()) {
-            (true, [_, others @ ..]) if first.counts() => others.iter().any(|&other| other > 0),
+            (true, _) if first.counts() => others.iter().any(filled),
             (true, &[nonzero, ..]) => union > nonzero || items != first.counted(),
             _ => true,
         };

@@ -48,7 +48,7 @@ pub use layer::{
     Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES,
     Rule, Shape, Start, bits::Bits, item_set::Answers, uses_avx512,
 };
-pub use merge::{Difference, Union, Unmergeable};
+pub use merge::{Difference, Union, Unmergeable, repeats};
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use plan::{Demand, LayerPlan};
 pub use prefetch_hint::PrefetchHint;

@@ -177,11 +177,14 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
     ctx.notify(c"bloom.del", key);
 }
 
-/// Announces a filter that BF.MERGE changed or made. Replicates the command unchanged, because
+/// Announces a filter that BF.MERGE changed or `created`. Replicates the command unchanged, because
 /// replicas hold the same sources at this point.
-pub(crate) fn merged(ctx: Context, key: Str, shape: Shape) {
+pub(crate) fn merged(ctx: Context, key: Str, created: bool, shape: Shape) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
+    if created {
+        ctx.notify(c"bloom.reserve", key);
+    }
     ctx.notify(c"bloom.merge", key);
     if shape != Shape::default() {
         reshaped(ctx, key, shape);

@@ -9,7 +9,7 @@ use proptest::{
 use redis_bloom::filter::{
     CellKind, Classic, CountingLayer, Difference, Error, Expansion, FIXED_SEED, Family, Filter,
     Layer, LayerPlan, Params, Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable,
-    Valkey, foreign::redisbloom,
+    Valkey, foreign::redisbloom, repeats,
 };
 
 use crate::{
@@ -181,6 +181,32 @@ fn a_filter_merged_with_itself_stays_and_doubles_its_counters() {
         merge(&mut once, 0, &[&original]).expect("alike");
         assert!(words(&once) == words(&thrice), "{cells:?}");
         assert!(words(&union(&[&original, &original, &original])) == words(&thrice), "{cells:?}");
+    }
+}
+
+/// The filter that is named a hundred times need not be added a hundred times.
+#[test]
+fn repeats_without_an_effect_are_left_out() {
+    for cells in CELLS {
+        let [mut a, mut b] = [0; 2].map(|_| filter(&Params { cells, ..params(0.01, 1_000, 2, 3) }));
+        add_all(&mut a, 0..300);
+        add_all(&mut b, 200..500);
+        add_all(&mut b, 200..300);
+        for times in 0..40 {
+            let least = repeats(&a, times);
+            assert_eq!(least, if cells == CellKind::Bits { 0 } else { times.min(14) });
+            let merged = |times: usize| {
+                let mut own = a.duplicate().expect("memory");
+                merge(&mut own, times, &[&b]).expect("room");
+                let more: Vec<&Filter> =
+                    [&a].into_iter().chain(std::iter::repeat_n(&b, times + 1)).collect();
+                let more = union(&more);
+                // What is there twice has nothing new to count.
+                assert!(own.items() <= 600 && more.items() <= 600);
+                [own, more].map(|filter| (words(&filter), counts(&filter)))
+            };
+            assert!(merged(times) == merged(least), "{cells:?} {times}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! BF.MERGE: filters that were reserved alike become one, which is saved and replicated as any
 //! other. What cannot be merged is refused, and changes nothing.
 
+use std::process::Command;
+
 use crate::harness::{
     Client, Cluster, Protocol, Reply, Server, add_until_card, assert_unharmed, check, config_name,
     digest, dump, err, info, int, load, madd, mexists, numbered, ok, simple, slot, wait_until,
@@ -107,6 +109,11 @@ fn counters_are_added_and_bits_are_not_changed_by_a_second_merge() {
             ("BF.COUNT b x", int(1)),
         ],
     );
+    // A counter that is added 15 times is full: 100 times do not take longer.
+    assert_eq!(client.run(&format!("BF.MERGE often{}", " b".repeat(15))), ok());
+    assert_eq!(client.run(&format!("BF.MERGE oftener{}", " b".repeat(100))), ok());
+    assert_eq!(shown(client, "often"), shown(client, "oftener"));
+    assert_eq!(client.run("BF.COUNT often x"), int(15));
     reserve(client, &["c", "d"], "");
     client.run("BF.MADD c x y");
     client.run("BF.MADD d y z");
@@ -328,7 +335,7 @@ fn only_a_merge_that_changes_something_is_announced() {
     reserve(client, &["p", "q"], "NONSCALING");
     add_until_card(client, "q", "item", 1_000);
     reserve(client, &["empty"], "COUNTING");
-    let rows: [(&str, &str, &[&str]); 10] = [
+    let rows: [(&str, &str, &[&str]); 11] = [
         ("a", "BF.MERGE a b", &["bloom.merge"]),
         ("a", "BF.MERGE a b", &[]),
         ("a", "BF.MERGE a a b", &[]),
@@ -337,7 +344,8 @@ fn only_a_merge_that_changes_something_is_announced() {
         ("small", "BF.MERGE small grown", &["bloom.merge", "bloom.scale"]),
         ("p", "BF.MERGE p q", &["bloom.full", "bloom.merge"]),
         ("p", "BF.MERGE p q", &[]),
-        ("new", "BF.MERGE new a", &["bloom.merge"]),
+        ("new", "BF.MERGE new a", &["bloom.merge", "bloom.reserve"]),
+        ("full", "BF.MERGE full q", &["bloom.full", "bloom.merge", "bloom.reserve"]),
         ("a", "BF.MERGE a counting", &[]),
     ];
     let calls = |read: &mut Client| {
@@ -376,6 +384,74 @@ fn only_a_merge_that_changes_something_is_announced() {
         assert_eq!(calls(read), replicated, "{line}");
     }
     assert_eq!(whole(read), whole(client));
+    // `q`, `p` and `full`.
+    assert_eq!(client.server_info("bf", "bf_filled"), "3");
+}
+
+/// Another module, of which the subscriber of `expired` deletes the destination and fills its
+/// memory with strings. Its source needs no header: the server passes the function that finds the
+/// others.
+const SUBSCRIBER: &str = r#"
+static int (*get_api)(const char *, void *);
+static void *(*call)(void *, const char *, const char *, ...);
+static void (*free_reply)(void *);
+static int (*subscribe)(void *, int, int (*)(void *, int, const char *, void *));
+static void (*set_attribs)(void *, const char *, int, int);
+
+static int expired(void *ctx, int type, const char *event, void *key) {
+    (void)type, (void)event, (void)key;
+    void *reply = call(ctx, "DEL", "c", "destination");
+    if (reply) free_reply(reply);
+    for (int i = 0; i < 200; i++) {
+        reply = call(ctx, "RPUSH", "cc", "strings", "AAAAAAAAAAAAAAAA");
+        if (reply) free_reply(reply);
+        reply = call(ctx, "SETRANGE", "clc", "padding", (long long)i * 64, "BBBBBBBBBBBBBBBBBBBBBBBB");
+        if (reply) free_reply(reply);
+    }
+    return 0;
+}
+
+int RedisModule_OnLoad(void *ctx, void **argv, int argc) {
+    (void)argv, (void)argc;
+    get_api = ((void **)ctx)[0];
+    get_api("RedisModule_SetModuleAttribs", &set_attribs);
+    get_api("RedisModule_Call", &call);
+    get_api("RedisModule_FreeCallReply", &free_reply);
+    get_api("RedisModule_SubscribeToKeyspaceEvents", &subscribe);
+    set_attribs(ctx, "subscriber", 1, 1);
+    return subscribe(ctx, 1 << 8, expired);
+}
+"#;
+
+/// A source expires when it is opened, and a subscriber deletes the destination then.
+#[test]
+fn a_subscriber_may_delete_the_destination_when_a_source_expires() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (source, module) = (directory.path().join("s.c"), directory.path().join("s.so"));
+    std::fs::write(&source, SUBSCRIBER).expect("a file");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&module, &source])
+        .status()
+        .expect("a C compiler, as for Rust's linker");
+    assert!(compiled.success());
+    let server = Server::with().config(&format!("loadmodule \"{}\"", module.display())).start();
+    let client = &mut server.client();
+    assert_eq!(client.run("DEBUG SET-ACTIVE-EXPIRE 0"), ok());
+    reserve(client, &["other"], "");
+    for _ in 0..20 {
+        reserve(client, &["destination", "source"], "");
+        assert_eq!(client.run("PEXPIRE source 1"), int(1));
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        assert_eq!(client.run("BF.MERGE destination source other"), err(NOT_FOUND));
+        assert_eq!(client.run("EXISTS destination source"), int(0));
+        // The bitmap that BF.IMPORT reads.
+        client.run("SET source x PX 1");
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        let import = "BF.IMPORT destination BITMAP source CAPACITY 10 ERROR 0.1";
+        assert_eq!(client.run(import), err(NOT_FOUND));
+    }
+    assert_unharmed(&server);
 }
 
 /// An AOF may be of a build whose estimate is another: its merges are never refused.

@@ -48,13 +48,16 @@ impl Command for Import {
             return Err(Refusal::Arity);
         };
         let import = args::import(form.bytes(), rest.iter().map(|word| word.bytes()))?;
+        if let args::Import::Bitmap(..) = import {
+            Key::settle(call.ctx, name, std::iter::once(*data));
+        }
         put(call, name, || {
             let filter = match import {
                 args::Import::Guava(purpose) => {
                     limit::within(call.ctx, |ceiling| guava::read(data.bytes(), purpose, ceiling))
                 }
                 args::Import::Bitmap(strategy, purpose) => {
-                    let source = Key::open(call.ctx, *data, Access::Read);
+                    let source = Key::open(call.ctx, *data, Access::Write);
                     if source.is_empty() {
                         return Err(Refusal::NotFound);
                     }

@@ -65,23 +65,29 @@ impl From<Refusal> for Failure {
 fn run(call: &Call) -> Result<(), Failure> {
     let ctx = call.ctx;
     let (name, names) = call.key_and_rest(1)?;
-    let mut key = Key::open(ctx, name, Access::Write);
     let mut sources = Sources::open(ctx, name, names);
+    let mut key = Key::open(ctx, name, Access::Write);
     let own = sources.own;
+    let mut created = false;
     let shape = match Value::filter_in_key(&mut key)? {
-        Some(filter) => merge_into(call, filter, own, &sources.filters()?)?,
+        Some(filter) => {
+            let own = filter::repeats(filter, own);
+            merge_into(call, filter, own, &sources.filters()?)?
+        }
         // The missing destination is named as a source.
         None if own > 0 => return Err(Refusal::NotFound.into()),
         None => {
             let filter = union_of(call, &sources.filters()?)?;
+            let filled = is_filled(&filter);
             Value::Ready(filter).put(&mut key)?;
-            Some(Shape::default())
+            created = true;
+            Some(Shape { layers: 0, filled })
         }
     };
     drop(sources);
     drop(key);
     if let Some(shape) = shape {
-        effects::merged(ctx, name, shape);
+        effects::merged(ctx, name, created, shape);
     }
     Ok(())
 }
@@ -91,37 +97,37 @@ fn run(call: &Call) -> Result<(), Failure> {
 struct Sources {
     /// How often the destination is named.
     own: usize,
-    /// The other keys.
-    keys: Vec<Key>,
-    /// For each name that is not the destination's, in order: its place in `keys`.
-    places: Vec<usize>,
+    /// The other keys in the order in which they are first named, and how often each is.
+    keys: Vec<(Key, usize)>,
 }
 
 impl Sources {
     fn open(ctx: Context, destination: Str, names: &[Str]) -> Self {
-        let mut sources = Self { own: 0, keys: Vec::new(), places: Vec::new() };
-        let mut opened = BTreeMap::new();
-        for &name in names {
+        let (mut own, mut times) = (0_usize, BTreeMap::new());
+        for (place, &name) in names.iter().enumerate() {
             if name.bytes() == destination.bytes() {
-                sources.own = sources.own.saturating_add(1);
-                continue;
+                own = own.saturating_add(1);
+            } else {
+                let (_, _, times) = times.entry(name.bytes()).or_insert((place, name, 0_usize));
+                *times = times.saturating_add(1);
             }
-            let place = *opened.entry(name.bytes()).or_insert_with(|| {
-                sources.keys.push(Key::open(ctx, name, Access::Read));
-                sources.keys.len().saturating_sub(1)
-            });
-            sources.places.push(place);
         }
-        sources
+        let mut named: Vec<_> = times.into_values().collect();
+        named.sort_by_key(|&(place, ..)| place);
+        Key::settle(ctx, destination, named.iter().map(|&(_, name, _)| name));
+        let open = |(_, name, times)| (Key::open(ctx, name, Access::Write), times);
+        Self { own, keys: named.into_iter().map(open).collect() }
     }
 
-    /// The filters, each as often as it is named.
+    /// The filters, each as often as its name has an effect.
     fn filters(&mut self) -> Result<Vec<&Filter>, Refusal> {
         let mut filters = Vec::with_capacity(self.keys.len());
-        for key in &mut self.keys {
-            filters.push(&*Value::filter_in_key(key)?.ok_or(Refusal::NotFound)?);
+        for (key, times) in &mut self.keys {
+            let filter = &*Value::filter_in_key(key)?.ok_or(Refusal::NotFound)?;
+            let more = filter::repeats(filter, times.saturating_sub(1));
+            filters.extend(repeat_n(filter, more.saturating_add(1)));
         }
-        Ok(self.places.iter().filter_map(|&place| filters.get(place).copied()).collect())
+        Ok(filters)
     }
 }
 
@@ -140,15 +146,19 @@ fn merge_into(
         return Ok(None);
     }
     let (items, newest) = (stats::items_of(filter), filter.newest_number());
-    let was_full = filter.newest().is_full();
+    let was_filled = is_filled(filter);
     union.write(filter, own, others).map_err(|error| refused(call, error))?;
     let layers = filter.newest_number().saturating_sub(newest);
     stats::changed(items, stats::items_of(filter));
     if layers > 0 {
         stats::scaled(filter, layers);
     }
-    let filled = filter.expansion().factor().is_none() && filter.newest().is_full() && !was_full;
-    Ok(Some(Shape { layers, filled }))
+    Ok(Some(Shape { layers, filled: is_filled(filter) && !was_filled }))
+}
+
+/// Whether the filter is non-scaling and full.
+fn is_filled(filter: &Filter) -> bool {
+    filter.expansion().factor().is_none() && filter.newest().is_full()
 }
 
 /// The union of `filters`, for a destination that is missing.
