@@ -148,7 +148,7 @@ fn targets(section: &mut Section, names: &[String], all: &[Figures]) {
 fn filled(contender: &Contender) -> Option<(Rival, f64)> {
     let mut rival = Rival::with_filter(contender, CAPACITY, &["--appendonly", "no"]);
     rival.server.run::<()>("RENAME k empty");
-    let Some(bits) = load_random(&mut rival.server, "empty", "k", 1) else {
+    let Some(bits) = load_random(&mut rival.server, "empty", "k", 1, 0) else {
         eprintln!("bench: {} has no BF.SCANDUMP: its persistence is not measured", contender.name);
         return None;
     };
@@ -156,10 +156,17 @@ fn filled(contender: &Contender) -> Option<(Rival, f64)> {
     Some((rival, bits / GIB))
 }
 
-/// Dumps the filter `empty` and loads it as `key`, with random bits in the place of its own.
+/// Dumps the filter `empty` and loads it as `key`, with random bits in the place of its own. Half
+/// of them are set, and half of those for each halving.
 /// Returns the bytes of bits, or `None` if the server cannot dump filters.
-pub(crate) fn load_random(server: &mut Server, empty: &str, key: &str, seed: u64) -> Option<f64> {
-    let (mut iterator, mut bits, mut noise) = (0_i64, 0, Noise(seed));
+pub(crate) fn load_random(
+    server: &mut Server,
+    empty: &str,
+    key: &str,
+    seed: u64,
+    halvings: u32,
+) -> Option<f64> {
+    let (mut iterator, mut bits, mut noise) = (0_i64, 0, Noise { state: seed, halvings });
     loop {
         let dump = server.call::<(i64, Vec<u8>)>("BF.SCANDUMP", &[empty, &iterator.to_string()]);
         let (next, mut chunk) = dump.ok()?;
@@ -179,20 +186,28 @@ pub(crate) fn load_random(server: &mut Server, empty: &str, key: &str, seed: u64
 }
 
 /// Pseudo-random words (xorshift64).
-struct Noise(u64);
+struct Noise {
+    state: u64,
+    halvings: u32,
+}
 
 impl Noise {
+    fn next(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
+    }
+
     /// Overwrites the bits in a chunk. A chunk of this module has 32 bytes before the bits and a
     /// checksum after them (`src/codec/native/dump.rs`); chunks of other modules are only bits.
     fn replace_bits(&mut self, chunk: &mut [u8]) {
         let framed = chunk.starts_with(b"rbchnk");
         let end = chunk.len() - if framed { 8 } else { 0 };
         for word in chunk[if framed { 32 } else { 0 }..end].chunks_mut(8) {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
+            let bits = (0..self.halvings).fold(self.next(), |bits, _| bits & self.next());
             let len = word.len();
-            word.copy_from_slice(&self.0.to_le_bytes()[..len]);
+            word.copy_from_slice(&bits.to_le_bytes()[..len]);
         }
         if framed {
             let sum = redis_bloom::filter::checksum(&chunk[..end]);
