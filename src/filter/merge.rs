@@ -151,7 +151,8 @@ pub fn repeats(filter: &Filter, times: usize) -> usize {
 
 impl Union {
     /// Computes the union of `filters`, in which one filter may be more than once in succession:
-    /// its counters are added as often ([`repeats`]). Reads all bits, of each filter once. Without `limited`, no number of items is refused.
+    /// its counters are added as often ([`repeats`]). Reads all bits, of each filter once. Without
+    /// `limited`, no number of items is refused.
     ///
     /// # Errors
     /// [`Unmergeable`].

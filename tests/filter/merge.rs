@@ -284,10 +284,10 @@ fn a_full_filter_takes_no_new_item_by_any_number_of_merges() {
 
 /// The shortfalls of many merges do not add up.
 ///
-/// Bounds: the count is at least n(r) less five deviations; the error of n(r) is one deviation more,
-/// of which 4.5 are allowed. Upwards, the sum of the counts is the most that can be counted; those
-/// of the parts are exact but for what tests present by accident when it is added to the part. The
-/// filter of all items leaves out at most a share of the error rate.
+/// Bounds: the count is at least n(r) less five deviations; the error of n(r) is one deviation
+/// more, of which 4.5 are allowed. Upwards, the sum of the counts is the most that can be counted;
+/// those of the parts are exact but for what tests present by accident when it is added to the
+/// part. The filter of all items leaves out at most a share of the error rate.
 #[test]
 fn many_small_merges_count_as_the_filter_with_all_items() {
     for cells in CELLS {

@@ -405,7 +405,8 @@ static int expired(void *ctx, int type, const char *event, void *key) {
     for (int i = 0; i < 200; i++) {
         reply = call(ctx, "RPUSH", "cc", "strings", "AAAAAAAAAAAAAAAA");
         if (reply) free_reply(reply);
-        reply = call(ctx, "SETRANGE", "clc", "padding", (long long)i * 64, "BBBBBBBBBBBBBBBBBBBBBBBB");
+        long long at = i * 64;
+        reply = call(ctx, "SETRANGE", "clc", "padding", at, "BBBBBBBBBBBBBBBBBBBBBBBB");
         if (reply) free_reply(reply);
     }
     return 0;
