@@ -78,6 +78,8 @@ fn run(call: &Call) -> Result<(), Failure> {
         None if own > 0 => return Err(Refusal::NotFound.into()),
         None => {
             let filter = union_of(call, &sources.filters()?)?;
+            // A new key is published: a subscriber may delete a source.
+            sources.keys.clear();
             let filled = is_filled(&filter);
             Value::Ready(filter).put(&mut key)?;
             created = true;
