@@ -4,7 +4,7 @@
 //! Each file covers one behaviour. Each test starts its own server, so tests run in parallel and in
 //! any order.
 
-mod harness;
+use redis_bloom_harness as harness;
 
 mod acl;
 mod add;

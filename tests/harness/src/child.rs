@@ -5,11 +5,11 @@ use std::{fs, process::Command};
 use super::{server::Server, wait::wait_until};
 
 /// A stopped child. Dropping the value lets it continue.
-pub(crate) struct Stopped(u32);
+pub struct Stopped(u32);
 
 /// The process id of the only child of a server.
 #[track_caller]
-pub(crate) fn child(server: &Server) -> u32 {
+pub fn child(server: &Server) -> u32 {
     let pid = server.pid();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
         .expect("the server's children");
@@ -24,14 +24,14 @@ fn state(pid: u32) -> Option<char> {
 
 impl Stopped {
     #[track_caller]
-    pub(crate) fn stop(pid: u32) -> Self {
+    pub fn stop(pid: u32) -> Self {
         signal(pid, "STOP");
         wait_until("the child is stopped", || state(pid) == Some('T'));
         Self(pid)
     }
 
     /// Whether the child still exists and is stopped.
-    pub(crate) fn stands(&self) -> bool {
+    pub fn stands(&self) -> bool {
         state(self.0) == Some('T')
     }
 }

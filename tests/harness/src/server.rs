@@ -21,7 +21,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A running server; it is killed on drop.
-pub(crate) struct Server {
+pub struct Server {
     child: Option<Child>,
     port: u16,
     dir: tempfile::TempDir,
@@ -30,7 +30,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts the described server on a free port. The error is the log of a server that exits.
-    pub(crate) fn launched(builder: &Builder) -> Result<Server, String> {
+    pub fn launched(builder: &Builder) -> Result<Server, String> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let mut server = Server { child: None, port: free_port(), dir, builder: builder.clone() };
         server.launch()?;
@@ -39,14 +39,14 @@ impl Server {
 
     /// Starts a server with the module and the default configuration.
     #[track_caller]
-    pub(crate) fn start() -> Server {
+    pub fn start() -> Server {
         Server::with().start()
     }
 
     /// Starts a server whose persistence file `own` has the given bytes, with more configuration
     /// lines.
     #[track_caller]
-    pub(crate) fn on_file(own: &str, bytes: &[u8], lines: &[&str]) -> Server {
+    pub fn on_file(own: &str, bytes: &[u8], lines: &[&str]) -> Server {
         let mut server = Server::start();
         server.kill();
         fs::write(server.dir().join(own), bytes).expect("a file that can be written");
@@ -55,32 +55,32 @@ impl Server {
         server
     }
 
-    pub(crate) fn with() -> Builder {
+    pub fn with() -> Builder {
         Builder::default()
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The directory of the server's configuration, log and persistence files.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// The log since the first start.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.log_path()).unwrap_or_default()).into_owned()
     }
 
     #[track_caller]
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::try_connect(self.port)
             .unwrap_or_else(|| panic!("cannot connect to port {}; log:\n{}", self.port, self.log()))
     }
 
     #[track_caller]
-    pub(crate) fn resp3(&self) -> Client {
+    pub fn resp3(&self) -> Client {
         let mut client = self.client();
         let hello = client.run("HELLO 3");
         assert!(matches!(hello, Reply::Map(_)), "HELLO 3 answered {hello:?}");
@@ -88,7 +88,7 @@ impl Server {
     }
 
     #[track_caller]
-    pub(crate) fn speak(&self, protocol: Protocol) -> Client {
+    pub fn speak(&self, protocol: Protocol) -> Client {
         match protocol {
             Protocol::Resp2 => self.client(),
             Protocol::Resp3 => self.resp3(),
@@ -97,7 +97,7 @@ impl Server {
 
     /// Stops the server with SHUTDOWN SAVE and starts it again.
     #[track_caller]
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         let mut client = self.client();
         client.send(&["SHUTDOWN", "SAVE"]);
         if let Ok(refused) = client.try_read() {
@@ -109,14 +109,14 @@ impl Server {
 
     /// Kills the server with SIGKILL and starts it again: only data on disk survives.
     #[track_caller]
-    pub(crate) fn kill_and_restart(&mut self) {
+    pub fn kill_and_restart(&mut self) {
         self.kill();
         self.relaunch();
     }
 
     /// Starts another server as a replica of this one and waits for its full synchronization.
     #[track_caller]
-    pub(crate) fn replica(&self) -> Server {
+    pub fn replica(&self) -> Server {
         let replica = Server::with().replica_of(self).start();
         let mut client = replica.client();
         let deadline = Instant::now() + START_TIMEOUT;
@@ -133,26 +133,26 @@ impl Server {
 
     /// Starts the server again after `kill`; panics with its log if it exits.
     #[track_caller]
-    pub(crate) fn relaunch(&mut self) {
+    pub fn relaunch(&mut self) {
         self.try_relaunch().unwrap_or_else(|log| panic!("the server did not start again:\n{log}"));
     }
 
     /// Starts the server again after `kill`. The error is the log of a server that exits.
-    pub(crate) fn try_relaunch(&mut self) -> Result<(), String> {
+    pub fn try_relaunch(&mut self) -> Result<(), String> {
         self.launch()
     }
 
     /// Adds a line to the configuration file, for the next start.
-    pub(crate) fn configure(&mut self, line: &str) {
+    pub fn configure(&mut self, line: &str) {
         self.builder = self.builder.clone().config(line);
     }
 
     /// Loads the module from this path, from the next start on.
-    pub(crate) fn configure_module(&mut self, path: &Path) {
+    pub fn configure_module(&mut self, path: &Path) {
         self.builder = self.builder.clone().module_at(path);
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server was started").id()
     }
 
@@ -215,7 +215,7 @@ impl Server {
     }
 
     #[track_caller]
-    pub(crate) fn wait_for_exit(&mut self) {
+    pub fn wait_for_exit(&mut self) {
         let deadline = Instant::now() + START_TIMEOUT;
         while !self.has_exited() {
             assert!(Instant::now() < deadline, "the server does not stop; log:\n{}", self.log());
@@ -224,7 +224,7 @@ impl Server {
         self.child = None;
     }
 
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             // The process may have exited already: then `kill` fails, and `wait` still reaps it.
             let _ = child.kill();

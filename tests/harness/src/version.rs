@@ -5,27 +5,27 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    pub(crate) valkey: bool,
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
+pub struct Version {
+    pub valkey: bool,
+    pub major: u32,
+    pub minor: u32,
 }
 
 impl Version {
     /// Whether this is Redis of at least release `redis`, or Valkey of at least release `valkey`.
-    pub(crate) fn at_least(self, redis: (u32, u32), valkey: (u32, u32)) -> bool {
+    pub fn at_least(self, redis: (u32, u32), valkey: (u32, u32)) -> bool {
         (self.major, self.minor) >= if self.valkey { valkey } else { redis }
     }
 }
 
 /// The server program, `REDIS_SERVER` or `redis-server`.
-pub(crate) fn server_program() -> String {
+pub fn server_program() -> String {
     std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 /// The version of [`server_program`], from its `--version` line: `Redis server v=7.0.15 …`,
 /// `Valkey server v=8.1.1 …`.
-pub(crate) fn version() -> Version {
+pub fn version() -> Version {
     static VERSION: OnceLock<Version> = OnceLock::new();
     *VERSION.get_or_init(|| {
         let program = server_program();
@@ -52,7 +52,7 @@ fn parse(line: &str) -> Option<Version> {
 
 /// The full name of a configuration parameter of the module: `error-rate` is `bf-error-rate` on
 /// Redis 8, where a module chooses its names freely, and `bf.error-rate` on other servers.
-pub(crate) fn config_name(name: &str) -> String {
+pub fn config_name(name: &str) -> String {
     let separator = if !version().valkey && version().major >= 8 { '-' } else { '.' };
     format!("bf{separator}{name}")
 }

@@ -10,7 +10,7 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// Polls until `ready` returns true; panics with `what` after [`TIMEOUT`].
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !ready() {
         assert!(Instant::now() < deadline, "this did not happen in time: {what}");

@@ -35,24 +35,24 @@ mod table;
 mod version;
 mod wait;
 
-pub(crate) use bloom::{add_until_card, bits, digest, info, layers, madd, mexists, numbered};
-pub(crate) use builder::{Builder, can_contain, module_path};
-pub(crate) use child::{Stopped, child};
-pub(crate) use client::{Client, Protocol};
-pub(crate) use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
-pub(crate) use commands::{
+pub use bloom::{add_until_card, bits, digest, info, layers, madd, mexists, numbered};
+pub use builder::{Builder, can_contain, module_path};
+pub use child::{Stopped, child};
+pub use client::{Client, Protocol};
+pub use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
+pub use commands::{
     ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, commands, listed,
 };
-pub(crate) use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
-pub(crate) use pieces::{Piece, dump, load};
-pub(crate) use port::free_port;
-pub(crate) use proxy::{Fault, Proxy};
-pub(crate) use random::Random;
-pub(crate) use rdb::{Payload, sealed};
-pub(crate) use reply::{Reply, array, bulk, err, int, ints, map, null, ok, simple};
-pub(crate) use sane::{assert_no_crash, assert_sane, assert_unharmed, settled_memory};
-pub(crate) use server::Server;
-pub(crate) use skipped::skipped;
-pub(crate) use table::{Case, check, fresh};
-pub(crate) use version::{Version, config_name, version};
-pub(crate) use wait::wait_until;
+pub use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
+pub use pieces::{Piece, dump, load};
+pub use port::free_port;
+pub use proxy::{Fault, Proxy};
+pub use random::Random;
+pub use rdb::{Payload, sealed};
+pub use reply::{Reply, array, bulk, err, int, ints, map, null, ok, simple};
+pub use sane::{assert_no_crash, assert_sane, assert_unharmed, settled_memory};
+pub use server::Server;
+pub use skipped::skipped;
+pub use table::{Case, check, fresh};
+pub use version::{Version, config_name, version};
+pub use wait::wait_until;

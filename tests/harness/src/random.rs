@@ -3,16 +3,16 @@
 
 /// A generator; equal seeds give equal numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// Starts at `seed`; every value is a good seed.
-    pub(crate) fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
     /// The next number, uniform over `u64`.
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,13 +21,13 @@ impl Random {
     }
 
     /// A number below `end`, by multiply-shift, with a negligible bias of at most `end` / 2^64.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).expect("a usize has at most 64 bits");
         let high = (u128::from(self.next()) * u128::from(end)) >> 64;
         usize::try_from(high).expect("less than `end`, which is a usize")
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 }

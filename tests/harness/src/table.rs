@@ -7,11 +7,11 @@ use super::reply::Reply;
 ///
 /// A row without a seed gets a random one. If a row needs an item to be new in a full filter, it
 /// needs a rate like 1e-9: at 1 % it would fail once in a hundred runs.
-pub(crate) type Case<'a> = (&'a [&'a str], &'a str, Reply);
+pub type Case<'a> = (&'a [&'a str], &'a str, Reply);
 
 /// Runs the rows one after another in the same data set.
 #[track_caller]
-pub(crate) fn check(client: &mut Client, rows: &[(&str, Reply)]) {
+pub fn check(client: &mut Client, rows: &[(&str, Reply)]) {
     let failures: Vec<String> =
         rows.iter().filter_map(|(line, expected)| row(client, line, expected)).collect();
     report(&failures, rows.len());
@@ -19,7 +19,7 @@ pub(crate) fn check(client: &mut Client, rows: &[(&str, Reply)]) {
 
 /// Runs each row in an empty data set.
 #[track_caller]
-pub(crate) fn fresh(client: &mut Client, rows: &[Case<'_>]) {
+pub fn fresh(client: &mut Client, rows: &[Case<'_>]) {
     let mut failures = Vec::new();
     for (before, line, expected) in rows {
         client.run("FLUSHALL");

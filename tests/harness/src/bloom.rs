@@ -4,29 +4,29 @@ use super::client::Client;
 use super::reply::Reply;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Info {
-    pub(crate) capacity: i64,
-    pub(crate) size: i64,
-    pub(crate) filters: i64,
-    pub(crate) items: i64,
+pub struct Info {
+    pub capacity: i64,
+    pub size: i64,
+    pub filters: i64,
+    pub items: i64,
     /// `None` for a non-scaling filter.
-    pub(crate) expansion: Option<i64>,
+    pub expansion: Option<i64>,
 }
 
 /// The fields of BF.DEBUG for one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Layer {
-    pub(crate) bytes: i64,
-    pub(crate) bits: i64,
-    pub(crate) hashes: i64,
-    pub(crate) hash_width: i64,
-    pub(crate) capacity: i64,
-    pub(crate) size: i64,
-    pub(crate) ratio: f64,
+pub struct Layer {
+    pub bytes: i64,
+    pub bits: i64,
+    pub hashes: i64,
+    pub hash_width: i64,
+    pub capacity: i64,
+    pub size: i64,
+    pub ratio: f64,
 }
 
 #[track_caller]
-pub(crate) fn info(client: &mut Client, key: &str) -> Info {
+pub fn info(client: &mut Client, key: &str) -> Info {
     let reply = client.cmd(&["BF.INFO", key]);
     let field = |name: &str| {
         reply.get(name).unwrap_or_else(|| panic!("BF.INFO has no {name:?}: {reply:?}"))
@@ -46,7 +46,7 @@ pub(crate) fn info(client: &mut Client, key: &str) -> Info {
 /// Sends BF.DEBUG for a filter that exists; returns the item count of the first line, and the
 /// layers, oldest first.
 #[track_caller]
-pub(crate) fn layers(client: &mut Client, key: &str) -> (i64, Vec<Layer>) {
+pub fn layers(client: &mut Client, key: &str) -> (i64, Vec<Layer>) {
     let reply = client.cmd(&["BF.DEBUG", key]);
     let mut lines = reply.elements().iter().map(Reply::text);
     let first = lines.next().unwrap_or_else(|| panic!("BF.DEBUG is empty"));
@@ -85,19 +85,19 @@ fn layer(line: &str) -> Layer {
 /// DEBUG DIGEST-VALUE of a key. Two filters have equal digests only if all numbers and bits of them
 /// are equal.
 #[track_caller]
-pub(crate) fn digest(client: &mut Client, key: &str) -> String {
+pub fn digest(client: &mut Client, key: &str) -> String {
     client.cmd(&["DEBUG", "DIGEST-VALUE", key]).elements()[0].text()
 }
 
 /// Sends BF.MADD in batches of 1,000; returns for each item whether it was new.
 #[track_caller]
-pub(crate) fn madd<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
+pub fn madd<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
     batches(client, "BF.MADD", key, items)
 }
 
 /// Sends BF.MEXISTS in batches of 1,000; returns for each item whether it may be in the filter.
 #[track_caller]
-pub(crate) fn mexists<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
+pub fn mexists<A: AsRef<[u8]>>(client: &mut Client, key: &str, items: &[A]) -> Vec<bool> {
     batches(client, "BF.MEXISTS", key, items)
 }
 
@@ -119,7 +119,7 @@ fn batches<A: AsRef<[u8]>>(
 
 /// The answers of BF.BULKADD or BF.BULKEXISTS, of which none is an error.
 #[track_caller]
-pub(crate) fn bits(reply: &Reply) -> Vec<bool> {
+pub fn bits(reply: &Reply) -> Vec<bool> {
     let [count, bits] = reply.elements() else { panic!("not two elements: {reply:?}") };
     let count = usize::try_from(count.int()).expect("a count of items");
     let bytes = bits.clone().payload();
@@ -131,7 +131,7 @@ pub(crate) fn bits(reply: &Reply) -> Vec<bool> {
 }
 
 /// Returns `count` different items: `prefix-0`, `prefix-1`, …
-pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<String> {
+pub fn numbered(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn numbered(prefix: &str, count: usize) -> Vec<String> {
 /// that were added. Their number may exceed `card`, because a false positive is not counted. Panics
 /// if the filter is saturated: then it counts no further items.
 #[track_caller]
-pub(crate) fn add_until_card(
+pub fn add_until_card(
     client: &mut Client,
     key: &str,
     prefix: &str,

@@ -15,12 +15,12 @@ const PORT_ATTEMPTS: u32 = 5;
 const OWN_CGROUPS: &str = "mount -t tmpfs none /sys/fs/cgroup";
 
 /// Whether this process may start a server in a separate mount namespace.
-pub(crate) fn can_contain() -> bool {
+pub fn can_contain() -> bool {
     let tried = Command::new("unshare").args(["-m", "sh", "-c", OWN_CGROUPS]).output();
     tried.is_ok_and(|output| output.status.success())
 }
 
-pub(crate) fn module_path() -> PathBuf {
+pub fn module_path() -> PathBuf {
     let path = std::env::var_os("REDIS_BLOOM_SO").unwrap_or_else(|| {
         panic!(
             "REDIS_BLOOM_SO is not set: run these tests with `make test-server`, which builds \
@@ -33,7 +33,7 @@ pub(crate) fn module_path() -> PathBuf {
 
 /// The description of a server.
 #[derive(Clone, Default)]
-pub(crate) struct Builder {
+pub struct Builder {
     file: String,
     lines: Vec<String>,
     module_arguments: Vec<String>,
@@ -45,36 +45,36 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// Sets text that comes first in the configuration file.
-    pub(crate) fn file(mut self, text: &str) -> Builder {
+    pub fn file(mut self, text: &str) -> Builder {
         self.file = text.to_owned();
         self
     }
 
     /// Adds a line to the configuration file: `.config("appendonly yes")`.
-    pub(crate) fn config(mut self, line: &str) -> Builder {
+    pub fn config(mut self, line: &str) -> Builder {
         self.lines.push(line.to_owned());
         self
     }
 
     /// Sets the arguments of the module's `loadmodule` line.
-    pub(crate) fn module_arguments(mut self, arguments: &[&str]) -> Builder {
+    pub fn module_arguments(mut self, arguments: &[&str]) -> Builder {
         self.module_arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         self
     }
 
-    pub(crate) fn without_module(mut self) -> Builder {
+    pub fn without_module(mut self) -> Builder {
         self.without_module = true;
         self
     }
 
     /// Loads the module from another path.
-    pub(crate) fn module_at(self, path: &Path) -> Builder {
+    pub fn module_at(self, path: &Path) -> Builder {
         self.without_module().config(&format!("loadmodule \"{}\"", path.display()))
     }
 
     /// Limits the virtual memory of the process, in bytes, so that large allocations fail on any
     /// machine.
-    pub(crate) fn address_space(mut self, bytes: u64) -> Builder {
+    pub fn address_space(mut self, bytes: u64) -> Builder {
         self.address_space = Some(bytes);
         self
     }
@@ -82,20 +82,20 @@ impl Builder {
     /// Shows the process a container's memory limit of that many bytes, in `/sys/fs/cgroup` of a
     /// separate mount namespace. The limit is not enforced. Such a server starts only if
     /// [`can_contain`] returns true.
-    pub(crate) fn container(mut self, bytes: u64) -> Builder {
+    pub fn container(mut self, bytes: u64) -> Builder {
         self.container = Some(bytes);
         self
     }
 
     /// Ignores SIGXFSZ, so that a write beyond the file size limit fails, as on a full disk, and
     /// does not kill the server.
-    pub(crate) fn survives_full_files(mut self) -> Builder {
+    pub fn survives_full_files(mut self) -> Builder {
         self.survives_full_files = true;
         self
     }
 
     /// Shell commands to run before the server, if any.
-    pub(crate) fn preparation(&self) -> Option<String> {
+    pub fn preparation(&self) -> Option<String> {
         let bound = self.address_space.map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
         let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
         let limit = self
@@ -106,25 +106,25 @@ impl Builder {
     }
 
     /// The command line that starts the shell of [`Self::preparation`].
-    pub(crate) fn shell(&self) -> &'static [&'static str] {
+    pub fn shell(&self) -> &'static [&'static str] {
         match self.container {
             None => &["sh"],
             Some(_) => &["unshare", "-m", "sh"],
         }
     }
 
-    pub(crate) fn replica_of(self, master: &Server) -> Builder {
+    pub fn replica_of(self, master: &Server) -> Builder {
         self.config(&format!("replicaof 127.0.0.1 {}", master.port()))
     }
 
     /// Starts the server; panics with its log if it does not come up.
     #[track_caller]
-    pub(crate) fn start(self) -> Server {
+    pub fn start(self) -> Server {
         self.try_start().unwrap_or_else(|log| panic!("the server did not start:\n{log}"))
     }
 
     /// Starts the server, or returns its log if it does not come up.
-    pub(crate) fn try_start(self) -> Result<Server, String> {
+    pub fn try_start(self) -> Result<Server, String> {
         for attempt in 1.. {
             match Server::launched(&self) {
                 Err(log) if log.contains("Address already in use") && attempt < PORT_ATTEMPTS => {}
@@ -134,7 +134,7 @@ impl Builder {
         unreachable!("the last attempt returns")
     }
 
-    pub(crate) fn text(&self, port: u16, dir: &Path) -> String {
+    pub fn text(&self, port: u16, dir: &Path) -> String {
         let mut text =
             format!("{}\nport {port}\nbind 127.0.0.1\ndaemonize no\nsave \"\"\n", self.file);
         text += &format!("dir \"{}\"\n", dir.display());

@@ -13,7 +13,7 @@ const SHOWN_ELEMENTS: usize = 24;
 
 /// A reply as received. `Null` stands for both `$-1` of RESP2 and `_` of RESP3.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Reply {
+pub enum Reply {
     Simple(String),
     Error(String),
     Int(i64),
@@ -33,7 +33,7 @@ pub(crate) enum Reply {
 impl Reply {
     /// The elements of an array or set; panics on another type.
     #[track_caller]
-    pub(crate) fn elements(&self) -> &[Reply] {
+    pub fn elements(&self) -> &[Reply] {
         match self {
             Reply::Array(elements) | Reply::Set(elements) => elements,
             other => panic!("expected an array, got {other:?}"),
@@ -42,7 +42,7 @@ impl Reply {
 
     /// The integer; panics on another type.
     #[track_caller]
-    pub(crate) fn int(&self) -> i64 {
+    pub fn int(&self) -> i64 {
         match self {
             Reply::Int(value) => *value,
             other => panic!("expected an integer, got {other:?}"),
@@ -51,7 +51,7 @@ impl Reply {
 
     /// The bytes of a bulk string; panics on another type.
     #[track_caller]
-    pub(crate) fn payload(self) -> Vec<u8> {
+    pub fn payload(self) -> Vec<u8> {
         match self {
             Reply::Bulk(bytes) => bytes,
             other => panic!("expected bytes, got {other:?}"),
@@ -61,7 +61,7 @@ impl Reply {
     /// The text of a simple, bulk or verbatim string; panics on another type or on bytes that are
     /// not UTF-8.
     #[track_caller]
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Reply::Simple(text) | Reply::Verbatim(text) => text.clone(),
             Reply::Bulk(bytes) => String::from_utf8(bytes.clone()).expect("the reply is text"),
@@ -71,7 +71,7 @@ impl Reply {
 
     /// The text of an error; panics on another type.
     #[track_caller]
-    pub(crate) fn error(&self) -> &str {
+    pub fn error(&self) -> &str {
         match self {
             Reply::Error(text) => text,
             other => panic!("expected an error, got {other:?}"),
@@ -79,12 +79,12 @@ impl Reply {
     }
 
     /// Whether the whole reply is an error (an error inside an array is not).
-    pub(crate) fn is_error(&self) -> bool {
+    pub fn is_error(&self) -> bool {
         matches!(self, Reply::Error(_))
     }
 
     /// The value under `key` of a map, or of the flat key-value array that RESP2 sends for a map.
-    pub(crate) fn get(&self, key: &str) -> Option<&Reply> {
+    pub fn get(&self, key: &str) -> Option<&Reply> {
         match self {
             Reply::Map(pairs) => {
                 pairs.iter().find(|(name, _)| name.text() == key).map(|(_, value)| value)
@@ -99,7 +99,7 @@ impl Reply {
     /// Whether each element is a yes (1 or true); panics on an element that is neither yes nor no
     /// (0 or false).
     #[track_caller]
-    pub(crate) fn answers(&self) -> Vec<bool> {
+    pub fn answers(&self) -> Vec<bool> {
         self.elements()
             .iter()
             .map(|element| match element {
@@ -111,42 +111,42 @@ impl Reply {
     }
 }
 
-pub(crate) fn ok() -> Reply {
+pub fn ok() -> Reply {
     simple("OK")
 }
 
-pub(crate) fn simple(text: &str) -> Reply {
+pub fn simple(text: &str) -> Reply {
     Reply::Simple(text.to_owned())
 }
 
 /// An error; the text includes the code.
-pub(crate) fn err(text: &str) -> Reply {
+pub fn err(text: &str) -> Reply {
     Reply::Error(text.to_owned())
 }
 
-pub(crate) fn int(value: i64) -> Reply {
+pub fn int(value: i64) -> Reply {
     Reply::Int(value)
 }
 
-pub(crate) fn bulk(text: impl AsRef<[u8]>) -> Reply {
+pub fn bulk(text: impl AsRef<[u8]>) -> Reply {
     Reply::Bulk(text.as_ref().to_vec())
 }
 
 /// A null value, not a null array.
-pub(crate) fn null() -> Reply {
+pub fn null() -> Reply {
     Reply::Null
 }
 
-pub(crate) fn array(elements: impl IntoIterator<Item = Reply>) -> Reply {
+pub fn array(elements: impl IntoIterator<Item = Reply>) -> Reply {
     Reply::Array(elements.into_iter().collect())
 }
 
-pub(crate) fn ints(values: impl IntoIterator<Item = i64>) -> Reply {
+pub fn ints(values: impl IntoIterator<Item = i64>) -> Reply {
     array(values.into_iter().map(Reply::Int))
 }
 
 /// A RESP3 map whose keys are simple strings.
-pub(crate) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Reply)>) -> Reply {
+pub fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Reply)>) -> Reply {
     Reply::Map(pairs.into_iter().map(|(name, value)| (simple(name), value)).collect())
 }
 

@@ -9,39 +9,39 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The numbers of a filter header of version 1, or of version 2 with the native family (filters
 /// with counting layers).
 #[derive(Clone, Debug)]
-pub(crate) struct Header {
-    pub(crate) version: u16,
-    pub(crate) seed: u64,
-    pub(crate) error_rate: f64,
-    pub(crate) expansion: u32,
+pub struct Header {
+    pub version: u16,
+    pub seed: u64,
+    pub error_rate: f64,
+    pub expansion: u32,
     /// Number of layers that the header announces.
-    pub(crate) count: u32,
+    pub count: u32,
     /// Bytes of bits that follow.
-    pub(crate) present: u64,
+    pub present: u64,
     /// The layers that follow.
-    pub(crate) layers: Vec<StoredLayer>,
+    pub layers: Vec<StoredLayer>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredLayer {
-    pub(crate) kind: u8,
-    pub(crate) probes: u8,
-    pub(crate) block_words: u16,
-    pub(crate) blocks: u32,
-    pub(crate) capacity: u64,
-    pub(crate) items: u64,
-    pub(crate) error_rate: f64,
+pub struct StoredLayer {
+    pub kind: u8,
+    pub probes: u8,
+    pub block_words: u16,
+    pub blocks: u32,
+    pub capacity: u64,
+    pub items: u64,
+    pub error_rate: f64,
     /// Hash of the changes; only in a layer of kind 2.
-    pub(crate) changes: u64,
+    pub changes: u64,
     /// Number of deletions; only in a layer of kind 2.
-    pub(crate) deletions: u64,
+    pub deletions: u64,
 }
 
 const MAGIC: &[u8] = b"rbloom";
 /// Family byte of native filters, in version 2.
 const NATIVE: u8 = 0;
 /// Kind of a counting layer.
-pub(crate) const COUNTING: u8 = 2;
+pub const COUNTING: u8 = 2;
 
 /// Takes a little-endian number from the front of the bytes.
 macro_rules! take {
@@ -54,7 +54,7 @@ macro_rules! take {
 
 impl Header {
     #[track_caller]
-    pub(crate) fn parse(bytes: &[u8]) -> Header {
+    pub fn parse(bytes: &[u8]) -> Header {
         let (body, checksum) = bytes.split_at(bytes.len() - 8);
         assert_eq!(xxh3_64(body).to_le_bytes(), checksum, "the checksum of a header");
         let mut rest = body.strip_prefix(MAGIC).expect("a header begins with its magic");
@@ -87,7 +87,7 @@ impl Header {
         header
     }
 
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(self.version.to_le_bytes());
         bytes.extend(self.seed.to_le_bytes());
@@ -116,14 +116,14 @@ impl Header {
 
 impl StoredLayer {
     /// Bytes of the layer's bits, or of its counters of four bits each.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         let words = u64::from(self.blocks) * u64::from(self.block_words);
         words * if self.kind == COUNTING { 32 } else { 8 }
     }
 }
 
 /// Appends the checksum of headers and chunks to the bytes.
-pub(crate) fn sealed_with_xxh3(mut bytes: Vec<u8>) -> Vec<u8> {
+pub fn sealed_with_xxh3(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = xxh3_64(&bytes);
     bytes.extend(checksum.to_le_bytes());
     bytes

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Returns a port that nothing listens on, below the range that the kernel uses for outgoing
 /// connections. Each test process starts at another offset, so that parallel runs rarely collide.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

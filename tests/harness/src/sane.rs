@@ -26,13 +26,13 @@ const CRASHES: [&str; 6] = [
 
 /// Asserts that the server answers and that its log shows no crash.
 #[track_caller]
-pub(crate) fn assert_unharmed(server: &Server) {
+pub fn assert_unharmed(server: &Server) {
     server.client().assert_in_step();
     assert_no_crash(&server.log());
 }
 
 #[track_caller]
-pub(crate) fn assert_no_crash(log: &str) {
+pub fn assert_no_crash(log: &str) {
     for crash in CRASHES {
         assert!(!log.contains(crash), "the log shows a crash ({crash}):\n{log}");
     }
@@ -41,7 +41,7 @@ pub(crate) fn assert_no_crash(log: &str) {
 /// Waits until all other connections are closed and nothing is left to free; returns `used_memory`,
 /// which then includes no buffers of other connections.
 #[track_caller]
-pub(crate) fn settled_memory(server: &Server) -> i64 {
+pub fn settled_memory(server: &Server) -> i64 {
     let mut client = server.client();
     wait_until("the other connections are closed", || {
         client.run("CLIENT LIST TYPE normal").text().lines().count() == 1
@@ -53,7 +53,7 @@ pub(crate) fn settled_memory(server: &Server) -> i64 {
 /// Asserts that every command answers for the filter, whatever its origin, and that the answers are
 /// consistent. Deletes the key.
 #[track_caller]
-pub(crate) fn assert_sane(client: &mut Client, key: &str, what: &str) {
+pub fn assert_sane(client: &mut Client, key: &str, what: &str) {
     let begin = Instant::now();
     assert_eq!(client.cmd(&["TYPE", key]).text(), "MBbloom--", "{what}");
     let card = client.cmd(&["BF.CARD", key]);

@@ -16,29 +16,29 @@ use super::reply::{Reply, ok};
 use super::server::Server;
 use super::wait::wait_until;
 
-pub(crate) const SLOTS: usize = 16_384;
+pub const SLOTS: usize = 16_384;
 /// Number of primaries; also the number of replicas.
-pub(crate) const PRIMARIES: usize = 3;
+pub const PRIMARIES: usize = 3;
 /// A primary counts as failed after this time without an answer.
 const NODE_TIMEOUT_MS: u64 = 1_500;
 /// How long a client retries one command; a failover takes a few node timeouts.
 const CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
-pub(crate) struct Cluster {
-    pub(crate) nodes: Vec<Server>,
-    pub(crate) ids: Vec<String>,
+pub struct Cluster {
+    pub nodes: Vec<Server>,
+    pub ids: Vec<String>,
 }
 
 impl Cluster {
     /// Starts the servers and joins them.
     #[track_caller]
-    pub(crate) fn start() -> Cluster {
+    pub fn start() -> Cluster {
         Cluster::start_with(|_, node| node)
     }
 
     /// Starts the servers, each as `described` changes its description, and joins them.
     #[track_caller]
-    pub(crate) fn start_with(described: impl Fn(usize, Builder) -> Builder) -> Cluster {
+    pub fn start_with(described: impl Fn(usize, Builder) -> Builder) -> Cluster {
         let mut buses = Vec::new();
         let nodes: Vec<Server> = (0..2 * PRIMARIES)
             .map(|number| {
@@ -87,7 +87,7 @@ impl Cluster {
     }
 
     /// A client with the slot map of the first node that answers.
-    pub(crate) fn client(&self) -> ClusterClient {
+    pub fn client(&self) -> ClusterClient {
         let mut client = ClusterClient {
             ports: self.nodes.iter().map(Server::port).collect(),
             owners: vec![0; SLOTS],
@@ -101,7 +101,7 @@ impl Cluster {
 }
 
 /// The slot of a key: CRC-16 (XMODEM) of its hash tag, or of the whole key if it has none.
-pub(crate) fn slot(key: &str) -> usize {
+pub fn slot(key: &str) -> usize {
     let tag = key
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))
@@ -117,19 +117,19 @@ pub(crate) fn slot(key: &str) -> usize {
 
 /// A client as the cluster specification describes it: it keeps a map of slots, follows MOVED and
 /// ASK, and reloads the map when a node fails.
-pub(crate) struct ClusterClient {
+pub struct ClusterClient {
     ports: Vec<u16>,
     /// Port of the primary of each slot.
     owners: Vec<u16>,
     connections: HashMap<u16, Client>,
-    pub(crate) moved: usize,
-    pub(crate) asked: usize,
+    pub moved: usize,
+    pub asked: usize,
 }
 
 impl ClusterClient {
     /// Sends a command for the key, and repeats it until the node that owns the key answers.
     #[track_caller]
-    pub(crate) fn call<A: AsRef<[u8]>>(&mut self, key: &str, words: &[A]) -> Reply {
+    pub fn call<A: AsRef<[u8]>>(&mut self, key: &str, words: &[A]) -> Reply {
         let deadline = Instant::now() + CALL_TIMEOUT;
         let mut port = self.owners[slot(key)];
         let mut asking = false;
@@ -163,7 +163,7 @@ impl ClusterClient {
 
     /// Sends WAIT on the connection to the key's primary; returns how many replicas acknowledged.
     #[track_caller]
-    pub(crate) fn wait(&mut self, key: &str) -> i64 {
+    pub fn wait(&mut self, key: &str) -> i64 {
         let port = self.owners[slot(key)];
         match self.try_call(port, false, &["WAIT", "1", "300"]) {
             Some(Reply::Int(replicas)) => replicas,
@@ -172,7 +172,7 @@ impl ClusterClient {
     }
 
     /// The port of the primary of the key's slot.
-    pub(crate) fn owner(&self, key: &str) -> u16 {
+    pub fn owner(&self, key: &str) -> u16 {
         self.owners[slot(key)]
     }
 

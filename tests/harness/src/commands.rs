@@ -8,19 +8,19 @@
 use super::client::Client;
 
 /// A command, and what COMMAND INFO and COMMAND DOCS must return for it.
-pub(crate) struct Command {
+pub struct Command {
     /// A complete call with the key `k`.
-    pub(crate) call: &'static str,
+    pub call: &'static str,
     /// The number of words, including the name; negative for "at least".
-    pub(crate) arity: i64,
+    pub arity: i64,
     /// The flags among `write`, `readonly`, `denyoom` and `fast`.
-    pub(crate) flags: &'static [&'static str],
+    pub flags: &'static [&'static str],
     /// Flags of the key's spec.
-    pub(crate) key: &'static [&'static str],
+    pub key: &'static [&'static str],
     /// The first release with the command, of RedisBloom or of this module.
-    pub(crate) since: &'static str,
+    pub since: &'static str,
     /// Names of the arguments in order, without `seed` and `counting`, which RedisBloom lacks.
-    pub(crate) arguments: &'static str,
+    pub arguments: &'static str,
 }
 
 const fn command(
@@ -37,15 +37,15 @@ const fn command(
 const READ: &[&str] = &["readonly", "fast"];
 const WRITE: &[&str] = &["write", "denyoom"];
 /// The answer reveals data of the filter.
-pub(crate) const READS: &[&str] = &["RO", "access"];
+pub const READS: &[&str] = &["RO", "access"];
 /// The answer reveals nothing.
-pub(crate) const CREATES: &[&str] = &["RW", "insert"];
+pub const CREATES: &[&str] = &["RW", "insert"];
 /// The answer reveals data of the filter, so the command also needs the permission to read.
-pub(crate) const ADDS: &[&str] = &["RW", "access", "insert"];
-pub(crate) const DELETES: &[&str] = &["RW", "access", "delete"];
+pub const ADDS: &[&str] = &["RW", "access", "insert"];
+pub const DELETES: &[&str] = &["RW", "access", "delete"];
 
 /// The commands that RedisBloom has, as RedisBloom 8 documents them.
-pub(crate) const REDISBLOOMS: [Command; 11] = [
+pub const REDISBLOOMS: [Command; 11] = [
     command(
         "BF.RESERVE k 0.01 100 COUNTING",
         -4,
@@ -75,7 +75,7 @@ pub(crate) const REDISBLOOMS: [Command; 11] = [
 ];
 
 /// The commands that RedisBloom lacks.
-pub(crate) const OWN: [Command; 7] = [
+pub const OWN: [Command; 7] = [
     command("BF.DEL k a", -3, &["write"], DELETES, "0.1.0", "key item"),
     command("BF.COUNT k a", 3, READ, READS, "0.1.0", "key item"),
     // The filter with itself: each call of this table has one key.
@@ -102,18 +102,18 @@ pub(crate) const OWN: [Command; 7] = [
 ];
 
 /// All commands of the module.
-pub(crate) fn commands() -> impl Iterator<Item = &'static Command> {
+pub fn commands() -> impl Iterator<Item = &'static Command> {
     REDISBLOOMS.iter().chain(&OWN)
 }
 
 impl Command {
     /// The name in lower case, as the server lists it.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.call.split(' ').next().unwrap_or_default().to_lowercase()
     }
 
     /// The complete call, with another key.
-    pub(crate) fn call_for(&self, key: &str) -> String {
+    pub fn call_for(&self, key: &str) -> String {
         let words = self.call.split(' ').map(|word| if word == "k" { key } else { word });
         words.collect::<Vec<_>>().join(" ")
     }
@@ -121,7 +121,7 @@ impl Command {
 
 /// The names of the module's commands that the server lists, sorted.
 #[track_caller]
-pub(crate) fn listed(client: &mut Client) -> Vec<String> {
+pub fn listed(client: &mut Client) -> Vec<String> {
     let reply = client.run("COMMAND LIST FILTERBY MODULE bf");
     let mut names: Vec<_> =
         reply.elements().iter().map(|name| name.text().to_lowercase()).collect();

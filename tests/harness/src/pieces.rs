@@ -4,11 +4,11 @@ use super::client::Client;
 use super::reply::Reply;
 
 /// One reply of BF.SCANDUMP: the iterator and the data.
-pub(crate) type Piece = (i64, Vec<u8>);
+pub type Piece = (i64, Vec<u8>);
 
 /// Fetches all pieces of a filter as clients do: from iterator 0 until the reply's iterator is 0.
 #[track_caller]
-pub(crate) fn dump(client: &mut Client, key: &str) -> Vec<Piece> {
+pub fn dump(client: &mut Client, key: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut iterator = 0;
     loop {
@@ -31,6 +31,6 @@ pub(crate) fn dump(client: &mut Client, key: &str) -> Vec<Piece> {
 }
 
 /// Sends one piece with BF.LOADCHUNK.
-pub(crate) fn load(client: &mut Client, key: &str, (iterator, data): &Piece) -> Reply {
+pub fn load(client: &mut Client, key: &str, (iterator, data): &Piece) -> Reply {
     client.call("BF.LOADCHUNK", key, &[iterator.to_string().as_bytes(), data])
 }

@@ -16,7 +16,7 @@ use super::client::Client;
 use super::reply::Reply;
 
 /// CRC-64/Jones, as the server computes it: polynomial 0xad93d23594c935a9, reflected, no inversion.
-pub(crate) fn crc64(bytes: &[u8]) -> u64 {
+pub fn crc64(bytes: &[u8]) -> u64 {
     const REFLECTED: u64 = 0xad93_d235_94c9_35a9_u64.reverse_bits();
     let step = |crc: u64| {
         if crc & 1 == 1 { crc >> 1 ^ REFLECTED } else { crc >> 1 }
@@ -27,25 +27,25 @@ pub(crate) fn crc64(bytes: &[u8]) -> u64 {
 }
 
 /// Appends the correct checksum to the bytes.
-pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
+pub fn sealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &crc64(bytes).to_le_bytes()].concat()
 }
 
 /// The parts of a DUMP payload of a module's value.
 #[derive(Clone)]
-pub(crate) struct Payload {
+pub struct Payload {
     /// Type and module id.
-    pub(crate) head: Vec<u8>,
+    pub head: Vec<u8>,
     /// The strings that the module saved.
-    pub(crate) strings: Vec<Vec<u8>>,
+    pub strings: Vec<Vec<u8>>,
     /// The end mark and the RDB version.
-    pub(crate) tail: Vec<u8>,
+    pub tail: Vec<u8>,
 }
 
 impl Payload {
     /// Sends DUMP for the key and parses the payload.
     #[track_caller]
-    pub(crate) fn of(client: &mut Client, key: &str) -> Payload {
+    pub fn of(client: &mut Client, key: &str) -> Payload {
         let Reply::Bulk(bytes) = client.cmd(&["DUMP", key]) else {
             panic!("DUMP {key} answered no payload")
         };
@@ -77,7 +77,7 @@ impl Payload {
     }
 
     /// Everything before the checksum.
-    pub(crate) fn body(&self) -> Vec<u8> {
+    pub fn body(&self) -> Vec<u8> {
         let mut bytes = self.head.clone();
         for string in &self.strings {
             bytes.push(5);
@@ -97,7 +97,7 @@ impl Payload {
     }
 
     /// The payload for RESTORE, with the correct checksum.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         sealed(&self.body())
     }
 }

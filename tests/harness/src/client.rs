@@ -13,16 +13,16 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
     Resp2,
     Resp3,
 }
 
 impl Protocol {
-    pub(crate) const BOTH: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+    pub const BOTH: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
     /// The answer for one item ("new", "may exist"): an integer in RESP2, a boolean in RESP3.
-    pub(crate) fn bit(self, yes: bool) -> Reply {
+    pub fn bit(self, yes: bool) -> Reply {
         match self {
             Protocol::Resp2 => Reply::Int(yes.into()),
             Protocol::Resp3 => Reply::Bool(yes),
@@ -30,18 +30,18 @@ impl Protocol {
     }
 
     /// An array of answers, one per item; 1 means yes.
-    pub(crate) fn bits<const N: usize>(self, answers: [u8; N]) -> Reply {
+    pub fn bits<const N: usize>(self, answers: [u8; N]) -> Reply {
         Reply::Array(answers.iter().map(|&answer| self.bit(answer == 1)).collect())
     }
 }
 
-pub(crate) struct Client {
+pub struct Client {
     stream: BufReader<TcpStream>,
 }
 
 impl Client {
     /// Connects to a port of this machine, in RESP2; `None` if nothing listens there.
-    pub(crate) fn try_connect(port: u16) -> Option<Client> {
+    pub fn try_connect(port: u16) -> Option<Client> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         stream.set_nodelay(true).ok()?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT)).ok()?;
@@ -51,20 +51,20 @@ impl Client {
     /// Splits a line at spaces, sends the words as one command and reads its reply:
     /// `run("BF.ADD key item")`.
     #[track_caller]
-    pub(crate) fn run(&mut self, line: &str) -> Reply {
+    pub fn run(&mut self, line: &str) -> Reply {
         self.cmd(&line.split_whitespace().collect::<Vec<_>>())
     }
 
     /// Sends one command of arbitrary bytes and reads its reply.
     #[track_caller]
-    pub(crate) fn cmd<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
+    pub fn cmd<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
         self.send(arguments);
         self.read()
     }
 
     /// Sends the command `name key items...` and reads its reply.
     #[track_caller]
-    pub(crate) fn call<A: AsRef<[u8]>>(&mut self, name: &str, key: &str, items: &[A]) -> Reply {
+    pub fn call<A: AsRef<[u8]>>(&mut self, name: &str, key: &str, items: &[A]) -> Reply {
         let words =
             [name.as_bytes(), key.as_bytes()].into_iter().chain(items.iter().map(AsRef::as_ref));
         self.cmd(&words.collect::<Vec<_>>())
@@ -72,7 +72,7 @@ impl Client {
 
     /// Sends all commands at once, then reads all replies.
     #[track_caller]
-    pub(crate) fn pipeline<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> Vec<Reply> {
+    pub fn pipeline<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> Vec<Reply> {
         let wire: Vec<u8> = commands.iter().flat_map(|arguments| encode(arguments)).collect();
         self.write(&wire);
         commands.iter().map(|_| self.read()).collect()
@@ -80,22 +80,22 @@ impl Client {
 
     /// Sends one command and reads no reply: for SHUTDOWN, which only closes the connection.
     #[track_caller]
-    pub(crate) fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
+    pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) {
         self.write(&encode(arguments));
     }
 
     #[track_caller]
-    pub(crate) fn read(&mut self) -> Reply {
+    pub fn read(&mut self) -> Reply {
         self.try_read().unwrap_or_else(|error| panic!("no reply: {error}"))
     }
 
     /// Reads the next reply, or returns the error.
-    pub(crate) fn try_read(&mut self) -> std::io::Result<Reply> {
+    pub fn try_read(&mut self) -> std::io::Result<Reply> {
         read_reply(&mut self.stream)
     }
 
     /// Sends one command and reads its reply, or returns the error: for servers that may die.
-    pub(crate) fn try_cmd<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> std::io::Result<Reply> {
+    pub fn try_cmd<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> std::io::Result<Reply> {
         self.stream.get_mut().write_all(&encode(arguments))?;
         self.try_read()
     }
@@ -110,13 +110,13 @@ impl Client {
 
     /// Asserts that the connection is in step: the next reply belongs to the next command.
     #[track_caller]
-    pub(crate) fn assert_in_step(&mut self) {
+    pub fn assert_in_step(&mut self) {
         assert_eq!(self.run("PING"), Reply::Simple("PONG".into()), "replies are out of step");
     }
 
     /// The value of one field of `INFO section`.
     #[track_caller]
-    pub(crate) fn server_info(&mut self, section: &str, field: &str) -> String {
+    pub fn server_info(&mut self, section: &str, field: &str) -> String {
         let all = self.cmd(&["INFO", section]).text();
         let prefix = format!("{field}:");
         let line = all.lines().find_map(|line| line.strip_prefix(&prefix));
@@ -127,7 +127,7 @@ impl Client {
     /// all three: with one request each, a scheduled rewrite that starts between two requests would
     /// be missed.
     #[track_caller]
-    pub(crate) fn has_child(&mut self) -> bool {
+    pub fn has_child(&mut self) -> bool {
         let all = self.cmd(&["INFO", "persistence"]).text();
         ["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"]
             .iter()
@@ -136,13 +136,13 @@ impl Client {
 
     /// A numeric field of `INFO memory`.
     #[track_caller]
-    pub(crate) fn memory(&mut self, field: &str) -> i64 {
+    pub fn memory(&mut self, field: &str) -> i64 {
         self.server_info("memory", field).parse().expect("a field of INFO memory is a number")
     }
 
     /// The value of one configuration parameter, or `None` if the server does not know it.
     #[track_caller]
-    pub(crate) fn config_get(&mut self, name: &str) -> Option<String> {
+    pub fn config_get(&mut self, name: &str) -> Option<String> {
         let reply = self.cmd(&["CONFIG", "GET", name]);
         reply.get(name).map(Reply::text)
     }

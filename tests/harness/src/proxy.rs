@@ -12,7 +12,7 @@ use std::thread;
 
 /// A fault of one connection, at a position in the bytes that the primary sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Ends the connection after this many bytes.
     Cut(u64),
     /// Inverts all bits of the byte at this position.
@@ -20,7 +20,7 @@ pub(crate) enum Fault {
 }
 
 /// A proxy in front of a primary; its threads end with their connections.
-pub(crate) struct Proxy {
+pub struct Proxy {
     port: u16,
     faults: Arc<Mutex<Vec<Fault>>>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Starts a proxy for the primary's port. Each connection gets the next fault; connections
     /// after the last fault work normally.
-    pub(crate) fn before(primary: u16, faults: &[Fault]) -> Proxy {
+    pub fn before(primary: u16, faults: &[Fault]) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let faults = Arc::new(Mutex::new(faults.iter().rev().copied().collect::<Vec<_>>()));
@@ -46,12 +46,12 @@ impl Proxy {
     }
 
     /// The port to replicate from.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Number of faults that no connection has got yet.
-    pub(crate) fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.faults.lock().map_or(0, |faults| faults.len())
     }
 }

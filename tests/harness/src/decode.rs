@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 
 use super::reply::Reply;
 
-pub(crate) fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
+pub fn read_reply(from: &mut impl BufRead) -> io::Result<Reply> {
     let line = read_line(from)?;
     let (kind, rest) = line.split_at_checked(1).ok_or_else(|| malformed("an empty line"))?;
     Ok(match kind {
