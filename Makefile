@@ -70,6 +70,11 @@ build: ## Build the module: target/release/libredis_bloom.so
 	@scripts/setup
 	cargo build --release --lib $(LOCKED)
 
+.PHONY: cli
+cli: ## Build the tool: target/cli/redis-bloom
+	@scripts/setup
+	cargo build --profile cli --package redis-bloom-cli $(LOCKED)
+
 .PHONY: run
 run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files are in target/run/PORT
 	@scripts/setup server
@@ -159,6 +164,11 @@ test-server: build ## Unit tests of the module, and tests of the release build i
 	@scripts/setup tests
 	cargo test --lib $(LOCKED) -- module::
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
+
+.PHONY: test-cli
+test-cli: build ## Tests of the tool against real servers
+	@scripts/setup tests
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --profile cli --package redis-bloom-cli $(LOCKED) -- --show-output
 
 .PHONY: test-quick
 test-quick: build ## The tests of test-pure and test-server without the long ones

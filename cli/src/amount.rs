@@ -1,0 +1,155 @@
+//! Amounts as people write and read them: `10G` items, `256mb`, a rate of `0.1%`.
+
+/// Reads a number of items: `1000`, `10k`, `2.5M`, `10G`, `1T`; a thousand is 1000.
+pub(crate) fn items(text: &str) -> Result<u64, String> {
+    let units = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("t", 1_000_000_000_000)];
+    scaled(text, &units).ok_or_else(|| format!("{text}: not a number such as 1000, 2.5M or 10G"))
+}
+
+/// Reads a number of bytes with the units of `redis.conf`: `256mb` is 256 times 1024 squared,
+/// `256m` is 256 million.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let units = [
+        ("kb", 1 << 10),
+        ("mb", 1 << 20),
+        ("gb", 1 << 30),
+        ("tb", 1 << 40),
+        ("k", 1_000),
+        ("m", 1_000_000),
+        ("g", 1_000_000_000),
+        ("t", 1_000_000_000_000),
+        ("b", 1),
+    ];
+    scaled(text, &units).ok_or_else(|| format!("{text}: not a size such as 256mb or 1gb"))
+}
+
+/// Reads a rate in (0, 1): `0.001`, `1e-3` or `0.1%`.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    number
+        .ok()
+        .filter(|rate| 0.0 < *rate && *rate < 1.0)
+        .ok_or_else(|| format!("{text}: not a rate between 0 and 1, such as 0.001 or 0.1%"))
+}
+
+/// The number before the unit, times the unit; `None` unless it is a whole number from 0 to 2^64.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let suffixed = |&(name, factor): &(&str, u64)| Some((lower.strip_suffix(name)?, factor));
+    let (number, factor) = units.iter().find_map(suffixed).unwrap_or((&lower, 1));
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor);
+    }
+    let product = number.parse::<f64>().ok()? * factor as f64;
+    // Above 2^53 a double has no fraction that could be checked.
+    let whole = product.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&product);
+    whole.then_some(product as u64)
+}
+
+/// A number of bytes in decimal units, as `303.5 MB`.
+pub(crate) fn readable_bytes(bytes: u64) -> String {
+    readable(bytes, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+/// A number of items in decimal units, as `9.99 G`.
+pub(crate) fn readable_items(items: u64) -> String {
+    readable(items, &["", "k", "M", "G", "T", "P", "E"]).trim_end().to_owned()
+}
+
+/// Three to four digits and a unit.
+fn readable(amount: u64, units: &[&str]) -> String {
+    if amount < 1000 {
+        return format!("{amount} {}", units[0]);
+    }
+    let mut scaled = amount as f64;
+    let mut unit = 0;
+    // 999.95 would be written as 1000.0.
+    while scaled >= 999.95 && unit + 1 < units.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let decimals = if scaled < 9.995 { 2 } else { 1 };
+    format!("{scaled:.decimals$} {}", units[unit])
+}
+
+/// A rate in percent with two significant digits, as `0.074 %`.
+pub(crate) fn readable_rate(rate: f64) -> String {
+    let percent = rate * 100.0;
+    if percent == 0.0 {
+        return "0 %".to_owned();
+    }
+    let magnitude = percent.abs().log10().floor();
+    if magnitude < -5.0 {
+        return format!("{percent:.1e} %");
+    }
+    let decimals = (1.0 - magnitude).max(0.0) as usize;
+    let digits = format!("{percent:.decimals$}");
+    let shortened = if digits.contains('.') {
+        digits.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &digits
+    };
+    format!("{shortened} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_with_their_units() {
+        for (text, expected) in [
+            ("0", 0),
+            ("1000", 1000),
+            ("10k", 10_000),
+            ("2.5M", 2_500_000),
+            ("10G", 10_000_000_000),
+        ] {
+            assert_eq!(items(text), Ok(expected), "{text}");
+        }
+        for (text, expected) in
+            [("1kb", 1024), ("256mb", 256 << 20), ("256m", 256_000_000), ("512", 512), ("7b", 7)]
+        {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "-1", "1.5", "k", "1e30", "nan", "10 G G", "99999999999999999999"] {
+            assert!(items(text).is_err(), "{text}");
+        }
+        for (text, expected) in [("0.001", 0.001), ("1e-3", 0.001), ("0.1%", 0.001), ("1 %", 0.01)]
+        {
+            assert_eq!(rate(text), Ok(expected), "{text}");
+        }
+        for text in ["0", "1", "100%", "nan", "-0.1", "x"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_written_with_their_units() {
+        for (amount, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (303_500_000, "303.5 MB"),
+            (999_949_999, "999.9 MB"),
+            (999_950_000, "1.00 GB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(readable_bytes(amount), expected);
+        }
+        assert_eq!(readable_items(9_990_000_000), "9.99 G");
+        assert_eq!(readable_items(12), "12");
+        for (rate, expected) in [
+            (0.01, "1 %"),
+            (0.001, "0.1 %"),
+            (0.000_74, "0.074 %"),
+            (0.5, "50 %"),
+            (1e-9, "1.0e-7 %"),
+        ] {
+            assert_eq!(readable_rate(rate), expected);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The subcommands: one file each, and one line in [`Subcommand`].
+
+mod drop;
+
+use crate::{
+    connection,
+    error::{Error, Exit},
+    output::{self, Output},
+};
+
+/// Plans, loads, checks, watches, saves and restores Bloom filters of Redis and Valkey
+#[derive(clap::Parser, Debug)]
+#[command(name = "redis-bloom", version, disable_help_flag = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: connection::Options,
+    #[command(flatten)]
+    output: output::Options,
+    /// Prints help
+    #[arg(long, global = true, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    #[command(subcommand)]
+    subcommand: Subcommand,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Subcommand {
+    Drop(drop::Arguments),
+}
+
+impl Arguments {
+    pub(crate) fn output(&self) -> Output {
+        Output::new(self.output)
+    }
+
+    pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
+        match &self.subcommand {
+            Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
+        }
+    }
+}

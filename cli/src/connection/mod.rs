@@ -1,0 +1,156 @@
+//! One connection to a server: commands out, replies in.
+//!
+//! ```text
+//!   Options ──target()──▶ Target ──connect()──▶ Connection ──call(command)──▶ reply
+//!   as redis-cli's        address, TLS, user    send(), receive(): many commands under way
+//! ```
+//!
+//! Replies are RESP2, as the `redis` crate parses them. An error reply is an [`Error::Refused`], or
+//! a `Value::ServerError` inside an array: whoever reads an array looks for it.
+
+mod options;
+mod stream;
+
+use std::io::{self, Write as _};
+
+use redis::{Cmd, Parser, ServerError, Value};
+
+pub(crate) use options::{Options, Target};
+use stream::Stream;
+
+use crate::error::Error;
+
+/// How often a command follows a redirection before it gives up.
+const MAX_REDIRECTIONS: u32 = 5;
+
+/// A connection that is authenticated and has its database selected.
+pub(crate) struct Connection {
+    target: Target,
+    stream: Stream,
+    parser: Parser,
+}
+
+impl Target {
+    /// Connects, authenticates, and selects the database.
+    pub(crate) fn connect(&self) -> Result<Connection, Error> {
+        let stream = Stream::open(self).map_err(self.broken())?;
+        let mut connection = Connection { target: self.clone(), stream, parser: Parser::new() };
+        if let Some(password) = &self.password {
+            let mut command = redis::cmd("AUTH");
+            if let Some(user) = &self.user {
+                command.arg(user);
+            }
+            connection.call(command.arg(password)).map_err(|error| self.unauthenticated(error))?;
+        }
+        if self.database != 0 {
+            connection.call(redis::cmd("SELECT").arg(self.database))?;
+        }
+        // An old server, or a user without the right to it, has connections without names.
+        let _ = connection.call(redis::cmd("CLIENT").arg("SETNAME").arg("redis-bloom"));
+        Ok(connection)
+    }
+
+    /// Connects to the node of the cluster that has `key`; to this server, if there is no cluster.
+    pub(crate) fn connect_for(&self, key: &[u8]) -> Result<Connection, Error> {
+        let mut connection = self.connect()?;
+        // TYPE is allowed to every user who may read the key. Other errors come back later, from
+        // the command that the caller sends.
+        connection.call_for_key(redis::cmd("TYPE").arg(key)).map_or_else(
+            |error| match error {
+                Error::Refused { .. } => Ok(()),
+                other => Err(other),
+            },
+            |_| Ok(()),
+        )?;
+        Ok(connection)
+    }
+
+    fn broken(&self) -> impl FnOnce(io::Error) -> Error {
+        let server = self.to_string();
+        move |source| Error::Connection { server, source }
+    }
+
+    fn unauthenticated(&self, error: Error) -> Error {
+        match error {
+            Error::Refused { text, .. } => Error::Authentication { server: self.to_string(), text },
+            other => other,
+        }
+    }
+}
+
+impl Connection {
+    /// The server.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Sends a command, and returns its reply. Replies of commands sent before must have been
+    /// received.
+    ///
+    /// # Errors
+    /// `Error::Refused` for an error reply; an array may hold errors nevertheless.
+    pub(crate) fn call(&mut self, command: &Cmd) -> Result<Value, Error> {
+        self.send(command)?;
+        match self.receive()? {
+            Value::ServerError(error) => {
+                Err(Error::Refused { command: name_of(command), text: text_of(&error) })
+            }
+            reply => Ok(reply),
+        }
+    }
+
+    /// Like [`Connection::call`]. Follows the redirections of a cluster: this connection then leads
+    /// to the node that has the key.
+    pub(crate) fn call_for_key(&mut self, command: &Cmd) -> Result<Value, Error> {
+        let mut redirections = 0;
+        loop {
+            let result = self.call(command);
+            let Err(Error::Refused { text, .. }) = &result else { return result };
+            let Some(target) = self.target.redirected(text) else { return result };
+            redirections += 1;
+            if redirections > MAX_REDIRECTIONS {
+                return result;
+            }
+            *self = target.connect()?;
+            if text.starts_with("ASK ") {
+                self.call(&redis::cmd("ASKING"))?;
+            }
+        }
+    }
+
+    /// Sends a command without waiting for the reply.
+    pub(crate) fn send(&mut self, command: &Cmd) -> Result<(), Error> {
+        self.stream.write_all(&command.get_packed_command()).map_err(self.target.broken())
+    }
+
+    /// The next reply: a `Value::ServerError`, if the server refused the command.
+    pub(crate) fn receive(&mut self) -> Result<Value, Error> {
+        self.parser.parse_value(&mut self.stream).map_err(|error| {
+            let kind = if error.is_timeout() {
+                io::ErrorKind::TimedOut
+            } else if error.is_io_error() {
+                io::ErrorKind::ConnectionReset
+            } else {
+                io::ErrorKind::InvalidData
+            };
+            self.target.broken()(io::Error::new(kind, error))
+        })
+    }
+}
+
+/// The name of a command, for errors. Its arguments may be secret.
+fn name_of(command: &Cmd) -> String {
+    let name = command.args_iter().next();
+    match name {
+        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// An error reply as the server wrote it: `ERR not found`.
+pub(crate) fn text_of(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
+}

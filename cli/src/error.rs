@@ -1,0 +1,116 @@
+//! Everything that ends a subcommand early: what happened, what to do, and the exit code.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+/// The exit codes of the tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// The answer is no: an item is absent, items are lost, or the rate is too high.
+    No = 1,
+    /// The command line or an input file is wrong.
+    Usage = 2,
+    /// No connection, or no authentication.
+    Connection = 3,
+    /// The server refused a command.
+    Refused = 4,
+    /// A part is done; the rest can be resumed.
+    Incomplete = 5,
+    /// Stopped by Ctrl-C.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// What ended a subcommand. The text says what happened; [`Error::hint`] says what to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The server cannot be reached, or the connection broke.
+    #[error("{server}: {source}")]
+    Connection { server: String, source: io::Error },
+    /// The server did not accept the user or the password.
+    #[error("{server}: {text}")]
+    Authentication { server: String, text: String },
+    /// The server answered a command with an error.
+    #[error("{command}: {text}")]
+    Refused { command: String, text: String },
+    /// The server answered something that this tool does not understand.
+    #[error("{command}: unexpected reply {reply}")]
+    Reply { command: String, reply: String },
+    /// The command line asks for something that is not possible.
+    #[error("{what}")]
+    Usage { what: String, hint: String },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// A part is done, the rest is not.
+    #[error("{what}")]
+    Incomplete { what: String, hint: String },
+    /// Ctrl-C, after what was under way is done.
+    #[error("interrupted")]
+    Interrupted { hint: String },
+}
+
+impl Error {
+    /// A wrong command line.
+    pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Usage { what: what.into(), hint: hint.into() }
+    }
+
+    /// A file that cannot be read or written.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Connection { .. } | Self::Authentication { .. } => Exit::Connection,
+            Self::Refused { .. } | Self::Reply { .. } => Exit::Refused,
+            Self::Usage { .. } | Self::File { .. } => Exit::Usage,
+            Self::Incomplete { .. } => Exit::Incomplete,
+            Self::Interrupted { .. } => Exit::Interrupted,
+        }
+    }
+
+    /// One line that says what to do.
+    pub(crate) fn hint(&self) -> &str {
+        match self {
+            Self::Connection { .. } => {
+                "Is the server running there? -h, -p, -s and -u name it, --tls turns TLS on."
+            }
+            Self::Authentication { .. } => {
+                "Name the user by --user and the password by REDISCLI_AUTH or --askpass."
+            }
+            Self::Refused { text, .. } => refusal_hint(text),
+            Self::Reply { .. } => "Is this a server with the module redis-bloom or RedisBloom?",
+            Self::File { .. } => "Check the name and the permissions of the file.",
+            Self::Usage { hint, .. }
+            | Self::Incomplete { hint, .. }
+            | Self::Interrupted { hint } => hint,
+        }
+    }
+}
+
+/// What to do about an error reply, by its first words.
+fn refusal_hint(text: &str) -> &'static str {
+    const HINTS: &[(&str, &str)] = &[
+        ("NOPERM", "Give the user this command and key: ACL SETUSER."),
+        ("WRONGTYPE", "The key is not a Bloom filter; use another name."),
+        ("OOM", "Raise maxmemory, or remove other keys."),
+        ("LOADING", "Wait until the server has loaded its data."),
+        ("READONLY", "This is a replica; connect to its primary."),
+        ("ERR unknown command", "Load a module with BF.* commands into the server (MODULE LIST)."),
+        ("ERR not found", "There is no filter of this name; create it first."),
+        ("ERR item exists", "Drop the filter first, or use another name."),
+        ("ERR non scaling filter is full", "Create a larger filter, or one that grows."),
+    ];
+    let found = HINTS.iter().find(|(start, _)| text.starts_with(start));
+    found.map_or("The server's log and docs/commands.md say more.", |(_, hint)| hint)
+}

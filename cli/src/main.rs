@@ -1,0 +1,40 @@
+//! `redis-bloom`: plans, creates, loads, checks, watches, saves and restores Bloom filters.
+//!
+//! ```text
+//!   commands/*     one file a subcommand: its arguments, and what it does
+//!      │
+//!      ├─▶ connection/   options as redis-cli's, TCP, Unix sockets, TLS, one command or many
+//!      ├─▶ items         items of files, in batches
+//!      ├─▶ amount        10G, 256mb, 0.1%
+//!      ├─▶ output        stdout for data, stderr for talk, JSON
+//!      └─▶ progress      a bar, or a line every ten seconds
+//! ```
+//!
+//! Each subcommand ends with an exit code of [`error::Exit`].
+
+mod amount;
+mod commands;
+mod connection;
+mod error;
+mod interrupt;
+mod items;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use commands::Arguments;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let output = arguments.output();
+    match arguments.run(&output) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output.error(&error);
+            error.exit().into()
+        }
+    }
+}

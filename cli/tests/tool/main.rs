@@ -1,0 +1,9 @@
+//! Black-box tests of the tool: the built program against real servers.
+//!
+//! Run them with `make test-cli`, which builds the module and the tool. Each file covers one
+//! subcommand or one behaviour. Each test starts its own server.
+
+use redis_bloom_harness as harness;
+
+mod drop;
+mod run;

@@ -1,0 +1,75 @@
+//! Runs the tool, and keeps what it prints and its exit code.
+
+use std::{
+    io::Write as _,
+    process::{Command, Output, Stdio},
+};
+
+use crate::harness::Server;
+
+/// What a run of the tool gave.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("the tool ends by itself"),
+            stdout: String::from_utf8(output.stdout).expect("the tool prints UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("the tool prints UTF-8"),
+        }
+    }
+}
+
+impl Ran {
+    /// What was printed, of a run that must have ended well.
+    #[track_caller]
+    pub(crate) fn done(self) -> String {
+        assert_eq!(self.code, 0, "{}{}", self.stdout, self.stderr);
+        self.stdout
+    }
+}
+
+/// The command for a run without a server.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redis-bloom"));
+    command.env_remove("REDISCLI_AUTH").stdin(Stdio::null());
+    command
+}
+
+/// The command for a run against a server: `words` are separated by blanks.
+pub(crate) fn command_at(server: &Server, words: &str) -> Command {
+    let mut command = command();
+    command.args(["-p", &server.port().to_string()]).args(words.split_whitespace());
+    command
+}
+
+/// Runs the tool without a server.
+pub(crate) fn run(words: &str) -> Ran {
+    command().args(words.split_whitespace()).output().expect("the tool runs").into()
+}
+
+/// Runs the tool against a server.
+pub(crate) fn run_at(server: &Server, words: &str) -> Ran {
+    command_at(server, words).output().expect("the tool runs").into()
+}
+
+/// Runs the tool against a server, with standard input.
+pub(crate) fn run_with(server: &Server, words: &str, input: &[u8]) -> Ran {
+    let mut child = command_at(server, words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::thread::scope(|scope| {
+        // A tool that ends early closes its input.
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output().expect("the tool ends").into()
+    })
+}
