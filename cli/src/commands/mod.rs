@@ -1,5 +1,6 @@
 //! The subcommands: one file each, and one line in [`Subcommand`].
 
+mod completion;
 mod drop;
 
 use crate::{
@@ -12,13 +13,13 @@ use crate::{
 #[derive(clap::Parser, Debug)]
 #[command(name = "redis-bloom", version, disable_help_flag = true, max_term_width = 100)]
 pub(crate) struct Arguments {
+    /// Prints help
+    #[arg(long, global = true, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
     connection: connection::Options,
     #[command(flatten)]
     output: output::Options,
-    /// Prints help
-    #[arg(long, global = true, action = clap::ArgAction::Help)]
-    help: Option<bool>,
     #[command(subcommand)]
     subcommand: Subcommand,
 }
@@ -26,6 +27,10 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
     Drop(drop::Arguments),
+    Completion(completion::Arguments),
+    /// Prints the manual page
+    #[command(hide = true)]
+    Man,
 }
 
 impl Arguments {
@@ -36,6 +41,8 @@ impl Arguments {
     pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
         match &self.subcommand {
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Completion(arguments) => arguments.run(),
+            Subcommand::Man => completion::manual(),
         }
     }
 }

@@ -92,9 +92,7 @@ impl Connection {
     pub(crate) fn call(&mut self, command: &Cmd) -> Result<Value, Error> {
         self.send(command)?;
         match self.receive()? {
-            Value::ServerError(error) => {
-                Err(Error::Refused { command: name_of(command), text: text_of(&error) })
-            }
+            Value::ServerError(error) => Err(self.refused(&name_of(command), &error)),
             reply => Ok(reply),
         }
     }
@@ -116,6 +114,15 @@ impl Connection {
                 self.call(&redis::cmd("ASKING"))?;
             }
         }
+    }
+
+    /// The error for an error reply.
+    pub(crate) fn refused(&self, command: &str, error: &ServerError) -> Error {
+        let text = text_of(error);
+        if ["NOAUTH", "WRONGPASS"].contains(&error.code()) {
+            return Error::Authentication { server: self.target.to_string(), text };
+        }
+        Error::Refused { command: command.to_owned(), text }
     }
 
     /// Sends a command without waiting for the reply.

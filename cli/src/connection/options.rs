@@ -181,7 +181,7 @@ impl Target {
         let wrong = |what: &str| {
             Error::usage(
                 format!("the URI {what}"),
-                "Write redis://user:password@host:port/database, rediss:// for TLS, or unix:///path.",
+                "Write redis://user:password@host:port/database, rediss:// (TLS) or unix:///path.",
             )
         };
         let url = url::Url::parse(uri).map_err(|error| wrong(&format!("is wrong: {error}")))?;

@@ -5,5 +5,7 @@
 
 use redis_bloom_harness as harness;
 
+mod completion;
+mod connect;
 mod drop;
 mod run;

@@ -1,0 +1,81 @@
+//! `redis-bloom completion SHELL` and `redis-bloom man`: what packages install beside the program.
+
+use std::io::{self, Write as _};
+
+use clap::{Command, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::Arguments as All;
+use crate::{
+    error::{Error, Exit},
+    output::ended_by_reader,
+};
+
+/// Prints a script that completes the options in a shell
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// The shell
+    shell: Shell,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<Exit, Error> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut All::command(), "redis-bloom", &mut script);
+        print(&script)
+    }
+}
+
+/// Prints the manual page.
+pub(crate) fn manual() -> Result<Exit, Error> {
+    let mut page = Vec::new();
+    let mut command = All::command();
+    command.build();
+    render(&command, &mut page).map_err(Error::file("the manual page"))?;
+    print(&page)
+}
+
+/// The page of the program, then one section for each subcommand: one page is easier to find and to
+/// search than ten.
+fn render(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let program = clap_mangen::Man::new(command.clone());
+    program.render_title(page)?;
+    program.render_name_section(page)?;
+    program.render_synopsis_section(page)?;
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        let name = subcommand.get_name();
+        if name == "help" {
+            continue;
+        }
+        writeln!(page, ".SH \"REDIS-BLOOM {}\"", name.to_uppercase())?;
+        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
+        writeln!(page, "{about}")?;
+        let part = clap_mangen::Man::new(without_global(subcommand));
+        part.render_synopsis_section(page)?;
+        part.render_options_section(page)?;
+    }
+    program.render_options_section(page)?;
+    writeln!(page, "{EXIT_STATUS}")
+}
+
+/// The subcommand without the options that all have: those are at the end of the page.
+fn without_global(subcommand: &Command) -> Command {
+    let own = subcommand.get_arguments().filter(|argument| !argument.is_global_set());
+    let name = format!("redis-bloom {}", subcommand.get_name());
+    Command::new(name).disable_help_flag(true).args(own.cloned().collect::<Vec<_>>())
+}
+
+const EXIT_STATUS: &str = "\
+.SH \"EXIT STATUS\"
+.TP\n0\nDone.
+.TP\n1\nThe answer is no: an item is absent, items are lost, or the rate is too high.
+.TP\n2\nThe command line or a file is wrong.
+.TP\n3\nNo connection, or no authentication.
+.TP\n4\nThe server refused a command.
+.TP\n5\nA part is done; the rest can be resumed.
+.TP\n130\nCtrl-C.";
+
+fn print(bytes: &[u8]) -> Result<Exit, Error> {
+    io::stdout().write_all(bytes).or_else(ended_by_reader)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,197 @@
+//! Connection options: addresses, URIs, users, TLS.
+
+use std::{fs, path::Path};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+use crate::{
+    harness::{Server, free_port, int},
+    run::{Ran, command, run_at},
+};
+
+/// Runs the tool with these words alone.
+fn run(words: &[&str]) -> Ran {
+    command().args(words).output().expect("the tool runs").into()
+}
+
+/// `drop --dry-run` of the filter `urls` says that it is there.
+#[track_caller]
+fn connects(words: &[&str]) {
+    let ran = run(&[words, &["drop", "--dry-run", "urls"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, "urls would be removed\n"), "{words:?}");
+}
+
+/// The tool ends with exit code 3, and shows no password.
+#[track_caller]
+fn cannot_connect(words: &[&str]) -> String {
+    let ran = run(&[words, &["drop", "--dry-run", "urls"]].concat());
+    assert_eq!(ran.code, 3, "{words:?}: {ran:?}");
+    assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.lines().count(), 2, "{}", ran.stderr);
+    ran.stderr
+}
+
+#[test]
+fn a_server_is_reached_by_address_uri_and_socket() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("a socket");
+    let server = Server::with().config(&format!("unixsocket \"{}\"", socket.display())).start();
+    let mut client = server.client();
+    client.run("BF.RESERVE urls 0.01 1000");
+    client.run("SELECT 3");
+    client.run("BF.RESERVE third 0.01 1000");
+
+    let port = server.port().to_string();
+    let socket = socket.display().to_string();
+    connects(&["-p", &port]);
+    connects(&["-h", "localhost", "-p", &port]);
+    connects(&["-s", &socket]);
+    connects(&["-u", &format!("redis://127.0.0.1:{port}")]);
+    connects(&["-u", &format!("valkey://127.0.0.1:{port}/0")]);
+    connects(&["-u", "redis://127.0.0.1", "-p", &port]);
+    connects(&["-u", &format!("unix://{}", socket.replace(' ', "%20"))]);
+
+    for words in [
+        ["-u".to_owned(), format!("redis://127.0.0.1:{port}/3")],
+        ["-u".to_owned(), format!("unix://{}?db=3", socket.replace(' ', "%20"))],
+    ] {
+        let ran: Ran =
+            command().args(&words).args(["drop", "third", "--dry-run"]).output().unwrap().into();
+        assert_eq!(ran.code, 0, "{words:?}: {ran:?}");
+    }
+    assert_eq!(run_at(&server, "-n 3 drop third").code, 0);
+    assert_eq!(client.run("EXISTS third"), int(0));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_no_connection() {
+    let port = free_port().to_string();
+    cannot_connect(&["-p", &port]);
+    cannot_connect(&["-s", "/nonexistent/socket"]);
+    cannot_connect(&["-h", "name.invalid"]);
+}
+
+#[test]
+fn a_wrong_uri_is_wrong_usage_and_its_password_is_not_shown() {
+    for uri in
+        ["http://:secret@127.0.0.1/", "redis://:secret@127.0.0.1/x", "redis://:secret@:x", "secret"]
+    {
+        let ran = run(&["-u", uri, "drop", "urls"]);
+        assert_eq!(ran.code, 2, "{uri}: {ran:?}");
+        assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn users_and_passwords_are_sent_from_options_environment_and_uri() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE urls 0.01 1000");
+    client.run("ACL SETUSER reader on >secret%/1 ~urls +type +client|setname +select");
+    client.run("CONFIG SET requirepass secret0");
+
+    let port = &server.port().to_string();
+    connects(&["-p", port, "-a", "secret0"]);
+    connects(&["-p", port, "--user", "reader", "--pass", "secret%/1"]);
+    connects(&["-u", &format!("redis://:secret0@127.0.0.1:{port}")]);
+    connects(&["-u", &format!("redis://reader:secret%25%2F1@127.0.0.1:{port}")]);
+    let ran: Ran = command()
+        .env("REDISCLI_AUTH", "secret0")
+        .args(["-p", port, "drop", "urls", "--dry-run"])
+        .output()
+        .expect("the tool runs")
+        .into();
+    ran.done();
+
+    cannot_connect(&["-p", port]);
+    cannot_connect(&["-p", port, "-a", "secret1"]);
+    cannot_connect(&["-p", port, "--user", "nobody", "-a", "secret0"]);
+    // The user may not remove the key.
+    let ran = run(&["-p", port, "--user", "reader", "-a", "secret%/1", "drop", "urls"]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("NOPERM"), "{}", ran.stderr);
+    assert_eq!(client.run("EXISTS urls"), int(1));
+}
+
+/// An authority, and certificates of it, in files.
+struct Certificates {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Certificates {
+    fn new(dir: &Path) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
+        fs::write(dir.join("ca.pem"), issuer.pem()).expect("a file");
+        Self { issuer }
+    }
+
+    /// Writes `<name>.pem` and `<name>.key` for a host.
+    fn write(&self, dir: &Path, name: &str, host: &str) {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec![host.to_owned()]).expect("a host");
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        fs::write(dir.join(format!("{name}.pem")), certificate.pem()).expect("a file");
+        fs::write(dir.join(format!("{name}.key")), key.serialize_pem()).expect("a file");
+    }
+}
+
+/// A server that speaks TLS on the second of its ports, with the filter `urls`.
+fn tls_server(dir: &Path, host: &str, lines: &[&str]) -> (Server, String) {
+    let certificates = Certificates::new(dir);
+    certificates.write(dir, "server", host);
+    certificates.write(dir, "client", "client");
+    let port = free_port();
+    let mut builder = Server::with().config(&format!("tls-port {port}"));
+    for (setting, file) in
+        [("cert-file", "server.pem"), ("key-file", "server.key"), ("ca-cert-file", "ca.pem")]
+    {
+        let line = format!("tls-{setting} \"{}\"", dir.join(file).display());
+        builder = builder.config(&line);
+    }
+    for line in lines {
+        builder = builder.config(line);
+    }
+    let server = builder.start();
+    server.client().run("BF.RESERVE urls 0.01 1000");
+    (server, port.to_string())
+}
+
+#[test]
+fn a_server_with_tls_is_trusted_by_its_authority() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (server, port) = tls_server(dir.path(), "localhost", &["tls-auth-clients no"]);
+    let ca = &dir.path().join("ca.pem").display().to_string();
+
+    connects(&["--tls", "-h", "localhost", "-p", &port, "--cacert", ca]);
+    connects(&["-u", &format!("rediss://localhost:{port}"), "--cacert", ca]);
+    connects(&["--tls", "-p", &port, "--sni", "localhost", "--cacert", ca]);
+    connects(&["--tls", "-p", &port, "--insecure"]);
+    // Not among the system's authorities; not the name that was asked for; no TLS.
+    cannot_connect(&["--tls", "-h", "localhost", "-p", &port]);
+    cannot_connect(&["--tls", "-p", &port, "--cacert", ca]);
+    cannot_connect(&["--tls", "-p", &port, "--sni", "other", "--cacert", ca]);
+    cannot_connect(&["-p", &port, "--timeout", "5"]);
+    cannot_connect(&["--tls", "-p", &server.port().to_string(), "--insecure", "--timeout", "5"]);
+    let none = &dir.path().join("none.pem").display().to_string();
+    assert_eq!(run(&["--tls", "--cacert", none, "drop", "urls"]).code, 2);
+    let key = &dir.path().join("client.key").display().to_string();
+    assert_eq!(run(&["--tls", "--cacert", key, "drop", "urls"]).code, 2);
+}
+
+#[test]
+fn a_client_shows_its_certificate() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_server, port) = tls_server(dir.path(), "127.0.0.1", &["tls-auth-clients yes"]);
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (ca, cert, key) = (&file("ca.pem"), &file("client.pem"), &file("client.key"));
+
+    connects(&["--tls", "-p", &port, "--cacert", ca, "--cert", cert, "--key", key]);
+    cannot_connect(&["--tls", "-p", &port, "--cacert", ca]);
+    assert_eq!(run(&["--tls", "--cert", cert, "drop", "urls"]).code, 2);
+    assert_eq!(run(&["--tls", "--cert", key, "--key", key, "drop", "urls"]).code, 2);
+}
