@@ -11,7 +11,8 @@ SHELL := /bin/bash
 PORT ?= 6379
 # The server to run and to test against: a name or a path of a Redis or Valkey.
 export REDIS_SERVER ?= redis-server
-# `make install` puts the module into $(PREFIX)/lib/redis/modules, below DESTDIR if given.
+# `make install` puts the module into $(PREFIX)/lib/redis/modules and the tool into $(PREFIX)/bin,
+# below DESTDIR if given.
 PREFIX ?= /usr/local
 DESTDIR ?=
 
@@ -88,9 +89,10 @@ run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files 
 		--bind 127.0.0.1 --port $(PORT) --daemonize no --dir "$(RUN)"
 
 .PHONY: install
-install: ## Install the built module to PREFIX/lib/redis/modules
+install: ## Install what is built: the module to PREFIX/lib/redis/modules, the tool to PREFIX/bin
 	@test -f "$(SO)" || { echo 'The module is not built: run make build first.' >&2; exit 1; }
 	install -D -m 0755 "$(SO)" "$(DESTDIR)$(PREFIX)/lib/redis/modules/libredis_bloom.so"
+	@if [ -e "$(CARGO_TARGET_DIR)/cli/redis-bloom" ]; then scripts/tool-files "$(DESTDIR)$(PREFIX)"; fi
 	@echo 'For redis.conf: loadmodule $(PREFIX)/lib/redis/modules/libredis_bloom.so'
 	@echo "Debian's redis-server.service loads modules only from below /usr/lib: for it, install with PREFIX=/usr."
 
@@ -103,7 +105,7 @@ clean: ## Remove everything that was built, and the data of make run
 
 # In this order: what fails soonest comes first.
 TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pure test-fuzz test-server test-huge \
-	test-clients test-monitoring test-packages doc
+	test-cli test-clients test-monitoring test-packages doc
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -116,7 +118,7 @@ check: ## What most mistakes fail, in under 3 minutes: formatting, lints, the te
 .PHONY: fmt-check
 fmt-check: ## Check the formatting
 	@scripts/setup
-	cargo fmt --check
+	cargo fmt --check --all
 	rustfmt --check $(MACRO_RS)
 	cargo fmt --check --manifest-path $(CLIENT_RS)
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
@@ -132,6 +134,7 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
+	cargo clippy --all-targets --package redis-bloom-cli --package redis-bloom-harness $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
@@ -257,16 +260,18 @@ compare: ## Compare the pure filter of commit REV with that of this tree: CASE, 
 ##@ Release
 
 .PHONY: deb
-deb: build ## The Debian package redis-module-bloom, in target/debian
+deb: build cli ## The Debian package redis-module-bloom with module and tool, in target/debian
 	@scripts/setup packages
 	cargo install --quiet --debug --locked --root "$(CARGO_TARGET_DIR)/tools" cargo-deb@$(CARGO_DEB)
 	scripts/third-party-licences >"$(CARGO_TARGET_DIR)/release/LICENSES-THIRD-PARTY"
-	rm -rf "$(CARGO_TARGET_DIR)/debian" "$(CARGO_TARGET_DIR)/release/documents"
+	rm -rf "$(CARGO_TARGET_DIR)/debian" "$(CARGO_TARGET_DIR)/release/documents" "$(CARGO_TARGET_DIR)/release/tool"
 	scripts/packaged-documents "$(CARGO_TARGET_DIR)/release/documents"
+	scripts/tool-files "$(CARGO_TARGET_DIR)/release/tool"
+	gzip -9n "$(CARGO_TARGET_DIR)/release/tool/share/man/man1/redis-bloom.1"
 	"$(CARGO_TARGET_DIR)/tools/bin/cargo-deb" --no-build
 
 .PHONY: dist
-dist: build ## The tarball with the module, its documents, licences and checksums, in target/dist
+dist: build cli ## The tarball with module, tool, documents, licences and checksums, in target/dist
 	@scripts/dist
 
 ##@ Change
@@ -274,7 +279,7 @@ dist: build ## The tarball with the module, its documents, licences and checksum
 .PHONY: fmt
 fmt: ## Format the code
 	@scripts/setup
-	cargo fmt
+	cargo fmt --all
 	rustfmt $(MACRO_RS)
 	cargo fmt --manifest-path $(CLIENT_RS)
 	cargo fmt --manifest-path fuzz/Cargo.toml
