@@ -4,6 +4,7 @@
 //!   commands/*     one file a subcommand: its arguments, and what it does
 //!      │
 //!      ├─▶ connection/   options as redis-cli's, TCP, Unix sockets, TLS, one command or many
+//!      ├─▶ filter_info   BF.INFO of all modules
 //!      ├─▶ items         items of files, in batches
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
@@ -16,6 +17,7 @@ mod amount;
 mod commands;
 mod connection;
 mod error;
+mod filter_info;
 mod interrupt;
 mod items;
 mod output;

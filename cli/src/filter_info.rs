@@ -1,0 +1,641 @@
+//! What a server says about a filter: `BF.INFO`, and where the module has more, the words of
+//! `BF.INFO` and the lines of `BF.DEBUG`.
+//!
+//! ```text
+//!   BF.INFO key ─▶ five fields (valkey-bloom: eight) ─▶ which module? ─┬─▶ redis-bloom: BF.INFO key FPR ...
+//!                                                                      ├─▶ RedisBloom: BF.DEBUG key
+//!                                                                      └─▶ valkey-bloom: nothing more
+//! ```
+//!
+//! A server has one module, so a [`Reader`] finds out once, and then sends only commands that the
+//! module knows. What a server does not say, or does not let its user read, is `None`.
+
+use redis::{Cmd, Value};
+use serde::Serialize;
+
+use crate::{
+    connection::{Connection, text_of},
+    error::Error,
+};
+
+/// The module that gives a server its `BF.*` commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Module {
+    /// This project.
+    #[serde(rename = "redis-bloom")]
+    RedisBloom,
+    /// RedisBloom of Redis Ltd., also as a part of Redis 8.
+    #[serde(rename = "RedisBloom")]
+    Redis,
+    /// valkey-bloom.
+    #[serde(rename = "valkey-bloom")]
+    Valkey,
+}
+
+impl Module {
+    /// The name of the project.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::RedisBloom => "redis-bloom",
+            Self::Redis => "RedisBloom",
+            Self::Valkey => "valkey-bloom",
+        }
+    }
+}
+
+/// What the positions of a filter hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Cells {
+    /// Bits: items can be added.
+    Bits,
+    /// Counters: items can be added and deleted.
+    Counters,
+}
+
+impl Cells {
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bits => "bits",
+            Self::Counters => "counters",
+        }
+    }
+}
+
+/// How much of a filter is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// The filter: constant time on the server, but for a sample of its bits.
+    Filter,
+    /// The filter and each of its layers.
+    Layers,
+}
+
+/// What a server says about a filter.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct FilterInfo {
+    /// The module of the server.
+    pub(crate) module: Module,
+    /// Bits or counters.
+    pub(crate) cells: Cells,
+    /// Items added and not deleted, as BF.CARD counts them.
+    pub(crate) items: u64,
+    /// Items that all present layers together are made for.
+    pub(crate) capacity: u64,
+    /// Bytes of the filter.
+    pub(crate) bytes: u64,
+    /// Share of bits set, or of counters above 0. Of RedisBloom: computed from the counts of items.
+    pub(crate) fill: Option<f64>,
+    /// The rate of false positives that was asked for.
+    pub(crate) error_rate: Option<f64>,
+    /// The rate of false positives now, from the bits. Of RedisBloom: from the counts of items.
+    pub(crate) rate_now: Option<f64>,
+    /// Size of each new layer over the size of the one before; `None` if the filter does not grow.
+    pub(crate) expansion: Option<u64>,
+    /// Share of a layer's rate that valkey-bloom asks of the next layer.
+    pub(crate) tightening: Option<f64>,
+    /// Items at which a growing filter of valkey-bloom reaches the largest size that is allowed.
+    pub(crate) max_capacity: Option<u64>,
+    /// Counters at 15, which stay there.
+    pub(crate) saturated_counters: Option<u64>,
+    /// Deletions of items that tested present and stayed.
+    pub(crate) refused_deletions: Option<u64>,
+    /// The number of layers.
+    pub(crate) layer_count: u64,
+    /// The layers, oldest first; empty unless they were asked for and the server tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) layers: Vec<LayerInfo>,
+}
+
+/// What a server says about a layer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct LayerInfo {
+    /// Items counted.
+    pub(crate) items: u64,
+    /// Items that the layer is made for.
+    pub(crate) capacity: u64,
+    /// Bytes of its bits or counters.
+    pub(crate) bytes: u64,
+    /// Bits or counters that an item sets.
+    pub(crate) probes: Option<u64>,
+    /// Share of bits set, or of counters above 0.
+    pub(crate) fill: Option<f64>,
+    /// The rate of false positives that the layer is made for.
+    pub(crate) error_rate: f64,
+    /// The rate of false positives now.
+    pub(crate) rate_now: Option<f64>,
+}
+
+impl FilterInfo {
+    /// Reads everything about one filter. Follows the redirections of a cluster, so that
+    /// `connection` then leads to the node that has the key.
+    ///
+    /// # Errors
+    /// `Error::Refused` with the server's text: `ERR not found`, `WRONGTYPE ...`.
+    pub(crate) fn of(
+        connection: &mut Connection,
+        key: impl AsRef<[u8]>,
+    ) -> Result<FilterInfo, Error> {
+        Reader::default().read_one(connection, key.as_ref(), Detail::Layers)
+    }
+}
+
+/// Reads filters of one server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reader {
+    /// The module of the server; `None` until a filter was read.
+    module: Option<Module>,
+}
+
+impl Reader {
+    /// Reads one filter. Follows the redirections of a cluster.
+    pub(crate) fn read_one(
+        &mut self,
+        connection: &mut Connection,
+        key: &[u8],
+        detail: Detail,
+    ) -> Result<FilterInfo, Error> {
+        let reply = connection.call_for_key(redis::cmd("BF.INFO").arg(key))?;
+        let mut infos = [(key, FilterInfo::from_fields(reply)?)];
+        self.read_more(connection, &mut infos, detail)?;
+        let [(_, info)] = infos;
+        Ok(info)
+    }
+
+    /// Reads several filters of this server in a few round trips. A filter that cannot be read is
+    /// an `Error::Refused` in its place.
+    pub(crate) fn read(
+        &mut self,
+        connection: &mut Connection,
+        keys: &[Vec<u8>],
+        detail: Detail,
+    ) -> Result<Vec<Result<FilterInfo, Error>>, Error> {
+        let commands: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let mut command = redis::cmd("BF.INFO");
+                command.arg(key);
+                command
+            })
+            .collect();
+        let mut found = Vec::new();
+        let mut results = Vec::new();
+        for (key, reply) in keys.iter().zip(call_all(connection, &commands)?) {
+            match accepted("BF.INFO", reply).and_then(FilterInfo::from_fields) {
+                Ok(info) => {
+                    results.push(Ok(found.len()));
+                    found.push((&key[..], info));
+                }
+                Err(error) => results.push(Err(error)),
+            }
+        }
+        self.read_more(connection, &mut found, detail)?;
+        Ok(results.into_iter().map(|result| result.map(|index| found[index].1.clone())).collect())
+    }
+
+    /// Reads what the module says beyond the fields of `BF.INFO` without a word.
+    fn read_more(
+        &mut self,
+        connection: &mut Connection,
+        infos: &mut [(&[u8], FilterInfo)],
+        detail: Detail,
+    ) -> Result<(), Error> {
+        for (key, info) in &*infos {
+            if self.module.is_none() {
+                self.module = module_of(connection, key, info)?;
+            }
+        }
+        // Without a filter that is still there, nobody can be asked.
+        let Some(module) = self.module else { return Ok(()) };
+        let questions = questions(module, detail);
+        let commands: Vec<_> = infos
+            .iter()
+            .flat_map(|(key, _)| questions.iter().map(|question| question.command(key)))
+            .collect();
+        let mut replies = call_all(connection, &commands)?.into_iter();
+        for (_, info) in infos {
+            info.module = module;
+            for (question, reply) in questions.iter().zip(&mut replies) {
+                // The filter may be gone by now, and the user may lack the right to BF.DEBUG.
+                if !matches!(reply, Value::ServerError(_)) {
+                    question.answered(info, reply)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The module of the server, by what it says of a filter; `None` if the filter is gone.
+fn module_of(
+    connection: &mut Connection,
+    key: &[u8],
+    info: &FilterInfo,
+) -> Result<Option<Module>, Error> {
+    if info.error_rate.is_some() {
+        return Ok(Some(Module::Valkey));
+    }
+    let [word, debug] = [Question::Word("ERROR"), Question::Debug].map(|asked| asked.command(key));
+    Ok(match connection.call(&word) {
+        Ok(_) => Some(Module::RedisBloom),
+        Err(Error::Refused { text, .. })
+            if text.to_ascii_lowercase().ends_with("invalid information value") =>
+        {
+            match connection.call(&debug) {
+                Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
+                    Some(Module::Valkey)
+                }
+                Ok(_) | Err(Error::Refused { .. }) => Some(Module::Redis),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Refused { .. }) => None,
+        Err(error) => return Err(error),
+    })
+}
+
+/// A further question about a filter.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    /// `BF.INFO key word`.
+    Word(&'static str),
+    /// `BF.DEBUG key`.
+    Debug,
+}
+
+/// The questions that a module answers.
+fn questions(module: Module, detail: Detail) -> &'static [Question] {
+    use Question::{Debug, Word};
+    const FILTER: &[Question] =
+        &[Word("ERROR"), Word("FPR"), Word("FILL"), Word("SATURATED"), Word("UNDELETED")];
+    // Before BF.DEBUG, which adds the probes to the layers.
+    const LAYERS: &[Question] = &[
+        Word("LAYERS"),
+        Word("ERROR"),
+        Word("FPR"),
+        Word("FILL"),
+        Word("SATURATED"),
+        Word("UNDELETED"),
+        Debug,
+    ];
+    match (module, detail) {
+        (Module::RedisBloom, Detail::Filter) => FILTER,
+        (Module::RedisBloom, Detail::Layers) => LAYERS,
+        (Module::Redis, _) => &[Debug],
+        (Module::Valkey, _) => &[],
+    }
+}
+
+impl Question {
+    fn command(self, key: &[u8]) -> Cmd {
+        let mut command;
+        match self {
+            Self::Word(word) => {
+                command = redis::cmd("BF.INFO");
+                command.arg(key).arg(word);
+            }
+            Self::Debug => {
+                command = redis::cmd("BF.DEBUG");
+                command.arg(key);
+            }
+        }
+        command
+    }
+
+    /// Takes the answer into `info`.
+    fn answered(self, info: &mut FilterInfo, reply: Value) -> Result<(), Error> {
+        let word = match self {
+            Self::Debug => return info.take_debug(&reply),
+            Self::Word(word) => word,
+        };
+        let wrong = unexpected("BF.INFO", &reply);
+        let value = match &reply {
+            Value::Array(values) => values.first(),
+            Value::Map(pairs) => pairs.first().map(|(_, value)| value),
+            _ => None,
+        };
+        let value = value.ok_or(wrong)?;
+        match word {
+            "ERROR" => info.error_rate = Some(double(value)?),
+            "FPR" => info.rate_now = Some(double(value)?),
+            "FILL" => info.fill = Some(double(value)?),
+            "UNDELETED" => info.refused_deletions = optional(value)?,
+            "SATURATED" => {
+                info.saturated_counters = optional(value)?;
+                if info.saturated_counters.is_some() {
+                    info.cells = Cells::Counters;
+                }
+            }
+            _ => {
+                let Value::Array(layers) = value else { return Err(unexpected("BF.INFO", value)) };
+                info.layers =
+                    layers.iter().map(LayerInfo::from_fields).collect::<Result<_, _>>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FilterInfo {
+    /// The fields of `BF.INFO key`. The module is a guess until [`Reader::read_more`] knows it.
+    fn from_fields(reply: Value) -> Result<Self, Error> {
+        let fields = Fields::of(&reply)?;
+        Ok(Self {
+            module: Module::RedisBloom,
+            cells: Cells::Bits,
+            items: fields.integer("Number of items inserted")?,
+            capacity: fields.integer("Capacity")?,
+            bytes: fields.integer("Size")?,
+            fill: None,
+            error_rate: fields.get("Error rate").map(double).transpose()?,
+            rate_now: None,
+            expansion: fields.get("Expansion rate").map_or(Ok(None), optional)?,
+            tightening: fields.get("Tightening ratio").map(double).transpose()?,
+            max_capacity: fields.get("Max scaled capacity").map_or(Ok(None), optional)?,
+            saturated_counters: None,
+            refused_deletions: None,
+            layer_count: fields.integer("Number of filters")?,
+            layers: Vec::new(),
+        })
+    }
+
+    /// Takes the lines of `BF.DEBUG`: the layers of RedisBloom, and the probes of this project's.
+    fn take_debug(&mut self, reply: &Value) -> Result<(), Error> {
+        let wrong = || unexpected("BF.DEBUG", reply);
+        let Value::Array(lines) = reply else { return Err(wrong()) };
+        let lines: Vec<_> = lines
+            .iter()
+            .skip(1)
+            .map(|line| DebugLine::parse(line).ok_or_else(wrong))
+            .collect::<Result<_, _>>()?;
+        if self.module == Module::RedisBloom {
+            // Between the two commands the filter may have grown.
+            for (layer, line) in self.layers.iter_mut().zip(&lines) {
+                layer.probes = Some(line.hashes);
+            }
+            return Ok(());
+        }
+        let (mut set, mut bits, mut absent) = (0.0, 0.0, 1.0);
+        self.layers = lines
+            .iter()
+            .map(|line| {
+                let (fill, rate_now) = line.expected();
+                set += fill * line.bits as f64;
+                bits += line.bits as f64;
+                absent *= 1.0 - rate_now;
+                LayerInfo {
+                    items: line.size,
+                    capacity: line.capacity,
+                    bytes: line.bytes,
+                    probes: Some(line.hashes),
+                    fill: Some(fill),
+                    error_rate: line.ratio,
+                    rate_now: Some(rate_now),
+                }
+            })
+            .collect();
+        if let Some(first) = lines.first() {
+            self.fill = Some(set / bits);
+            self.rate_now = Some(1.0 - absent);
+            // RedisBloom asks half of the rate of the first layer of a filter that grows.
+            let share = if self.expansion.is_some() { 0.5 } else { 1.0 };
+            self.error_rate = Some(first.ratio / share);
+        }
+        Ok(())
+    }
+}
+
+impl LayerInfo {
+    fn from_fields(layer: &Value) -> Result<Self, Error> {
+        let fields = Fields::of(layer)?;
+        Ok(Self {
+            items: fields.integer("Items")?,
+            capacity: fields.integer("Capacity")?,
+            bytes: fields.integer("Size")?,
+            probes: None,
+            fill: fields.get("Fill").map(double).transpose()?,
+            error_rate: double(fields.needed("Error rate")?)?,
+            rate_now: fields.get("False positive rate").map(double).transpose()?,
+        })
+    }
+}
+
+/// A layer in `BF.DEBUG`: `bytes:128 bits:1024 hashes:7 hashwidth:64 capacity:100 size:0
+/// ratio:0.0075`.
+#[derive(Debug, Default)]
+struct DebugLine {
+    bytes: u64,
+    bits: u64,
+    hashes: u64,
+    capacity: u64,
+    size: u64,
+    ratio: f64,
+}
+
+impl DebugLine {
+    fn parse(line: &Value) -> Option<Self> {
+        let mut parsed = Self::default();
+        for word in text(line)?.split(' ') {
+            let (name, value) = word.split_once(':')?;
+            match name {
+                "bytes" => parsed.bytes = value.parse().ok()?,
+                "bits" => parsed.bits = value.parse().ok()?,
+                "hashes" => parsed.hashes = value.parse().ok()?,
+                "capacity" => parsed.capacity = value.parse().ok()?,
+                "size" => parsed.size = value.parse().ok()?,
+                "ratio" => parsed.ratio = value.parse().ok()?,
+                _ => {}
+            }
+        }
+        (parsed.bits > 0 && parsed.hashes > 0).then_some(parsed)
+    }
+
+    /// The fill and the rate of a classic layer, as expected of its count of items: with k probes
+    /// of n items in m bits, 1 - e^(-kn/m) of the bits are set, and the rate is the k-th power.
+    fn expected(&self) -> (f64, f64) {
+        let fill = -f64::exp_m1(-(self.hashes as f64) * self.size as f64 / self.bits as f64);
+        (fill, fill.powf(self.hashes as f64))
+    }
+}
+
+/// A map of a reply, as RESP2 has it (a flat array) or as RESP3 has it.
+struct Fields<'v>(Vec<(&'v Value, &'v Value)>);
+
+impl<'v> Fields<'v> {
+    fn of(reply: &'v Value) -> Result<Self, Error> {
+        match reply {
+            Value::Array(values) if values.len().is_multiple_of(2) => {
+                Ok(Self(values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect()))
+            }
+            Value::Map(pairs) => {
+                Ok(Self(pairs.iter().map(|(name, value)| (name, value)).collect()))
+            }
+            _ => Err(unexpected("BF.INFO", reply)),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'v Value> {
+        let found = self.0.iter().find(|(label, _)| text(label) == Some(name));
+        found.map(|(_, value)| *value)
+    }
+
+    fn needed(&self, name: &str) -> Result<&'v Value, Error> {
+        self.get(name).ok_or_else(|| Error::Reply {
+            command: "BF.INFO".to_owned(),
+            reply: format!("without the field {name}"),
+        })
+    }
+
+    fn integer(&self, name: &str) -> Result<u64, Error> {
+        let value = self.needed(name)?;
+        optional(value)?.ok_or_else(|| unexpected("BF.INFO", value))
+    }
+}
+
+/// The text of a string reply.
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::SimpleString(text) => Some(text),
+        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
+
+/// A number, or null.
+fn optional(value: &Value) -> Result<Option<u64>, Error> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::Int(number) => {
+            u64::try_from(*number).map(Some).map_err(|_| unexpected("BF.INFO", value))
+        }
+        _ => Err(unexpected("BF.INFO", value)),
+    }
+}
+
+/// A fraction: a string in RESP2.
+fn double(value: &Value) -> Result<f64, Error> {
+    match value {
+        Value::Double(number) => Ok(*number),
+        Value::Int(number) => Ok(*number as f64),
+        value => text(value)
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| unexpected("BF.INFO", value)),
+    }
+}
+
+fn unexpected(command: &str, reply: &Value) -> Error {
+    Error::Reply { command: command.to_owned(), reply: format!("{reply:?}") }
+}
+
+/// The reply, or the server's error.
+fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
+    match reply {
+        Value::ServerError(error) => {
+            Err(Error::Refused { command: command.to_owned(), text: text_of(&error) })
+        }
+        reply => Ok(reply),
+    }
+}
+
+/// Sends commands in groups, and returns all replies in order; error replies among them.
+fn call_all(connection: &mut Connection, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
+    /// The replies to so many commands fit into the buffers of a connection, so that neither side
+    /// waits for the other.
+    const GROUP: usize = 64;
+    let mut replies = Vec::with_capacity(commands.len());
+    for group in commands.chunks(GROUP) {
+        for command in group {
+            connection.send(command)?;
+        }
+        for _ in group {
+            replies.push(connection.receive()?);
+        }
+    }
+    Ok(replies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flat(pairs: &[(&str, Value)]) -> Value {
+        let simple = |name: &str| Value::SimpleString(name.to_owned());
+        Value::Array(pairs.iter().flat_map(|(name, value)| [simple(name), value.clone()]).collect())
+    }
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn five() -> Vec<(&'static str, Value)> {
+        vec![
+            ("Capacity", Value::Int(1000)),
+            ("Size", Value::Int(1360)),
+            ("Number of filters", Value::Int(1)),
+            ("Number of items inserted", Value::Int(2)),
+            ("Expansion rate", Value::Int(2)),
+        ]
+    }
+
+    #[test]
+    fn five_fields_are_enough() {
+        let info = FilterInfo::from_fields(flat(&five())).unwrap();
+        assert_eq!((info.capacity, info.bytes, info.items, info.layer_count), (1000, 1360, 2, 1));
+        assert_eq!((info.expansion, info.error_rate, info.fill), (Some(2), None, None));
+    }
+
+    #[test]
+    fn valkey_blooms_fields_are_read() {
+        let mut fields = five();
+        fields[4].1 = Value::Nil;
+        fields.push(("Error rate", bulk("0.01")));
+        fields.push(("Tightening ratio", bulk("0.5")));
+        fields.push(("Max scaled capacity", Value::Int(26_214_300)));
+        let info = FilterInfo::from_fields(flat(&fields)).unwrap();
+        assert_eq!((info.expansion, info.error_rate), (None, Some(0.01)));
+        assert_eq!((info.tightening, info.max_capacity), (Some(0.5), Some(26_214_300)));
+    }
+
+    #[test]
+    fn other_replies_are_errors() {
+        let mut without = five();
+        without.remove(0);
+        let mut negative = five();
+        negative[1].1 = Value::Int(-1);
+        let mut odd = five();
+        odd[0].1 = bulk("many");
+        for reply in [
+            Value::Nil,
+            Value::Int(1),
+            Value::Array(vec![Value::Int(1)]),
+            flat(&without),
+            flat(&negative),
+            flat(&odd),
+        ] {
+            let refused = FilterInfo::from_fields(reply.clone());
+            assert!(matches!(refused, Err(Error::Reply { .. })), "{reply:?}: {refused:?}");
+        }
+        for line in ["", "bytes", "bytes:x", "bytes:1 bits:0 hashes:1", "bits:1 hashes:-1"] {
+            assert!(DebugLine::parse(&bulk(line)).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_redisbloom_give_layers_and_rates() {
+        let mut info = FilterInfo::from_fields(flat(&five())).unwrap();
+        info.module = Module::Redis;
+        let layer =
+            "bytes:1379 bits:11032 hashes:8 hashwidth:64 capacity:1000 size:1000 ratio:0.005";
+        info.take_debug(&Value::Array(vec![bulk("size:1000"), bulk(layer)])).unwrap();
+        assert_eq!(info.error_rate, Some(0.01));
+        // 1 - e^(-8 * 1000 / 11032) = 0.5157, and its 8th power is 0.0050.
+        assert!((info.fill.unwrap() - 0.5157).abs() < 1e-4, "{info:?}");
+        assert!((info.rate_now.unwrap() - 0.0050).abs() < 1e-4, "{info:?}");
+        let layers = &info.layers[..];
+        let [LayerInfo { items: 1000, capacity: 1000, bytes: 1379, probes: Some(8), .. }] = layers
+        else {
+            panic!("{layers:?}")
+        };
+    }
+}
