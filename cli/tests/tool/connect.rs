@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::{
-    harness::{Server, free_port, int},
+    harness::{Cluster, Server, free_port, int, ok},
     run::{Ran, command, run_at},
 };
 
@@ -194,4 +194,19 @@ fn a_client_shows_its_certificate() {
     cannot_connect(&["--tls", "-p", &port, "--cacert", ca]);
     assert_eq!(run(&["--tls", "--cert", cert, "drop", "urls"]).code, 2);
     assert_eq!(run(&["--tls", "--cert", key, "--key", key, "drop", "urls"]).code, 2);
+}
+
+#[test]
+fn a_node_of_a_cluster_leads_to_the_node_that_has_the_key() {
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    for key in ["urls", "users", "a", "b", "c"] {
+        assert_eq!(client.call(key, &["BF.RESERVE", key, "0.01", "1000"]), ok());
+        // Any node will do, replicas included.
+        for node in &cluster.nodes {
+            assert_eq!(run_at(node, &format!("drop {key} --dry-run")).code, 0, "{key}");
+        }
+        assert_eq!(run_at(&cluster.nodes[0], &format!("drop {key}")).code, 0, "{key}");
+        assert_eq!(client.call(key, &["EXISTS", key]), int(0));
+    }
 }

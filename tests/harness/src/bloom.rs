@@ -139,12 +139,7 @@ pub fn numbered(prefix: &str, count: usize) -> Vec<String> {
 /// that were added. Their number may exceed `card`, because a false positive is not counted. Panics
 /// if the filter is saturated: then it counts no further items.
 #[track_caller]
-pub fn add_until_card(
-    client: &mut Client,
-    key: &str,
-    prefix: &str,
-    card: i64,
-) -> Vec<String> {
+pub fn add_until_card(client: &mut Client, key: &str, prefix: &str, card: i64) -> Vec<String> {
     let wanted = usize::try_from(card).expect("a count of items");
     let most = 20 * wanted + 1_000;
     let mut now = usize::try_from(client.cmd(&["BF.CARD", key]).int()).expect("a count of items");

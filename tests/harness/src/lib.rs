@@ -40,9 +40,7 @@ pub use builder::{Builder, can_contain, module_path};
 pub use child::{Stopped, child};
 pub use client::{Client, Protocol};
 pub use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
-pub use commands::{
-    ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, commands, listed,
-};
+pub use commands::{ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, commands, listed};
 pub use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
 pub use pieces::{Piece, dump, load};
 pub use port::free_port;
