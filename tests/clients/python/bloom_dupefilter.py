@@ -38,6 +38,10 @@ class BloomDupeFilter(BaseDupeFilter):
         self.scheduled.add(fingerprint)
         return False
 
+    def log(self, request, spider):
+        """Scrapy tells of each request that it drops."""
+        self.stats.inc_value("dupefilter/filtered")  # as its own dupefilter does
+
     def was_downloaded(self, fingerprint):
         return bool(self.ask("BF.EXISTS", self.key, fingerprint))  # if it gave no answer: better twice than never
 

@@ -48,7 +48,7 @@ process = CrawlerProcess({
 crawler = process.create_crawler(Spider)
 process.crawl(crawler)
 process.start()
-print(json.dumps(crawler.stats.get_value("bloom/failures", 0)))
+print(json.dumps([crawler.stats.get_value(name, 0) for name in ("bloom/failures", "dupefilter/filtered")]))
 """
 
 
@@ -87,21 +87,22 @@ class Scrapy(unittest.TestCase):
         threading.Thread(target=self.site.serve_forever).start()
 
     def crawl(self, url=os.environ["REDIS_URL"]):
-        """What the web server was asked for, and the failures that the dupefilter counted."""
+        """What the web server was asked for, and the failures and requests that the dupefilter counted."""
         Site.asked.clear()
         start = f"http://127.0.0.1:{self.site.server_port}/"
         run = subprocess.run(
             [sys.executable, "-c", CRAWL, start, url],
             cwd=pathlib.Path(__file__).parent, stdout=subprocess.PIPE, text=True, check=True,
         )
-        return dict(Site.asked), json.loads(run.stdout)
+        return dict(Site.asked), *json.loads(run.stdout)
 
     def test_each_page_is_fetched_once(self):
         every = dict.fromkeys([*PAGES, "/moved"], 1)
-        self.assertEqual(self.crawl(), (every, 0))
+        # The pages have 11 links. Five of them are the first to a page.
+        self.assertEqual(self.crawl(), (every, 0, 6))
         # The start page is always fetched, and the one that failed was not marked.
         Site.flaky = False
-        self.assertEqual(self.crawl(), ({"/": 1}, 0))
+        self.assertEqual(self.crawl(), ({"/": 1}, 0, 4))
         self.assertEqual(self.redis.bf().info("crawled").insertedNum, len(every) - 1)
 
     def test_a_page_that_failed_is_fetched_again(self):
@@ -109,11 +110,11 @@ class Scrapy(unittest.TestCase):
         Site.flaky = False
         PAGES["/"].append("/flaky")
         self.addCleanup(PAGES["/"].remove, "/flaky")
-        self.assertEqual(self.crawl(), ({"/": 1, "/flaky": 1}, 0))
-        self.assertEqual(self.crawl(), ({"/": 1}, 0))
+        self.assertEqual(self.crawl(), ({"/": 1, "/flaky": 1}, 0, 4))
+        self.assertEqual(self.crawl(), ({"/": 1}, 0, 5))
 
     def test_without_the_server_pages_count_as_new(self):
-        asked, failures = self.crawl("redis://127.0.0.1:1")
+        asked, failures, _ = self.crawl("redis://127.0.0.1:1")
         # Links to pages that were scheduled in this run are dropped all the same. `/` is fetched as
         # the start, which is not filtered, and once more as a link.
         self.assertEqual(asked, dict.fromkeys([*PAGES, "/moved"], 1) | {"/": 2})
