@@ -6,7 +6,7 @@ import { createClient } from 'redis';
 
 const FILTER = 'guard:{users}', NEW = 'guard:{users}:new'; // {users}: RENAME needs both names in one slot
 const COMPLETE = 'guard: complete'; // the item that a build adds last: without it a filter is not believed
-const ERROR_RATE = 0.001, CAPACITY = 120_000, BATCH = 1000;
+const ERROR_RATE = 0.001, CAPACITY = 120_000, BATCH = 1000; // capacity: the rows to expect until the next build
 const PAUSE = 1000; // milliseconds after a failure in which only the database is asked
 const LONGEST_INSERT = 5000; // milliseconds that insert() can take at most: build() waits that long
 const LONGEST_TRANSACTION = 2000; // of these, what database.insert() can take: its timeout, connecting and commit included

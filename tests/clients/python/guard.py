@@ -14,7 +14,9 @@ from redis.retry import Retry
 
 FILTER, NEW = "guard:{users}", "guard:{users}:new"  # {users}: RENAME needs both names in one slot
 COMPLETE = "guard: complete"  # the item that a build adds last: without it a filter is not believed
-ERROR_RATE, CAPACITY, BATCH = 0.001, 120_000, 1000
+ERROR_RATE = 0.001  # of the lookups of rows that do not exist, the share that still asks the database
+CAPACITY = 120_000  # the rows that you expect until the next build; beyond it the filter grows and gets slower
+BATCH = 1000
 PAUSE = 1.0  # seconds after a failure in which only the database is asked
 LONGEST_INSERT = 5.0  # seconds that insert() can take at most: build() waits that long
 LONGEST_TRANSACTION = 2.0  # of these, what database.insert() can take: its timeout, connecting and commit included

@@ -13,6 +13,7 @@ const NEW: &str = "guard:{users}:new";
 /// The item that a build adds last: without it a filter is not believed.
 const COMPLETE: &str = "guard: complete";
 const ERROR_RATE: f64 = 0.001;
+/// The rows to expect until the next build.
 const CAPACITY: usize = 120_000;
 const BATCH: usize = 1000;
 /// How long only the database is asked after a failure.
