@@ -131,3 +131,22 @@ fn redisbloom_that_is_loaded_already_is_named() {
     let expected = format!("RedisBloom is loaded already, from {theirs}, and a server can have");
     assert!(reason(&log).contains(&expected), "{log}");
 }
+
+/// RedisBloom does not say why it fails, and this module cannot: docs/troubleshooting.md shows the
+/// lines of the server.
+#[test]
+fn redisbloom_that_is_loaded_second_gives_no_reason() {
+    let Some(theirs) = peer("redisbloom_that_is_loaded_second_gives_no_reason") else {
+        return;
+    };
+    let both = Server::with().module_at(&module_path()).config(&line(&theirs));
+    let log = both.try_start().err().expect("no start");
+    let of_the_server = [
+        format!("Module 'bf' loaded from {}", path()),
+        format!("Module {theirs} initialization failed. Module "),
+    ];
+    for expected in of_the_server {
+        assert!(log.contains(&expected), "{log}");
+    }
+    assert!(!log.contains("bf: not loaded"), "{log}");
+}

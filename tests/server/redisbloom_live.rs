@@ -1,8 +1,11 @@
-//! Filters move from and to a running RedisBloom. `REDIS_BLOOM_PEER_REDISBLOOM` is the path of its
+//! Filters move from and to RedisBloom. `REDIS_BLOOM_PEER_REDISBLOOM` is the path of its
 //! library; without it these tests print SKIPPED.
 
+use std::fs;
+use std::path::Path;
+
 use crate::{
-    harness::{Reply, Server, array, dump, int, load, mexists, numbered, ok, skipped},
+    harness::{Reply, Server, array, dump, int, load, mexists, numbered, ok, skipped, wait_until},
     redisbloom::restore,
 };
 
@@ -79,6 +82,67 @@ fn chunks_go_to_redisbloom_and_back() {
         assert_eq!(mexists(old, "back", &asked), mexists(new, key, &asked), "{key}");
         assert_eq!(mexists(old, "back", &asked), mexists(old, key, &asked), "{key}");
         assert_eq!(old.run("DEL back"), int(1));
+    }
+}
+
+/// Replaces the persistence files of a server by those of another one. Both are stopped.
+fn copy_files(from: &Path, to: &Path) {
+    let aof = "appendonlydir";
+    let _ = fs::remove_dir_all(to.join(aof));
+    fs::create_dir(to.join(aof)).expect("a directory");
+    let aofs = fs::read_dir(from.join(aof)).expect("the directory of the AOF");
+    let aofs = aofs.map(|file| Path::new(aof).join(file.expect("a file").file_name()));
+    for file in aofs.chain(["dump.rdb".into()]) {
+        fs::copy(from.join(&file), to.join(&file)).expect("a copy");
+    }
+}
+
+/// The way back in docs/migration.md for a server without an AOF: it gets one here, without an RDB
+/// preamble. RedisBloom reads the AOF, and not the RDB file.
+#[test]
+fn a_server_without_an_aof_gets_one_that_redisbloom_reads() {
+    let Some(path) = peer("a_server_without_an_aof_gets_one_that_redisbloom_reads") else {
+        return;
+    };
+    let theirs = redisbloom(&path);
+    let old = &mut theirs.client();
+    let asked = [numbered("item", 3_000), numbered("absent", 20_000)].concat();
+    assert_eq!(old.run("BF.RESERVE k 0.02 200"), ok());
+    old.call("BF.MADD", "k", &asked[..1_500]);
+    let mut ours = Server::with().config("save 3600 1").start();
+    let new = &mut ours.client();
+    for piece in dump(old, "k") {
+        assert_eq!(load(new, "k", &piece), ok());
+    }
+    assert_eq!(new.run("CONFIG SET aof-use-rdb-preamble no"), ok());
+    assert_eq!(new.run("CONFIG SET appendonly yes"), ok());
+    wait_until("the AOF is written", || {
+        let mut shows = |field, value| new.server_info("persistence", field) == value;
+        shows("aof_rewrite_scheduled", "0") && shows("aof_rewrite_in_progress", "0")
+    });
+    assert_eq!(new.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
+    new.call("BF.MADD", "k", &asked[1_500..3_000]);
+    let answers = mexists(new, "k", &asked);
+    new.send(&["SHUTDOWN", "SAVE"]);
+    ours.wait_for_exit();
+
+    for appendonly in ["no", "yes"] {
+        let mut back = redisbloom(&path);
+        back.kill();
+        copy_files(ours.dir(), back.dir());
+        back.configure(&format!("appendonly {appendonly}"));
+        if appendonly == "no" {
+            let log = back.try_relaunch().expect_err("RedisBloom reads our RDB file");
+            assert!(log.contains("that is not terminated by the proper module value"), "{log}");
+            continue;
+        }
+        back.relaunch();
+        assert_eq!(mexists(&mut back.client(), "k", &asked), answers);
+        // From then on the server can do without the AOF.
+        assert_eq!(back.client().run("CONFIG SET appendonly no"), ok());
+        back.configure("appendonly no");
+        back.restart();
+        assert_eq!(mexists(&mut back.client(), "k", &asked), answers);
     }
 }
 
