@@ -4,9 +4,10 @@
 --   redis_script_values{key="bf_filters"} 3           each numeric field bf_... of INFO modules
 --   redis_script_values{key="bf_key_items:urls"} 10   of each filter in the list below
 --
--- A key that is missing, that is no filter, or that another node of a cluster has, yields nothing.
+-- A key that is missing, that is no filter, that the user may not read, or that another node of a
+-- cluster has, yields nothing.
 
--- The keys of the filters to watch one by one, in database 0: {'urls', 'users'}.
+-- The keys of the filters to watch one by one, in database 0: {'urls:1', 'urls:2'}.
 local keys = {}
 
 -- The word of BF.INFO for each metric of a filter.

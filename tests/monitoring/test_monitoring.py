@@ -54,9 +54,9 @@ class Exporter:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         with open(path.with_name("log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                ["prometheus-redis-exporter", "-script", path, "-redis.addr", f"redis://127.0.0.1:{PORT}",
-                 "-web.listen-address", self.address],
-                stdout=log, stderr=log, env={**os.environ, **dict(environment)},
+                ["prometheus-redis-exporter", "-script", path, "-web.listen-address", self.address],
+                stdout=log, stderr=log,
+                env={**os.environ, "REDIS_ADDR": f"redis://127.0.0.1:{PORT}", **dict(environment)},
             )
 
     def __enter__(self):
@@ -126,11 +126,11 @@ class Metrics(unittest.TestCase):
         redis(*role.replace(">password", ">secret").split())
         self.addCleanup(redis, "ACL", "DELUSER", "monitor")
         user = {"REDIS_USER": "monitor", "REDIS_PASSWORD": "secret"}
-        with Exporter("{'urls:seen'}", user) as exporter:
+        with Exporter("{'small', 'urls:seen'}", user) as exporter:
             values = exporter.values()
         self.assertEqual({name: values[name] for name in info()}, info())
         self.assertEqual(values["bf_key_items:urls:seen"], 10)
-
+        self.assertNotIn("bf_key_items:small", values)  # not a key of the role
 
     def test_the_password_is_written_into_a_file_that_others_cannot_read(self):
         lines = (FILES / "README.md").read_text().splitlines()

@@ -1,7 +1,7 @@
 //! Checks the documents against a server: the console sessions of README.md and docs/commands.md
 //! run in a real redis-cli, each block on an empty server; docs/sizing.md has the sizes that a
 //! server reports, and README.md has those of docs/sizing.md; every command has a section in
-//! docs/commands.md.
+//! docs/commands.md; docs/README.md links every page.
 
 use std::{fs, path::Path, process::Command};
 
@@ -134,6 +134,21 @@ fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
         .take_while(|line| line.starts_with('|'))
         .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect()
+}
+
+/// docs/README.md links every page of docs and docs/recipes.
+#[test]
+fn the_map_names_every_page() {
+    let map = text("docs/README.md");
+    for (directory, link) in [("docs", ""), ("docs/recipes", "recipes/")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+        let pages = fs::read_dir(path).expect("the directory");
+        for page in pages.map(|entry| entry.expect("an entry").file_name().into_string()) {
+            let page = page.expect("a name in UTF-8");
+            let named = map.contains(&format!("({link}{page})"));
+            assert!(named || !page.ends_with(".md") || page == "README.md", "{directory}/{page}");
+        }
+    }
 }
 
 /// Tests of `examples/sizing` compare docs/sizing.md with the filter's own code.
