@@ -12,6 +12,10 @@ impl Random {
     }
 
     /// The next number, uniform over `u64`.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the numbers do not end, so no caller iterates"
+    )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
