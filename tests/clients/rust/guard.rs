@@ -74,6 +74,8 @@ pub struct Guard<D> {
     pub database: D,
     /// How often the filter gave no answer: a metric to watch.
     pub failures: usize,
+    /// `Instant::now`, but for tests.
+    pub clock: fn() -> Instant,
     client: Client,
     /// For lookups. None after a failure: a late reply must not be taken for the next one.
     reader: Option<Connection>,
@@ -84,8 +86,9 @@ pub struct Guard<D> {
 
 impl<D: Database> Guard<D> {
     pub fn new(client: Client, database: D) -> Self {
-        let resume_at = Instant::now();
-        Guard { database, failures: 0, client, reader: None, writer: None, resume_at }
+        let clock = Instant::now;
+        let resume_at = clock();
+        Guard { database, failures: 0, clock, client, reader: None, writer: None, resume_at }
     }
 
     /// The row of the key. Asks the database unless the filter says that there is no such row.
@@ -95,7 +98,7 @@ impl<D: Database> Guard<D> {
 
     /// Whether the row certainly does not exist; false also if the filter cannot tell.
     fn is_absent(&mut self, key: &str) -> bool {
-        if Instant::now() < self.resume_at {
+        if (self.clock)() < self.resume_at {
             return false;
         }
         let problem = match self.ask(key) {
@@ -105,7 +108,7 @@ impl<D: Database> Guard<D> {
         };
         self.reader = None;
         self.failures += 1;
-        self.resume_at = Instant::now() + PAUSE;
+        self.resume_at = (self.clock)() + PAUSE;
         eprintln!("the filter gave no answer: {problem}");
         false
     }
@@ -120,12 +123,12 @@ impl<D: Database> Guard<D> {
     /// missing: try again.
     pub fn insert(&mut self, key: &str, value: &str) -> Result<(), Box<dyn Error>> {
         // Before the first filter is asked, because `build` waits from there on.
-        let begin = Instant::now();
+        let begin = (self.clock)();
         if let Err(error) = self.announce(key) {
             self.writer = None;
             return Err(error.into());
         }
-        if begin.elapsed() > LONGEST_INSERT - LONGEST_TRANSACTION {
+        if (self.clock)() - begin > LONGEST_INSERT - LONGEST_TRANSACTION {
             return Err("the filters took so long that a build may miss the row".into());
         }
         self.database.insert(key, value);
