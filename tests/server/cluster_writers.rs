@@ -1,4 +1,4 @@
-//! Clients that write to a cluster while a test changes it, and the items acknowledged to them.
+//! Clients that write while a test changes the servers, and the items acknowledged to them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -34,6 +34,14 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    pub(crate) fn acknowledge(&self) {
+        self.acknowledged.fetch_add(1, Relaxed);
+    }
+
     /// Waits until `count` more additions are acknowledged.
     #[track_caller]
     pub(crate) fn wait_for_more(&self, count: usize) {
@@ -63,7 +71,7 @@ pub(crate) fn write(
 ) -> (Added, ClusterClient) {
     let mut added: Added = keys.iter().map(|key| (key.clone(), Vec::new())).collect();
     let mut number = 0;
-    while !writing.over.load(Relaxed) {
+    while !writing.is_over() {
         let at = number % keys.len();
         let (key, items) = &mut added[at];
         let item = format!("{name}-{number}");
@@ -72,7 +80,7 @@ pub(crate) fn write(
         assert!(matches!(reply, Reply::Int(0 | 1)), "BF.ADD {key} {item}: {reply:?}");
         if !replicated || client.wait(key) >= 1 {
             items.push(item);
-            writing.acknowledged.fetch_add(1, Relaxed);
+            writing.acknowledge();
         }
     }
     (added, client)

@@ -71,6 +71,7 @@ mod replication;
 mod reserve;
 mod reserve_errors;
 mod seed;
+mod sentinel;
 mod torture;
 mod unlink;
 mod valkey;

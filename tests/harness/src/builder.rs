@@ -38,6 +38,7 @@ pub struct Builder {
     lines: Vec<String>,
     module_arguments: Vec<String>,
     without_module: bool,
+    sentinel: bool,
     address_space: Option<u64>,
     container: Option<u64>,
     survives_full_files: bool,
@@ -70,6 +71,16 @@ impl Builder {
     /// Loads the module from another path.
     pub fn module_at(self, path: &Path) -> Builder {
         self.without_module().config(&format!("loadmodule \"{}\"", path.display()))
+    }
+
+    /// Starts Sentinel, without the module.
+    pub(crate) fn sentinel(self) -> Builder {
+        Builder { sentinel: true, ..self.without_module() }
+    }
+
+    /// Arguments of the server after its configuration file.
+    pub(crate) fn arguments(&self) -> &'static [&'static str] {
+        if self.sentinel { &["--sentinel"] } else { &[] }
     }
 
     /// Limits the virtual memory of the process, in bytes, so that large allocations fail on any

@@ -26,13 +26,21 @@ pub struct Server {
     port: u16,
     dir: tempfile::TempDir,
     builder: Builder,
+    /// Whether redis.conf is written from the builder before each start.
+    writes_config: bool,
 }
 
 impl Server {
     /// Starts the described server on a free port. The error is the log of a server that exits.
     pub fn launched(builder: &Builder) -> Result<Server, String> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let mut server = Server { child: None, port: free_port(), dir, builder: builder.clone() };
+        let mut server = Server {
+            child: None,
+            port: free_port(),
+            dir,
+            builder: builder.clone(),
+            writes_config: true,
+        };
         server.launch()?;
         Ok(server)
     }
@@ -147,6 +155,11 @@ impl Server {
         self.builder = self.builder.clone().config(line);
     }
 
+    /// Starts with the redis.conf that the server itself has rewritten, from the next start on.
+    pub(crate) fn keep_config(&mut self) {
+        self.writes_config = false;
+    }
+
     /// Loads the module from this path, from the next start on.
     pub fn configure_module(&mut self, path: &Path) {
         self.builder = self.builder.clone().module_at(path);
@@ -159,8 +172,10 @@ impl Server {
     /// Starts the process and waits until it serves. The error is the log of a server that exits.
     fn launch(&mut self) -> Result<(), String> {
         let config = self.dir().join("redis.conf");
-        fs::write(&config, self.builder.text(self.port, self.dir()))
-            .expect("redis.conf can be written");
+        if self.writes_config {
+            fs::write(&config, self.builder.text(self.port, self.dir()))
+                .expect("redis.conf can be written");
+        }
         let log =
             File::options().create(true).append(true).open(self.log_path()).expect("a log file");
         let program = server_program();
@@ -182,6 +197,7 @@ impl Server {
         };
         let child = command
             .arg(&config)
+            .args(self.builder.arguments())
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("the log file can be shared"))
             .stdout(log)
