@@ -64,7 +64,7 @@ help: ## List the targets and the settings
 
 .PHONY: setup
 setup: ## Install missing Debian packages (as root or with sudo); each target installs its own, too
-	@scripts/setup server tests clients packages monitoring fuzz
+	@scripts/setup server tests clients packages monitoring containers fuzz
 
 .PHONY: build
 build: ## Build the module: target/release/libredis_bloom.so
@@ -105,7 +105,7 @@ clean: ## Remove everything that was built, and the data of make run
 
 # In this order: what fails soonest comes first.
 TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pure test-fuzz test-server test-huge \
-	test-cli test-clients test-monitoring test-packages doc
+	test-cli test-clients test-monitoring test-docker test-packages doc
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -203,6 +203,10 @@ test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live
 test-monitoring: build ## The files of contrib/monitoring, with Debian's prometheus-redis-exporter and promtool
 	@scripts/setup monitoring
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-monitoring
+
+.PHONY: test-docker
+test-docker: build ## The lines of docs/recipes/docker.md, with podman in the place of docker (as root)
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-docker
 
 # The crates as locked for the module; cargo removes those that redis-rs does not need.
 $(dir $(CLIENT_RS))Cargo.lock: Cargo.lock
