@@ -1,14 +1,14 @@
 //! What docs/operations.md tells operators to do, and what happens where they do not: a node
 //! without the module, an upgrade of one node after another, a backup put back.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use crate::{
     cluster::key_of,
     cluster_writers::{Added, Stop, Writing, assert_all_there, write},
     harness::{
-        Client, Cluster, PRIMARIES, Reply, Server, add_until_card, assert_unharmed, bulk, digest,
-        int, madd, mexists, module_path, numbered, ok, wait_until,
+        Client, Cluster, PRIMARIES, Reply, Server, add_until_card, assert_unharmed, bulk,
+        config_name, digest, int, madd, mexists, module_path, numbered, ok, wait_until,
     },
 };
 
@@ -114,6 +114,19 @@ fn a_replica_that_gets_the_module_later_needs_a_full_copy() {
     assert_eq!(digest(&mut replica.client(), "urls"), digest(client, "urls"));
 }
 
+/// Puts a new file in the place of the module, as `install` and `dpkg` do.
+pub(crate) fn install(path: &Path) {
+    let new = path.with_extension("new");
+    fs::copy(module_path(), &new).expect("the module can be copied");
+    fs::rename(&new, path).expect("the file can be replaced");
+}
+
+/// Whether the server still runs the file that was replaced.
+pub(crate) fn has_replaced_file(server: &Server) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("the maps");
+    maps.lines().any(|line| line.contains("libredis_bloom.so") && line.ends_with("(deleted)"))
+}
+
 /// A second file with the module, in place of a second release.
 fn another_file(dir: &tempfile::TempDir) -> std::path::PathBuf {
     let path = dir.path().join("libredis_bloom.so");
@@ -199,15 +212,18 @@ fn a_rolling_upgrade_of_a_cluster_loses_no_item() {
 #[test]
 fn a_failover_of_two_servers_loses_no_item() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    let newer = another_file(&dir);
-    let mut primary = Server::start();
-    let mut replica = primary.replica();
-    let mut added = add_until_card(&mut primary.client(), "urls", "before", 1_000);
-    // The replica first.
-    replica.kill();
-    replica.configure_module(&newer);
-    replica.relaunch();
+    let module = dir.path().join("libredis_bloom.so");
+    install(&module);
+    let mut primary = Server::with().module_at(&module).start();
+    let mut replica = Server::with().module_at(&module).replica_of(&primary).start();
     wait_for_link(&replica);
+    let mut added = add_until_card(&mut primary.client(), "urls", "before", 1_000);
+    install(&module);
+    // The replica first.
+    replica.keep_config();
+    replica.restart();
+    wait_for_link(&replica);
+    assert!(has_replaced_file(&primary), "the primary has the old file until its restart");
     let client = &mut primary.client();
     added.extend(add_until_card(client, "urls", "between", 2_000));
     assert_eq!(client.run(&format!("FAILOVER TO 127.0.0.1 {}", replica.port())), ok());
@@ -215,15 +231,19 @@ fn a_failover_of_two_servers_loses_no_item() {
         client.server_info("replication", "role") == "slave" && link_is_up(client)
     });
     added.extend(add_until_card(&mut replica.client(), "urls", "after", 3_000));
-    // Then what was the primary.
-    primary.kill();
-    primary.configure_module(&newer);
-    primary.configure(&format!("replicaof 127.0.0.1 {}", replica.port()));
-    primary.relaunch();
+    // Then what was the primary. Both have to write their roles into their files.
+    for server in [&primary, &replica] {
+        assert_eq!(server.client().run("CONFIG REWRITE"), ok());
+    }
+    primary.keep_config();
+    for server in [&mut primary, &mut replica] {
+        server.restart();
+    }
+    assert_eq!(replica.client().server_info("replication", "role"), "master");
     wait_for_link(&primary);
     for server in [&primary, &replica] {
         let client = &mut server.client();
-        assert_eq!(loaded_from(client), newer.display().to_string());
+        assert!(!has_replaced_file(server));
         assert!(mexists(client, "urls", &added).iter().all(|&there| there));
     }
 }
@@ -267,6 +287,71 @@ fn a_copied_rdb_file_restores_what_was_in_when_it_was_saved() {
         let client = &mut server.client();
         assert_eq!(digest(client, "urls"), saved, "appendonly {appendonly}, after a restart");
         assert!(mexists(client, "urls", &before).iter().all(|&there| there));
+    }
+}
+
+/// Removes the lines of redis.conf that begin with one of these words.
+fn remove_lines(server: &mut Server, words: &[&str]) {
+    server.keep_config();
+    let path = server.dir().join("redis.conf");
+    let text = fs::read_to_string(&path).expect("the file");
+    let kept = text.lines().filter(|line| !words.iter().any(|word| line.starts_with(word)));
+    let kept: String = kept.map(|line| format!("{line}\n")).collect();
+    fs::write(&path, kept).expect("redis.conf can be written");
+}
+
+/// Saves what the server has, as docs/operations.md tells it for a removal of the module.
+fn save(server: &Server, appendonly: &str) {
+    let client = &mut server.client();
+    if appendonly == "no" {
+        assert_eq!(client.run("SAVE"), ok());
+        return;
+    }
+    assert!(!client.run("BGREWRITEAOF").is_error());
+    wait_until("the AOF is written", || !client.has_child());
+    assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
+}
+
+/// Each step of the removal is needed: without it the server does not start.
+#[test]
+fn the_module_can_be_removed_once_no_filter_is_left() {
+    for appendonly in ["no", "yes"] {
+        for left_out in ["nothing", "the filters of a database", "the save", "the settings"] {
+            let mut server = Server::with()
+                .config(&format!("appendonly {appendonly}"))
+                .config(&format!("{} 0.02", config_name("error-rate")))
+                .start();
+            let client = &mut server.client();
+            for database in ["0", "3"] {
+                assert_eq!(client.run(&format!("SELECT {database}")), ok());
+                madd(client, "urls", &numbered("item", 100));
+                client.run("SET other value");
+            }
+            save(&server, appendonly);
+            for database in ["0", "3"] {
+                if database == "3" && left_out == "the filters of a database" {
+                    continue;
+                }
+                assert_eq!(client.run(&format!("SELECT {database}")), ok());
+                let found = client.run("SCAN 0 COUNT 1000 TYPE MBbloom--");
+                assert_eq!(found.elements()[1], Reply::Array(vec![bulk("urls")]));
+                assert_eq!(client.run("DEL urls"), int(1));
+            }
+            if left_out != "the save" {
+                save(&server, appendonly);
+            }
+            server.kill();
+            let words: &[&str] = match left_out {
+                "the settings" => &["loadmodule"],
+                _ => &["loadmodule", "bf"],
+            };
+            remove_lines(&mut server, words);
+            let started = server.try_relaunch();
+            assert_eq!(started.is_ok(), left_out == "nothing", "{appendonly}, without {left_out}");
+            if started.is_ok() {
+                assert_eq!(server.client().run("DBSIZE"), int(1));
+            }
+        }
     }
 }
 

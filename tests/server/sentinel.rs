@@ -1,13 +1,14 @@
 //! The rolling upgrade of docs/operations.md with Sentinel: a primary, two replicas and three
 //! Sentinels.
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use crate::{
     cluster_writers::{Stop, Writing},
+    deployment::{has_replaced_file, install},
     harness::{
-        Client, Reply, Server, assert_unharmed, config_name, digest, int, madd, mexists,
-        module_path, numbered, ok, skipped, version, wait_until,
+        Client, Reply, Server, assert_unharmed, config_name, digest, int, madd, mexists, numbered,
+        ok, skipped, version, wait_until,
     },
 };
 
@@ -171,19 +172,6 @@ fn fail_over_coordinated(nodes: &[Server], old: usize, sentinel: &Server) -> usi
         new.is_some() && role(&nodes[old]) == "slave"
     });
     new.expect("a replica was promoted")
-}
-
-/// Puts a new file in the place of the module, as `install` and `dpkg` do.
-fn install(path: &Path) {
-    let new = path.with_extension("new");
-    fs::copy(module_path(), &new).expect("the module can be copied");
-    fs::rename(&new, path).expect("the file can be replaced");
-}
-
-/// Whether the server still runs the file that was replaced.
-fn has_replaced_file(server: &Server) -> bool {
-    let maps = fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("the maps");
-    maps.lines().any(|line| line.contains("libredis_bloom.so") && line.ends_with("(deleted)"))
 }
 
 /// An upgrade of every node, as docs/operations.md tells it, while a client writes.

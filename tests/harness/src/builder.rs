@@ -74,12 +74,12 @@ impl Builder {
     }
 
     /// Starts Sentinel, without the module.
-    pub(crate) fn sentinel(self) -> Builder {
+    pub fn sentinel(self) -> Builder {
         Builder { sentinel: true, ..self.without_module() }
     }
 
     /// Arguments of the server after its configuration file.
-    pub(crate) fn arguments(&self) -> &'static [&'static str] {
+    pub fn arguments(&self) -> &'static [&'static str] {
         if self.sentinel { &["--sentinel"] } else { &[] }
     }
 

@@ -156,7 +156,7 @@ impl Server {
     }
 
     /// Starts with the redis.conf that the server itself has rewritten, from the next start on.
-    pub(crate) fn keep_config(&mut self) {
+    pub fn keep_config(&mut self) {
         self.writes_config = false;
     }
 
