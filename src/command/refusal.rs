@@ -1,4 +1,5 @@
-//! The error texts that clients see; no other file has any.
+//! The error texts that clients see; no other file has any. [`Refusal::text`] has them all, also
+//! those with a word or a number of the call: the refusal carries what its text shows.
 //!
 //! The words after the error code are RedisBloom's, because clients and their tests know them. The
 //! code (`ERR`) is always present, although some of RedisBloom's texts lack it: clients split it
@@ -11,7 +12,7 @@ use std::{
 
 use crate::{
     codec::{self, packed::BadByte},
-    filter::{self, Difference},
+    filter::{self, Unmergeable},
 };
 
 /// Why a command is refused. Each refusal has one error text.
@@ -97,8 +98,8 @@ pub enum Refusal {
     BitmapBeyond,
     /// IMPORT: a bitmap shorter than capacity and rate give.
     BitmapShort,
-    /// MERGE: filters with different parameters.
-    Differ(Difference),
+    /// MERGE: filters with different parameters, or a union with too many items.
+    Unmergeable(Unmergeable),
     /// LOADCHUNK is still filling the key.
     Loading,
     /// A non-scaling filter is full.
@@ -114,24 +115,28 @@ pub enum Refusal {
 impl Refusal {
     /// The error reply to a command with the arguments `words`.
     pub fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
-        match self {
-            Self::Differ(difference) => {
-                Cow::Owned(text_of(&format!("ERR filters differ in {difference}")))
-            }
+        let fixed = match self {
             Self::UnknownOption { behind } => {
-                let word = words.rev().nth(behind.into());
-                Cow::Owned(unknown_option(word.unwrap_or_default()))
+                let word = words.rev().nth(behind.into()).unwrap_or_default();
+                let start = word.get(..REPEATED).unwrap_or(word);
+                // The word may have any bytes, so it is escaped: a line break would end the reply.
+                return owned(format!("ERR unknown argument '{}'", start.escape_ascii()));
             }
-            Self::BadPacked { byte } => {
-                Cow::Owned(text_of(&format!("ERR bad blob at byte {byte}")))
+            Self::BadPacked { byte } => return owned(format!("ERR bad blob at byte {byte}")),
+            Self::Unmergeable(Unmergeable::Differ(difference)) => {
+                return owned(format!("ERR filters differ in {difference}"));
             }
-            fixed => Cow::Borrowed(fixed.fixed_text()),
-        }
-    }
-
-    /// The error text of a refusal whose text never varies.
-    fn fixed_text(self) -> &'static CStr {
-        match self {
+            Self::Unmergeable(Unmergeable::Full { index, layers, items, capacity }) => {
+                return owned(match (layers, index.saturating_add(1)) {
+                    (1, _) => {
+                        format!("ERR the union holds about {items} items, the filter {capacity}")
+                    }
+                    (_, number) => format!(
+                        "ERR layer {number} of the union holds about {items} items, that of the \
+                         filter {capacity}"
+                    ),
+                });
+            }
             // The server sends its own text, because it knows the command's name.
             Self::Arity => c"ERR wrong number of arguments",
             Self::WrongType => c"WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -145,8 +150,6 @@ impl Refusal {
             Self::BadExpansion => c"ERR bad expansion",
             Self::ExpansionRange => c"ERR expansion must be in the range [0, 32768]",
             Self::NonscalingExpands => c"ERR Nonscaling filters cannot expand",
-            Self::UnknownOption { .. } => c"ERR unknown argument",
-            Self::Differ(_) => c"ERR filters differ",
             Self::NoSeed => c"ERR no seed",
             Self::BadSeed => c"ERR bad seed",
             Self::UnknownArgument => c"ERR Unknown argument received",
@@ -157,7 +160,6 @@ impl Refusal {
             Self::Tightening => c"ERR (0 < tightening ratio range < 1)",
             Self::ScalesNot => c"ERR cannot use NONSCALING and VALIDATESCALETO options together",
             Self::BadWidth => c"ERR width must be in the range [1, 4096]",
-            Self::BadPacked { .. } => c"ERR bad blob",
             Self::UnknownField => c"ERR Invalid information value",
             Self::BadIterator => c"ERR Second argument must be numeric",
             Self::BadData => c"ERR received bad data",
@@ -180,7 +182,8 @@ impl Refusal {
             Self::NoMemory => c"ERR Insufficient memory to create filter",
             Self::NoGrowth => c"ERR problem inserting into filter",
             Self::Internal => c"ERR internal error, see the server log",
-        }
+        };
+        Cow::Borrowed(fixed)
     }
 
     /// The refusal if a filter cannot be created. The parser has checked the ranges of the
@@ -245,27 +248,7 @@ impl From<BadByte> for Refusal {
 /// The most bytes of an argument that an error text repeats.
 const REPEATED: usize = 32;
 
-/// The error text that repeats an argument. The argument may have any bytes, so it is escaped: a
-/// line break would end the reply.
-fn unknown_option(word: &[u8]) -> CString {
-    let start = word.get(..REPEATED).unwrap_or(word);
-    text_of(&format!("ERR unknown argument '{}'", start.escape_ascii()))
-}
-
-/// The error text of a union with more items than layer `index` of `layers` is sized for. Not a
-/// [`Refusal`]: the numbers would make the result of every command longer.
-#[must_use]
-pub fn union_too_large(index: usize, layers: usize, items: u64, capacity: u64) -> CString {
-    if layers == 1 {
-        return text_of(&format!("ERR the union holds about {items} items, the filter {capacity}"));
-    }
-    let number = index.saturating_add(1);
-    text_of(&format!(
-        "ERR layer {number} of the union holds about {items} items, that of the filter {capacity}"
-    ))
-}
-
-/// A text without zero bytes.
-fn text_of(text: &str) -> CString {
-    CString::new(text).unwrap_or_default()
+/// A text that was made for one call, without zero bytes.
+fn owned(text: String) -> Cow<'static, CStr> {
+    Cow::Owned(CString::new(text).unwrap_or_default())
 }

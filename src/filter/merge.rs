@@ -106,7 +106,7 @@ pub enum Difference {
 }
 
 /// Why filters cannot be merged.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unmergeable {
     /// They have different parameters.
     #[error("filters differ in {0}")]

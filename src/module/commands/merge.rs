@@ -5,11 +5,11 @@
 //! and the union follows from them. Everything that can be refused is refused before anything
 //! changes.
 
-use std::{collections::BTreeMap, ffi::CString, iter::repeat_n};
+use std::{collections::BTreeMap, iter::repeat_n};
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
-    command::refusal::{self, Refusal},
+    command::refusal::Refusal,
     filter::{self, Filter, Union, Unmergeable},
     module::{
         api::{Access, Context, Key, Str, logged},
@@ -39,59 +39,37 @@ impl Command for Merge {
     const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        match run(call) {
-            Ok(()) => call.ctx.reply_ok(),
-            Err(Failure::Refused(refusal)) => return Err(refusal),
-            Err(Failure::TooLarge(text)) => call.ctx.reply_error(&text),
+        let ctx = call.ctx;
+        let (name, names) = call.key_and_rest(1)?;
+        let mut sources = Sources::open(ctx, name, names);
+        let mut key = Key::open(ctx, name, Access::Write);
+        let own = sources.own;
+        let mut created = false;
+        let shape = match Value::filter_in_key(&mut key)? {
+            Some(filter) => {
+                let own = filter::repeats(filter, own);
+                merge_into(call, filter, own, &sources.filters()?)?
+            }
+            // The missing destination is named as a source.
+            None if own > 0 => return Err(Refusal::NotFound),
+            None => {
+                let filter = union_of(call, &sources.filters()?)?;
+                // A new key is published: a subscriber may delete a source.
+                sources.keys.clear();
+                let filled = is_filled(&filter);
+                Value::Ready(filter).put(&mut key)?;
+                created = true;
+                Some(Shape { layers: 0, filled })
+            }
+        };
+        drop(sources);
+        drop(key);
+        if let Some(shape) = shape {
+            effects::merged(ctx, name, created, shape);
         }
+        ctx.reply_ok();
         Ok(())
     }
-}
-
-/// Why a merge fails. Nothing has changed.
-enum Failure {
-    Refused(Refusal),
-    /// The union holds too many items; the error text. Never of a command that is replayed.
-    TooLarge(CString),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-/// Merges, and announces the change if there is one.
-fn run(call: &Call) -> Result<(), Failure> {
-    let ctx = call.ctx;
-    let (name, names) = call.key_and_rest(1)?;
-    let mut sources = Sources::open(ctx, name, names);
-    let mut key = Key::open(ctx, name, Access::Write);
-    let own = sources.own;
-    let mut created = false;
-    let shape = match Value::filter_in_key(&mut key)? {
-        Some(filter) => {
-            let own = filter::repeats(filter, own);
-            merge_into(call, filter, own, &sources.filters()?)?
-        }
-        // The missing destination is named as a source.
-        None if own > 0 => return Err(Refusal::NotFound.into()),
-        None => {
-            let filter = union_of(call, &sources.filters()?)?;
-            // A new key is published: a subscriber may delete a source.
-            sources.keys.clear();
-            let filled = is_filled(&filter);
-            Value::Ready(filter).put(&mut key)?;
-            created = true;
-            Some(Shape { layers: 0, filled })
-        }
-    };
-    drop(sources);
-    drop(key);
-    if let Some(shape) = shape {
-        effects::merged(ctx, name, created, shape);
-    }
-    Ok(())
 }
 
 /// The sources of a merge. Each key is opened once, however often it is named: there may be only
@@ -140,7 +118,7 @@ fn merge_into(
     filter: &mut Filter,
     own: usize,
     others: &[&Filter],
-) -> Result<Option<Shape>, Failure> {
+) -> Result<Option<Shape>, Refusal> {
     let filters: Vec<&Filter> =
         repeat_n(&*filter, own.saturating_add(1)).chain(others.iter().copied()).collect();
     let union = union(call, &filters, filter.bit_bytes())?;
@@ -164,10 +142,10 @@ fn is_filled(filter: &Filter) -> bool {
 }
 
 /// The union of `filters`, for a destination that is missing.
-fn union_of(call: &Call, filters: &[&Filter]) -> Result<Filter, Failure> {
+fn union_of(call: &Call, filters: &[&Filter]) -> Result<Filter, Refusal> {
     let union = union(call, filters, 0)?;
     let [first, others @ ..] = filters else {
-        return Err(Refusal::Arity.into());
+        return Err(Refusal::Arity);
     };
     let mut filter = first.duplicate().map_err(|error| refused(call, error))?;
     union.write(&mut filter, 0, others).map_err(|error| refused(call, error))?;
@@ -175,23 +153,28 @@ fn union_of(call: &Call, filters: &[&Filter]) -> Result<Filter, Failure> {
 }
 
 /// The numbers of a union, which may take its memory in the place of `present` bytes of bits.
-fn union(call: &Call, filters: &[&Filter], present: u64) -> Result<Union, Failure> {
-    let union = Union::of(filters, !limit::must_obey(call.ctx)).map_err(|error| match error {
-        Unmergeable::Differ(difference) => Refusal::Differ(difference).into(),
-        Unmergeable::Full { index, layers, items, capacity } => {
-            stats::REFUSED.add(1);
-            let text = refusal::union_too_large(index, layers, items, capacity);
-            call.ctx.warn_rate_limited(|| {
-                let (key, why) = (logged(call.key()), text.to_string_lossy());
-                format!("key '{key}': BF.MERGE refused: {}", why.trim_start_matches("ERR "))
-            });
-            Failure::TooLarge(text)
-        }
-    })?;
+fn union(call: &Call, filters: &[&Filter], present: u64) -> Result<Union, Refusal> {
+    let union =
+        Union::of(filters, !limit::must_obey(call.ctx)).map_err(|why| unmergeable(call, why))?;
     union
         .check_memory(present, |demand| limit::ceiling(call.ctx, demand))
         .map_err(|error| refused(call, error))?;
     Ok(union)
+}
+
+/// The refusal of filters that cannot be merged. One for too many items is counted and logged.
+#[cold]
+fn unmergeable(call: &Call, why: Unmergeable) -> Refusal {
+    let refusal = Refusal::Unmergeable(why);
+    if matches!(why, Unmergeable::Full { .. }) {
+        stats::REFUSED.add(1);
+        call.ctx.warn_rate_limited(|| {
+            let text = refusal.text(std::iter::empty());
+            let (key, why) = (logged(call.key()), text.to_string_lossy());
+            format!("key '{key}': BF.MERGE refused: {}", why.trim_start_matches("ERR "))
+        });
+    }
+    refusal
 }
 
 /// The refusal if there is no memory for the union.
