@@ -56,7 +56,10 @@ const ROUNDS: u64 = 5;
 /// A peer's time, of ours.
 const FASTER: f64 = 9.0;
 
-const WORKS: [&str; 3] = ["add, new", "exists, hit", "exists, miss"];
+const WORKS: [&str; 4] = ["add, new", "add, one known", "exists, hit", "exists, miss"];
+/// The work without a target: of each batch all items but the last are new, so that BF.BULKADD is
+/// not replicated as it was called.
+const ONE_KNOWN: &str = WORKS[1];
 const FORMATS: [Format; 3] = [Format::Lines, Format::Lengths, Format::Width];
 
 /// A filter, and how its items are sent: packed, or as arguments.
@@ -71,7 +74,9 @@ pub(crate) fn run() -> Option<Section> {
     section.say(&format!(
         "CPU nanoseconds of the server's main thread per item, in batches of {BATCH}, and in \
          brackets the ratio to the floor. The floor, the peers and the column MADD/MEXISTS get an \
-         argument for each item. Items have 17 bytes, those of WIDTH 8 are 64-bit integers. The \
+         argument for each item. Items have 17 bytes, those of WIDTH 8 are 64-bit integers. \
+         \"One known\": all items of a batch but one are new, so that BF.BULKADD is replicated \
+         with the new ones packed again, not as it was called. The \
          least of {ROUNDS} turns of {TURN} items after each start of the servers, then the median \
          over starts; a ratio is the median over rounds and starts."
     ));
@@ -124,8 +129,8 @@ fn send(server: &mut Server, format: Format, op: Op, items: &Items, batch: u64) 
 }
 
 /// The names of the ways, and for each work the samples of each way.
-fn measure(stage: &Stage) -> (Vec<String>, [Vec<Starts>; 3]) {
-    let mut samples: [Vec<Starts>; 3] = Default::default();
+fn measure(stage: &Stage) -> (Vec<String>, [Vec<Starts>; WORKS.len()]) {
+    let mut samples: [Vec<Starts>; WORKS.len()] = Default::default();
     let mut names = Vec::new();
     for start in 0..stage.starts {
         let mut ways = ways(stage);
@@ -143,6 +148,12 @@ fn measure(stage: &Stage) -> (Vec<String>, [Vec<Starts>; 3]) {
                         members += TURN;
                         let numbers = members - TURN..members;
                         (Op::Add, Items::InTurn { set: MEMBERS, numbers }, TURN * 9 / 10..=TURN)
+                    }
+                    ONE_KNOWN => {
+                        members += TURN;
+                        let numbers = members - TURN..members;
+                        let items = Items::LastKnown { set: MEMBERS, numbers, batch: BATCH };
+                        (Op::Add, items, TURN * 9 / 10..=TURN - TURN / BATCH)
                     }
                     "exists, hit" => {
                         let items = Items::scattered(MEMBERS, stage.filled, TURN, seed);
@@ -175,7 +186,12 @@ fn measure(stage: &Stage) -> (Vec<String>, [Vec<Starts>; 3]) {
     (names, samples)
 }
 
-fn tabulate(section: &mut Section, stage: &Stage, names: &[String], samples: &[Vec<Starts>; 3]) {
+fn tabulate(
+    section: &mut Section,
+    stage: &Stage,
+    names: &[String],
+    samples: &[Vec<Starts>; WORKS.len()],
+) {
     let at = |name: &str| names.iter().position(|known| known == name).expect("always measured");
     let floor = at(FLOOR);
     let rows: Vec<Vec<String>> = WORKS
@@ -190,7 +206,7 @@ fn tabulate(section: &mut Section, stage: &Stage, names: &[String], samples: &[V
         .collect();
     let head: Vec<&str> = ["work"].into_iter().chain(names.iter().map(String::as_str)).collect();
     section.table(&head, &rows);
-    for (work, samples) in WORKS.iter().zip(samples) {
+    for (work, samples) in WORKS.iter().zip(samples).filter(|(work, _)| **work != ONE_KNOWN) {
         for (format, goal) in [(Format::Lines, stage.goals[0]), (Format::Width, stage.goals[1])] {
             let Some(goal) = goal else { continue };
             let ours = &samples[at(format.name())];

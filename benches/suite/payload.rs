@@ -65,6 +65,9 @@ impl Format {
 pub(crate) enum Items {
     /// Consecutive numbers.
     InTurn { set: u64, numbers: Range<u64> },
+    /// Consecutive numbers, but the last of each `batch` is the number 0, which comes first in a
+    /// set.
+    LastKnown { set: u64, numbers: Range<u64>, batch: u64 },
     /// `count` pseudorandom numbers below `below`; different ones for each `round`.
     Scattered { set: u64, below: u64, count: u64, round: u64 },
 }
@@ -83,7 +86,9 @@ impl Items {
 
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::InTurn { numbers, .. } => numbers.end - numbers.start,
+            Self::InTurn { numbers, .. } | Self::LastKnown { numbers, .. } => {
+                numbers.end - numbers.start
+            }
             Self::Scattered { count, .. } => *count,
         }
     }
@@ -97,6 +102,8 @@ impl Items {
     fn each(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..self.len()).map(move |i| match self {
             Self::InTurn { set, numbers } => (*set, numbers.start + i),
+            Self::LastKnown { set, batch, .. } if (i + 1) % batch == 0 => (*set, 0),
+            Self::LastKnown { set, numbers, .. } => (*set, numbers.start + i),
             Self::Scattered { set, below, count, round } => (*set, mix(round * count + i) % below),
         })
     }

@@ -34,6 +34,10 @@ use crate::filter::Answers;
 /// The most bytes of an item of [`Format::Width`].
 pub const MAX_WIDTH: usize = 4096;
 
+/// The most bytes that are allocated for chosen items before it is known how many there are: as
+/// many as a large batch has (docs/commands.md).
+const AHEAD: usize = 1 << 20;
+
 /// How items are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -90,8 +94,15 @@ impl<'a> Packed<'a> {
     /// Packs those items as LENGTHS whose element of `chosen` is true.
     #[must_use]
     pub fn select(self, chosen: impl Iterator<Item = bool>) -> Vec<u8> {
-        let chosen = self.items().zip(chosen).filter(|(_, chosen)| *chosen);
-        pack(chosen.map(|(item, _)| item))
+        let mut items = self.items();
+        let mut blob = Vec::with_capacity(self.blob.len().min(AHEAD));
+        // `for_each` is faster than a `zip`: its loops follow the chunks of answers.
+        chosen.for_each(|chosen| {
+            if let Some(item) = items.next().filter(|_| chosen) {
+                put(&mut blob, item);
+            }
+        });
+        blob
     }
 }
 
