@@ -453,6 +453,41 @@ fn a_replica_and_an_aof_hold_the_same_filters() {
     assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
 }
 
+/// A replica takes what its primary took: new layers, and the items before a full filter's error,
+/// also where its own settings would refuse them to a client.
+#[test]
+fn a_replica_with_smaller_limits_takes_every_blob() {
+    let server = Server::start();
+    let replica = server.replica();
+    let (client, read) = (&mut server.client(), &mut replica.client());
+    assert_eq!(read.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "100"]), ok());
+    assert_eq!(read.run("CONFIG SET maxmemory 1"), ok());
+    let lines = numbered("item", 3_000).join("\n");
+    for key in ["grows", "counts", "full"] {
+        let kind = match key {
+            "grows" => "EXPANSION 2",
+            "counts" => "COUNTING",
+            _ => "NONSCALING",
+        };
+        let line = format!("BF.BULKADD {key} CAPACITY 500 ERROR 0.01 {kind} LINES");
+        let mut words: Vec<&str> = line.split(' ').collect();
+        words.push(&lines);
+        let reply = client.cmd(&words);
+        let full = (key == "full").then(|| err("ERR non scaling filter is full"));
+        assert_eq!(reply.elements().get(2), full.as_ref(), "{key}");
+        // Items of the blob before, and new ones.
+        let more = format!("item-7\n{}", numbered("more", 500).join("\n"));
+        let reply = client.cmd(&["BF.BULKADD", key, "LINES", &more]);
+        assert_eq!(reply.elements().get(2), full.as_ref(), "{key}");
+    }
+    assert!(info(client, "grows").filters > 1 && info(client, "counts").filters > 1);
+    assert_eq!(client.run("WAIT 1 30000"), int(1));
+    for key in ["grows", "counts", "full"] {
+        assert_eq!(digest(read, key), digest(client, key), "{key}");
+    }
+    assert_eq!(read.server_info("bf", "bf_unapplied"), "0");
+}
+
 /// INFO counts items, not commands.
 #[test]
 fn info_counts_the_items() {

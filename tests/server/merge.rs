@@ -4,8 +4,9 @@
 use std::process::Command;
 
 use crate::harness::{
-    Client, Cluster, Protocol, Reply, Server, add_until_card, assert_unharmed, check, config_name,
-    digest, dump, err, info, int, load, madd, mexists, numbered, ok, simple, slot, wait_until,
+    Client, Cluster, PRIMARIES, Protocol, Reply, Server, add_until_card, assert_unharmed, check,
+    config_name, digest, dump, err, info, int, load, madd, mexists, numbered, ok, simple, slot,
+    wait_until,
 };
 
 const NOT_FOUND: &str = "ERR not found";
@@ -516,6 +517,64 @@ fn a_union_that_may_not_have_its_memory_is_refused() {
     assert!(reply.error().starts_with("OOM"), "{reply:?}");
 }
 
+/// A union takes no more than what is left of `maxmemory`, where no key can be evicted.
+#[test]
+fn a_union_that_does_not_fit_into_maxmemory_is_refused() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.01 8000000 SEED 7"), ok());
+    assert_eq!(client.run("BF.ADD k a"), int(1));
+    let size = info(client, "k").size;
+    let before = whole(client);
+    for (room, reply) in [(size / 2, err(NO_MEMORY)), (size * 2, ok())] {
+        let maxmemory = client.memory("used_memory") + room;
+        assert_eq!(client.run(&format!("CONFIG SET maxmemory {maxmemory}")), ok());
+        assert_eq!(client.run("BF.MERGE new k"), reply, "{room} bytes left of maxmemory");
+        assert_eq!(whole(client) == before, reply != ok());
+    }
+    assert_eq!(client.run("BF.EXISTS new a"), int(1));
+    // A union that takes no more memory needs none.
+    let maxmemory = client.memory("used_memory") + size / 2;
+    assert_eq!(client.run(&format!("CONFIG SET maxmemory {maxmemory}")), ok());
+    assert_eq!(client.run("BF.ADD k b"), int(1));
+    assert_eq!(client.run("BF.MERGE new k"), ok());
+    totals_are_right(client);
+}
+
+/// In a transaction and in a script a refusal is an answer of its own, and nothing of it reaches a
+/// replica.
+#[test]
+fn a_refused_merge_stops_neither_a_transaction_nor_a_script() {
+    let server = Server::start();
+    let replica = server.replica();
+    let read = &mut replica.client();
+    let refused = "ERR filters differ in seed";
+    for protocol in Protocol::BOTH {
+        let client = &mut server.speak(protocol);
+        client.run("FLUSHALL");
+        reserve(client, &["k", "alike"], "");
+        assert_eq!(client.run("BF.RESERVE seed 0.01 1000 SEED 8"), ok());
+        assert!(!client.run("BF.ADD alike a").is_error());
+        client.run("MULTI");
+        for line in ["BF.ADD k x", "BF.MERGE k seed", "BF.MERGE k alike"] {
+            client.run(line);
+        }
+        let replies = client.run("EXEC");
+        assert_eq!(replies.elements()[1..], [err(refused), ok()]);
+        let script = "local refused = redis.pcall('BF.MERGE', KEYS[1], KEYS[2]).err
+            return {refused, redis.call('BF.MERGE', KEYS[3], KEYS[1])}";
+        let reply = client.cmd(&["EVAL", script, "3", "k", "seed", "new"]);
+        assert_eq!(reply.elements()[0].text(), refused);
+        assert_eq!(reply.elements()[1], ok());
+        assert!(mexists(client, "new", &["x", "a"]).iter().all(|&there| there));
+        assert_eq!(client.run("WAIT 1 30000"), int(1));
+        assert_eq!(whole(read), whole(client));
+    }
+    let stats = read.server_info("commandstats", "cmdstat_bf.merge");
+    assert!(stats.starts_with("calls=4,"), "{stats}");
+    assert_eq!(read.server_info("bf", "bf_unapplied"), "0");
+}
+
 /// A filter that the system lends no memory for is refused, and the server goes on.
 #[test]
 fn a_copy_that_the_allocator_refuses_is_refused() {
@@ -577,6 +636,33 @@ fn all_keys_of_a_merge_are_in_one_slot() {
             assert!(reply.error().starts_with("CROSSSLOT"), "{words:?}: {reply:?}");
         }
     }
+    // While the slot moves, neither node has all keys.
+    let port = client.owner(&new);
+    let at = cluster.nodes.iter().position(|node| node.port() == port).expect("a node");
+    let to = (at + 1) % PRIMARIES;
+    let (source, target) = (&mut cluster.nodes[at].client(), &mut cluster.nodes[to].client());
+    let (number, ids) = (slot(tag), &cluster.ids);
+    assert_eq!(target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {}", ids[at])), ok());
+    assert_eq!(source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {}", ids[to])), ok());
+    let port = cluster.nodes[to].port();
+    assert_eq!(source.run(&format!("MIGRATE 127.0.0.1 {port} {a} 0 30000")), ok());
+    let before = [digest(source, &b), digest(source, &new), digest(target, &a)];
+    let line = format!("BF.MERGE {new} {a} {b}");
+    let reply = source.run(&line);
+    assert!(reply.error().starts_with("TRYAGAIN"), "{reply:?}");
+    assert_eq!(target.run("ASKING"), ok());
+    let reply = target.run(&line);
+    assert!(reply.error().starts_with("TRYAGAIN"), "{reply:?}");
+    assert_eq!([digest(source, &b), digest(source, &new), digest(target, &a)], before);
+    // With the last of its keys there, the target merges.
+    for key in [&b, &new] {
+        assert_eq!(source.run(&format!("MIGRATE 127.0.0.1 {port} {key} 0 30000")), ok());
+    }
+    assert!(source.run(&line).error().starts_with(&format!("ASK {number} ")));
+    assert_eq!(target.run("ASKING"), ok());
+    assert_eq!(target.run(&line), ok());
+    assert_eq!(target.run("ASKING"), ok());
+    assert_eq!(target.run(&format!("BF.MEXISTS {new} {a} {b}")).answers(), [true, true]);
     for node in &cluster.nodes {
         assert_unharmed(node);
     }
