@@ -7,7 +7,8 @@ const url = process.argv[2];
 const NEW = 'guard:{users}:new';
 const BREAKS = { // what `build` is broken with: commands before the keys are read
   lost: [['UNLINK', NEW]],
-  anew: [['UNLINK', NEW], ['BF.RESERVE', NEW, '0.001', '120000']]
+  anew: [['UNLINK', NEW], ['BF.RESERVE', NEW, '0.001', '120000']],
+  cut: [['CLIENT', 'KILL', 'TYPE', 'normal']]
 };
 const database = {
   rows: new Map(Array.from({ length: 2000 }, (_, i) => [`user:${i}`, `name ${i}`])),

@@ -7,6 +7,7 @@ MODULE is guard or guard_asyncio. The database has 2,000 rows. Commands and what
     build        `ok`
     build lost   `ok`; when the keys are read, the filter under construction is deleted
     build anew   `ok`; when the keys are read, another build begins
+    build cut    `ok`; when the keys are read, all other connections to the server are closed
     insert KEY   `ok`
     round        `ASKED FAILURES`, after lookups of 5 rows that exist and 20 that do not: absent rows
                  for which the database was asked, the guard's failures so far; or `hidden KEY ...`
@@ -25,6 +26,7 @@ import guard_asyncio
 BREAKS = {  # what `build` is broken with: commands before the keys are read
     "lost": [["UNLINK", guard.NEW]],
     "anew": [["UNLINK", guard.NEW], ["BF.RESERVE", guard.NEW, 0.001, 120_000]],
+    "cut": [["CLIENT", "KILL", "TYPE", "normal"]],
 }
 
 

@@ -49,12 +49,16 @@ impl Database for Shared {
     }
 }
 
-/// Deletes the filter under construction; with `anew` another build begins.
-fn break_build(client: &Client, anew: bool) -> RedisResult<()> {
+/// Deletes the filter under construction; with `anew` another build begins. `cut` closes all other
+/// connections instead.
+fn break_build(client: &Client, how: &str) -> RedisResult<()> {
     const NEW: &str = "guard:{users}:new";
     let mut redis = client.get_connection()?;
+    if how == "cut" {
+        return redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut redis);
+    }
     redis::cmd("UNLINK").arg(NEW).exec(&mut redis)?;
-    if anew {
+    if how == "anew" {
         redis::cmd("BF.RESERVE").arg(NEW).arg(0.001).arg(120_000).exec(&mut redis)?;
     }
     Ok(())
@@ -88,8 +92,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let line = line?;
         let done = match line.split_once(' ') {
             Some(("build", how)) => {
-                let (other, anew) = (client.clone(), how == "anew");
-                let meanwhile = Box::new(move || break_build(&other, anew));
+                let (other, how) = (client.clone(), how.to_string());
+                let meanwhile = Box::new(move || break_build(&other, &how));
                 table.borrow_mut().meanwhile = Some(meanwhile);
                 let done = build(&client, &mut database, Duration::ZERO);
                 table.borrow_mut().meanwhile = None;
