@@ -195,7 +195,7 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits m
 	fi
 
 .PHONY: test-clients
-test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs, phpredis
+test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs, phpredis, redigo, Java
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
 

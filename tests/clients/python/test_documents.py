@@ -17,6 +17,9 @@ import unittest
 
 import redis
 
+import test_guard
+import test_load
+
 ROOT = pathlib.Path(__file__).parents[3]
 PORT = os.environ["REDIS_PORT"]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/recipes").glob("*.md"))]
@@ -116,6 +119,20 @@ class Examples(unittest.TestCase):
         code = "import redis\nprint(*set(dir(redis.Redis().bf())) & {'reserve', 'create', 'card'}, redis.__version__)"
         command = [os.environ["PYTHON_REDIS_4"], "-c", code]
         self.assertEqual(subprocess.check_output(command, text=True).split(), ["create", "4.3.4"])
+
+    def test_the_table_of_clients_says_what_is_tested(self):
+        page = (ROOT / "docs/clients.md").read_text()
+        rows = re.findall(r"^\| \w+ \| ([^|]+) \| ([^|]+) \| (yes|) ?\| (yes|) ?\| [^|]*\|$", page, re.MULTILINE)
+        self.assertEqual({client for client, _, tested, _ in rows if tested}, set(test_guard.Guards.COMMANDS))
+        self.assertEqual({client for client, _, _, tested in rows if tested}, set(test_load.PROGRAMS))
+        pinned = (ROOT / "tests/clients/node/package.json").read_text() + (ROOT / "tests/clients/rust/Cargo.toml").read_text()
+        for requirements in (ROOT / "tests/clients/python").glob("requirements*.txt"):
+            pinned += requirements.read_text()
+        for client, version, _, _ in rows:
+            for number in re.findall(r"\d+\.\d+\.\d+", version):
+                if "`php-redis`" in version or "`golang-" in version:
+                    continue  # that of the machine
+                self.assertRegex(pinned, rf"[=@\"]{re.escape(number)}\b", client)
 
     def test_the_listing_of_native_filters_survives_half_a_load_and_sees_every_database(self):
         migration = (ROOT / "docs" / "migration.md").read_text()

@@ -99,6 +99,7 @@ class Guards:
         "node-redis": ["node", "tests/clients/node/guard-worker.mjs"],
         "redis-rs": [os.environ["GUARD_WORKER_RS"]],
         "phpredis": ["php", "tests/clients/php/guard-worker.php"],
+        "redigo": [os.environ["GUARD_WORKER_GO"]],
     }
 
     @classmethod
