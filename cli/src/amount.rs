@@ -1,5 +1,7 @@
 //! Amounts as people write and read them: `10G` items, `256mb`, a rate of `0.1%`.
 
+use std::time::Duration;
+
 /// Reads a number of items: `1000`, `10k`, `2.5M`, `10G`, `1T`; a thousand is 1000.
 pub(crate) fn items(text: &str) -> Result<u64, String> {
     let units = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("t", 1_000_000_000_000)];
@@ -35,6 +37,19 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text}: not a rate between 0 and 1, such as 0.001 or 0.1%"))
 }
 
+/// Reads a time: `500ms`, `60s`, `5m`, `1h`; seconds if there is no unit.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("", 1_000)];
+    let milliseconds = units.iter().find_map(|&(name, factor)| {
+        let number: f64 = text.strip_suffix(name)?.trim_end().parse().ok()?;
+        let milliseconds = number * f64::from(factor);
+        (0.0..1e12).contains(&milliseconds).then_some(milliseconds as u64)
+    });
+    milliseconds
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("{text}: not a time such as 500ms, 60s or 5m"))
+}
+
 /// The number before the unit, times the unit; `None` unless it is a whole number from 0 to 2^64.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
@@ -52,6 +67,13 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 /// A number of bytes in decimal units, as `303.5 MB`.
 pub(crate) fn readable_bytes(bytes: u64) -> String {
     readable(bytes, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+/// A whole number with its thousands apart, as `78,125,000`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 /// A number of items in decimal units, as `9.99 G`.
@@ -125,6 +147,14 @@ mod tests {
         for text in ["0", "1", "100%", "nan", "-0.1", "x"] {
             assert!(rate(text).is_err(), "{text}");
         }
+        for (text, expected) in
+            [("500ms", 500), ("60s", 60_000), ("1.5m", 90_000), ("1h", 3_600_000), ("2", 2_000)]
+        {
+            assert_eq!(time(text), Ok(Duration::from_millis(expected)), "{text}");
+        }
+        for text in ["", "s", "-1s", "nan", "1d", "1e30"] {
+            assert!(time(text).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -142,6 +172,11 @@ mod tests {
         }
         assert_eq!(readable_items(9_990_000_000), "9.99 G");
         assert_eq!(readable_items(12), "12");
+        for (number, expected) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (78_125_000, "78,125,000")]
+        {
+            assert_eq!(grouped(number), expected);
+        }
         for (rate, expected) in [
             (0.01, "1 %"),
             (0.001, "0.1 %"),

@@ -48,6 +48,9 @@ pub(crate) enum Error {
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
+    /// The server refused a command when a part was done.
+    #[error("{what}")]
+    RefusedPartly { what: String, hint: String },
     /// A part is done, the rest is not.
     #[error("{what}")]
     Incomplete { what: String, hint: String },
@@ -72,7 +75,7 @@ impl Error {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Connection { .. } | Self::Authentication { .. } => Exit::Connection,
-            Self::Refused { .. } | Self::Reply { .. } => Exit::Refused,
+            Self::Refused { .. } | Self::RefusedPartly { .. } | Self::Reply { .. } => Exit::Refused,
             Self::Usage { .. } | Self::File { .. } => Exit::Usage,
             Self::Incomplete { .. } => Exit::Incomplete,
             Self::Interrupted { .. } => Exit::Interrupted,
@@ -92,6 +95,7 @@ impl Error {
             Self::Reply { .. } => "Is this a server with the module redis-bloom or RedisBloom?",
             Self::File { .. } => "Check the name and the permissions of the file.",
             Self::Usage { hint, .. }
+            | Self::RefusedPartly { hint, .. }
             | Self::Incomplete { hint, .. }
             | Self::Interrupted { hint } => hint,
         }
@@ -99,7 +103,7 @@ impl Error {
 }
 
 /// What to do about an error reply, by its first words.
-fn refusal_hint(text: &str) -> &'static str {
+pub(crate) fn refusal_hint(text: &str) -> &'static str {
     const HINTS: &[(&str, &str)] = &[
         ("NOPERM", "Give the user this command and key: ACL SETUSER."),
         ("WRONGTYPE", "The key is not a Bloom filter; use another name."),

@@ -8,7 +8,7 @@ use std::sync::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Whether the user asked to stop.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {

@@ -9,25 +9,84 @@
 //! LEB128). Memory is bounded by the size of a batch, or by the longest item where that is larger.
 
 use std::{
+    fmt,
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek as _, SeekFrom},
     path::{Path, PathBuf},
+    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    thread,
+    time::Duration,
 };
 
-use memchr::{memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter, memrchr};
 
-use crate::{amount, error::Error};
+use crate::{amount, error::Error, interrupt::Interrupt};
+
+/// The longest item, in bytes: servers refuse longer arguments (`proto-max-bulk-len`).
+const MAX_ITEM: usize = 512 << 20;
+/// Bytes that are read at a time from what is no regular file.
+const PIECE: usize = 256 << 10;
+/// How long a live input may be idle before the items that came are used.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// Options of subcommands that read items.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Items")]
 pub(crate) struct Options {
     /// Items end with a zero byte, not with a line feed
-    #[arg(short = '0', long)]
+    #[arg(short = '0', long, conflicts_with = "csv")]
     pub(crate) null: bool,
+    /// Items are a column of CSV: its name in the first record, or its number from 1 (then the
+    /// first record is an item like all others)
+    #[arg(long, value_name = "COLUMN", value_parser = column)]
+    pub(crate) csv: Option<Column>,
     /// Bytes of items in one command
-    #[arg(long, value_name = "BYTES", default_value = "256kb", value_parser = amount::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "256kb", value_parser = batch_size)]
     pub(crate) batch: u64,
+}
+
+/// A column of CSV.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// The name in the first record.
+    Named(String),
+    /// The index, from 0.
+    At(usize),
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => write!(formatter, "{name}"),
+            Self::At(index) => write!(formatter, "{}", index + 1),
+        }
+    }
+}
+
+fn column(text: &str) -> Result<Column, String> {
+    match text.parse::<usize>() {
+        Ok(0) => Err("columns are counted from 1".to_owned()),
+        Ok(number) => Ok(Column::At(number - 1)),
+        Err(_) => Ok(Column::Named(text.to_owned())),
+    }
+}
+
+fn batch_size(text: &str) -> Result<u64, String> {
+    let size = amount::bytes(text)?;
+    let sane = (1..=64 << 20).contains(&size);
+    sane.then_some(size).ok_or_else(|| format!("{text}: not a size from 1b to 64mb"))
+}
+
+impl Options {
+    /// The form of the items in words: two equal forms read equal items.
+    pub(crate) fn form(&self) -> String {
+        match &self.csv {
+            Some(Column::Named(name)) => format!("csv column named {name}"),
+            Some(Column::At(index)) => format!("csv column {}", index + 1),
+            None if self.null => "zero bytes".to_owned(),
+            None => "lines".to_owned(),
+        }
+    }
 }
 
 /// How the items of a batch are packed.
@@ -54,6 +113,10 @@ impl Packing {
 pub(crate) struct Batch {
     pub(crate) packing: Packing,
     pub(crate) blob: Vec<u8>,
+    /// Number of items.
+    pub(crate) count: u64,
+    /// Bytes of the input before the first item of this batch.
+    pub(crate) start: u64,
     /// Bytes of the input up to and with the last item of this batch.
     pub(crate) end: u64,
 }
@@ -80,6 +143,28 @@ impl Batch {
                 items
             }
         }
+    }
+
+    /// Removes the first `count` items, or all if there are fewer. `start` stays.
+    pub(crate) fn skip(&mut self, count: u64) {
+        let skipped = count.min(self.count);
+        let size = match (self.packing, skipped) {
+            (_, 0) => 0,
+            (_, all) if all == self.count => self.blob.len(),
+            (Packing::Lines, _) => memchr_iter(b'\n', &self.blob)
+                .nth(usize::try_from(skipped - 1).unwrap_or(usize::MAX))
+                .map_or(self.blob.len(), |end| end + 1),
+            (Packing::Lengths, _) => {
+                let mut rest = &self.blob[..];
+                for _ in 0..skipped {
+                    let Some((length, after)) = length_of(rest) else { break };
+                    rest = &after[length..];
+                }
+                self.blob.len() - rest.len()
+            }
+        };
+        self.blob.drain(..size);
+        self.count -= skipped;
     }
 }
 
@@ -117,74 +202,294 @@ impl Source {
     }
 }
 
+/// An input that may be idle for hours: a pipe or a terminal. A thread reads it, so that the
+/// program sees Ctrl-C meanwhile, and sends what came before the idle time.
+pub(crate) struct Live {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: io::Cursor<Vec<u8>>,
+    interrupt: Interrupt,
+    /// Whether a reader knows what to do with `WouldBlock`.
+    may_block: bool,
+}
+
+impl Live {
+    /// Reads with `WouldBlock` for "nothing at the moment" if `may_block`.
+    pub(crate) fn new(
+        mut input: impl Read + Send + 'static,
+        interrupt: &Interrupt,
+        may_block: bool,
+    ) -> Self {
+        let (sender, pieces) = sync_channel(4);
+        thread::spawn(move || {
+            loop {
+                let mut piece = vec![0; PIECE];
+                let read = input.read(&mut piece).map(|size| {
+                    piece.truncate(size);
+                    piece
+                });
+                if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+                    continue;
+                }
+                let ended = read.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(read).is_err() || ended {
+                    return;
+                }
+            }
+        });
+        Self { pieces, piece: io::Cursor::default(), interrupt: interrupt.clone(), may_block }
+    }
+}
+
+impl Read for Live {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let size = self.piece.read(buffer)?;
+            if size > 0 || buffer.is_empty() {
+                return Ok(size);
+            }
+            match self.pieces.recv_timeout(IDLE) {
+                Ok(Ok(piece)) if piece.is_empty() => return Ok(0),
+                Ok(piece) => self.piece = io::Cursor::new(piece?),
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                Err(RecvTimeoutError::Timeout) if self.may_block => {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Err(RecvTimeoutError::Timeout) if self.interrupt.requested() => {
+                    return Err(io::Error::other("interrupted"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
 /// Reads an input, batch by batch.
 pub(crate) struct Batches<R> {
-    input: R,
-    separator: u8,
+    form: Form<R>,
     /// Bytes of a batch.
     size: usize,
-    /// The start of an item whose end was not read yet.
-    carried: Vec<u8>,
+    /// Items of a batch.
+    most: usize,
     /// Bytes of the input in batches so far.
     end: u64,
+}
+
+/// Where items end.
+enum Form<R> {
+    /// At a byte.
+    Separated { input: R, separator: u8, buffer: Buffer },
+    /// With a record of CSV.
+    Csv { reader: Box<csv::Reader<R>>, column: Column, record: csv::ByteRecord, base: u64 },
+}
+
+/// Bytes of the input that are in no batch yet.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    /// Bytes that are in batches.
+    used: usize,
     exhausted: bool,
 }
 
 impl<R: Read> Batches<R> {
-    /// Items that end with `separator`; the last one may lack it.
+    /// The last item may lack its separator.
     pub(crate) fn new(input: R, options: &Options) -> Self {
-        Self {
-            input,
-            separator: if options.null { 0 } else { b'\n' },
-            size: usize::try_from(options.batch).unwrap_or(usize::MAX).max(1),
-            carried: Vec::new(),
-            end: 0,
-            exhausted: false,
-        }
+        Self::at(input, options, options.csv.clone(), 0)
+    }
+
+    /// Goes on at an item, `end` bytes behind the start of the input. `input` is there already. A
+    /// column is an index, unless `end` is 0.
+    fn at(input: R, options: &Options, column: Option<Column>, end: u64) -> Self {
+        let form = match column {
+            None => Form::Separated {
+                input,
+                separator: if options.null { 0 } else { b'\n' },
+                buffer: Buffer::default(),
+            },
+            Some(column) => Form::Csv {
+                reader: Box::new(csv_reader(input)),
+                column,
+                record: csv::ByteRecord::new(),
+                base: end,
+            },
+        };
+        let size = usize::try_from(options.batch).unwrap_or(usize::MAX).max(1);
+        Self { form, size, most: usize::MAX, end }
+    }
+
+    /// Limits the number of items in a batch.
+    pub(crate) fn at_most(mut self, items: usize) -> Self {
+        self.most = items.max(1);
+        self
     }
 
     /// The next batch; `None` at the end of the input.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the input is [`Live`] and has nothing at the moment.
     pub(crate) fn next_batch(&mut self) -> io::Result<Option<Batch>> {
-        let mut blob = std::mem::take(&mut self.carried);
-        // Up to here there is no separator.
-        let mut searched = 0;
-        while !self.exhausted {
-            // An item that is longer than a batch is read in larger and larger steps.
-            let wanted = self.size.max(blob.len());
-            blob.reserve(wanted);
-            let read = (&mut self.input).take(wanted as u64).read_to_end(&mut blob)?;
-            self.exhausted = read < wanted;
-            if self.exhausted {
-                break;
+        let start = self.end;
+        let next = match &mut self.form {
+            Form::Separated { input, separator, buffer } => {
+                buffer.next(input, *separator, self.size, self.most)?
             }
-            if let Some(last) = memrchr(self.separator, &blob[searched..]) {
-                self.carried = blob.split_off(searched + last + 1);
-                break;
+            Form::Csv { reader, column, record, base } => {
+                next_records(reader, column, record, self.size, self.most, *base)?
             }
-            searched = blob.len();
+        };
+        Ok(next.map(|(packing, blob, count, bytes)| {
+            self.end += bytes;
+            Batch { packing, blob, count, start, end: self.end }
+        }))
+    }
+}
+
+impl Batches<Box<dyn Read>> {
+    /// Goes on in a file at an item: the [`Batch::end`] of an earlier batch.
+    pub(crate) fn resumed(mut file: File, options: &Options, offset: u64) -> io::Result<Self> {
+        let mut column = options.csv.clone();
+        if let Some(named @ Column::Named(_)) = &mut column
+            && offset > 0
+        {
+            let mut record = csv::ByteRecord::new();
+            csv_reader(&file).read_byte_record(&mut record)?;
+            *named = Column::At(index_of(named, &record)?);
         }
-        if blob.is_empty() {
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Self::at(Box::new(file), options, column, offset))
+    }
+}
+
+/// The packing, the blob, the number of items, and the bytes of the input that they take.
+type Packed = (Packing, Vec<u8>, u64, u64);
+
+impl Buffer {
+    fn next(
+        &mut self,
+        input: &mut impl Read,
+        separator: u8,
+        size: usize,
+        most: usize,
+    ) -> io::Result<Option<Packed>> {
+        // No separator is between `used` and `used + searched`.
+        let mut searched = 0;
+        let end = loop {
+            let bytes = &self.bytes[self.used..];
+            if self.exhausted && bytes.len() <= size {
+                break bytes.len();
+            }
+            if bytes.len() >= size || self.exhausted {
+                let near = &bytes[..size.min(bytes.len())];
+                let last = memrchr(separator, &near[searched.min(near.len())..]);
+                if let Some(last) = last {
+                    break searched + last + 1;
+                }
+                searched = searched.max(near.len());
+                if let Some(next) = memchr(separator, &bytes[searched..]) {
+                    break searched + next + 1;
+                }
+                if self.exhausted {
+                    break bytes.len();
+                }
+                searched = bytes.len();
+            }
+            if bytes.len() > MAX_ITEM {
+                let text = format!("an item has more than {MAX_ITEM} bytes: other items, or -0?");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
+            match self.fill(input, size) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let bytes = &self.bytes[self.used..];
+                    let last = memrchr(separator, &bytes[..size.min(bytes.len())]);
+                    break last.ok_or(error)? + 1;
+                }
+                filled => filled?,
+            }
+        };
+        if end == 0 {
             return Ok(None);
         }
-        self.end += blob.len() as u64;
-        Ok(Some(self.packed(blob)))
+        let bytes = &self.bytes[self.used..self.used + end];
+        let mut count = memchr_iter(separator, bytes).count();
+        let mut end = end;
+        if count >= most {
+            count = most;
+            end = memchr_iter(separator, bytes).nth(most - 1).map_or(end, |last| last + 1);
+        }
+        let bytes = &bytes[..end];
+        if bytes.last() != Some(&separator) {
+            count += 1;
+        }
+        let packed = if separator == b'\n' {
+            (Packing::Lines, bytes.to_vec(), count as u64, end as u64)
+        } else {
+            let mut blob = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 16);
+            let whole = bytes.strip_suffix(&[separator]).unwrap_or(bytes);
+            whole.split(|&byte| byte == separator).for_each(|item| push_item(&mut blob, item));
+            (Packing::Lengths, blob, count as u64, end as u64)
+        };
+        self.used += end;
+        Ok(Some(packed))
     }
 
-    fn packed(&self, blob: Vec<u8>) -> Batch {
-        if self.separator == b'\n' {
-            return Batch { packing: Packing::Lines, blob, end: self.end };
-        }
-        let mut packed = Vec::with_capacity(blob.len() + blob.len() / 8 + 16);
-        let mut start = 0;
-        for end in memchr_iter(self.separator, &blob) {
-            push_item(&mut packed, &blob[start..end]);
-            start = end + 1;
-        }
-        if start < blob.len() {
-            push_item(&mut packed, &blob[start..]);
-        }
-        Batch { packing: Packing::Lengths, blob: packed, end: self.end }
+    /// Reads on. An item that is longer than a batch is read in larger and larger steps.
+    fn fill(&mut self, input: &mut impl Read, size: usize) -> io::Result<()> {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        let wanted = size.max(self.bytes.len());
+        self.bytes.reserve(wanted);
+        let read = input.take(wanted as u64).read_to_end(&mut self.bytes)?;
+        self.exhausted = read < wanted;
+        Ok(())
     }
+}
+
+/// Records may have different numbers of fields, as long as each has the column.
+fn csv_reader<R: Read>(input: R) -> csv::Reader<R> {
+    csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input)
+}
+
+/// The index of a column, by its name in the first record.
+fn index_of(column: &Column, first: &csv::ByteRecord) -> io::Result<usize> {
+    let name = match column {
+        Column::At(index) => return Ok(*index),
+        Column::Named(name) => name.as_bytes(),
+    };
+    first.iter().position(|field| field == name).ok_or_else(|| {
+        let names: Vec<_> = first.iter().map(String::from_utf8_lossy).collect();
+        let text = format!("there is no column {column}, only {}", names.join(", "));
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
+
+fn next_records<R: Read>(
+    reader: &mut csv::Reader<R>,
+    column: &mut Column,
+    record: &mut csv::ByteRecord,
+    size: usize,
+    most: usize,
+    base: u64,
+) -> io::Result<Option<Packed>> {
+    let begin = reader.position().byte();
+    if matches!(column, Column::Named(_)) {
+        if !reader.read_byte_record(record)? {
+            return Ok(None);
+        }
+        *column = Column::At(index_of(column, record)?);
+    }
+    let Column::At(index) = *column else { return Ok(None) };
+    let (mut blob, mut count) = (Vec::new(), 0);
+    while blob.len() < size && count < most && reader.read_byte_record(record)? {
+        let field = record.get(index).ok_or_else(|| {
+            let at = record.position().map_or(0, csv::Position::byte) + base;
+            let text = format!("the record at byte {at} has no column {}", index + 1);
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })?;
+        push_item(&mut blob, field);
+        count += 1;
+    }
+    let bytes = reader.position().byte() - begin;
+    Ok((count > 0).then_some((Packing::Lengths, blob, count as u64, bytes)))
 }
 
 /// Appends an item after its length.
@@ -210,13 +515,21 @@ fn length_of(packed: &[u8]) -> Option<(usize, &[u8])> {
 mod tests {
     use super::*;
 
-    fn items_of(text: &[u8], null: bool, batch: u64) -> Vec<Vec<u8>> {
-        let mut batches = Batches::new(text, &Options { null, batch });
+    fn options(batch: u64) -> Options {
+        Options { null: false, csv: None, batch }
+    }
+
+    /// Items of batches of at most `most` items, and that the batches cover the input.
+    fn items_of(text: &[u8], options: &Options, most: usize) -> Vec<Vec<u8>> {
+        let mut batches = Batches::new(text, options).at_most(most);
         let mut items = Vec::new();
         let mut end = 0;
         while let Some(batch) = batches.next_batch().unwrap() {
+            assert_eq!(batch.start, end, "batches follow each other");
             assert!(batch.end > end, "each batch goes on in the input");
             end = batch.end;
+            assert_eq!(batch.items().len() as u64, batch.count);
+            assert!((1..=most as u64).contains(&batch.count));
             items.extend(batch.items().into_iter().map(<[u8]>::to_vec));
         }
         assert_eq!(end, text.len() as u64, "the batches cover the input");
@@ -231,20 +544,112 @@ mod tests {
         text.extend(b"\nlast");
         let expected = [&b"a"[..], b"", b"bb\r", &long, b"last"];
         for batch in 1..400 {
-            assert_eq!(items_of(&text, false, batch), expected, "batches of {batch} bytes");
-            let null: Vec<_> =
-                text.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }).collect();
-            assert_eq!(items_of(&null, true, batch), expected, "batches of {batch} bytes");
+            for most in [1, 2, 3, usize::MAX] {
+                let lines = options(batch);
+                assert_eq!(items_of(&text, &lines, most), expected, "{batch} bytes, {most} items");
+                let null: Vec<_> =
+                    text.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }).collect();
+                let lines = Options { null: true, ..lines };
+                assert_eq!(items_of(&null, &lines, most), expected, "{batch} bytes, {most} items");
+            }
         }
     }
 
     #[test]
     fn a_separator_at_the_end_ends_the_last_item() {
         for batch in 1..6 {
-            assert_eq!(items_of(b"a\nb\n", false, batch), [b"a", b"b"]);
-            assert_eq!(items_of(b"a\nb\n\n", false, batch), [&b"a"[..], b"b", b""]);
-            assert_eq!(items_of(b"", false, batch), [] as [&[u8]; 0]);
-            assert_eq!(items_of(b"\n", false, batch), [b""]);
+            let options = options(batch);
+            assert_eq!(items_of(b"a\nb\n", &options, 9), [b"a", b"b"]);
+            assert_eq!(items_of(b"a\nb\n\n", &options, 9), [&b"a"[..], b"b", b""]);
+            assert_eq!(items_of(b"", &options, 9), [] as [&[u8]; 0]);
+            assert_eq!(items_of(b"\n", &options, 9), [b""]);
         }
+    }
+
+    const TABLE: &[u8] =
+        b"id,url,\"a \"\"name\"\"\"\n1,https://a,x\n2,\"two\nlines, \"\"quoted\"\"\",y\r\n3,,z\n";
+
+    #[test]
+    fn a_column_of_csv_is_found_by_name_or_number() {
+        let urls = [&b"https://a"[..], b"two\nlines, \"quoted\"", b""];
+        let names = [&b"x"[..], b"y", b"z"];
+        for batch in [1, 3, 20, 1000] {
+            for most in [1, 2, 1000] {
+                let of = |text: &str| {
+                    let csv = Some(column(text).unwrap());
+                    items_of(TABLE, &Options { csv, ..options(batch) }, most)
+                };
+                assert_eq!(of("url"), urls);
+                assert_eq!(of("a \"name\""), names);
+                assert_eq!(of("2")[0], b"url", "the first record is an item like all others");
+                assert_eq!(of("2")[1..], urls);
+            }
+        }
+        let batches = |text: &str| {
+            let csv = Some(column(text).unwrap());
+            let mut batches = Batches::new(TABLE, &Options { csv, ..options(9) });
+            batches.next_batch().unwrap_err().to_string()
+        };
+        assert!(batches("none").contains("no column none, only id, url"));
+        assert!(batches("4").contains("the record at byte 0 has no column 4"));
+        assert!(column("0").is_err());
+    }
+
+    #[test]
+    fn a_file_is_continued_behind_each_batch() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, TABLE).unwrap();
+        for csv in [None, Some(Column::Named("url".to_owned())), Some(Column::At(0))] {
+            let options = Options { csv, ..options(1) };
+            let all = items_of(TABLE, &options, 1);
+            let mut batches = Batches::new(TABLE, &options);
+            let mut before = 0;
+            while let Some(batch) = batches.next_batch().unwrap() {
+                before += 1;
+                let again = file.try_clone().unwrap();
+                (&file).seek(SeekFrom::Start(0)).unwrap();
+                let mut again = Batches::resumed(again, &options, batch.end).unwrap();
+                let mut rest = Vec::new();
+                while let Some(batch) = again.next_batch().unwrap() {
+                    rest.extend(batch.items().into_iter().map(<[u8]>::to_vec));
+                }
+                assert_eq!(rest, all[before..], "{options:?} at {}", batch.end);
+            }
+        }
+    }
+
+    #[test]
+    fn items_are_skipped_within_a_batch() {
+        let text = [&b"a"[..], b"", &[b'x'; 200], b"last"];
+        for null in [false, true] {
+            let separator = if null { 0 } else { b'\n' };
+            let joined = text.join(&separator);
+            for skipped in 0..6 {
+                let options = Options { null, ..options(1000) };
+                let mut batch = Batches::new(&joined[..], &options).next_batch().unwrap().unwrap();
+                batch.skip(skipped as u64);
+                assert_eq!(batch.items(), text[skipped.min(4)..]);
+                assert_eq!(batch.count, 4_u64.saturating_sub(skipped as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn a_live_input_gives_what_came() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let live = Live::new(reader, &Interrupt::default(), true);
+        let mut batches = Batches::new(live, &options(1 << 20));
+        let mut next = |batches: &mut Batches<Live>| loop {
+            match batches.next_batch() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                batch => break batch.unwrap().map(|batch| batch.blob),
+            }
+        };
+        io::Write::write_all(&mut writer, b"one\ntw").unwrap();
+        assert_eq!(next(&mut batches).unwrap(), b"one\n");
+        io::Write::write_all(&mut writer, b"o").unwrap();
+        drop(writer);
+        assert_eq!(next(&mut batches).unwrap(), b"two");
+        assert_eq!(next(&mut batches), None);
     }
 }

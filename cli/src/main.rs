@@ -20,6 +20,7 @@ mod error;
 mod filter_info;
 mod interrupt;
 mod items;
+mod journal;
 mod output;
 mod progress;
 

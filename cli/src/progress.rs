@@ -38,6 +38,8 @@ pub(crate) struct Progress {
     label: String,
     /// Where the work ends, in bytes; `None` if nobody knows.
     length: Option<u64>,
+    /// Where the work began, in bytes.
+    begin: u64,
     started: Instant,
     shown: Instant,
 }
@@ -58,7 +60,21 @@ impl Progress {
             bar
         });
         let now = Instant::now();
-        Self { output: *output, bar, label: label.to_owned(), length, started: now, shown: now }
+        Self {
+            output: *output,
+            bar,
+            label: label.to_owned(),
+            length,
+            begin: 0,
+            started: now,
+            shown: now,
+        }
+    }
+
+    /// Goes on at `position`: what lies before was done in an earlier run.
+    pub(crate) fn from(mut self, position: u64) -> Self {
+        self.begin = position;
+        self
     }
 
     /// Shows that the work is at `position` of its length, and has done `amount` units.
@@ -73,9 +89,10 @@ impl Progress {
         let rate = amount as f64 / elapsed;
         text += &format!("  {}/s", unit.readable(rate as u64));
         if let Some(length) = self.length
-            && position > 0
+            && position > self.begin
         {
-            let left = elapsed * (length.saturating_sub(position) as f64 / position as f64);
+            let done = (position - self.begin) as f64;
+            let left = elapsed * (length.saturating_sub(position) as f64 / done);
             text += &format!("  ETA {}", readable_time(left as u64));
         }
         match &self.bar {

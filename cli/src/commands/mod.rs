@@ -2,6 +2,7 @@
 
 mod completion;
 mod drop;
+mod load;
 
 use crate::{
     connection,
@@ -31,6 +32,7 @@ enum Subcommand {
     /// Prints the manual page
     #[command(hide = true)]
     Man,
+    Load(load::Arguments),
 }
 
 impl Arguments {
@@ -43,6 +45,7 @@ impl Arguments {
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
             Subcommand::Completion(arguments) => arguments.run(),
             Subcommand::Man => completion::manual(),
+            Subcommand::Load(arguments) => arguments.run(&self.connection, output),
         }
     }
 }

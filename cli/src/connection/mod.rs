@@ -130,6 +130,11 @@ impl Connection {
         self.stream.write_all(&command.get_packed_command()).map_err(self.target.broken())
     }
 
+    /// Sends commands that are encoded already.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.stream.write_all(bytes).map_err(self.target.broken())
+    }
+
     /// The next reply: a `Value::ServerError`, if the server refused the command.
     pub(crate) fn receive(&mut self) -> Result<Value, Error> {
         self.parser.parse_value(&mut self.stream).map_err(|error| {

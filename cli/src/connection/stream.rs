@@ -67,11 +67,18 @@ fn encrypted(mut stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Stream>
 }
 
 impl Read for Stream {
+    /// A read with a timeout is not continued by the system after a signal such as Ctrl-C.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Tls(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
+        loop {
+            let read = match self {
+                Self::Tcp(stream) => stream.read(buffer),
+                Self::Tls(stream) => stream.read(buffer),
+                Self::Unix(stream) => stream.read(buffer),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
         }
     }
 }

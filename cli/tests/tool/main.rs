@@ -8,4 +8,5 @@ use redis_bloom_harness as harness;
 mod completion;
 mod connect;
 mod drop;
+mod load;
 mod run;

@@ -1,0 +1,494 @@
+//! `redis-bloom load NAME [FILE...|-]`: adds the items of files, or of standard input, to a filter.
+//!
+//! ```text
+//!   items::Batches ──batch──▶ Pace ──▶ Delivery ──▶ server
+//!                                        └─confirmed─▶ Journal
+//! ```
+
+mod delivery;
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use crate::{
+    amount,
+    connection::Options,
+    error::{Error, Exit, refusal_hint},
+    interrupt::Interrupt,
+    items::{self, Batches, Live, Source},
+    journal::{self, Identity, Journal, Position},
+    output::Output,
+    progress::{Progress, Unit},
+};
+use delivery::{Delivery, Settings, Stop, Totals};
+
+/// The longest sleep without a look for Ctrl-C.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// Adds the items of files or of standard input to a filter
+///
+/// Every line is an item, as it is: nothing is stripped, and an empty line is an empty item. The
+/// filter must exist, unless --items and --error say how to create it. A journal beside each file,
+/// FILE.redis-bloom, notes how far the load is; --resume goes on there. It is removed when all
+/// files are loaded.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Name of the filter
+    name: String,
+    /// Files with items; - is standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    items: items::Options,
+    /// Goes on where an earlier load of the same files ended
+    #[arg(long, conflicts_with = "skip")]
+    resume: bool,
+    /// Leaves out the first N items
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(value_parser = amount::items)]
+    skip: u64,
+    /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
+    #[arg(long)]
+    durable: bool,
+    /// Counts an item as loaded when so many replicas have it (WAIT)
+    #[arg(long, value_name = "REPLICAS", default_value_t = 0, hide_default_value = true)]
+    acks: u64,
+    /// How long to try again when the server cannot be reached
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
+    retry_for: Duration,
+    /// Items a second, at most
+    #[arg(long, value_name = "N", value_parser = amount::items)]
+    rate: Option<u64>,
+    /// Creates the filter if there is none: the number of items to expect
+    #[arg(long = "items", value_name = "N", value_parser = amount::items, requires = "error")]
+    capacity: Option<u64>,
+    /// Creates the filter if there is none: the rate of false positives
+    #[arg(long, value_name = "RATE", value_parser = amount::rate, requires = "capacity")]
+    error: Option<f64>,
+    /// Reads the items, looks for the filter, and adds nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How often the journal is written
+    #[arg(long, hide = true, value_name = "TIME", default_value = "1s")]
+    #[arg(value_parser = amount::time)]
+    journal_every: Duration,
+}
+
+/// What was done.
+#[derive(Serialize)]
+struct Summary {
+    items: u64,
+    new: u64,
+    known: u64,
+    seconds: f64,
+    items_per_second: f64,
+    /// Items that were sent again, because a connection broke.
+    resent: u64,
+    /// Whether every item of the input is in the filter.
+    complete: bool,
+}
+
+/// What would be done.
+#[derive(Serialize)]
+struct DryRun {
+    items: u64,
+    would_create: bool,
+}
+
+/// A file of the command line.
+struct Input {
+    /// For messages.
+    name: String,
+    source: Source,
+    /// `None` for standard input, pipes and devices.
+    regular: Option<Regular>,
+}
+
+struct Regular {
+    file: File,
+    path: PathBuf,
+    identity: Identity,
+    start: Position,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        let inputs = self.files.iter().map(|file| self.input(file, output));
+        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        let target = connection.target()?;
+        let interrupt = Interrupt::register();
+        let settings = Settings {
+            key: self.name.clone(),
+            acks: self.acks,
+            durable: self.durable,
+            retry_for: self.retry_for,
+        };
+        let early = |stop| self.explained(stop, false, Totals::default());
+        let (mut delivery, found) =
+            Delivery::open(settings, target, &interrupt, output).map_err(early)?;
+        if self.dry_run {
+            return self.count(inputs, found, &interrupt, output);
+        }
+        self.find_or_create(&mut delivery, found, &inputs, output)?;
+        delivery.prepare().map_err(early)?;
+        for input in &inputs {
+            let journal = self.journal(input, &delivery, output);
+            delivery.journals.push(journal);
+        }
+        let started = Instant::now();
+        let loaded =
+            self.load(inputs, &mut delivery, &interrupt, output).and_then(|()| delivery.check());
+        self.end(loaded, delivery, started.elapsed(), output)
+    }
+
+    /// Prints what was done, and ends the journals.
+    fn end(
+        &self,
+        loaded: Result<(), Stop>,
+        mut delivery: Delivery<'_>,
+        time: Duration,
+        output: &Output,
+    ) -> Result<Exit, Error> {
+        let totals = delivery.totals();
+        let seconds = time.as_secs_f64();
+        let summary = Summary {
+            items: totals.items,
+            new: totals.new,
+            known: totals.items - totals.new,
+            resent: totals.resent,
+            seconds,
+            items_per_second: totals.items as f64 / seconds.max(1e-9),
+            complete: loaded.is_ok() && !delivery.doubt,
+        };
+        output.data(&summary, summary.text())?;
+        // A journal of items that may be lost must not be resumed from.
+        let ended = loaded.is_ok() || matches!(loaded, Err(Stop::Lost(_)));
+        let journals = std::mem::take(&mut delivery.journals);
+        let resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
+        for mut journal in journals.into_iter().flatten() {
+            if ended || delivery.doubt {
+                journal.remove()?;
+            } else {
+                journal.close()?;
+            }
+        }
+        match loaded {
+            Err(stop) => Err(self.explained(stop, resumable && !delivery.doubt, totals)),
+            Ok(()) if delivery.doubt => Err(Error::Incomplete {
+                what: format!(
+                    "load {}: the server restarted meanwhile; items sent before may be lost",
+                    self.name
+                ),
+                hint: "Look with `verify`, or load again; --durable and --acks prevent this."
+                    .to_owned(),
+            }),
+            Ok(()) => Ok(Exit::Done),
+        }
+    }
+
+    /// Opens a file, and looks for its journal.
+    fn input(&self, name: &Path, output: &Output) -> Result<Input, Error> {
+        let source = Source::named(name);
+        let name = source.name();
+        let Source::File(path) = &source else {
+            return self.no_journal(&name).map(|()| Input { name, source, regular: None });
+        };
+        let mut file = File::open(path).map_err(Error::file(path))?;
+        let metadata = file.metadata().map_err(Error::file(path))?;
+        if metadata.is_dir() {
+            return Err(Error::file(path)(io::ErrorKind::IsADirectory.into()));
+        }
+        if !metadata.is_file() {
+            return self.no_journal(&name).map(|()| Input { name, source, regular: None });
+        }
+        let identity = Identity::of(&mut file, &self.name, self.items.form());
+        let identity = identity.map_err(Error::file(path))?;
+        let journal = journal::path_for(path);
+        let mut start = Position::default();
+        if self.resume {
+            match Journal::read(&journal, path, &identity)? {
+                Some(position) => start = position,
+                None => output.remark(format_args!("{}: from the beginning", path.display())),
+            }
+        } else if journal.exists() && !self.dry_run {
+            output.remark(format_args!(
+                "{}: from the beginning; --resume would go on where an earlier load ended",
+                path.display()
+            ));
+        }
+        let path = path.clone();
+        Ok(Input { name, source, regular: Some(Regular { file, path, identity, start }) })
+    }
+
+    fn no_journal(&self, name: &str) -> Result<(), Error> {
+        if self.resume {
+            return Err(Error::usage(
+                format!("{name} cannot be resumed: it has no journal"),
+                "Name a file, or leave out what is loaded by --skip.",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sees that there is a filter, and that it is the one of the earlier load.
+    fn find_or_create(
+        &self,
+        delivery: &mut Delivery<'_>,
+        found: bool,
+        inputs: &[Input],
+        output: &Output,
+    ) -> Result<(), Error> {
+        let starts = || inputs.iter().flat_map(|input| &input.regular).map(|file| file.start);
+        let before = starts().filter_map(|start| start.filter_items).max();
+        let resumed = starts().any(|start| start.offset > 0);
+        let now = if found { delivery.expected() } else { Some(0) };
+        if resumed && (!found || now.zip(before).is_some_and(|(now, before)| now < before)) {
+            return Err(Error::Incomplete {
+                what: format!(
+                    "load {}: the filter counts {} items and had {} in the earlier load: some are \
+                     lost",
+                    self.name,
+                    now.unwrap_or(0),
+                    before.map_or("more".to_owned(), |before| before.to_string())
+                ),
+                hint: "Load the files from their beginning: leave out --resume.".to_owned(),
+            });
+        }
+        if !found {
+            let (Some(items), Some(error)) = (self.capacity, self.error) else {
+                return Err(self.missing());
+            };
+            let early = |stop| self.explained(stop, false, Totals::default());
+            delivery.create(items, error).map_err(early)?;
+            output.remark(format_args!("{} created", self.name));
+        }
+        if delivery.counting() && self.resume {
+            return Err(Error::usage(
+                format!("{} is a COUNTING filter: what is added twice counts twice", self.name),
+                "Leave out what is loaded by --skip in place of --resume.",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Starts the journal of a file, if it can have one.
+    fn journal(&self, input: &Input, delivery: &Delivery<'_>, output: &Output) -> Option<Journal> {
+        let file = input.regular.as_ref().filter(|_| !delivery.counting())?;
+        let path = journal::path_for(&file.path);
+        let started =
+            Journal::start(path.clone(), file.identity.clone(), file.start, self.journal_every);
+        started
+            .inspect_err(|error| {
+                output.remark(format_args!(
+                    "{}: {error}; without a journal this load cannot be resumed",
+                    path.display()
+                ));
+            })
+            .ok()
+    }
+
+    /// Reads the files, and delivers their items.
+    fn load(
+        &self,
+        inputs: Vec<Input>,
+        delivery: &mut Delivery<'_>,
+        interrupt: &Interrupt,
+        output: &Output,
+    ) -> Result<(), Stop> {
+        let mut pace = Pace { rate: self.rate, started: Instant::now(), items: 0 };
+        let most = delivery.most().min(pace.most());
+        let mut skip = self.skip;
+        for (number, input) in inputs.into_iter().enumerate() {
+            let (length, begin) = input.extent();
+            let mut progress = Progress::new(output, &input.name, length).from(begin);
+            let name = input.name.clone();
+            let mut batches = input.batches(&self.items, interrupt)?.at_most(most);
+            let mut items = 0;
+            loop {
+                if interrupt.requested() {
+                    delivery.confirm()?;
+                    return Err(Stop::Interrupted);
+                }
+                let mut batch = match batches.next_batch() {
+                    Ok(Some(batch)) => batch,
+                    Ok(None) => break,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        delivery.confirm()?;
+                        continue;
+                    }
+                    Err(_) if interrupt.requested() => continue,
+                    Err(error) => {
+                        delivery.confirm()?;
+                        return Err(Stop::Failed(Error::file(name)(error)));
+                    }
+                };
+                let skipped = skip.min(batch.count);
+                skip -= skipped;
+                batch.skip(skipped);
+                if batch.count == 0 {
+                    continue;
+                }
+                while let Some(early) = pace.early() {
+                    delivery.confirm()?;
+                    if interrupt.requested() {
+                        return Err(Stop::Interrupted);
+                    }
+                    thread::sleep(early.min(MOMENT));
+                }
+                pace.items += batch.count;
+                items += batch.count;
+                let end = batch.end;
+                delivery.offer(number, batch)?;
+                progress.at(end, items, Unit::Items);
+            }
+        }
+        delivery.confirm()
+    }
+
+    /// Reads the items, and says how many there are.
+    fn count(
+        &self,
+        inputs: Vec<Input>,
+        found: bool,
+        interrupt: &Interrupt,
+        output: &Output,
+    ) -> Result<Exit, Error> {
+        let creates = self.capacity.is_some();
+        if !found && !creates {
+            return Err(self.missing());
+        }
+        let mut items = 0;
+        for input in inputs {
+            let name = input.name.clone();
+            let mut batches = input.batches(&self.items, interrupt)?;
+            loop {
+                if interrupt.requested() {
+                    return Err(Error::Interrupted { hint: "Nothing was added.".to_owned() });
+                }
+                match batches.next_batch() {
+                    Ok(Some(batch)) => items += batch.count,
+                    Ok(None) => break,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) if interrupt.requested() => {}
+                    Err(error) => return Err(Error::file(name)(error)),
+                }
+            }
+        }
+        let items = items.saturating_sub(self.skip);
+        let created = if found { "" } else { ", which would be created" };
+        let counted = amount::grouped(items);
+        output.data(
+            &DryRun { items, would_create: !found },
+            format_args!("{counted} items would be added to {}{created}", self.name),
+        )?;
+        Ok(Exit::Done)
+    }
+
+    fn missing(&self) -> Error {
+        Error::Refused { command: format!("load {}", self.name), text: "ERR not found".to_owned() }
+    }
+
+    /// The error for a load that ended early. `before` items of the input are in.
+    fn explained(&self, stop: Stop, resumable: bool, totals: Totals) -> Error {
+        let items = amount::grouped(totals.items);
+        let what = |text: &str| format!("load {}: {text}; {items} items are in", self.name);
+        let on = if resumable {
+            "Then go on by the same command with --resume.".to_owned()
+        } else {
+            format!("Then go on by the same command with --skip {}.", totals.before + self.skip)
+        };
+        match stop {
+            Stop::Failed(error) => error,
+            Stop::Refused(text) if totals.items == 0 => {
+                Error::Refused { command: format!("load {}", self.name), text }
+            }
+            Stop::Refused(text) => Error::RefusedPartly {
+                what: what(&text),
+                hint: format!("{} {on}", refusal_hint(&text)),
+            },
+            Stop::Unreachable(text) => Error::Incomplete {
+                what: what(&text),
+                hint: format!("See that the server runs, and its log. {on}"),
+            },
+            Stop::Uncertain(text, count) => Error::Incomplete {
+                what: format!("{}, the {count} after them perhaps", what(&text)),
+                hint: format!(
+                    "A COUNTING filter counts what is added twice, so nothing was sent again. {on}"
+                ),
+            },
+            Stop::Lost(text) => Error::Incomplete {
+                what: format!("load {}: {text}", self.name),
+                hint: "Load again from the beginning; --durable or --acks wait for safe storage."
+                    .to_owned(),
+            },
+            Stop::Interrupted => Error::Interrupted { hint: on.replacen("Then go", "Go", 1) },
+        }
+    }
+}
+
+impl Input {
+    /// The length of a regular file, and where to begin in it.
+    fn extent(&self) -> (Option<u64>, u64) {
+        match &self.regular {
+            Some(regular) => (Some(regular.identity.size()), regular.start.offset),
+            None => (None, 0),
+        }
+    }
+
+    fn batches(
+        self,
+        options: &items::Options,
+        interrupt: &Interrupt,
+    ) -> Result<Batches<Box<dyn Read>>, Error> {
+        let Some(regular) = self.regular else {
+            // A reader of CSV cannot go on after an idle time.
+            let may_block = options.csv.is_none();
+            let input: Box<dyn Read> = match self.source {
+                Source::Stdin => Box::new(Live::new(io::stdin(), interrupt, may_block)),
+                Source::File(path) => {
+                    let file = File::open(&path).map_err(Error::file(path))?;
+                    Box::new(Live::new(file, interrupt, may_block))
+                }
+            };
+            return Ok(Batches::new(input, options));
+        };
+        Batches::resumed(regular.file, options, regular.start.offset)
+            .map_err(Error::file(regular.path))
+    }
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let [items, new, known] = [self.items, self.new, self.known].map(amount::grouped);
+        let rate = amount::readable_items(self.items_per_second as u64);
+        format!("{items} items: {new} new, {known} known; {:.2} s, {rate}/s", self.seconds)
+    }
+}
+
+/// Keeps to a number of items a second.
+struct Pace {
+    rate: Option<u64>,
+    started: Instant,
+    items: u64,
+}
+
+impl Pace {
+    /// The largest number of items in a batch: a twentieth of a second.
+    fn most(&self) -> usize {
+        self.rate.map_or(usize::MAX, |rate| usize::try_from(rate / 20).unwrap_or(usize::MAX).max(1))
+    }
+
+    /// How long to wait with the next batch; `None` if it is due.
+    fn early(&self) -> Option<Duration> {
+        let due = self.items as f64 / self.rate? as f64;
+        let early = due - self.started.elapsed().as_secs_f64();
+        (early > 0.0).then(|| Duration::from_secs_f64(early.min(1.0)))
+    }
+}

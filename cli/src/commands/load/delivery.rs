@@ -1,0 +1,938 @@
+//! Brings batches to the server, and knows which of them have arrived.
+//!
+//! ```text
+//!   offer(batch) ──▶ unsent ──▶ sent ──reply──▶ answered ──WAIT, WAITAOF──▶ confirmed ──▶ journal
+//!                      ▲         │ connection broke, LOADING, MOVED …
+//!                      └─────────┘
+//! ```
+//!
+//! A few batches are under way at a time, so that the server never waits. A batch is kept until it
+//! is confirmed: adding an item twice is harmless, so a batch without a confirmation is sent again.
+//! A COUNTING filter counts an item twice if it is added twice. So it gets one batch at a time, and
+//! a batch whose reply is lost is not sent again.
+//!
+//! **Loss.** A server that restarts may have lost what it acknowledged. The filter counts its
+//! items, and each reply says how many were new. So after each new connection and at the end the
+//! filter must count at least what it counted at the start, plus what was new since.
+
+use std::{
+    collections::VecDeque,
+    thread,
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, Value};
+
+use crate::{
+    connection::{Connection, Target, text_of},
+    error::Error,
+    interrupt::Interrupt,
+    items::Batch,
+    journal::{Journal, Position},
+    output::Output,
+};
+
+/// Bytes of items under way. A server needs some milliseconds for them.
+const WINDOW: usize = 2 << 20;
+/// Bytes of items that wait for their confirmation.
+const HELD: usize = 48 << 20;
+/// The longest time between two confirmations by WAIT, and by WAITAOF: a server that syncs its AOF
+/// once a second needs up to a second for each.
+const CONFIRM_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// Milliseconds of one WAIT.
+const WAIT: u64 = 500;
+/// Pauses between two attempts.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
+/// Items of one BF.INSERT.
+pub(super) const INSERTED: usize = 500;
+/// After this time replicas have acknowledged, and an AOF is synced, that once a second is.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// What the caller asks for.
+pub(super) struct Settings {
+    pub(super) key: String,
+    /// Replicas that must acknowledge.
+    pub(super) acks: u64,
+    /// Whether the AOF must be synced.
+    pub(super) durable: bool,
+    /// How long to try again.
+    pub(super) retry_for: Duration,
+}
+
+/// Why a load ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The server refused a command, and would again.
+    Refused(String),
+    /// There was no answer, or only "try again", for as long as the user wants to wait.
+    Unreachable(String),
+    /// The connection to a COUNTING filter broke: so many items may or may not be in.
+    Uncertain(String, u64),
+    /// Items that were confirmed are not in the filter.
+    Lost(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Anything else.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused { text, .. } => Self::Refused(text),
+            error => Self::Failed(error),
+        }
+    }
+}
+
+/// How items are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// BF.BULKADD, a batch in one argument.
+    Packed,
+    /// BF.INSERT, an argument for each item: RedisBloom, valkey-bloom.
+    Arguments,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    /// Items that are in the filter, and were answered here.
+    pub(super) items: u64,
+    /// Those of them that were new.
+    pub(super) new: u64,
+    /// Items before the first that is not confirmed.
+    pub(super) before: u64,
+    /// Items that were sent again.
+    pub(super) resent: u64,
+}
+
+/// A batch, from its offer to its confirmation.
+struct Entry {
+    batch: Batch,
+    file: usize,
+    state: State,
+    resent: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unsent,
+    Sent,
+    /// So many items of the batch were new.
+    Answered(u64),
+}
+
+/// What a reply means for its batch.
+enum Outcome {
+    Added {
+        new: u64,
+    },
+    /// The first `count` items are in, then came an error.
+    Partly {
+        count: u64,
+        new: u64,
+        text: String,
+    },
+    Error(String),
+}
+
+/// What to do about an error reply.
+#[derive(Debug)]
+enum Trouble {
+    /// Another try may succeed.
+    Again(String),
+    /// Another try may succeed with a new connection.
+    Reconnect(String),
+    /// Another node has the key.
+    Redirected(String),
+    Fatal(String),
+}
+
+impl Trouble {
+    fn text(self) -> String {
+        match self {
+            Self::Again(text)
+            | Self::Reconnect(text)
+            | Self::Redirected(text)
+            | Self::Fatal(text) => text,
+        }
+    }
+}
+
+/// What a server says about itself and the filter.
+struct Seen {
+    /// Changes when the server restarts; `None` without the right to INFO.
+    run_id: Option<String>,
+    /// Items that the filter counts; `None` without the right to BF.INFO.
+    items: Option<u64>,
+}
+
+pub(super) struct Delivery<'a> {
+    settings: Settings,
+    interrupt: &'a Interrupt,
+    output: &'a Output,
+    /// The server of the command line, then the nodes of its cluster.
+    targets: Vec<Target>,
+    connection: Connection,
+    /// Whether the node has the key only for those who send ASKING.
+    asking: bool,
+    form: Form,
+    counting: bool,
+    entries: VecDeque<Entry>,
+    /// The number of the first of `entries`.
+    first: u64,
+    /// Numbers of entries.
+    unsent: VecDeque<u64>,
+    /// Numbers of entries, and whether ASKING was sent with them.
+    under_way: VecDeque<(u64, bool)>,
+    under_way_bytes: usize,
+    held_bytes: usize,
+    trouble: Option<Trouble>,
+    failing: Option<Instant>,
+    confirmed: Instant,
+    run_id: Option<String>,
+    /// Items that the filter must count at least.
+    expected: Option<u64>,
+    /// When this connection replaced another one.
+    reconnected: Option<Instant>,
+    /// Whether WAIT covers what an earlier connection may have added.
+    wrote: bool,
+    /// The server restarted, and nobody can say whether items were lost.
+    pub(super) doubt: bool,
+    totals: Totals,
+    /// The journals of the files, if they have one.
+    pub(super) journals: Vec<Option<Journal>>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Delivery<'a> {
+    /// Connects, and finds the filter: `None` if there is none.
+    pub(super) fn open(
+        settings: Settings,
+        target: Target,
+        interrupt: &'a Interrupt,
+        output: &'a Output,
+    ) -> Result<(Self, bool), Stop> {
+        let mut connection = target.connect_for(settings.key.as_bytes())?;
+        let nodes = nodes(&mut connection);
+        let mut delivery = Self {
+            settings,
+            interrupt,
+            output,
+            targets: [target].into_iter().chain(nodes).collect(),
+            connection,
+            asking: false,
+            form: Form::Packed,
+            counting: false,
+            entries: VecDeque::new(),
+            first: 0,
+            unsent: VecDeque::new(),
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            held_bytes: 0,
+            trouble: None,
+            failing: None,
+            confirmed: Instant::now(),
+            run_id: None,
+            expected: None,
+            reconnected: None,
+            wrote: true,
+            doubt: false,
+            totals: Totals::default(),
+            journals: Vec::new(),
+            buffer: Vec::new(),
+        };
+        let found = delivery.patiently(|delivery| delivery.find())?;
+        Ok((delivery, found))
+    }
+
+    /// Asks about the filter; `false` if there is none.
+    fn find(&mut self) -> Result<bool, Stop> {
+        let seen = match self.look() {
+            Err(Stop::Refused(text)) if is_missing(&text) => return Ok(false),
+            seen => seen?,
+        };
+        self.run_id = seen.run_id;
+        self.expected = seen.items;
+        self.counting = match self.ask(&["BF.INFO", &self.settings.key.clone(), "SATURATED"]) {
+            Ok(Value::Array(values)) => matches!(values[..], [Value::Int(_)]),
+            // Other modules have no such field, and no such filters.
+            Err(Stop::Refused(text)) if !text.starts_with("NOPERM") => false,
+            Err(Stop::Refused(_)) => {
+                self.output.remark(
+                    "without the right to BF.INFO the filter is treated as COUNTING: one command \
+                     at a time, no --resume",
+                );
+                true
+            }
+            other => {
+                other?;
+                false
+            }
+        };
+        Ok(true)
+    }
+
+    /// Creates the filter, unless somebody else did.
+    pub(super) fn create(&mut self, items: u64, error: f64) -> Result<(), Stop> {
+        let words = [&self.settings.key.clone(), &error.to_string(), &items.to_string()];
+        self.patiently(|delivery| {
+            match delivery.ask(&["BF.RESERVE", words[0], words[1], words[2]]) {
+                Err(Stop::Refused(text)) if text.starts_with("ERR item exists") => Ok(()),
+                reply => reply.map(|_| ()),
+            }
+        })?;
+        self.patiently(|delivery| delivery.find()).map(|_| ())
+    }
+
+    /// Finds out how the server takes items, and whether it can confirm them as asked for. Adds
+    /// nothing.
+    pub(super) fn prepare(&mut self) -> Result<(), Stop> {
+        if self.settings.durable {
+            self.patiently(|delivery| delivery.ask(&["WAITAOF", "1", "0", "1"])).map_err(
+                |stop| match stop {
+                    Stop::Refused(text) if is_unknown(&text) => Stop::Refused(
+                        "ERR --durable needs WAITAOF: Redis 7.2 or later, or Valkey".to_owned(),
+                    ),
+                    Stop::Refused(text) if text.contains("appendonly") => Stop::Refused(
+                        "ERR --durable needs an append-only file: CONFIG SET appendonly yes"
+                            .to_owned(),
+                    ),
+                    other => other,
+                },
+            )?;
+        }
+        let key = self.settings.key.clone();
+        match self
+            .patiently(|delivery| delivery.ask(&["BF.BULKADD", &key, "NOCREATE", "LINES", ""]))
+        {
+            Err(Stop::Refused(text)) if is_unknown(&text) || text.starts_with("NOPERM") => {
+                self.form = Form::Arguments;
+                Ok(())
+            }
+            reply => reply.map(|_| ()),
+        }
+    }
+
+    /// Whether the filter counts additions.
+    pub(super) fn counting(&self) -> bool {
+        self.counting
+    }
+
+    /// The largest number of items in a batch.
+    pub(super) fn most(&self) -> usize {
+        match self.form {
+            Form::Packed => usize::MAX,
+            Form::Arguments => INSERTED,
+        }
+    }
+
+    /// Items that the filter counts at least.
+    pub(super) fn expected(&self) -> Option<u64> {
+        self.expected
+    }
+
+    /// Takes a batch of a file. Returns when few enough are under way.
+    pub(super) fn offer(&mut self, file: usize, batch: Batch) -> Result<(), Stop> {
+        let number = self.first + self.entries.len() as u64;
+        self.held_bytes += batch.blob.len();
+        self.entries.push_back(Entry { batch, file, state: State::Unsent, resent: false });
+        self.unsent.push_back(number);
+        while !self.unsent.is_empty() {
+            self.step()?;
+        }
+        let every = CONFIRM_EVERY[usize::from(self.settings.durable)];
+        if self.waits() && (self.held_bytes > HELD || self.confirmed.elapsed() > every) {
+            self.confirm()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every batch is confirmed.
+    pub(super) fn confirm(&mut self) -> Result<(), Stop> {
+        loop {
+            while !self.unsent.is_empty() || !self.under_way.is_empty() {
+                self.step()?;
+            }
+            if !self.waits() || self.entries.is_empty() {
+                break;
+            }
+            match self.acknowledged() {
+                Ok(true) => break,
+                Ok(false) if self.interrupt.requested() => return Err(Stop::Interrupted),
+                Ok(false) => {
+                    self.pause("too few replicas acknowledged, or the AOF is not synced")?
+                }
+                Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error)?,
+                Err(Stop::Refused(text)) => {
+                    self.trouble = Some(trouble(text, true));
+                    self.act()?;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        self.failing = None;
+        self.confirmed = Instant::now();
+        self.retire();
+        Ok(())
+    }
+
+    /// Compares the number of items in the filter with what was added.
+    pub(super) fn check(&mut self) -> Result<(), Stop> {
+        let seen = self.patiently(|delivery| delivery.look()).map_err(vanished)?;
+        self.compare(&seen)
+    }
+
+    fn waits(&self) -> bool {
+        self.settings.acks > 0 || self.settings.durable
+    }
+
+    /// Sends one batch, or receives one reply; tries again what can be tried again.
+    fn step(&mut self) -> Result<(), Stop> {
+        let result = match self.unsent.front() {
+            Some(&number) if self.may_send(number) => self.send(number),
+            _ => self.receive(),
+        };
+        match result {
+            Ok(()) if self.trouble.is_none() => Ok(()),
+            // The replies that are under way say which batches are in.
+            Ok(()) if !self.under_way.is_empty() => self.drained().and_then(|()| self.act()),
+            Ok(()) => self.act(),
+            Err(error @ Error::Connection { .. }) => self.reconnect(&error),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Receives all replies that are under way.
+    fn drained(&mut self) -> Result<(), Stop> {
+        while !self.under_way.is_empty() {
+            match self.receive() {
+                Ok(()) => {}
+                Err(Error::Connection { .. })
+                    if matches!(self.trouble, Some(Trouble::Fatal(_))) =>
+                {
+                    return Ok(());
+                }
+                Err(error @ Error::Connection { .. }) => return self.reconnect(&error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn may_send(&self, number: u64) -> bool {
+        if self.trouble.is_some() {
+            return false;
+        }
+        let next = self.entry(number).map_or(0, |entry| entry.batch.blob.len());
+        self.under_way.is_empty() || (!self.counting && self.under_way_bytes + next <= WINDOW)
+    }
+
+    fn entry(&self, number: u64) -> Option<&Entry> {
+        self.entries.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    fn entry_mut(&mut self, number: u64) -> Option<&mut Entry> {
+        self.entries.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    fn send(&mut self, number: u64) -> Result<(), Error> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        if self.asking {
+            buffer.extend(b"*1\r\n$6\r\nASKING\r\n");
+        }
+        let mut size = 0;
+        if let Some(entry) = self.entry(number) {
+            write_command(&mut buffer, self.form, &self.settings.key, &entry.batch);
+            size = entry.batch.blob.len();
+        }
+        let sent = self.connection.send_raw(&buffer);
+        self.buffer = buffer;
+        sent?;
+        self.unsent.pop_front();
+        self.under_way.push_back((number, self.asking));
+        self.under_way_bytes += size;
+        if let Some(entry) = self.entry_mut(number) {
+            entry.state = State::Sent;
+        }
+        Ok(())
+    }
+
+    /// Receives the next reply. An error in it becomes `self.trouble`.
+    fn receive(&mut self) -> Result<(), Error> {
+        let Some(&(number, asking)) = self.under_way.front() else { return Ok(()) };
+        if asking {
+            self.connection.receive()?;
+        }
+        let reply = self.connection.receive()?;
+        self.under_way.pop_front();
+        let Some(count) = self.entry(number).map(|entry| entry.batch.count) else { return Ok(()) };
+        let size = self.entry(number).map_or(0, |entry| entry.batch.blob.len());
+        self.under_way_bytes -= size;
+        let outcome = match self.form {
+            Form::Packed => packed_outcome(reply, count),
+            Form::Arguments => outcome(reply, count),
+        }?;
+        match outcome {
+            Outcome::Added { new } => self.answered(number, new),
+            Outcome::Partly { count, new, text } => {
+                self.totals.items += count;
+                self.totals.new += new;
+                // The batch is not whole; if it is the first, its first items are.
+                if number == self.first {
+                    self.totals.before += count;
+                }
+                if !matches!(self.trouble, Some(Trouble::Fatal(_))) {
+                    self.trouble = Some(Trouble::Fatal(text));
+                }
+            }
+            Outcome::Error(text) => {
+                if !matches!(self.trouble, Some(Trouble::Fatal(_))) {
+                    self.trouble = Some(trouble(text, self.loaded()));
+                }
+                self.unsend(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether items were answered here.
+    fn loaded(&self) -> bool {
+        self.totals().items > 0
+    }
+
+    fn answered(&mut self, number: u64, new: u64) {
+        self.failing = None;
+        if let Some(entry) = self.entry_mut(number) {
+            entry.state = State::Answered(new);
+            let resent = entry.resent;
+            if new > 0 {
+                self.wrote = true;
+            } else if resent {
+                self.wrote = false;
+            }
+        }
+        if !self.waits() {
+            self.retire();
+        }
+    }
+
+    /// What was counted so far. A batch that was answered behind one that was refused is in the
+    /// filter, too.
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = self.totals;
+        for entry in self.entries.iter().filter(|_| !self.waits()) {
+            if let State::Answered(new) = entry.state {
+                totals.items += entry.batch.count;
+                totals.new += new;
+            }
+        }
+        totals
+    }
+
+    /// Puts a batch back, to be sent again.
+    fn unsend(&mut self, number: u64) {
+        if let Some(entry) = self.entry_mut(number)
+            && entry.state != State::Unsent
+        {
+            entry.state = State::Unsent;
+            entry.resent = true;
+            let at = self.unsent.partition_point(|&other| other < number);
+            self.unsent.insert(at, number);
+        }
+    }
+
+    /// Confirms the batches at the front that are answered, and notes it in the journals.
+    fn retire(&mut self) {
+        while let Some(&Entry { state: State::Answered(new), .. }) = self.entries.front()
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.first += 1;
+            self.held_bytes -= entry.batch.blob.len();
+            self.totals.items += entry.batch.count;
+            self.totals.before += entry.batch.count;
+            self.totals.new += new;
+            // Deletions make the number of items of a COUNTING filter smaller.
+            self.expected = self.expected.filter(|_| !self.counting).map(|items| items + new);
+            if let Some(Some(journal)) = self.journals.get(entry.file) {
+                journal.confirmed(Position {
+                    offset: entry.batch.end,
+                    items: journal.position().items + entry.batch.count,
+                    filter_items: self.expected,
+                });
+            }
+        }
+    }
+
+    /// Whether everything that was answered is acknowledged as the caller asked for.
+    fn acknowledged(&mut self) -> Result<bool, Stop> {
+        if self.settings.acks > 0 {
+            let words = [self.settings.acks.to_string(), WAIT.to_string()];
+            let reply = self.ask(&["WAIT", &words[0], &words[1]])?;
+            if !matches!(reply, Value::Int(acks) if acks as u64 >= self.settings.acks) {
+                return Ok(false);
+            }
+        }
+        if self.settings.durable {
+            let reply = self.ask(&["WAITAOF", "1", "0", &WAIT.to_string()])?;
+            if !matches!(&reply, Value::Array(parts) if matches!(parts[..], [Value::Int(1..), ..]))
+            {
+                return Ok(false);
+            }
+        }
+        // WAIT covers what this connection wrote, and what was written before that. Items that an
+        // earlier connection added are known now: this one wrote nothing, and WAIT returns at once.
+        let covered = self.wrote
+            || self.reconnected.is_none_or(|reconnected| reconnected.elapsed() > SETTLED);
+        if covered {
+            self.wrote = true;
+            self.reconnected = None;
+        }
+        Ok(covered)
+    }
+
+    /// Acts on an error reply when nothing is under way.
+    fn act(&mut self) -> Result<(), Stop> {
+        match self.trouble.take() {
+            None => Ok(()),
+            Some(Trouble::Fatal(text)) if is_missing(&text) && self.loaded() => {
+                Err(vanished(Stop::Refused(text)))
+            }
+            Some(Trouble::Fatal(text)) => Err(Stop::Refused(text)),
+            Some(Trouble::Again(text)) => self.pause(&text),
+            Some(Trouble::Reconnect(text)) => {
+                self.pause(&text)?;
+                self.reconnect(&Error::Refused { command: "load".to_owned(), text })
+            }
+            Some(Trouble::Redirected(text)) => {
+                let Some(target) = self.connection.target().redirected(&text) else {
+                    return Err(Stop::Refused(text));
+                };
+                self.pause(&text)?;
+                match target.connect() {
+                    Ok(connection) => {
+                        self.resend();
+                        self.connection = connection;
+                        self.asking = text.starts_with("ASK ");
+                        self.reconnected = Some(Instant::now());
+                        Ok(())
+                    }
+                    Err(error) => self.reconnect(&error),
+                }
+            }
+        }
+    }
+
+    /// Waits before another try, unless the user has waited for long enough.
+    fn pause(&mut self, why: &str) -> Result<(), Stop> {
+        if self.interrupt.requested() {
+            return Err(Stop::Interrupted);
+        }
+        let failing = *self.failing.get_or_insert_with(Instant::now);
+        if failing.elapsed() >= self.settings.retry_for {
+            return Err(Stop::Unreachable(why.to_owned()));
+        }
+        // The first redirection of a load is followed without a pause that matters.
+        thread::sleep(if failing.elapsed() < PAUSES[1] { PAUSES[0] } else { PAUSES[1] });
+        Ok(())
+    }
+
+    /// Does something before the load, again and again while the server says "later".
+    fn patiently<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        loop {
+            match work(self) {
+                Err(Stop::Refused(text))
+                    if matches!(trouble(text.clone(), false), Trouble::Again(_)) =>
+                {
+                    self.pause(&text)?;
+                }
+                Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error)?,
+                result => {
+                    self.failing = None;
+                    return result;
+                }
+            }
+        }
+    }
+
+    /// Every batch that is not confirmed is to be sent again.
+    fn resend(&mut self) {
+        let mut again = 0;
+        for entry in &mut self.entries {
+            if entry.state != State::Unsent {
+                entry.state = State::Unsent;
+                entry.resent = true;
+                again += entry.batch.count;
+            }
+        }
+        self.unsent = (self.first..self.first + self.entries.len() as u64).collect();
+        self.trouble = None;
+        self.under_way.clear();
+        self.under_way_bytes = 0;
+        self.totals.resent += again;
+    }
+
+    /// Connects again, to the same server or to another node of the cluster.
+    fn reconnect(&mut self, why: &Error) -> Result<(), Stop> {
+        let sent = self.entries.iter().filter(|entry| entry.state != State::Unsent);
+        let uncertain: u64 = sent.map(|entry| entry.batch.count).sum();
+        if self.counting && uncertain > 0 {
+            return Err(Stop::Uncertain(why.to_string(), uncertain));
+        }
+        let quiet = self.failing.is_some();
+        if !quiet {
+            self.output.remark(format_args!(
+                "{why}; trying again for {} s",
+                self.settings.retry_for.as_secs()
+            ));
+        }
+        let mut why = why.to_string();
+        loop {
+            self.pause(&why)?;
+            for target in self.targets.clone() {
+                match target.connect_for(self.settings.key.as_bytes()) {
+                    Ok(connection) => self.connection = connection,
+                    Err(error @ (Error::Connection { .. } | Error::Authentication { .. })) => {
+                        why = error.to_string();
+                        continue;
+                    }
+                    Err(Error::Refused { text, .. }) => match trouble(text, true) {
+                        Trouble::Fatal(text) => return Err(Stop::Refused(text)),
+                        other => {
+                            why = other.text();
+                            continue;
+                        }
+                    },
+                    Err(error) => return Err(error.into()),
+                }
+                self.asking = false;
+                match self.look() {
+                    Ok(seen) => {
+                        self.reconnected = Some(Instant::now());
+                        self.wrote = false;
+                        self.compare(&seen)?;
+                        self.resend();
+                        return Ok(());
+                    }
+                    Err(Stop::Refused(text)) if is_missing(&text) => {
+                        return Err(vanished(Stop::Refused(text)));
+                    }
+                    Err(Stop::Refused(text)) => match trouble(text, true) {
+                        Trouble::Fatal(text) => return Err(Stop::Refused(text)),
+                        other => why = other.text(),
+                    },
+                    Err(Stop::Failed(error @ Error::Connection { .. })) => why = error.to_string(),
+                    Err(other) => return Err(other),
+                }
+            }
+        }
+    }
+
+    /// Compares what a server says with what it should say, and takes it as the new state.
+    fn compare(&mut self, seen: &Seen) -> Result<(), Stop> {
+        let restarted = seen.run_id.is_none() || seen.run_id != self.run_id;
+        // Before the filter was found there is nothing to compare.
+        let loaded = self.loaded();
+        match (self.expected.filter(|_| !self.counting), seen.items) {
+            (Some(expected), Some(items)) if items < expected => {
+                return Err(Stop::Lost(format!(
+                    "the filter counts {items} items and had {expected}: the server lost some"
+                )));
+            }
+            (Some(expected), Some(items)) => {
+                let unconfirmed: u64 = self.entries.iter().map(|entry| entry.batch.count).sum();
+                // Items of other clients may hide that some of ours are lost.
+                let foreign = items > expected + unconfirmed;
+                self.doubt |= loaded && restarted && foreign && !self.waits();
+            }
+            _ => self.doubt |= loaded && restarted && !self.waits(),
+        }
+        self.run_id.clone_from(&seen.run_id);
+        // What is not confirmed may still be lost, and is sent again then.
+        if !self.waits() || self.expected.is_none() {
+            self.expected = seen.items;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<Seen, Stop> {
+        let items = match self.ask(&["BF.INFO", &self.settings.key.clone(), "ITEMS"]) {
+            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => None,
+            reply => match reply? {
+                Value::Array(values) => match values[..] {
+                    [Value::Int(items)] => u64::try_from(items).ok(),
+                    _ => None,
+                },
+                // valkey-bloom answers without an array.
+                Value::Int(items) => u64::try_from(items).ok(),
+                _ => None,
+            },
+        };
+        let run_id = match self.ask(&["INFO", "server"]) {
+            Err(Stop::Refused(_)) => None,
+            reply => match reply? {
+                Value::BulkString(text) => String::from_utf8_lossy(&text)
+                    .lines()
+                    .find_map(|line| Some(line.strip_prefix("run_id:")?.to_owned())),
+                _ => None,
+            },
+        };
+        Ok(Seen { run_id, items })
+    }
+
+    /// One command on the connection; nothing is under way.
+    fn ask(&mut self, words: &[&str]) -> Result<Value, Stop> {
+        Ok(self.connection.call_for_key(&command(words))?)
+    }
+}
+
+fn command(words: &[&str]) -> Cmd {
+    let mut command = Cmd::new();
+    for word in words {
+        command.arg(*word);
+    }
+    command
+}
+
+/// The nodes of a cluster; none if the server is not in a cluster.
+fn nodes(connection: &mut Connection) -> Vec<Target> {
+    let mut nodes = Vec::new();
+    let Ok(Value::Array(ranges)) = connection.call(&command(&["CLUSTER", "SLOTS"])) else {
+        return nodes;
+    };
+    for range in &ranges {
+        let Value::Array(parts) = range else { continue };
+        for node in parts.iter().skip(2) {
+            let Value::Array(node) = node else { continue };
+            let [Value::BulkString(host), Value::Int(port), ..] = &node[..] else { continue };
+            let Ok(port) = u16::try_from(*port) else { continue };
+            let target = connection.target().at(&String::from_utf8_lossy(host), port);
+            if nodes.iter().all(|known: &Target| known.to_string() != target.to_string()) {
+                nodes.push(target);
+            }
+        }
+    }
+    nodes
+}
+
+fn is_missing(text: &str) -> bool {
+    text.starts_with("ERR not found")
+}
+
+fn is_unknown(text: &str) -> bool {
+    text.starts_with("ERR unknown command")
+}
+
+/// The filter was there, and is not any more.
+fn vanished(stop: Stop) -> Stop {
+    match stop {
+        Stop::Refused(text) if is_missing(&text) => Stop::Lost(
+            "the filter is gone: removed, evicted, or lost when the server restarted".to_owned(),
+        ),
+        other => other,
+    }
+}
+
+/// `loaded`: the server took items before, so a change of its role may be temporary.
+fn trouble(text: String, loaded: bool) -> Trouble {
+    let code = text.split(' ').next().unwrap_or_default();
+    match code {
+        "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "BUSY" | "NOREPLICAS" => Trouble::Again(text),
+        "MASTERDOWN" | "UNBLOCKED" => Trouble::Reconnect(text),
+        "READONLY" if loaded => Trouble::Reconnect(text),
+        "MOVED" | "ASK" => Trouble::Redirected(text),
+        _ => Trouble::Fatal(text),
+    }
+}
+
+/// Appends the command for a batch.
+fn write_command(buffer: &mut Vec<u8>, form: Form, key: &str, batch: &Batch) {
+    let word = |buffer: &mut Vec<u8>, word: &[u8]| {
+        buffer.extend(format!("${}\r\n", word.len()).as_bytes());
+        buffer.extend(word);
+        buffer.extend(b"\r\n");
+    };
+    match form {
+        Form::Packed => {
+            buffer.extend(b"*5\r\n$10\r\nBF.BULKADD\r\n");
+            word(buffer, key.as_bytes());
+            word(buffer, b"NOCREATE");
+            word(buffer, batch.packing.word().as_bytes());
+            word(buffer, &batch.blob);
+        }
+        Form::Arguments => {
+            let items = batch.items();
+            buffer.extend(format!("*{}\r\n$9\r\nBF.INSERT\r\n", 4 + items.len()).as_bytes());
+            word(buffer, key.as_bytes());
+            word(buffer, b"NOCREATE");
+            word(buffer, b"ITEMS");
+            for item in items {
+                word(buffer, item);
+            }
+        }
+    }
+}
+
+fn unexpected(command: &str, reply: &Value) -> Error {
+    let mut reply = format!("{reply:?}");
+    reply.truncate(200);
+    Error::Reply { command: command.to_owned(), reply }
+}
+
+/// What BF.BULKADD answered: a number of items, a bit for each, and perhaps an error.
+fn packed_outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
+    if let Value::ServerError(error) = &reply {
+        return Ok(Outcome::Error(text_of(error)));
+    }
+    let parts = match &reply {
+        Value::Array(parts) => &parts[..],
+        _ => &[],
+    };
+    let (answered, bits, error) = match parts {
+        [Value::Int(answered), Value::BulkString(bits)] => (*answered, bits, None),
+        [Value::Int(answered), Value::BulkString(bits), Value::ServerError(error)] => {
+            (*answered, bits, Some(text_of(error)))
+        }
+        _ => return Err(unexpected("BF.BULKADD", &reply)),
+    };
+    let answered = u64::try_from(answered).unwrap_or(u64::MAX);
+    let new = bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
+    match error {
+        None if answered == count && new <= count => Ok(Outcome::Added { new }),
+        Some(text) if answered <= count && new <= count => {
+            Ok(Outcome::Partly { count: answered, new, text })
+        }
+        _ => Err(unexpected("BF.BULKADD", &reply)),
+    }
+}
+
+/// What BF.INSERT answered: a number for each item, perhaps with an error in the place of one.
+fn outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
+    let answers = match &reply {
+        Value::ServerError(error) => return Ok(Outcome::Error(text_of(error))),
+        Value::Array(answers) => answers,
+        _ => return Err(unexpected("BF.INSERT", &reply)),
+    };
+    let (mut answered, mut new) = (0, 0);
+    for answer in answers {
+        match answer {
+            Value::Int(0) | Value::Boolean(false) => {}
+            Value::Int(1) | Value::Boolean(true) => new += 1,
+            Value::ServerError(error) => {
+                return Ok(Outcome::Partly { count: answered, new, text: text_of(error) });
+            }
+            _ => return Err(unexpected("BF.INSERT", &reply)),
+        }
+        answered += 1;
+    }
+    if answered == count {
+        Ok(Outcome::Added { new })
+    } else {
+        Err(unexpected("BF.INSERT", &reply))
+    }
+}

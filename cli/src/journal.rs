@@ -1,0 +1,277 @@
+//! How far a file is loaded, in a file beside it, so that a load that was killed can go on.
+//!
+//! ```text
+//!   load ──confirmed(offset)──▶ state ──once a second──▶ FILE.redis-bloom.new ──rename──▶ FILE.redis-bloom
+//! ```
+//!
+//! An offset is noted only when every item before it is confirmed, so the journal may be behind,
+//! but never ahead. A thread writes the journal: the load never waits for the disk.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, Metadata},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        mpsc::{RecvTimeoutError, Sender, channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::Error;
+
+/// Bytes at each end of a file that are hashed.
+const END: u64 = 64 << 10;
+/// The form of a journal; others are refused.
+const VERSION: u32 = 1;
+
+/// What must be equal when a load goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    version: u32,
+    /// The filter.
+    key: String,
+    /// The options that items depend on, in words.
+    items: String,
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Nanoseconds of the last change.
+    modified: i128,
+    /// A hash of the first and the last 64 KiB.
+    hash: u64,
+}
+
+/// How far a file is loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Position {
+    /// Every item before this byte is in the filter.
+    pub(crate) offset: u64,
+    /// The number of those items.
+    pub(crate) items: u64,
+    /// The number of items that the filter has at least; `None` if the server did not say.
+    pub(crate) filter_items: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content {
+    file: Identity,
+    position: Position,
+}
+
+/// The journal of one file.
+pub(crate) struct Journal {
+    path: PathBuf,
+    position: Arc<Mutex<Position>>,
+    /// Dropped to end the thread.
+    open: Option<Sender<()>>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Identity {
+    /// Describes an open file. Its position is afterwards at the start.
+    pub(crate) fn of(file: &mut File, key: &str, items: String) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let mut hash = Xxh3::new();
+        let mut end = Vec::new();
+        for start in [0, metadata.len().saturating_sub(END)] {
+            file.seek(SeekFrom::Start(start))?;
+            end.clear();
+            (&mut *file).take(END).read_to_end(&mut end)?;
+            hash.update(&end);
+        }
+        file.seek(SeekFrom::Start(0))?;
+        Ok(Self {
+            version: VERSION,
+            key: key.to_owned(),
+            items,
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: modified(&metadata),
+            hash: hash.digest(),
+        })
+    }
+
+    /// The length of the file.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What differs from the journal of an earlier load; `None` if nothing does.
+    fn difference(&self, earlier: &Self) -> Option<String> {
+        if earlier.version != self.version {
+            Some("its journal is of another release of this program".to_owned())
+        } else if earlier.key != self.key {
+            Some(format!("its journal belongs to the filter {}", earlier.key))
+        } else if earlier.items != self.items {
+            Some(format!("it was loaded with other options: {}", earlier.items))
+        } else {
+            (earlier != self).then(|| "the file changed since it was loaded".to_owned())
+        }
+    }
+}
+
+fn modified(metadata: &Metadata) -> i128 {
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+}
+
+/// The path of a file's journal.
+pub(crate) fn path_for(file: &Path) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push(".redis-bloom");
+    name.into()
+}
+
+impl Journal {
+    /// The position at which an earlier load of this file ended; `None` without a journal.
+    pub(crate) fn read(
+        path: &Path,
+        file: &Path,
+        identity: &Identity,
+    ) -> Result<Option<Position>, Error> {
+        let text = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(Error::file(path))?,
+        };
+        let refused = |why: String| {
+            Error::usage(
+                format!("{}: {why}", file.display()),
+                "Load the file from its beginning: leave out --resume.",
+            )
+        };
+        let content: Content = serde_json::from_slice(&text)
+            .map_err(|error| refused(format!("its journal cannot be read: {error}")))?;
+        match identity.difference(&content.file) {
+            Some(why) => Err(refused(why)),
+            None => Ok(Some(content.position)),
+        }
+    }
+
+    /// Writes the journal at `position`, and starts the thread that keeps it.
+    pub(crate) fn start(
+        path: PathBuf,
+        file: Identity,
+        position: Position,
+        every: Duration,
+    ) -> io::Result<Self> {
+        write(&path, &Content { file: file.clone(), position })?;
+        let state = Arc::new(Mutex::new(position));
+        let (open, closed) = channel::<()>();
+        let writer = {
+            let (path, state) = (path.clone(), Arc::clone(&state));
+            thread::spawn(move || {
+                let mut written = position;
+                loop {
+                    let ended = closed.recv_timeout(every) != Err(RecvTimeoutError::Timeout);
+                    let position = current(&state);
+                    if position != written {
+                        write(&path, &Content { file: file.clone(), position })?;
+                        written = position;
+                    }
+                    if ended {
+                        return Ok(());
+                    }
+                }
+            })
+        };
+        Ok(Self { path, position: state, open: Some(open), writer: Some(writer) })
+    }
+
+    /// Notes a position. Every item before it must be confirmed.
+    pub(crate) fn confirmed(&self, position: Position) {
+        *self.position.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = position;
+    }
+
+    /// The last position that was noted.
+    pub(crate) fn position(&self) -> Position {
+        current(&self.position)
+    }
+
+    /// Writes the last position, and ends the thread. The file stays.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        self.open = None;
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let written = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer failed")));
+        written.map_err(Error::file(&self.path))
+    }
+
+    /// Removes the file.
+    pub(crate) fn remove(mut self) -> Result<(), Error> {
+        // A journal that could not be written is removed, too.
+        let _ = self.close();
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::file(&self.path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn current(state: &Mutex<Position>) -> Position {
+    *state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Replaces the journal as a whole: a crash leaves the old one or the new one.
+fn write(path: &Path, content: &Content) -> io::Result<()> {
+    let mut new = OsString::from(path);
+    new.push(".new");
+    let mut file = File::create(&new)?;
+    serde_json::to_writer(&file, content)?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("items");
+        let identity = |key: &str, items: &str| {
+            Identity::of(&mut File::open(&path).unwrap(), key, items.to_owned()).unwrap()
+        };
+        fs::write(&path, vec![b'a'; 300_000]).unwrap();
+        let first = identity("urls", "lines");
+        let journal = path_for(&path);
+        assert_eq!(Journal::read(&journal, &path, &first).unwrap(), None);
+        let position = Position { offset: 7, items: 2, filter_items: Some(5) };
+        let mut kept =
+            Journal::start(journal.clone(), first.clone(), Position::default(), Duration::MAX)
+                .unwrap();
+        kept.confirmed(position);
+        kept.close().unwrap();
+        assert_eq!(Journal::read(&journal, &path, &first).unwrap(), Some(position));
+
+        let why = |identity| Journal::read(&journal, &path, &identity).unwrap_err().to_string();
+        assert!(why(identity("other", "lines")).contains("belongs to the filter urls"));
+        assert!(why(identity("urls", "zero bytes")).contains("with other options: lines"));
+        let changes: [fn(&mut Vec<u8>); 4] = [
+            |bytes| bytes[0] = b'b',
+            |bytes| bytes[299_999] = b'b',
+            |bytes| bytes.push(b'b'),
+            |bytes| bytes.truncate(200_000),
+        ];
+        for change in changes {
+            let mut bytes = vec![b'a'; 300_000];
+            change(&mut bytes);
+            fs::write(&path, bytes).unwrap();
+            // Equal times must not hide what the hash and the size show.
+            let mut changed = identity("urls", "lines");
+            changed.modified = first.modified;
+            assert!(why(changed).contains("the file changed"));
+        }
+        fs::write(&journal, "{").unwrap();
+        assert!(why(first).contains("cannot be read"));
+    }
+}

@@ -1,0 +1,791 @@
+//! `redis-bloom load`: every form of input, every way in which a load can end, and going on.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    harness::{
+        Builder, Client, Cluster, PRIMARIES, Random, Server, Stopped, int, mexists, numbered, ok,
+        skipped, wait_until,
+    },
+    run::{Ran, command, command_at, run, run_at, run_with},
+};
+
+const NAME: &str = "urls";
+
+/// A server with an empty filter for a million items at 0.1 %.
+fn server() -> (Server, Client) {
+    reserved(Server::with(), "BF.RESERVE urls 0.001 1000000")
+}
+
+fn reserved(builder: Builder, reserve: &str) -> (Server, Client) {
+    let server = builder.start();
+    let mut client = server.client();
+    assert_eq!(client.run(reserve), ok());
+    (server, client)
+}
+
+/// A file of lines.
+fn file(dir: &Path, name: &str, items: &[impl AsRef<[u8]>]) -> PathBuf {
+    let path = dir.join(name);
+    let mut text = Vec::new();
+    for item in items {
+        text.extend(item.as_ref());
+        text.push(b'\n');
+    }
+    fs::write(&path, text).expect("a file that can be written");
+    path
+}
+
+fn journal_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.redis-bloom", path.display()))
+}
+
+/// A number in a line of JSON.
+#[track_caller]
+fn number(json: &str, field: &str) -> u64 {
+    let value: serde_json::Value = serde_json::from_str(json).expect("a line of JSON");
+    value[field].as_u64().unwrap_or_else(|| panic!("no number {field} in {json}"))
+}
+
+/// How many bytes of a file its journal holds as loaded; `None` without a journal.
+fn offset_in(journal: &Path) -> Option<u64> {
+    let text = fs::read(journal).ok()?;
+    let value: serde_json::Value = serde_json::from_slice(&text).expect("a whole journal");
+    value["position"]["offset"].as_u64()
+}
+
+#[track_caller]
+fn assert_all_in<A: AsRef<[u8]>>(client: &mut Client, items: &[A]) {
+    let missing = mexists(client, NAME, items).iter().filter(|&&present| !present).count();
+    assert_eq!(missing, 0, "of {} items", items.len());
+}
+
+fn signal(child: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+}
+
+/// Starts a load, and leaves it running.
+fn started(server: &Server, words: &str) -> Child {
+    command_at(server, words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool runs")
+}
+
+fn ended(child: Child) -> Ran {
+    child.wait_with_output().expect("the tool ends").into()
+}
+
+fn card(client: &mut Client) -> i64 {
+    client.run("BF.CARD urls").int()
+}
+
+#[test]
+fn every_form_of_input_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let long: Vec<Vec<u8>> = (b'a'..b'f').map(|letter| vec![letter; 1 << 20]).collect();
+    let plain: Vec<Vec<u8>> = [&b"one"[..], b"", b"  two\t", b"three\r", b"\xff\xfe\x00"]
+        .iter()
+        .map(|item| item.to_vec())
+        .chain(long)
+        .collect();
+    let binary: Vec<Vec<u8>> = [&b"line\nfeed"[..], b"", b"\xff\r\n", b"\n"]
+        .iter()
+        .map(|item| item.to_vec())
+        .chain(plain.iter().filter(|item| !item.contains(&0)).cloned())
+        .collect();
+    let lines = plain.join(&b'\n');
+    let null = binary.join(&0);
+    let csv: Vec<u8> =
+        b"id,\"a url\"\n1,https://a\n2,\"two\nlines, \"\"quoted\"\"\"\r\n3,\n".to_vec();
+    let fields = [b"https://a".to_vec(), b"two\nlines, \"quoted\"".to_vec(), Vec::new()];
+    let with_name = [vec![b"a url".to_vec()], fields.to_vec()].concat();
+    let mut ended_lines = lines.clone();
+    ended_lines.push(b'\n');
+    let cases: [(&str, &[u8], &[Vec<u8>]); 8] = [
+        ("", &lines, &plain),
+        ("", &ended_lines, &plain),
+        ("--batch 100b", &lines, &plain),
+        ("-0", &null, &binary),
+        ("--null --batch 1mb", &null, &binary),
+        ("--csv url", b"id,url\n", &[]),
+        ("--csv 2", &csv, &with_name),
+        ("", b"", &[]),
+    ];
+    for (number_of_case, (options, input, items)) in cases.iter().enumerate() {
+        let path = dir.path().join("input");
+        fs::write(&path, input).unwrap();
+        for from in ["file", "stdin", "dash"] {
+            let (server, mut client) = server();
+            let ran = match from {
+                "file" => {
+                    run_at(&server, &format!("load urls {options} --json {}", path.display()))
+                }
+                "stdin" => run_with(&server, &format!("load urls {options} --json"), input),
+                _ => run_with(&server, &format!("load urls {options} --json -"), input),
+            };
+            let done = ran.done();
+            let what = format!("case {number_of_case} from {from}: {done}");
+            assert_eq!(number(&done, "items"), items.len() as u64, "{what}");
+            assert_eq!(number(&done, "new") as i64, card(&mut client), "{what}");
+            assert_eq!(number(&done, "new") + number(&done, "known"), items.len() as u64);
+            if !items.is_empty() {
+                assert_all_in(&mut client, items);
+            }
+        }
+        assert!(!journal_of(&path).exists(), "a journal is removed at the end");
+    }
+    // The header is no item where the column is named.
+    let (server, mut client) = server();
+    run_with(&server, "load urls --csv id", &csv).done();
+    assert_eq!(mexists(&mut client, NAME, &["1", "2", "3", "id"]), [true, true, true, false]);
+}
+
+#[test]
+fn several_files_are_loaded_in_order_and_counted_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let items = numbered("item", 5_000);
+    let paths = [
+        file(dir.path(), "a", &items[..2_000]),
+        file(dir.path(), "empty", &[] as &[&str]),
+        // Known: the last thousand of the first file.
+        file(dir.path(), "b", &items[1_000..]),
+    ];
+    let words: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let (server, mut client) = server();
+    let ran = run_at(&server, &format!("load urls {}", words.join(" ")));
+    let new = card(&mut client);
+    let text = ran.done();
+    let known = 6_000 - new;
+    assert!((1_000..1_050).contains(&known), "false positives at 0.1 % are few: {known}");
+    let begin = format!(
+        "6,000 items: {},{:03} new, {},{:03} known; ",
+        new / 1000,
+        new % 1000,
+        known / 1000,
+        known % 1000
+    );
+    assert!(text.starts_with(&begin), "{text}");
+    assert_eq!(text.lines().count(), 1);
+    assert_all_in(&mut client, &items);
+
+    // What is left out is left out across files.
+    client.run("DEL urls");
+    assert_eq!(client.run("BF.RESERVE urls 0.001 10000"), ok());
+    let ran = run_at(&server, &format!("load urls --json --skip 2500 {}", words.join(" ")));
+    assert_eq!(number(&ran.done(), "items"), 3_500);
+    assert_all_in(&mut client, &items[1_500..]);
+    assert!(mexists(&mut client, NAME, &items[..1_500]).iter().filter(|&&yes| yes).count() < 50);
+}
+
+#[test]
+fn a_filter_is_created_only_if_asked_for() {
+    let server = Server::start();
+    let mut client = server.client();
+    let ran = run_with(&server, "load urls", b"a\n");
+    assert_eq!(ran.code, 4);
+    assert_eq!(
+        ran.stderr,
+        "redis-bloom: load urls: ERR not found\n  There is no filter of this name; create it \
+         first.\n"
+    );
+    assert_eq!(client.run("EXISTS urls"), int(0));
+    let ran = run_with(&server, "load urls --dry-run --items 1k --error 1%", b"a\nb");
+    assert_eq!(ran.stdout, "2 items would be added to urls, which would be created\n");
+    assert_eq!(client.run("EXISTS urls"), int(0));
+    let ran = run_with(&server, "load urls --items 1k --error 1%", b"a\nb");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, "urls created\n"));
+    assert_eq!(client.run("BF.INFO urls CAPACITY").elements(), [int(1000)]);
+    let ran = run_with(&server, "load urls --items 7 --error 0.5", b"c");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "it is there already");
+    let ran = run_with(&server, "load urls --dry-run --json", b"d\n");
+    assert_eq!(ran.stdout, "{\"items\":1,\"would_create\":false}\n");
+    assert_eq!(card(&mut client), 3);
+}
+
+#[test]
+fn wrong_calls_are_told_apart() {
+    let (server, mut client) = server();
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "items", &["a"]).display().to_string();
+    client.run("SET text value");
+    for (words, code, text) in [
+        (format!("load text {path}"), 4, "WRONGTYPE"),
+        (format!("load urls {path} {path}-none"), 2, "No such file"),
+        (format!("load urls {}", dir.path().display()), 2, "is a directory"),
+        ("load urls --resume".to_owned(), 2, "stdin cannot be resumed"),
+        (format!("load urls --resume --skip 1 {path}"), 2, "cannot be used with"),
+        (format!("load urls -0 --csv 1 {path}"), 2, "cannot be used with"),
+        (format!("load urls --csv 0 {path}"), 2, "counted from 1"),
+        (format!("load urls --csv none {path}"), 2, "there is no column none, only a"),
+        (format!("load urls --csv 2 {path}"), 2, "the record at byte 0 has no column 2"),
+        (format!("load urls --items 10 {path}"), 2, "--error"),
+        (format!("load urls --batch 1gb {path}"), 2, "not a size from 1b to 64mb"),
+        (format!("load urls --retry-for long {path}"), 2, "not a time"),
+    ] {
+        let ran = run_at(&server, &words);
+        assert_eq!(ran.code, code, "{words}: {ran:?}");
+        assert!(ran.stderr.contains(text), "{words}: {ran:?}");
+    }
+    assert_eq!(card(&mut client), 0);
+    let ran = run(&format!("load urls {path} -p 1"));
+    assert_eq!(ran.code, 3, "{ran:?}");
+}
+
+#[test]
+fn a_load_killed_at_any_time_goes_on_and_misses_nothing() {
+    let seed = 21;
+    let mut random = Random::new(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let items = numbered("item", 200_000);
+    let paths = [file(dir.path(), "a", &items[..70_000]), file(dir.path(), "b", &items[70_000..])];
+    let (server, mut client) = server();
+    let words = format!(
+        "load urls --resume --json --rate 500000 --journal-every 5ms {} {}",
+        paths[0].display(),
+        paths[1].display()
+    );
+    let mut resumed_within = 0;
+    for _ in 0..20 {
+        let mut child = started(&server, &words);
+        thread::sleep(Duration::from_millis(random.below(60) as u64));
+        child.kill().expect("it runs, or has ended");
+        child.wait().expect("it ended");
+        if child_is_within(&paths) {
+            resumed_within += 1;
+        }
+    }
+    assert!(resumed_within > 0, "seed {seed}: no kill left a journal in the middle");
+    // A run may have been done before it was killed: then this one begins again.
+    let ran = run_at(&server, &words);
+    let loaded = number(&ran.done(), "items");
+    assert!(loaded <= items.len() as u64);
+    assert_all_in(&mut client, &items);
+    for path in &paths {
+        assert!(!journal_of(path).exists());
+    }
+    // The number of items that are new cannot exceed that of the items.
+    assert!(card(&mut client) <= items.len() as i64);
+}
+
+/// Whether a journal says that a part of a file is loaded.
+fn child_is_within(paths: &[PathBuf]) -> bool {
+    paths.iter().any(|path| offset_in(&journal_of(path)).is_some_and(|offset| offset > 0))
+}
+
+/// A server that answers as many packed batches as it is allowed to.
+struct Reluctant {
+    port: u16,
+    /// Batches that may be answered.
+    allowed: Arc<AtomicUsize>,
+    /// Batches that came.
+    came: Arc<AtomicUsize>,
+}
+
+impl Reluctant {
+    fn start(allowed: usize) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
+        let server =
+            Self { port, allowed: Arc::new(AtomicUsize::new(allowed)), came: Arc::default() };
+        let (allowed, came) = (Arc::clone(&server.allowed), Arc::clone(&server.came));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (allowed, came) = (Arc::clone(&allowed), Arc::clone(&came));
+                thread::spawn(move || serve(stream, &allowed, &came));
+            }
+        });
+        server
+    }
+}
+
+/// Reads commands in one thread and answers in this one, so that batches arrive unanswered.
+fn serve(mut stream: TcpStream, allowed: &AtomicUsize, came: &Arc<AtomicUsize>) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be shared"));
+    let (sender, commands) = std::sync::mpsc::channel::<Vec<Vec<u8>>>();
+    let counted = Arc::clone(came);
+    thread::spawn(move || {
+        let mut line = String::new();
+        let mut length = |reader: &mut BufReader<TcpStream>| {
+            line.clear();
+            reader.read_line(&mut line).ok()?;
+            line.get(1..)?.trim().parse::<usize>().ok()
+        };
+        while let Some(count) = length(&mut reader) {
+            let mut words = Vec::new();
+            for _ in 0..count {
+                let Some(size) = length(&mut reader) else { return };
+                let mut word = vec![0; size + 2];
+                if reader.read_exact(&mut word).is_err() {
+                    return;
+                }
+                word.truncate(size);
+                words.push(word);
+            }
+            if words[0] == b"BF.BULKADD" && !words[4].is_empty() {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+            if sender.send(words).is_err() {
+                return;
+            }
+        }
+    });
+    let mut answered = 0;
+    for words in commands {
+        let reply = match &words[0][..] {
+            b"TYPE" => b"+MBbloom--\r\n".to_vec(),
+            b"CLUSTER" => b"-ERR This instance has cluster support disabled\r\n".to_vec(),
+            b"INFO" => b"$8\r\nrun_id:1\r\n".to_vec(),
+            b"BF.INFO" if words[2] == b"ITEMS" => b"*1\r\n:0\r\n".to_vec(),
+            b"BF.INFO" => b"*1\r\n$-1\r\n".to_vec(),
+            b"BF.BULKADD" => {
+                let items = words[4].iter().filter(|&&byte| byte == b'\n').count();
+                while !words[4].is_empty() && answered >= allowed.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                answered += usize::from(!words[4].is_empty());
+                let bits = items.div_ceil(8);
+                let mut reply = format!("*2\r\n:{items}\r\n${bits}\r\n").into_bytes();
+                reply.extend(vec![0; bits]);
+                reply.extend(b"\r\n");
+                reply
+            }
+            _ => b"+OK\r\n".to_vec(),
+        };
+        if stream.write_all(&reply).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn the_journal_is_never_ahead_of_the_replies() {
+    let dir = tempfile::tempdir().unwrap();
+    // Lines of 16 bytes, 16 in a batch.
+    let items: Vec<_> = (0..10_000).map(|number| format!("item-{number:010}")).collect();
+    let path = file(dir.path(), "items", &items);
+    let journal = journal_of(&path);
+    let server = Reluctant::start(5);
+    let mut child = command()
+        .args(["-p", &server.port.to_string(), "load", NAME, "--batch", "256b"])
+        .args(["--journal-every", "2ms"])
+        .arg(&path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the tool runs");
+    for allowed in [5, 6, 100, 300] {
+        server.allowed.store(allowed, Ordering::SeqCst);
+        wait_until("batches come that are not answered", || {
+            server.came.load(Ordering::SeqCst) > allowed
+        });
+        let confirmed = 256 * allowed as u64;
+        wait_until("the journal has every batch that was answered", || {
+            let offset = offset_in(&journal).unwrap_or(0);
+            assert!(offset <= confirmed, "{offset} bytes, of {confirmed} that were answered");
+            offset == confirmed
+        });
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    assert_eq!(offset_in(&journal), Some(300 * 256));
+}
+
+#[test]
+fn what_is_not_acknowledged_by_replicas_is_not_confirmed() {
+    let dir = tempfile::tempdir().unwrap();
+    let items = numbered("item", 10_000);
+    let path = file(dir.path(), "items", &items);
+    let (server, _) = server();
+    let words = format!("load urls --acks 1 --retry-for 300ms {}", path.display());
+    let ran = run_at(&server, &words);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("too few replicas acknowledged"), "{ran:?}");
+    assert!(ran.stderr.contains("0 items are in") && ran.stderr.contains("--resume"), "{ran:?}");
+    assert_eq!(offset_in(&journal_of(&path)), Some(0));
+
+    let replica = server.replica();
+    let ran = run_at(&server, &format!("{words} --resume --json"));
+    assert_eq!(number(&ran.done(), "items"), 10_000);
+    let mut reader = replica.client();
+    assert_all_in(&mut reader, &items);
+    assert!(!journal_of(&path).exists());
+}
+
+#[test]
+fn durable_waits_for_the_append_only_file_or_says_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let items = numbered("item", 10_000);
+    let path = file(dir.path(), "items", &items);
+    let words = format!("load urls --durable {}", path.display());
+    let (server, mut client) = server();
+    let ran = run_at(&server, &words);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert_eq!(card(&mut client), 0);
+    if client.run("COMMAND INFO WAITAOF").elements()[0] == crate::harness::Reply::Null {
+        assert!(ran.stderr.contains("needs WAITAOF: Redis 7.2 or later, or Valkey"), "{ran:?}");
+        return;
+    }
+    assert!(ran.stderr.contains("needs an append-only file"), "{ran:?}");
+    let durable = Server::with().config("appendonly yes").config("appendfsync everysec");
+    let (mut server, _) = reserved(durable, "BF.RESERVE urls 0.001 1000000");
+    run_at(&server, &words).done();
+    server.kill_and_restart();
+    assert_all_in(&mut server.client(), &items);
+}
+
+#[test]
+fn a_changed_file_is_not_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let items = numbered("item", 1_000);
+    let path = file(dir.path(), "items", &items);
+    let (server, mut client) = server();
+    // Ends early, and leaves a journal.
+    let ran = run_at(&server, &format!("load urls --acks 1 --retry-for 10ms {}", path.display()));
+    assert_eq!(ran.code, 5);
+    let refused = |words: &str, text: &str| {
+        let ran = run_at(&server, &format!("load {words} --resume {}", path.display()));
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(text) && ran.stderr.contains("leave out --resume"), "{ran:?}");
+    };
+    client.run("BF.RESERVE other 0.01 100");
+    refused("other", "its journal belongs to the filter urls");
+    refused("urls -0", "it was loaded with other options: lines");
+    let mut text = fs::read(&path).unwrap();
+    text[3] = b'!';
+    fs::write(&path, &text).unwrap();
+    refused("urls", "the file changed since it was loaded");
+    let ran = run_at(&server, &format!("load urls {}", path.display()));
+    assert!(ran.stderr.contains("--resume would go on"), "{ran:?}");
+    assert_eq!(ran.code, 0);
+    assert!(!journal_of(&path).exists());
+}
+
+/// Starts a load of a file of `count` items slowly, and returns when some are in.
+fn under_way(
+    server: &Server,
+    client: &mut Client,
+    dir: &Path,
+    count: usize,
+    options: &str,
+) -> (Child, PathBuf, Vec<String>) {
+    let items = numbered("item", count);
+    let path = file(dir, "items", &items);
+    let words = format!("load urls --rate 100000 --journal-every 5ms {options} {}", path.display());
+    let child = started(server, &words);
+    wait_until("some items are in, and the journal says so", || {
+        card(client) > 5_000
+            && (options.contains("--acks")
+                || offset_in(&journal_of(&path)).is_some_and(|offset| offset > 0))
+    });
+    (child, path, items)
+}
+
+#[test]
+fn a_load_survives_a_restart_of_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let aof = Server::with().config("appendonly yes");
+    let (mut server, mut client) = reserved(aof, "BF.RESERVE urls 0.001 1000000");
+    let (child, path, items) = under_way(&server, &mut client, dir.path(), 100_000, "");
+    server.kill_and_restart();
+    let ran = ended(child);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("trying again for 60 s"), "{ran:?}");
+    assert_all_in(&mut server.client(), &items);
+    assert!(!journal_of(&path).exists());
+}
+
+#[test]
+fn items_that_a_restarted_server_lost_are_noticed() {
+    for snapshot in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut server, mut client) = server();
+        if snapshot {
+            assert_eq!(client.run("SAVE"), ok());
+        }
+        let (child, path, _) = under_way(&server, &mut client, dir.path(), 100_000, "");
+        server.kill_and_restart();
+        let ran = ended(child);
+        assert_eq!(ran.code, 5, "{ran:?}");
+        let text =
+            if snapshot { "the filter counts 0 items and had" } else { "the filter is gone" };
+        assert!(ran.stderr.contains(text), "{ran:?}");
+        assert!(ran.stderr.contains("Load again from the beginning"), "{ran:?}");
+        assert!(!journal_of(&path).exists(), "nothing may be resumed from it");
+    }
+}
+
+#[test]
+fn a_filter_that_lost_items_between_two_loads_is_not_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = server();
+    let (mut child, path, _) = under_way(&server, &mut client, dir.path(), 1_000_000, "");
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    client.run("DEL urls");
+    let words = format!("load urls --items 1M --error 0.1% --resume {}", path.display());
+    for exists in [false, true] {
+        if exists {
+            client.run("BF.RESERVE urls 0.001 1000000");
+        }
+        let ran = run_at(&server, &words);
+        assert_eq!(ran.code, 5, "{ran:?}");
+        assert!(ran.stderr.contains("the filter counts 0 items and had"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_paused_server_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = server();
+    let (child, _, items) =
+        under_way(&server, &mut client, dir.path(), 60_000, "--timeout 1 --retry-for 50s");
+    let stopped = Stopped::stop(server.pid());
+    // Longer than the timeout of the tool, so that it connects again.
+    thread::sleep(Duration::from_millis(1_500));
+    drop(stopped);
+    let ran = ended(child);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_all_in(&mut client, &items);
+}
+
+#[test]
+fn a_server_that_stays_away_ends_the_load_and_it_goes_on_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let aof = Server::with().config("appendonly yes");
+    let (mut server, mut client) = reserved(aof, "BF.RESERVE urls 0.001 1000000");
+    let (child, path, items) =
+        under_way(&server, &mut client, dir.path(), 100_000, "--retry-for 100ms");
+    server.kill();
+    let ran = ended(child);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("go on by the same command with --resume"), "{ran:?}");
+    let offset = offset_in(&journal_of(&path)).expect("a journal");
+    assert!(offset > 0);
+    server.relaunch();
+    let ran = run_at(&server, &format!("load urls --json --resume {}", path.display()));
+    assert!(number(&ran.done(), "items") < 100_000, "it does not begin again");
+    assert_all_in(&mut server.client(), &items);
+}
+
+#[test]
+fn a_full_server_refuses_and_the_load_goes_on_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = server();
+    let (child, path, items) = under_way(&server, &mut client, dir.path(), 100_000, "");
+    assert_eq!(client.run("CONFIG SET maxmemory 1"), ok());
+    let ran = ended(child);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("OOM") && ran.stderr.contains("items are in"), "{ran:?}");
+    assert!(ran.stderr.contains("Raise maxmemory") && ran.stderr.contains("--resume"), "{ran:?}");
+    assert_eq!(client.run("CONFIG SET maxmemory 0"), ok());
+    run_at(&server, &format!("load urls --resume {}", path.display())).done();
+    assert_all_in(&mut client, &items);
+}
+
+/// The number of items in a sentence such as `1,234 items are in`.
+#[track_caller]
+fn items_in(text: &str) -> i64 {
+    let number = text.split(" items are in").next().and_then(|text| text.rsplit(' ').next());
+    let digits: String = number.unwrap_or_default().chars().filter(|&sign| sign != ',').collect();
+    digits.parse().unwrap_or_else(|_| panic!("no number of items in {text}"))
+}
+
+#[test]
+fn a_full_filter_is_an_error_inside_of_a_reply() {
+    let dir = tempfile::tempdir().unwrap();
+    let items = numbered("item", 30_000);
+    let path = file(dir.path(), "items", &items);
+    // As a user without the packed command, too: then items are arguments.
+    for user in ["", "--user plain --pass secret"] {
+        let (server, mut client) =
+            reserved(Server::with(), "BF.RESERVE urls 0.001 20000 NONSCALING");
+        client.run("ACL SETUSER plain on >secret ~* +@all -bf.bulkadd");
+        let ran =
+            run_at(&server, &format!("load urls --json --batch 10kb {user} {}", path.display()));
+        assert_eq!(ran.code, 4, "{ran:?}");
+        assert!(ran.stderr.contains("ERR non scaling filter is full"), "{ran:?}");
+        assert!(ran.stderr.contains("Create a larger filter"), "{ran:?}");
+        // Every item that was answered is in, new or known.
+        let answered = items_in(&ran.stderr);
+        assert_eq!(number(&ran.stdout, "items") as i64, answered);
+        assert_eq!(number(&ran.stdout, "new") as i64, card(&mut client));
+        assert!((20_000..20_400).contains(&answered), "{answered}");
+        // The journal is at a batch before the item that was refused.
+        let offset = offset_in(&journal_of(&path)).expect("a journal");
+        let lines =
+            fs::read(&path).unwrap()[..offset as usize].split(|&byte| byte == b'\n').count();
+        assert!(lines as i64 - 1 <= answered);
+    }
+}
+
+#[test]
+fn a_server_without_the_packed_command_gets_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut items: Vec<Vec<u8>> =
+        numbered("item", 20_000).into_iter().map(String::into_bytes).collect();
+    items.extend([b"with\nline feed".to_vec(), Vec::new(), vec![b'x'; 1 << 20]]);
+    let path = dir.path().join("items");
+    fs::write(&path, items.join(&0)).unwrap();
+    let (server, mut client) = server();
+    client.run("ACL SETUSER plain on >secret ~* +@all -bf.bulkadd");
+    let words = format!("load urls -0 --json {}", path.display());
+    let ran = run_at(&server, &format!("{words} --user plain --pass secret"));
+    let done = ran.done();
+    assert_eq!(number(&done, "items"), items.len() as u64);
+    assert_eq!(number(&done, "new") as i64, card(&mut client));
+    assert_all_in(&mut client, &items);
+
+    let Some(peer) = std::env::var_os("REDIS_BLOOM_PEER_REDISBLOOM") else {
+        skipped(
+            "a_server_without_the_packed_command_gets_arguments",
+            "REDIS_BLOOM_PEER_REDISBLOOM is not set",
+        );
+        return;
+    };
+    let peer = Server::with().module_at(Path::new(&peer));
+    let (server, mut client) = reserved(peer, "BF.RESERVE urls 0.001 1000000");
+    let done = run_at(&server, &words).done();
+    assert_eq!(number(&done, "new") as i64, card(&mut client));
+    assert_all_in(&mut client, &items);
+    client.run("DEL urls");
+    client.run("BF.RESERVE urls 0.001 10000 NONSCALING");
+    let ran = run_at(&server, &words);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("non scaling filter is full"), "{ran:?}");
+    assert_eq!(number(&ran.stdout, "new") as i64, card(&mut client));
+}
+
+#[test]
+fn the_first_ctrl_c_ends_in_order_and_the_second_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = server();
+    let (child, path, items) = under_way(&server, &mut client, dir.path(), 300_000, "--json");
+    signal(&child, "INT");
+    let ran = ended(child);
+    assert_eq!(ran.code, 130, "{ran:?}");
+    assert!(ran.stderr.contains("Go on by the same command with --resume."), "{ran:?}");
+    // What was under way is confirmed, and in the journal.
+    let loaded = number(&ran.stdout, "items") as usize;
+    assert_eq!(number(&ran.stdout, "new") as i64, card(&mut client));
+    let bytes: usize = items[..loaded].iter().map(|item| item.len() + 1).sum();
+    assert_eq!(offset_in(&journal_of(&path)), Some(bytes as u64));
+
+    let words = format!("load urls --resume --json {}", path.display());
+    let ran = run_at(&server, &words);
+    assert_eq!(number(&ran.done(), "items") as usize, items.len() - loaded);
+    assert_all_in(&mut client, &items);
+
+    let (child, _, _) = under_way(&server, &mut client, dir.path(), 900_000, "");
+    let _stopped = Stopped::stop(server.pid());
+    signal(&child, "INT");
+    // The first signal must be handled before the second comes, or both are one.
+    thread::sleep(Duration::from_millis(100));
+    signal(&child, "INT");
+    assert_eq!(ended(child).code, 130);
+}
+
+#[test]
+fn items_of_an_idle_pipe_are_sent_and_ctrl_c_ends_it() {
+    let (server, mut client) = server();
+    let mut child = command_at(&server, "load urls")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(b"one\ntwo\nthr").expect("the tool reads");
+    wait_until("both whole lines are in", || card(&mut client) == 2);
+    signal(&child, "INT");
+    let ran = ended(child);
+    assert_eq!(ran.code, 130, "{ran:?}");
+    assert!(ran.stderr.contains("Go on by the same command with --skip 2."), "{ran:?}");
+    assert_eq!(card(&mut client), 2);
+}
+
+#[test]
+fn nothing_is_sent_twice_to_a_counting_filter() {
+    let dir = tempfile::tempdir().unwrap();
+    let aof = Server::with().config("appendonly yes");
+    let (mut server, mut client) = reserved(aof, "BF.RESERVE urls 0.001 1000000 COUNTING");
+    let items = numbered("item", 100_000);
+    let path = file(dir.path(), "items", &items);
+    let words = format!("load urls {}", path.display());
+    let ran = run_at(&server, &format!("{words} --resume"));
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("COUNTING") && ran.stderr.contains("--skip"), "{ran:?}");
+
+    let child = started(&server, &format!("{words} --rate 100000"));
+    wait_until("some items are in", || card(&mut client) > 5_000);
+    assert!(!journal_of(&path).exists());
+    server.kill_and_restart();
+    let ran = ended(child);
+    // The connection broke with a batch under way, or between two batches.
+    let mut client = server.client();
+    if ran.code == 5 {
+        assert!(ran.stderr.contains("so nothing was sent again"), "{ran:?}");
+        let skip = ran.stderr.split("--skip ").nth(1).and_then(|text| text.split('.').next());
+        let skip: usize = skip.and_then(|text| text.parse().ok()).expect("a number of items");
+        assert_all_in(&mut client, &items[..skip]);
+        run_at(&server, &format!("{words} --skip {skip}")).done();
+    } else {
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    assert_all_in(&mut client, &items);
+}
+
+#[test]
+fn a_load_goes_on_at_the_new_primary_of_a_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start();
+    let mut client = cluster.client();
+    assert_eq!(client.call(NAME, &["BF.RESERVE", NAME, "0.001", "1000000"]), ok());
+    let owner = client.owner(NAME);
+    let other = cluster.nodes[..PRIMARIES].iter().position(|node| node.port() != owner);
+    let other = other.expect("three primaries");
+    let items = numbered("item", 200_000);
+    let path = file(dir.path(), "items", &items);
+    let words = format!("load urls --acks 1 --rate 200000 {}", path.display());
+    let child = started(&cluster.nodes[other], &words);
+    wait_until("some items are in", || client.call(NAME, &["BF.CARD", NAME]).int() > 10_000);
+    let primary = cluster.nodes.iter().position(|node| node.port() == owner).expect("the owner");
+    cluster.nodes[primary].kill();
+    wait_until("the replica is promoted", || {
+        client.call(NAME, &["BF.CARD", NAME]);
+        client.owner(NAME) != owner
+    });
+    // It comes back as a replica. Without one nothing could be acknowledged.
+    cluster.nodes[primary].relaunch();
+    let ran = ended(child);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for batch in items.chunks(1_000) {
+        let mut words = vec!["BF.MEXISTS", NAME];
+        words.extend(batch.iter().map(String::as_str));
+        let reply = client.call(NAME, &words);
+        assert_eq!(reply.answers().iter().filter(|&&present| !present).count(), 0);
+    }
+}
+
+#[test]
+fn a_replica_refuses() {
+    let (server, _client) = server();
+    let replica = server.replica();
+    let ran = run_with(&replica, "load urls", b"a\n");
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("READONLY") && ran.stderr.contains("its primary"), "{ran:?}");
+}
