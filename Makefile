@@ -16,8 +16,8 @@ export REDIS_SERVER ?= redis-server
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-# Parts of the bench to run, all if empty: commands, packed, duplicates, persistence, merge, memory,
-# instructions, in-process.
+# Parts of the bench to run, all if empty: commands, packed, duplicates, persistence, merge, tool,
+# memory, instructions, in-process.
 BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=
@@ -36,6 +36,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:$(CARGO_TARGET_DIR)/bin
 
 SO := $(CARGO_TARGET_DIR)/release/libredis_bloom.so
 RUN := $(CARGO_TARGET_DIR)/run/$(PORT)
+TOOL := $(CARGO_TARGET_DIR)/cli/redis-bloom
 FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
@@ -254,7 +255,9 @@ bench: build ## Measure, with PEERS if given; writes docs/benchmarks.md and its 
 	@scripts/setup bench
 	cargo build --release --example floor $(LOCKED)
 	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench --bench filter $(LOCKED); fi
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" FLOOR_SO="$$(realpath "$(FLOOR)")" cargo bench --bench suite $(LOCKED) -- $(BENCH)
+	@if [[ "$(or $(BENCH),tool)" == *tool* ]]; then $(MAKE) --no-print-directory cli; fi
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" FLOOR_SO="$$(realpath "$(FLOOR)")" REDIS_BLOOM_TOOL="$(TOOL)" \
+		cargo bench --bench suite $(LOCKED) -- $(BENCH)
 
 .PHONY: compare
 compare: ## Compare the pure filter of commit REV with that of this tree: CASE, ROUNDS, COUNT=1

@@ -15,12 +15,13 @@
 //! | `duplicates`   | adding items that are present already, with the AOF on                |
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
 //! | `merge`        | how long BF.MERGE takes                                               |
+//! | `tool`         | how fast `redis-bloom load` is, and what it costs                     |
 //! | `memory`       | bits per item                                                         |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
 //! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
 //!
 //! The environment names what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and
-//! `examples/floor.rs`), `REDIS_SERVER`, and `PEERS="name=path.so[,argument...] ..."` for other
+//! `examples/floor.rs`), `REDIS_BLOOM_TOOL`, `REDIS_SERVER`, and `PEERS="name=path.so[,argument...] ..."` for other
 //! modules (none by default).
 //!
 //! No time is asserted. A wrong answer ends the run.
@@ -41,6 +42,7 @@ mod persistence;
 mod plot;
 mod report;
 mod server;
+mod tool;
 
 use report::{Report, Section};
 
@@ -48,12 +50,13 @@ use report::{Report, Section};
 /// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("commands", commands::run),
     ("packed", packed::run),
     ("duplicates", duplicates::run),
     ("persistence", persistence::run),
     ("merge", merge::run),
+    ("tool", tool::run),
     ("memory", memory::run),
     ("instructions", instructions::run),
     ("in-process", in_process::run),

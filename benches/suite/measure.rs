@@ -18,6 +18,11 @@ impl Series {
         percentile(&self.0, 0.0)
     }
 
+    /// The largest value; NaN if empty.
+    pub(crate) fn most(&self) -> f64 {
+        percentile(&self.0, 1.0)
+    }
+
     /// The median; NaN if empty.
     pub(crate) fn median(&self) -> f64 {
         percentile(&self.0, 0.5)

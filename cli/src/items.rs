@@ -115,8 +115,6 @@ pub(crate) struct Batch {
     pub(crate) blob: Vec<u8>,
     /// Number of items.
     pub(crate) count: u64,
-    /// Bytes of the input before the first item of this batch.
-    pub(crate) start: u64,
     /// Bytes of the input up to and with the last item of this batch.
     pub(crate) end: u64,
 }
@@ -145,7 +143,7 @@ impl Batch {
         }
     }
 
-    /// Removes the first `count` items, or all if there are fewer. `start` stays.
+    /// Removes the first `count` items, or all if there are fewer.
     pub(crate) fn skip(&mut self, count: u64) {
         let skipped = count.min(self.count);
         let size = match (self.packing, skipped) {
@@ -328,7 +326,6 @@ impl<R: Read> Batches<R> {
     /// # Errors
     /// `WouldBlock` if the input is [`Live`] and has nothing at the moment.
     pub(crate) fn next_batch(&mut self) -> io::Result<Option<Batch>> {
-        let start = self.end;
         let next = match &mut self.form {
             Form::Separated { input, separator, buffer } => {
                 buffer.next(input, *separator, self.size, self.most)?
@@ -339,7 +336,7 @@ impl<R: Read> Batches<R> {
         };
         Ok(next.map(|(packing, blob, count, bytes)| {
             self.end += bytes;
-            Batch { packing, blob, count, start, end: self.end }
+            Batch { packing, blob, count, end: self.end }
         }))
     }
 }
@@ -525,7 +522,6 @@ mod tests {
         let mut items = Vec::new();
         let mut end = 0;
         while let Some(batch) = batches.next_batch().unwrap() {
-            assert_eq!(batch.start, end, "batches follow each other");
             assert!(batch.end > end, "each batch goes on in the input");
             end = batch.end;
             assert_eq!(batch.items().len() as u64, batch.count);

@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
     retry_for: Duration,
     /// Items a second, at most
-    #[arg(long, value_name = "N", value_parser = amount::items)]
+    #[arg(long, value_name = "N", value_parser = positive)]
     rate: Option<u64>,
     /// Creates the filter if there is none: the number of items to expect
     #[arg(long = "items", value_name = "N", value_parser = amount::items, requires = "error")]
@@ -79,6 +79,13 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true, value_name = "TIME", default_value = "1s")]
     #[arg(value_parser = amount::time)]
     journal_every: Duration,
+}
+
+fn positive(text: &str) -> Result<u64, String> {
+    amount::items(text).and_then(|items| match items {
+        0 => Err("at least 1".to_owned()),
+        items => Ok(items),
+    })
 }
 
 /// What was done.
@@ -171,12 +178,16 @@ impl Arguments {
         // A journal of items that may be lost must not be resumed from.
         let ended = loaded.is_ok() || matches!(loaded, Err(Stop::Lost(_)));
         let journals = std::mem::take(&mut delivery.journals);
-        let resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
+        let mut resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
         for mut journal in journals.into_iter().flatten() {
             if ended || delivery.doubt {
                 journal.remove()?;
             } else {
-                journal.close()?;
+                // The last journal on the disk is older, and right.
+                resumable &= journal
+                    .close()
+                    .inspect_err(|error| output.remark(format_args!("the journal: {error}")))
+                    .is_ok();
             }
         }
         match loaded {

@@ -1,14 +1,16 @@
 //! `redis-bloom load`: every form of input, every way in which a load can end, and going on.
 
 use std::{
+    collections::HashSet,
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead, BufReader, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc::channel,
     },
     thread,
     time::Duration,
@@ -116,7 +118,9 @@ fn every_form_of_input_is_loaded() {
     let with_name = [vec![b"a url".to_vec()], fields.to_vec()].concat();
     let mut ended_lines = lines.clone();
     ended_lines.push(b'\n');
-    let cases: [(&str, &[u8], &[Vec<u8>]); 8] = [
+    // Options, the bytes of the input, and its items.
+    type Case<'a> = (&'a str, &'a [u8], &'a [Vec<u8>]);
+    let cases: [Case; 8] = [
         ("", &lines, &plain),
         ("", &ended_lines, &plain),
         ("--batch 100b", &lines, &plain),
@@ -234,6 +238,7 @@ fn wrong_calls_are_told_apart() {
         (format!("load urls --csv none {path}"), 2, "there is no column none, only a"),
         (format!("load urls --csv 2 {path}"), 2, "the record at byte 0 has no column 2"),
         (format!("load urls --items 10 {path}"), 2, "--error"),
+        (format!("load urls --rate 0 {path}"), 2, "at least 1"),
         (format!("load urls --batch 1gb {path}"), 2, "not a size from 1b to 64mb"),
         (format!("load urls --retry-for long {path}"), 2, "not a time"),
     ] {
@@ -288,87 +293,124 @@ fn child_is_within(paths: &[PathBuf]) -> bool {
 }
 
 /// A server that answers as many packed batches as it is allowed to.
+#[derive(Clone)]
 struct Reluctant {
     port: u16,
     /// Batches that may be answered.
     allowed: Arc<AtomicUsize>,
     /// Batches that came.
     came: Arc<AtomicUsize>,
+    /// Errors for the next batches that may be answered.
+    errors: Arc<Mutex<Vec<String>>>,
+    /// Items of batches that were answered without an error.
+    added: Arc<Mutex<HashSet<Vec<u8>>>>,
 }
 
 impl Reluctant {
     fn start(allowed: usize) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("its address").port();
-        let server =
-            Self { port, allowed: Arc::new(AtomicUsize::new(allowed)), came: Arc::default() };
-        let (allowed, came) = (Arc::clone(&server.allowed), Arc::clone(&server.came));
+        let server = Self {
+            port,
+            allowed: Arc::new(AtomicUsize::new(allowed)),
+            came: Arc::default(),
+            errors: Arc::default(),
+            added: Arc::default(),
+        };
+        let shared = server.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (allowed, came) = (Arc::clone(&allowed), Arc::clone(&came));
-                thread::spawn(move || serve(stream, &allowed, &came));
+                let shared = shared.clone();
+                thread::spawn(move || shared.serve(stream));
             }
         });
         server
     }
 }
 
-/// Reads commands in one thread and answers in this one, so that batches arrive unanswered.
-fn serve(mut stream: TcpStream, allowed: &AtomicUsize, came: &Arc<AtomicUsize>) {
-    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be shared"));
-    let (sender, commands) = std::sync::mpsc::channel::<Vec<Vec<u8>>>();
-    let counted = Arc::clone(came);
-    thread::spawn(move || {
+/// A command: its name and its arguments.
+type Words = Vec<Vec<u8>>;
+
+/// The next command; `None` at the end of the connection.
+fn read_words(reader: &mut impl BufRead) -> Option<Words> {
+    let length = |reader: &mut dyn BufRead| {
         let mut line = String::new();
-        let mut length = |reader: &mut BufReader<TcpStream>| {
-            line.clear();
-            reader.read_line(&mut line).ok()?;
-            line.get(1..)?.trim().parse::<usize>().ok()
-        };
-        while let Some(count) = length(&mut reader) {
-            let mut words = Vec::new();
-            for _ in 0..count {
-                let Some(size) = length(&mut reader) else { return };
-                let mut word = vec![0; size + 2];
-                if reader.read_exact(&mut word).is_err() {
+        reader.read_line(&mut line).ok()?;
+        line.get(1..)?.trim().parse::<usize>().ok()
+    };
+    let mut words = Vec::new();
+    for _ in 0..length(reader)? {
+        let mut word = vec![0; length(reader)? + 2];
+        reader.read_exact(&mut word).ok()?;
+        word.truncate(word.len() - 2);
+        words.push(word);
+    }
+    Some(words)
+}
+
+/// Whether this is BF.BULKADD with items.
+fn is_batch(words: &Words) -> bool {
+    words[0] == b"BF.BULKADD" && !words[4].is_empty()
+}
+
+impl Reluctant {
+    /// Reads commands in another thread and answers in this one, so that batches arrive that are
+    /// not answered.
+    fn serve(&self, mut stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().expect("a socket can be shared"));
+        let (sender, commands) = channel::<Words>();
+        let came = Arc::clone(&self.came);
+        thread::spawn(move || {
+            while let Some(words) = read_words(&mut reader) {
+                came.fetch_add(usize::from(is_batch(&words)), Ordering::SeqCst);
+                if sender.send(words).is_err() {
                     return;
                 }
-                word.truncate(size);
-                words.push(word);
             }
-            if words[0] == b"BF.BULKADD" && !words[4].is_empty() {
-                counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let mut answered = 0;
+        for words in commands {
+            if is_batch(&words) {
+                while answered >= self.allowed.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                answered += 1;
             }
-            if sender.send(words).is_err() {
+            if stream.write_all(&self.reply(&words)).is_err() {
                 return;
             }
         }
-    });
-    let mut answered = 0;
-    for words in commands {
-        let reply = match &words[0][..] {
+    }
+
+    fn reply(&self, words: &Words) -> Vec<u8> {
+        match &words[0][..] {
             b"TYPE" => b"+MBbloom--\r\n".to_vec(),
             b"CLUSTER" => b"-ERR This instance has cluster support disabled\r\n".to_vec(),
             b"INFO" => b"$8\r\nrun_id:1\r\n".to_vec(),
             b"BF.INFO" if words[2] == b"ITEMS" => b"*1\r\n:0\r\n".to_vec(),
             b"BF.INFO" => b"*1\r\n$-1\r\n".to_vec(),
+            b"BF.BULKADD" if words[4].is_empty() => b"*2\r\n:0\r\n$0\r\n\r\n".to_vec(),
             b"BF.BULKADD" => {
-                let items = words[4].iter().filter(|&&byte| byte == b'\n').count();
-                while !words[4].is_empty() && answered >= allowed.load(Ordering::SeqCst) {
-                    thread::sleep(Duration::from_millis(1));
+                if let Some(error) = self.errors.lock().expect("no panic").pop() {
+                    return format!("-{error}\r\n").into_bytes();
                 }
-                answered += usize::from(!words[4].is_empty());
-                let bits = items.div_ceil(8);
-                let mut reply = format!("*2\r\n:{items}\r\n${bits}\r\n").into_bytes();
+                let items = words[4].split_inclusive(|&byte| byte == b'\n');
+                let count = items.clone().count();
+                self.added.lock().expect("no panic").extend(items.map(<[u8]>::to_vec));
+                let bits = count.div_ceil(8);
+                let mut reply = format!("*2\r\n:{count}\r\n${bits}\r\n").into_bytes();
                 reply.extend(vec![0; bits]);
                 reply.extend(b"\r\n");
                 reply
             }
             _ => b"+OK\r\n".to_vec(),
-        };
-        if stream.write_all(&reply).is_err() {
-            return;
         }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = command();
+        command.args(["-p", &self.port.to_string(), "load", NAME, "--batch", "256b"]);
+        command
     }
 }
 
@@ -380,8 +422,8 @@ fn the_journal_is_never_ahead_of_the_replies() {
     let path = file(dir.path(), "items", &items);
     let journal = journal_of(&path);
     let server = Reluctant::start(5);
-    let mut child = command()
-        .args(["-p", &server.port.to_string(), "load", NAME, "--batch", "256b"])
+    let mut child = server
+        .command()
         .args(["--journal-every", "2ms"])
         .arg(&path)
         .stdout(Stdio::null())
@@ -788,4 +830,113 @@ fn a_replica_refuses() {
     let ran = run_with(&replica, "load urls", b"a\n");
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("READONLY") && ran.stderr.contains("its primary"), "{ran:?}");
+}
+
+#[test]
+fn errors_that_pass_are_waited_for_and_others_end_the_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let items: Vec<_> = (0..2_000).map(|number| format!("item-{number:010}\n")).collect();
+    let path = dir.path().join("items");
+    fs::write(&path, items.concat()).unwrap();
+    // The last error comes first, each for a batch of its own in the middle of the load.
+    let passing = [
+        "UNBLOCKED force unblock from blocking operation",
+        "READONLY You can't write against a read only replica.",
+        "MASTERDOWN Link with MASTER is down",
+        "NOREPLICAS Not enough good replicas to write.",
+        "BUSY Redis is busy running a script",
+        "CLUSTERDOWN The cluster is down",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "LOADING Redis is loading the dataset in memory",
+    ];
+    let start = |errors: &[&str]| {
+        let server = Reluctant::start(3);
+        let child = server
+            .command()
+            .arg(&path)
+            .args(["--json", "--retry-for", "50s"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the tool runs");
+        wait_until("three batches are answered", || {
+            server.added.lock().expect("no panic").len() == 48
+        });
+        server.errors.lock().expect("no panic").extend(errors.iter().map(|&text| text.to_owned()));
+        server.allowed.store(usize::MAX, Ordering::SeqCst);
+        (ended(child), server)
+    };
+    let (ran, server) = start(&passing);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(number(&ran.stdout, "items"), 2_000);
+    let added = server.added.lock().expect("no panic").clone();
+    assert!(items.iter().all(|item| added.contains(item.as_bytes())));
+
+    for text in [
+        "MISCONF Redis is configured to save RDB snapshots",
+        "NOPERM this user has no permissions",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "ERR problem inserting into filter",
+    ] {
+        let (ran, server) = start(&[text]);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        assert!(ran.stderr.contains(text) && ran.stderr.contains("--resume"), "{ran:?}");
+        // Batches that were under way behind the one that was refused are counted, too.
+        let added = server.added.lock().expect("no panic").len();
+        assert_eq!(items_in(&ran.stderr), added as i64);
+        // The journal ends before the batch that was refused.
+        assert_eq!(offset_in(&journal_of(&path)), Some(48 * 16));
+    }
+}
+
+#[test]
+fn doubt_is_told_when_others_add_to_a_filter_of_a_restarted_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let aof = Server::with().config("appendonly yes");
+    let (mut server, mut client) = reserved(aof, "BF.RESERVE urls 0.001 1000000");
+    let (child, path, _) = under_way(&server, &mut client, dir.path(), 200_000, "");
+    // More items than the load has under way.
+    crate::harness::madd(&mut client, NAME, &numbered("other", 50_000));
+    server.kill_and_restart();
+    let ran = ended(child);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("items sent before may be lost"), "{ran:?}");
+    assert!(ran.stdout.starts_with("200,000 items: "), "the load goes on to its end: {ran:?}");
+    assert!(!journal_of(&path).exists());
+}
+
+#[test]
+fn a_slot_that_moves_is_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    assert_eq!(client.call(NAME, &["BF.RESERVE", NAME, "0.001", "1000000"]), ok());
+    let owner = client.owner(NAME);
+    let primaries = || (0..PRIMARIES).map(|number| (number, &cluster.nodes[number]));
+    let (from, source) = primaries().find(|(_, node)| node.port() == owner).expect("the owner");
+    let (to, target) = primaries().find(|(_, node)| node.port() != owner).expect("another");
+    let items = numbered("item", 200_000);
+    let path = file(dir.path(), "items", &items);
+    let child = started(target, &format!("load urls --rate 200000 --json {}", path.display()));
+    wait_until("some items are in", || client.call(NAME, &["BF.CARD", NAME]).int() > 10_000);
+
+    let slot = crate::harness::slot(NAME);
+    let (mut old, mut new) = (source.client(), target.client());
+    assert_eq!(new.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", cluster.ids[from])), ok());
+    assert_eq!(old.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", cluster.ids[to])), ok());
+    assert_eq!(old.run(&format!("MIGRATE 127.0.0.1 {} urls 0 10000", target.port())), ok());
+    // Now the old node answers ASK.
+    new.run("ASKING");
+    let moved = new.run("BF.CARD urls").int();
+    wait_until("more items are in at the new node", || {
+        new.run("ASKING");
+        new.run("BF.CARD urls").int() > moved
+    });
+    for client in [&mut new, &mut old] {
+        assert_eq!(client.run(&format!("CLUSTER SETSLOT {slot} NODE {}", cluster.ids[to])), ok());
+    }
+    let ran = ended(child);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(number(&ran.stdout, "items"), 200_000);
+    assert_all_in(&mut new, &items);
 }

@@ -243,7 +243,7 @@ impl<'a> Delivery<'a> {
             journals: Vec::new(),
             buffer: Vec::new(),
         };
-        let found = delivery.patiently(|delivery| delivery.find())?;
+        let found = delivery.patiently(Self::find)?;
         Ok((delivery, found))
     }
 
@@ -283,7 +283,7 @@ impl<'a> Delivery<'a> {
                 reply => reply.map(|_| ()),
             }
         })?;
-        self.patiently(|delivery| delivery.find()).map(|_| ())
+        self.patiently(Self::find).map(|_| ())
     }
 
     /// Finds out how the server takes items, and whether it can confirm them as asked for. Adds
@@ -362,7 +362,7 @@ impl<'a> Delivery<'a> {
                 Ok(true) => break,
                 Ok(false) if self.interrupt.requested() => return Err(Stop::Interrupted),
                 Ok(false) => {
-                    self.pause("too few replicas acknowledged, or the AOF is not synced")?
+                    self.pause("too few replicas acknowledged, or the AOF is not synced")?;
                 }
                 Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error)?,
                 Err(Stop::Refused(text)) => {
@@ -380,7 +380,7 @@ impl<'a> Delivery<'a> {
 
     /// Compares the number of items in the filter with what was added.
     pub(super) fn check(&mut self) -> Result<(), Stop> {
-        let seen = self.patiently(|delivery| delivery.look()).map_err(vanished)?;
+        let seen = self.patiently(Self::look).map_err(vanished)?;
         self.compare(&seen)
     }
 
