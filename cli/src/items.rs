@@ -219,12 +219,10 @@ impl Live {
     ) -> Self {
         let (sender, pieces) = sync_channel(4);
         thread::spawn(move || {
+            // A pipe gives a few KiB at a time, so each piece is copied to its own size.
+            let mut buffer = vec![0; PIECE];
             loop {
-                let mut piece = vec![0; PIECE];
-                let read = input.read(&mut piece).map(|size| {
-                    piece.truncate(size);
-                    piece
-                });
+                let read = input.read(&mut buffer).map(|size| buffer[..size].to_vec());
                 if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
                     continue;
                 }
@@ -421,8 +419,14 @@ impl Buffer {
             (Packing::Lines, bytes.to_vec(), count as u64, end as u64)
         } else {
             let mut blob = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 16);
-            let whole = bytes.strip_suffix(&[separator]).unwrap_or(bytes);
-            whole.split(|&byte| byte == separator).for_each(|item| push_item(&mut blob, item));
+            let mut start = 0;
+            for last in memchr_iter(separator, bytes) {
+                push_item(&mut blob, &bytes[start..last]);
+                start = last + 1;
+            }
+            if start < bytes.len() {
+                push_item(&mut blob, &bytes[start..]);
+            }
             (Packing::Lengths, blob, count as u64, end as u64)
         };
         self.used += end;

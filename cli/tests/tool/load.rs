@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     fs,
     io::{BufRead, BufReader, Write as _},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -300,6 +300,10 @@ struct Reluctant {
     allowed: Arc<AtomicUsize>,
     /// Batches that came.
     came: Arc<AtomicUsize>,
+    /// Whether the filter counts additions.
+    counting: bool,
+    /// Whether it closes the connection in place of waiting until it may answer.
+    cuts: bool,
     /// Errors for the next batches that may be answered.
     errors: Arc<Mutex<Vec<String>>>,
     /// Items of batches that were answered without an error.
@@ -308,12 +312,17 @@ struct Reluctant {
 
 impl Reluctant {
     fn start(allowed: usize) -> Self {
+        Self::start_with(allowed, false, false)
+    }
+
+    fn start_with(allowed: usize, counting: bool, cuts: bool) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("its address").port();
         let server = Self {
-            port,
+            port: listener.local_addr().expect("its address").port(),
             allowed: Arc::new(AtomicUsize::new(allowed)),
             came: Arc::default(),
+            counting,
+            cuts,
             errors: Arc::default(),
             added: Arc::default(),
         };
@@ -371,6 +380,10 @@ impl Reluctant {
         let mut answered = 0;
         for words in commands {
             if is_batch(&words) {
+                if self.cuts && answered >= self.allowed.load(Ordering::SeqCst) {
+                    let _ = stream.shutdown(Shutdown::Both);
+                    return;
+                }
                 while answered >= self.allowed.load(Ordering::SeqCst) {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -388,6 +401,7 @@ impl Reluctant {
             b"CLUSTER" => b"-ERR This instance has cluster support disabled\r\n".to_vec(),
             b"INFO" => b"$8\r\nrun_id:1\r\n".to_vec(),
             b"BF.INFO" if words[2] == b"ITEMS" => b"*1\r\n:0\r\n".to_vec(),
+            b"BF.INFO" if self.counting => b"*1\r\n:0\r\n".to_vec(),
             b"BF.INFO" => b"*1\r\n$-1\r\n".to_vec(),
             b"BF.BULKADD" if words[4].is_empty() => b"*2\r\n:0\r\n$0\r\n\r\n".to_vec(),
             b"BF.BULKADD" => {
@@ -886,6 +900,31 @@ fn errors_that_pass_are_waited_for_and_others_end_the_load() {
         assert_eq!(items_in(&ran.stderr), added as i64);
         // The journal ends before the batch that was refused.
         assert_eq!(offset_in(&journal_of(&path)), Some(48 * 16));
+    }
+}
+
+#[test]
+fn a_batch_without_a_reply_is_sent_again_but_not_to_a_counting_filter() {
+    let dir = tempfile::tempdir().unwrap();
+    let items: Vec<_> = (0..400).map(|number| format!("item-{number:010}\n")).collect();
+    let path = dir.path().join("items");
+    fs::write(&path, items.concat()).unwrap();
+    for counting in [false, true] {
+        // Each connection answers three batches of 16 items, and ends when another one comes.
+        let server = Reluctant::start_with(3, counting, true);
+        let output = server.command().arg(&path).arg("--json").output().expect("the tool runs");
+        let ran = Ran::from(output);
+        let added = server.added.lock().expect("no panic").len();
+        if counting {
+            assert_eq!(ran.code, 5, "{ran:?}");
+            assert!(ran.stderr.contains("48 items are in, the 16 after them perhaps"), "{ran:?}");
+            assert!(ran.stderr.contains("--skip 48."), "{ran:?}");
+            assert_eq!((added, server.came.load(Ordering::SeqCst)), (48, 4));
+        } else {
+            assert_eq!(ran.code, 0, "{ran:?}");
+            assert_eq!((added, number(&ran.stdout, "items")), (400, 400));
+            assert!(number(&ran.stdout, "resent") > 0, "{ran:?}");
+        }
     }
 }
 
