@@ -37,7 +37,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// Every line is an item, as it is: nothing is stripped, and an empty line is an empty item. The
 /// filter must exist, unless --items and --error say how to create it. A journal beside each file,
 /// FILE.redis-bloom, notes how far the load is; --resume goes on there. It is removed when all
-/// files are loaded.
+/// files are loaded. Ctrl-C ends the load in order, a second one at once.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
@@ -45,8 +45,6 @@ pub(crate) struct Arguments {
     /// Files with items; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    #[command(flatten)]
-    items: items::Options,
     /// Goes on where an earlier load of the same files ended
     #[arg(long, conflicts_with = "skip")]
     resume: bool,
@@ -79,6 +77,9 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true, value_name = "TIME", default_value = "1s")]
     #[arg(value_parser = amount::time)]
     journal_every: Duration,
+    // Last, because the heading of its options goes on for those that follow.
+    #[command(flatten)]
+    items: items::Options,
 }
 
 fn positive(text: &str) -> Result<u64, String> {

@@ -61,6 +61,19 @@ fn number(json: &str, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_else(|| panic!("no number {field} in {json}"))
 }
 
+/// Checks that a line of JSON has the fields of a schema.
+#[track_caller]
+fn assert_fields(json: &str, schema: &str) {
+    let path = format!("{}/tests/schemas/{schema}.json", env!("CARGO_MANIFEST_DIR"));
+    let schema = fs::read_to_string(path).expect("a schema");
+    let [schema, value] = [&schema, json]
+        .map(|text| serde_json::from_str::<serde_json::Value>(text).expect("one value"));
+    let names = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    assert_eq!(names(&value), names(&schema["properties"]));
+}
+
 /// How many bytes of a file its journal holds as loaded; `None` without a journal.
 fn offset_in(journal: &Path) -> Option<u64> {
     let text = fs::read(journal).ok()?;
@@ -143,6 +156,7 @@ fn every_form_of_input_is_loaded() {
                 _ => run_with(&server, &format!("load urls {options} --json -"), input),
             };
             let done = ran.done();
+            assert_fields(&done, "load");
             let what = format!("case {number_of_case} from {from}: {done}");
             assert_eq!(number(&done, "items"), items.len() as u64, "{what}");
             assert_eq!(number(&done, "new") as i64, card(&mut client), "{what}");
@@ -218,6 +232,7 @@ fn a_filter_is_created_only_if_asked_for() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "it is there already");
     let ran = run_with(&server, "load urls --dry-run --json", b"d\n");
     assert_eq!(ran.stdout, "{\"items\":1,\"would_create\":false}\n");
+    assert_fields(&ran.stdout, "load-dry-run");
     assert_eq!(card(&mut client), 3);
 }
 
@@ -642,12 +657,14 @@ fn a_server_that_stays_away_ends_the_load_and_it_goes_on_later() {
 fn a_full_server_refuses_and_the_load_goes_on_later() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client) = server();
-    let (child, path, items) = under_way(&server, &mut client, dir.path(), 100_000, "");
+    let (child, path, items) = under_way(&server, &mut client, dir.path(), 100_000, "--json");
     assert_eq!(client.run("CONFIG SET maxmemory 1"), ok());
     let ran = ended(child);
+    let before = card(&mut client);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("OOM") && ran.stderr.contains("items are in"), "{ran:?}");
     assert!(ran.stderr.contains("Raise maxmemory") && ran.stderr.contains("--resume"), "{ran:?}");
+    assert_eq!(number(&ran.stdout, "new") as i64, before);
     assert_eq!(client.run("CONFIG SET maxmemory 0"), ok());
     run_at(&server, &format!("load urls --resume {}", path.display())).done();
     assert_all_in(&mut client, &items);

@@ -600,7 +600,13 @@ impl<'a> Delivery<'a> {
             Some(Trouble::Fatal(text)) if is_missing(&text) && self.loaded() => {
                 Err(vanished(Stop::Refused(text)))
             }
-            Some(Trouble::Fatal(text)) => Err(Stop::Refused(text)),
+            Some(Trouble::Fatal(text)) => {
+                // What was answered before can still be confirmed.
+                if self.waits() && matches!(self.acknowledged(), Ok(true)) {
+                    self.retire();
+                }
+                Err(Stop::Refused(text))
+            }
             Some(Trouble::Again(text)) => self.pause(&text),
             Some(Trouble::Reconnect(text)) => {
                 self.pause(&text)?;
@@ -617,6 +623,7 @@ impl<'a> Delivery<'a> {
                         self.connection = connection;
                         self.asking = text.starts_with("ASK ");
                         self.reconnected = Some(Instant::now());
+                        self.wrote = false;
                         Ok(())
                     }
                     Err(error) => self.reconnect(&error),
@@ -634,12 +641,11 @@ impl<'a> Delivery<'a> {
         if failing.elapsed() >= self.settings.retry_for {
             return Err(Stop::Unreachable(why.to_owned()));
         }
-        // The first redirection of a load is followed without a pause that matters.
         thread::sleep(if failing.elapsed() < PAUSES[1] { PAUSES[0] } else { PAUSES[1] });
         Ok(())
     }
 
-    /// Does something before the load, again and again while the server says "later".
+    /// Does something while nothing is under way, again and again while the server says "later".
     fn patiently<T>(
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<T, Stop>,
