@@ -16,7 +16,7 @@ use super::{
     layer::{Counting, Layer, Rule, Shape},
     params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
     plan::LayerPlan,
-    sizing::MAX_PROBES,
+    sizing::{MAX_PROBES, layer_rate},
     stack::Filter,
 };
 
@@ -95,6 +95,49 @@ impl Plan {
             expansion: filter.expansion(),
             layers: filter.layers().map(layer).collect(),
         }
+    }
+
+    /// The plan of a new native filter of `params`, with as many layers as `items` items need.
+    /// Allocates no bits.
+    ///
+    /// # Errors
+    /// Those of [`Filter::new`] and [`Filter::grow`], for any memory: `Error::ErrorRate`,
+    /// `Error::Capacity`; `Error::Full` if a non-scaling filter is too small, `Error::Layers`, and
+    /// `Error::Ceiling` if the bits cannot be addressed.
+    pub fn for_items(params: &Params, items: u64) -> Result<Self, Error> {
+        params.check()?;
+        let &Params { error_rate, capacity, expansion, seed, cells } = params;
+        let not_addressable = Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };
+        let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
+        let mut newest = LayerPlan::native(cells, capacity, rate).ok_or(not_addressable)?;
+        let mut layers = Vec::new();
+        let mut left = items;
+        while left > newest.capacity {
+            let factor = expansion.factor().ok_or(Error::Full)?;
+            left -= newest.capacity;
+            newest.items = newest.capacity;
+            layers.push(newest);
+            if layers.len() >= MAX_LAYERS {
+                return Err(Error::Layers);
+            }
+            let (index, capacity) = (layers.len(), newest.capacity);
+            newest = LayerPlan::native_next(cells, error_rate, index, capacity, factor)
+                .ok_or(not_addressable)?;
+        }
+        newest.items = left;
+        layers.push(newest);
+        let plan = Self { family: Family::Native, seed, error_rate, expansion, layers };
+        if plan.bit_bytes() / 8 > MAX_WORDS {
+            return Err(not_addressable);
+        }
+        Ok(plan)
+    }
+
+    /// Bytes of the whole filter, as [`Filter::bytes`] returns them; `u64::MAX` if there are more.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let shapes = self.layers.iter().map(|layer| layer.shape);
+        self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
     }
 
     /// Bytes of all bit arrays; `u64::MAX` if there are more.

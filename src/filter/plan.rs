@@ -40,6 +40,19 @@ impl LayerPlan {
         Some(Self { capacity, items: 0, error_rate: rate, shape })
     }
 
+    /// Layer number `index` of a native filter of rate `asked` that grows by `factor`. The layer
+    /// before is for `capacity` items. `None` if its bits cannot be addressed.
+    pub(super) fn native_next(
+        cells: CellKind,
+        asked: f64,
+        index: usize,
+        capacity: u64,
+        factor: u32,
+    ) -> Option<Self> {
+        let capacity = capacity.saturating_mul(u64::from(factor)).min(MAX_CAPACITY);
+        Self::native(cells, capacity, sizing::layer_rate(asked, index, true))
+    }
+
     /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;
     /// `ceiling` returns the bytes that it may have in total.
     ///

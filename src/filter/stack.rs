@@ -28,8 +28,8 @@ use super::{
     extra::Extra,
     foreign::{Family, Tag, Valkey, guava},
     hash::Hash,
-    layer::{Layer, Start},
-    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    layer::{Layer, Shape, Start},
+    params::{Expansion, MAX_LAYERS, Params},
     plan::{Demand, LayerPlan},
     sizing::layer_rate,
 };
@@ -317,13 +317,18 @@ impl Filter {
     /// complete filters give equal numbers, so the spare capacity of the layer list is left out.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let list = size_of_val(self.older_list());
-        let boxes: usize = self.layers().filter_map(Layer::boxed).map(|(_, size)| size).sum();
-        let keys = match self.family {
+        self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape))
+    }
+
+    /// Bytes of a filter without its bit arrays. `shapes` are those of all its layers.
+    pub(super) fn struct_bytes(family: Tag, shapes: impl ExactSizeIterator<Item = Shape>) -> u64 {
+        let list = (shapes.len().saturating_sub(1)) * size_of::<Layer>();
+        let boxes: usize = shapes.map(Layer::boxed_bytes).sum();
+        let keys = match family {
             Tag::Valkey => size_of::<Valkey>(),
             Tag::Native | Tag::RedisBloom(_) | Tag::Guava => 0,
         };
-        self.room() + (size_of::<Self>() + list + boxes + keys) as u64
+        (size_of::<Self>() + list + boxes + keys) as u64
     }
 
     /// Hashes the item as the filter's family does, with the filter's seed.
@@ -434,11 +439,10 @@ impl Filter {
         }
         let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
         let plan = match self.family {
-            Tag::Native => LayerPlan::native(
-                self.newest.shape().cells(),
-                capacity.saturating_mul(u64::from(factor)).min(MAX_CAPACITY),
-                layer_rate(self.error_rate, index, true),
-            ),
+            Tag::Native => {
+                let cells = self.newest.shape().cells();
+                LayerPlan::native_next(cells, self.error_rate, index, capacity, factor)
+            }
             Tag::RedisBloom(family) => family.next_layer(capacity, rate, factor),
             Tag::Valkey => self.valkey().next_layer(self.error_rate, index, capacity, factor),
             Tag::Guava => None,

@@ -7,9 +7,9 @@
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{CellKind, Params, geometry, layer_rate};
+use redis_bloom::filter::{CellKind, Error, Params, Plan, geometry, layer_rate};
 
-use crate::support::{fill, filter, params};
+use crate::support::{CELLS, fill, filter, params};
 
 /// Bits per item of a layer.
 fn bits(capacity: u64, rate: f64) -> f64 {
@@ -180,4 +180,51 @@ fn twelve_layers_pay_less_for_growing_than_halved_rates_would() {
         });
         assert!(ours < halved, "{rate}: {} against {} bits an item", ours / 12.0, halved / 12.0);
     }
+}
+
+#[test]
+fn the_plan_for_a_number_of_items_is_the_filter_that_holds_them() {
+    // A filter of bits: it grows as items are counted.
+    let few = params(0.01, 100, 2, 7);
+    let mut grown = filter(&few);
+    for items in [0, 1, 50, 100, 101, 299, 300, 301, 700, 701, 5_000] {
+        fill(&mut grown, 1, items);
+        let plan = Plan::for_items(&few, items).expect("a plan");
+        assert_eq!(plan, Plan::of(&grown), "{items} items");
+        assert_eq!(plan.bytes(), grown.bytes(), "{items} items");
+    }
+    // Filters of both kinds: they grow when they are told to.
+    for cells in CELLS {
+        for (rate, capacity, expansion) in
+            [(0.3, 1, 1), (0.01, 1_000, 2), (1e-9, 70_000, 3), (1e-40, 10, 30)]
+        {
+            let params = Params { cells, ..params(rate, capacity, expansion, 7) };
+            let mut grown = filter(&params);
+            for layers in 1..4 {
+                let items = grown.capacity();
+                let plan = Plan::for_items(&params, items).expect("a plan");
+                let case = format!("{params:?}, {layers} layers");
+                assert_eq!(plan.layers.len(), layers, "{case}");
+                assert_eq!(plan.bytes(), grown.bytes(), "{case}");
+                for (planned, layer) in plan.layers.iter().zip(grown.layers()) {
+                    assert_eq!(planned.shape, layer.shape(), "{case}");
+                    assert_eq!(planned.capacity, layer.capacity(), "{case}");
+                    assert_eq!(planned.error_rate, layer.error_rate(), "{case}");
+                }
+                grown.grow(|_| u64::MAX).expect("memory for a layer");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_no_filter_can_follow_is_refused() {
+    let nonscaling = params(0.01, 100, 0, 7);
+    assert_eq!(Plan::for_items(&nonscaling, 100).map(|plan| plan.layers.len()), Ok(1));
+    assert_eq!(Plan::for_items(&nonscaling, 101), Err(Error::Full));
+    assert_eq!(Plan::for_items(&params(0.01, 1, 1, 7), u64::MAX), Err(Error::Layers));
+    let wide = Plan::for_items(&params(0.01, 1 << 62, 2, 7), 1);
+    assert!(matches!(wide, Err(Error::Ceiling { .. })), "{wide:?}");
+    assert_eq!(Plan::for_items(&params(1.0, 100, 2, 7), 1), Err(Error::ErrorRate(1.0)));
+    assert_eq!(Plan::for_items(&params(0.1, 0, 2, 7), 1), Err(Error::Capacity(0)));
 }

@@ -214,6 +214,15 @@ impl Layer {
         }
     }
 
+    /// Bytes of the box of a layer of this shape; 0 for a kind that is not boxed.
+    pub(super) fn boxed_bytes(shape: Shape) -> usize {
+        match shape {
+            Shape::Blocked(_) => 0,
+            Shape::Classic(_) => size_of::<ClassicLayer>(),
+            Shape::Counting(_) => size_of::<CountingLayer>(),
+        }
+    }
+
     /// The bit array.
     #[must_use]
     pub fn bits(&self) -> &Bits {
