@@ -50,6 +50,14 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text}: not a time such as 500ms, 60s or 5m"))
 }
 
+/// Reads a time above 0.
+pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("at least 1ms".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// The number before the unit, times the unit; `None` unless it is a whole number from 0 to 2^64.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
@@ -154,6 +162,10 @@ mod tests {
         }
         for text in ["", "s", "-1s", "nan", "1d", "1e30"] {
             assert!(time(text).is_err(), "{text}");
+        }
+        for text in ["0", "0s"] {
+            assert_eq!(time(text), Ok(Duration::ZERO), "{text}");
+            assert!(positive_time(text).is_err(), "{text}");
         }
     }
 

@@ -2,9 +2,9 @@
 //! `BF.INFO` and the lines of `BF.DEBUG`.
 //!
 //! ```text
-//!   BF.INFO key ─▶ five fields (valkey-bloom: eight) ─▶ which module? ─┬─▶ redis-bloom: BF.INFO key FPR ...
-//!                                                                      ├─▶ RedisBloom: BF.DEBUG key
-//!                                                                      └─▶ valkey-bloom: nothing more
+//!   BF.INFO key ─▶ five to eight fields ─▶ which module? ─┬─▶ redis-bloom: BF.INFO key FPR ...
+//!                                                         ├─▶ RedisBloom: BF.DEBUG key
+//!                                                         └─▶ valkey-bloom: nothing more
 //! ```
 //!
 //! A server has one module, so a [`Reader`] finds out once, and then sends only commands that the
@@ -13,10 +13,7 @@
 use redis::{Cmd, Value};
 use serde::Serialize;
 
-use crate::{
-    connection::{Connection, text_of},
-    error::Error,
-};
+use crate::{connection::Connection, error::Error};
 
 /// The module that gives a server its `BF.*` commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -149,6 +146,11 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// The module of the server, once a filter was read.
+    pub(crate) fn module(&self) -> Option<Module> {
+        self.module
+    }
+
     /// Reads one filter. Follows the redirections of a cluster.
     pub(crate) fn read_one(
         &mut self,
@@ -182,7 +184,7 @@ impl Reader {
         let mut found = Vec::new();
         let mut results = Vec::new();
         for (key, reply) in keys.iter().zip(call_all(connection, &commands)?) {
-            match accepted("BF.INFO", reply).and_then(FilterInfo::from_fields) {
+            match accepted(connection, reply).and_then(FilterInfo::from_fields) {
                 Ok(info) => {
                     results.push(Ok(found.len()));
                     found.push((&key[..], info));
@@ -221,6 +223,10 @@ impl Reader {
                 if !matches!(reply, Value::ServerError(_)) {
                     question.answered(info, reply)?;
                 }
+            }
+            if detail == Detail::Filter {
+                // BF.DEBUG of RedisBloom tells about the layers in any case.
+                info.layers.clear();
             }
         }
         Ok(())
@@ -529,11 +535,9 @@ fn unexpected(command: &str, reply: &Value) -> Error {
 }
 
 /// The reply, or the server's error.
-fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
+fn accepted(connection: &Connection, reply: Value) -> Result<Value, Error> {
     match reply {
-        Value::ServerError(error) => {
-            Err(Error::Refused { command: command.to_owned(), text: text_of(&error) })
-        }
+        Value::ServerError(error) => Err(connection.refused("BF.INFO", &error)),
         reply => Ok(reply),
     }
 }

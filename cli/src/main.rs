@@ -8,6 +8,8 @@
 //!      ├─▶ items         items of files, in batches
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
+//!      ├─▶ scan          all filters of a server or a cluster
+//!      ├─▶ screen        a terminal that is redrawn in place
 //!      └─▶ progress      a bar, or a line every ten seconds
 //! ```
 //!
@@ -21,8 +23,11 @@ mod filter_info;
 mod interrupt;
 mod items;
 mod journal;
+mod name;
 mod output;
 mod progress;
+mod scan;
+mod screen;
 
 use std::process::ExitCode;
 

@@ -1,8 +1,12 @@
 //! The subcommands: one file each, and one line in [`Subcommand`].
 
 mod completion;
+mod create;
 mod drop;
+mod info;
 mod load;
+mod plan;
+mod top;
 
 use crate::{
     connection,
@@ -27,6 +31,10 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
+    Plan(plan::Arguments),
+    Create(create::Arguments),
+    Info(info::Arguments),
+    Top(top::Arguments),
     Drop(drop::Arguments),
     Completion(completion::Arguments),
     /// Prints the manual page
@@ -42,6 +50,10 @@ impl Arguments {
 
     pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
         match &self.subcommand {
+            Subcommand::Plan(arguments) => arguments.run(output),
+            Subcommand::Create(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Info(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Top(arguments) => arguments.run(&self.connection, output),
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
             Subcommand::Completion(arguments) => arguments.run(),
             Subcommand::Man => completion::manual(),

@@ -8,6 +8,7 @@
 //! Replies are RESP2, as the `redis` crate parses them. An error reply is an [`Error::Refused`], or
 //! a `Value::ServerError` inside an array: whoever reads an array looks for it.
 
+mod cluster;
 mod options;
 mod stream;
 

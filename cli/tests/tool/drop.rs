@@ -1,8 +1,8 @@
 //! `redis-bloom drop`.
 
 use crate::{
-    harness::{Server, int},
-    run::run_at,
+    harness::{Server, dump, int, load},
+    run::{run, run_at},
 };
 
 #[test]
@@ -30,4 +30,40 @@ fn drop_removes_a_filter_and_nothing_else() {
     let ran = run_at(&server, "drop text");
     assert_eq!(ran.code, 4, "{ran:?}");
     assert_eq!(client.run("EXISTS text"), int(1));
+}
+
+#[test]
+fn drop_removes_a_filter_that_is_still_being_loaded() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE whole 0.01 1000");
+    let pieces = dump(&mut client, "whole");
+    load(&mut client, "half", &pieces[0]);
+    assert!(client.run("BF.INFO half").is_error());
+    // With the right to TYPE, and without it.
+    let user = "ACL SETUSER dropper on >secret ~* -@all +bf.info +unlink";
+    client.run(user);
+    let words = "--user dropper --pass secret drop half";
+    assert_eq!(run_at(&server, &format!("{words} --dry-run")).code, 0);
+    assert_eq!(run_at(&server, "drop half").code, 0);
+    assert_eq!(client.run("EXISTS half"), int(0));
+    assert_eq!(run_at(&server, "--user dropper --pass secret drop whole").code, 0);
+    assert_eq!(client.run("EXISTS whole"), int(0));
+    assert_eq!(run_at(&server, words).code, 4);
+    client.run("SET text value");
+    assert_eq!(run_at(&server, "--user dropper --pass secret drop text").code, 4);
+    assert_eq!(client.run("EXISTS text"), int(1));
+    // Without the right to UNLINK nothing is removed.
+    client.run("ACL SETUSER dropper -unlink");
+    client.run("BF.RESERVE whole 0.01 1000");
+    let ran = run_at(&server, "--user dropper --pass secret drop whole");
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert_eq!(client.run("EXISTS whole"), int(1));
+}
+
+#[test]
+fn drop_needs_one_name_and_a_server() {
+    assert_eq!(run("drop").code, 2);
+    assert_eq!(run("drop a b").code, 2);
+    assert_eq!(run("-p 1 drop a").code, 3);
 }

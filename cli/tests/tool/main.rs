@@ -7,6 +7,13 @@ use redis_bloom_harness as harness;
 
 mod completion;
 mod connect;
+mod create;
 mod drop;
+mod fake;
+mod info;
 mod load;
+mod plan;
 mod run;
+mod schema;
+mod terminal;
+mod top;

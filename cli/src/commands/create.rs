@@ -1,0 +1,183 @@
+//! `redis-bloom create NAME`: an empty filter.
+//!
+//! The seed of the filter is random and the server's. There is no option for it: a command line is
+//! no place for a secret.
+
+use std::ffi::OsString;
+
+use bloom::{
+    command::number,
+    filter::{CellKind, Expansion, MAX_EXPANSION, Params},
+};
+use redis::Cmd;
+use serde::Serialize;
+
+use super::plan::{Variant, bits_per_item};
+use crate::{
+    amount,
+    connection::{Connection, Options},
+    error::{Error, Exit},
+    filter_info::{Cells, Detail, Module, Reader},
+    name::{self, Named},
+    output::Output,
+};
+
+/// Creates an empty filter
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Name of the filter
+    name: OsString,
+    /// Items that the filter is made for, such as 1000, 2.5M or 10G
+    #[arg(long, value_name = "N", value_parser = amount::items)]
+    items: u64,
+    /// Highest rate of false positives, such as 0.001 or 0.1%
+    #[arg(long, value_name = "P", value_parser = amount::rate)]
+    error: f64,
+    /// Makes counters in place of bits: items can be deleted, for four times the memory
+    #[arg(long)]
+    counting: bool,
+    /// Size of each new layer over the size of the one before; without it, the server's setting
+    #[arg(long, value_name = "N", conflicts_with = "nonscaling")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_EXPANSION)))]
+    expansion: Option<u64>,
+    /// Makes a filter that refuses new items when it is full
+    #[arg(long)]
+    nonscaling: bool,
+    /// Checks that the name is free, shows the filter, and creates nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What was created.
+#[derive(Debug, Serialize)]
+struct Created<'n> {
+    #[serde(flatten)]
+    name: Named<'n>,
+    created: bool,
+    /// The module of the server; null if the server does not let its user read the filter.
+    module: Option<Module>,
+    counting: bool,
+    capacity: u64,
+    error_rate: f64,
+    bytes: Option<u64>,
+    bits_per_item: Option<f64>,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        let key = name::bytes(&self.name);
+        let planned = self.planned()?;
+        let mut server = connection.target()?.connect()?;
+        let mut created = Created {
+            name: Named::of(key),
+            created: !self.dry_run,
+            module: None,
+            counting: self.counting,
+            capacity: self.items,
+            error_rate: self.error,
+            bytes: Some(planned.bytes),
+            bits_per_item: Some(planned.bits_per_item),
+        };
+        if self.dry_run {
+            nothing_at(&mut server, key)?;
+        } else {
+            if self.counting {
+                has_counters(&mut server, key)?;
+            }
+            server.call_for_key(&self.command(key))?;
+            let made = Reader::default().read_one(&mut server, key, Detail::Filter);
+            match made {
+                Ok(info) => {
+                    created.module = Some(info.module);
+                    created.bytes = Some(info.bytes);
+                    created.bits_per_item = Some(bits_per_item(info.bytes, self.items));
+                    if self.counting && info.cells != Cells::Counters {
+                        return Err(no_counters());
+                    }
+                }
+                // A user who may write and not read.
+                Err(Error::Refused { .. }) => {
+                    (created.bytes, created.bits_per_item) = (None, None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        output.data(&created, self.text(&created))?;
+        Ok(Exit::Done)
+    }
+
+    /// The filter as the module makes it.
+    fn planned(&self) -> Result<Variant, Error> {
+        let expansion = if self.nonscaling { 0 } else { self.expansion.unwrap_or(2) };
+        let params = Params {
+            error_rate: self.error,
+            capacity: self.items,
+            expansion: Expansion::new(expansion)
+                .map_err(|error| Error::usage(error.to_string(), "Lower --expansion."))?,
+            seed: 0,
+            cells: if self.counting { CellKind::Counters } else { CellKind::Bits },
+        };
+        Variant::of(&params, self.items)
+    }
+
+    /// `BF.RESERVE`, as all modules have it.
+    fn command(&self, key: &[u8]) -> Cmd {
+        let mut command = redis::cmd("BF.RESERVE");
+        command.arg(key).arg(number::shortest(self.error)).arg(self.items);
+        if self.counting {
+            command.arg("COUNTING");
+        }
+        if let Some(factor) = self.expansion {
+            command.arg("EXPANSION").arg(factor);
+        }
+        if self.nonscaling {
+            command.arg("NONSCALING");
+        }
+        command
+    }
+
+    fn text(&self, created: &Created<'_>) -> String {
+        let would = if created.created { "created" } else { "would be created" };
+        let mut text = format!(
+            "{} {would}: {} items at {}",
+            name::readable(name::bytes(&self.name)),
+            amount::readable_items(self.items),
+            amount::readable_rate(self.error)
+        );
+        if let (Some(bytes), Some(bits)) = (created.bytes, created.bits_per_item) {
+            text += &format!(", {}, {bits:.2} bits an item", amount::readable_bytes(bytes));
+        }
+        text
+    }
+}
+
+/// Checks that there is no key of this name.
+fn nothing_at(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
+    let exists =
+        || Error::Refused { command: "create".to_owned(), text: "ERR item exists".to_owned() };
+    match server.call_for_key(redis::cmd("BF.INFO").arg(key)) {
+        Ok(_) => Err(exists()),
+        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that the module has filters with counters. RedisBloom ignores the word COUNTING.
+fn has_counters(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
+    // Without an item the command only tells whether it is there.
+    match server.call_for_key(redis::cmd("BF.DEL").arg(key)) {
+        Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
+            Err(no_counters())
+        }
+        // An error about the number of arguments, or a user who may not delete.
+        Ok(_) | Err(Error::Refused { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn no_counters() -> Error {
+    Error::Refused {
+        command: "create --counting".to_owned(),
+        text: "the server's module has no filters with counters".to_owned(),
+    }
+}

@@ -1,0 +1,156 @@
+//! `redis-bloom info [NAME...]`: everything about some filters, or a line about each filter.
+
+use std::{ffi::OsString, fmt::Write as _};
+
+use serde::Serialize;
+
+use super::{plan::bits_per_item, top};
+use crate::{
+    amount,
+    connection::Options,
+    error::{Error, Exit},
+    filter_info::{Cells, Detail, FilterInfo, Reader},
+    name::{self, Named},
+    output::{Column, Output, Style, Table},
+};
+
+/// Shows everything about some filters; without a name, a line about each filter
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Names of filters
+    #[arg(value_name = "NAME")]
+    names: Vec<OsString>,
+}
+
+/// A filter in JSON.
+#[derive(Debug, Serialize)]
+struct Shown<'n> {
+    #[serde(flatten)]
+    name: Named<'n>,
+    #[serde(flatten)]
+    info: FilterInfo,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        if self.names.is_empty() {
+            return top::Arguments::once().run(connection, output);
+        }
+        let mut server = connection.target()?.connect()?;
+        let mut reader = Reader::default();
+        let mut failed = None;
+        let mut shown = false;
+        for name in &self.names {
+            let key = name::bytes(name);
+            let info = match reader.read_one(&mut server, key, Detail::Layers) {
+                Ok(info) => info,
+                Err(Error::Refused { command, text }) => {
+                    let error = Error::Refused {
+                        command: format!("{command} {}", name::readable(key)),
+                        text,
+                    };
+                    // The last error ends the program.
+                    if let Some(before) = failed.replace(error) {
+                        output.error(&before);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let mut text = text_of(&name::readable(key), &info, output.coloured());
+            if shown {
+                text.insert(0, '\n');
+            }
+            output.data(&Shown { name: Named::of(key), info }, text)?;
+            shown = true;
+        }
+        failed.map_or(Ok(Exit::Done), Err)
+    }
+}
+
+/// The filter for people.
+fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
+    let unknown = || "-".to_owned();
+    let rate = |rate: Option<f64>| rate.map_or_else(unknown, amount::readable_rate);
+    let mut lines = vec![
+        ("module", info.module.name().to_owned()),
+        ("holds", info.cells.name().to_owned()),
+        (
+            "items",
+            format!(
+                "{} of {} ({})",
+                amount::readable_items(info.items),
+                amount::readable_items(info.capacity),
+                amount::readable_rate(info.items as f64 / info.capacity.max(1) as f64)
+            ),
+        ),
+        ("fill", rate(info.fill)),
+        ("rate now", rate(info.rate_now)),
+        ("asked", rate(info.error_rate)),
+        (
+            "memory",
+            format!(
+                "{}, {:.2} bits an item at capacity",
+                amount::readable_bytes(info.bytes),
+                bits_per_item(info.bytes, info.capacity)
+            ),
+        ),
+        (
+            "expansion",
+            info.expansion
+                .map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string()),
+        ),
+    ];
+    if let Some(tightening) = info.tightening {
+        lines.push(("tightening", tightening.to_string()));
+    }
+    if let Some(most) = info.max_capacity {
+        lines.push(("grows up to", format!("{} items", amount::readable_items(most))));
+    }
+    if info.cells == Cells::Counters {
+        let count = |count: Option<u64>| count.map_or_else(unknown, |count| count.to_string());
+        lines.push(("counters at 15", count(info.saturated_counters)));
+        lines.push(("refused deletions", count(info.refused_deletions)));
+    }
+    lines.push(("layers", info.layer_count.to_string()));
+    let mut text = Style::Bold.apply(name, coloured);
+    for (label, value) in lines {
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n  {label:<18}{value}");
+    }
+    if !info.layers.is_empty() {
+        text += "\n";
+        for line in layers(info).lines(coloured) {
+            let _ = write!(text, "\n  {line}");
+        }
+    }
+    text
+}
+
+fn layers(info: &FilterInfo) -> Table {
+    let mut table = Table::new(&[
+        Column::Number("LAYER"),
+        Column::Number("ITEMS"),
+        Column::Number("OF"),
+        Column::Number("FILL"),
+        Column::Number("RATE NOW"),
+        Column::Number("MADE FOR"),
+        Column::Number("MEMORY"),
+        Column::Number("PROBES"),
+    ]);
+    let unknown = || "-".to_owned();
+    for (number, layer) in info.layers.iter().enumerate() {
+        let cells = vec![
+            (number + 1).to_string(),
+            amount::readable_items(layer.items),
+            amount::readable_items(layer.capacity),
+            layer.fill.map_or_else(unknown, amount::readable_rate),
+            layer.rate_now.map_or_else(unknown, amount::readable_rate),
+            amount::readable_rate(layer.error_rate),
+            amount::readable_bytes(layer.bytes),
+            layer.probes.map_or_else(unknown, |probes| probes.to_string()),
+        ];
+        table.row(cells, Style::Plain);
+    }
+    table
+}

@@ -1,0 +1,330 @@
+//! `redis-bloom top`: a line about each filter of a server or a cluster. Live on a terminal, once
+//! elsewhere.
+
+use std::{cmp::Ordering, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    amount,
+    connection::Options,
+    error::{Error, Exit},
+    filter_info::FilterInfo,
+    interrupt::Interrupt,
+    name::{self, Named},
+    output::{Column, Output, Style, Table},
+    progress::{Progress, Unit},
+    scan::{Search, State},
+    screen::{Key, Screen},
+};
+
+/// Time between two looks at the keyboard.
+const TICK: Duration = Duration::from_millis(50);
+/// Columns that the names leave to the numbers on a screen.
+const NUMBERS_WIDTH: usize = 66;
+
+/// Shows all filters of a server or a cluster; live on a terminal, where q ends it
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Shows only filters whose names match, such as 'urls:*'
+    #[arg(long = "match", value_name = "GLOB")]
+    pattern: Option<String>,
+    /// Time between two readings, such as 500ms or 2s
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = amount::positive_time)]
+    every: Duration,
+    /// Order of the lines, largest first
+    #[arg(long, value_name = "COLUMN", default_value = "memory")]
+    sort: Sort,
+    /// Prints the filters once, also on a terminal
+    #[arg(long)]
+    once: bool,
+}
+
+/// The column that decides the order. Equal filters are ordered by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    Memory,
+    Fill,
+    Rate,
+    Items,
+}
+
+impl Sort {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Fill => "fill",
+            Self::Rate => "rate",
+            Self::Items => "items",
+        }
+    }
+
+    /// The larger first; what a server does not tell is last.
+    fn compare(self, one: &FilterInfo, other: &FilterInfo) -> Ordering {
+        let known = |value: Option<f64>| value.unwrap_or(-1.0);
+        match self {
+            Self::Memory => other.bytes.cmp(&one.bytes),
+            Self::Items => other.items.cmp(&one.items),
+            Self::Fill => known(other.fill).total_cmp(&known(one.fill)),
+            Self::Rate => known(other.rate_now).total_cmp(&known(one.rate_now)),
+        }
+    }
+}
+
+/// A filter and where it is.
+#[derive(Debug, Serialize)]
+struct Line<'s> {
+    #[serde(flatten)]
+    name: Named<'s>,
+    #[serde(skip)]
+    bytes: &'s [u8],
+    /// The server that has it.
+    server: &'s str,
+    #[serde(flatten)]
+    info: &'s FilterInfo,
+}
+
+impl Arguments {
+    /// The arguments of a run that prints all filters once.
+    pub(super) fn once() -> Self {
+        Self { pattern: None, every: Duration::ZERO, sort: Sort::Memory, once: true }
+    }
+
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        let live = !self.once && !output.json() && Screen::possible();
+        let search = Search { pattern: self.pattern.clone(), every: live.then_some(self.every) };
+        let state = State::start(&connection.target()?, &search, output)?;
+        if live { self.watch(state, output) } else { self.print(state, output) }
+    }
+
+    /// Prints all filters once.
+    fn print(&self, mut state: State, output: &Output) -> Result<Exit, Error> {
+        {
+            let mut progress: Option<Progress> = None;
+            while !state.complete() {
+                state.wait(TICK)?;
+                let (scanned, keys) = state.progress();
+                let progress =
+                    progress.get_or_insert_with(|| Progress::new(output, "scanning", keys));
+                progress.at(scanned, scanned, Unit::Items);
+            }
+        }
+        let lines = lines(&state, self.sort);
+        if output.json() {
+            for line in &lines {
+                output.data(line, "")?;
+            }
+        } else {
+            output.data(&(), table(&lines, None).text(output.coloured()))?;
+        }
+        if let Some(remark) = unread(&state) {
+            output.remark(remark);
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Shows the filters until the user has seen enough.
+    fn watch(&self, mut state: State, output: &Output) -> Result<Exit, Error> {
+        let interrupt = Interrupt::register();
+        let coloured = output.coloured();
+        let mut sort = self.sort;
+        let mut screen = Screen::open().map_err(Error::file("the terminal"))?;
+        let mut drawn = None;
+        loop {
+            let news = state.wait(Duration::ZERO)?;
+            let view = (screen.size(), sort);
+            if news || drawn != Some(view) {
+                drawn = Some(view);
+                let lines = frame(&state, sort, view.0, coloured);
+                screen.draw(&lines).map_err(Error::file("the terminal"))?;
+            }
+            match screen.key(TICK).map_err(Error::file("the terminal"))? {
+                Some(Key::Char('q' | 'Q')) | Some(Key::End) => return Ok(Exit::Done),
+                Some(Key::CtrlC) => return Ok(Exit::Interrupted),
+                Some(Key::Char('m')) => sort = Sort::Memory,
+                Some(Key::Char('f')) => sort = Sort::Fill,
+                Some(Key::Char('r')) => sort = Sort::Rate,
+                Some(Key::Char('i')) => sort = Sort::Items,
+                Some(Key::Char(_)) | None => {}
+            }
+            if interrupt.requested() {
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+}
+
+/// All filters, in order.
+fn lines(state: &State, sort: Sort) -> Vec<Line<'_>> {
+    let mut lines: Vec<_> = state
+        .nodes
+        .iter()
+        .flat_map(|node| {
+            node.filters.iter().map(|(name, info)| Line {
+                name: Named::of(name),
+                bytes: name,
+                server: &node.name,
+                info,
+            })
+        })
+        .collect();
+    lines.sort_by(|one, other| {
+        sort.compare(one.info, other.info).then_with(|| one.bytes.cmp(other.bytes))
+    });
+    lines
+}
+
+/// The lines as a table. Names are cut to `width` characters, if given.
+fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
+    let mut table = Table::new(&[
+        Column::Text("NAME"),
+        Column::Number("ITEMS"),
+        Column::Number("OF"),
+        Column::Number("FILL"),
+        Column::Number("RATE NOW"),
+        Column::Number("ASKED"),
+        Column::Number("MEMORY"),
+        Column::Number("LAYERS"),
+    ]);
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
+    for line in lines {
+        let info = line.info;
+        let mut name = name::readable(line.bytes);
+        if let Some(width) = width
+            && name.chars().count() > width
+        {
+            name = name.chars().take(width - 1).chain(['…']).collect();
+        }
+        let cells = vec![
+            name,
+            amount::readable_items(info.items),
+            amount::readable_items(info.capacity),
+            rate(info.fill),
+            rate(info.rate_now),
+            rate(info.error_rate),
+            amount::readable_bytes(info.bytes),
+            info.layer_count.to_string(),
+        ];
+        table.row(cells, style(info));
+    }
+    table
+}
+
+/// Red: more false positives than asked for, by more than an estimate may be wrong. Yellow: a
+/// filter that does not grow is nearly full.
+fn style(info: &FilterInfo) -> Style {
+    let wrong = |(now, asked): (f64, f64)| now > 1.1 * asked;
+    if info.rate_now.zip(info.error_rate).is_some_and(wrong) {
+        Style::Red
+    } else if info.expansion.is_none() && info.items >= info.capacity - info.capacity / 10 {
+        Style::Yellow
+    } else {
+        Style::Plain
+    }
+}
+
+/// What the screen shows: a title, as many filters as there is room for, and the keys.
+fn frame(state: &State, sort: Sort, size: (usize, usize), coloured: bool) -> Vec<String> {
+    let (rows, columns) = size;
+    let lines = lines(state, sort);
+    let servers = match &state.nodes[..] {
+        [node] => node.name.clone(),
+        nodes => format!("{} nodes", nodes.len()),
+    };
+    let count = filters(lines.len());
+    let mut title = format!("redis-bloom  {servers}  {count} by {}", sort.word());
+    if !state.complete() {
+        title += &match state.progress() {
+            (scanned, Some(keys)) if keys > 0 => {
+                format!("  scanning, {} %", scanned.saturating_mul(100) / keys)
+            }
+            _ => "  scanning".to_owned(),
+        };
+    }
+    let mut frame = vec![title];
+    // The title, the header of the table, a line about what is left out, and the keys.
+    let room = rows.saturating_sub(4);
+    let (shown, left) = lines.split_at(room.min(lines.len()));
+    let width = columns.saturating_sub(NUMBERS_WIDTH).max(12);
+    frame.extend(table(shown, Some(width)).lines(coloured));
+    if !left.is_empty() {
+        frame.push(format!("... and {} more", left.len()));
+    } else if let Some(remark) = unread(state) {
+        frame.push(remark);
+    }
+    frame.push("q quit   sort by m memory  f fill  r rate  i items".to_owned());
+    frame.truncate(rows);
+    frame
+}
+
+fn filters(count: usize) -> String {
+    if count == 1 { "1 filter".to_owned() } else { format!("{count} filters") }
+}
+
+/// A remark about the filters that could not be read.
+fn unread(state: &State) -> Option<String> {
+    let all: Vec<_> = state.nodes.iter().flat_map(|node| &node.unread).collect();
+    let (first, text) = all.first()?;
+    let (count, name) = (filters(all.len()), name::readable(first));
+    Some(format!("{count} not shown, such as {name}: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        filter_info::{Cells, Module},
+        scan::Node,
+    };
+
+    fn state(names: &[&str]) -> State {
+        let info = |bytes| FilterInfo {
+            module: Module::RedisBloom,
+            cells: Cells::Bits,
+            items: 123_456_789,
+            capacity: 987_654_321,
+            bytes,
+            fill: Some(0.123),
+            error_rate: Some(0.000_123),
+            rate_now: Some(1.23e-9),
+            expansion: Some(2),
+            tightening: None,
+            max_capacity: None,
+            saturated_counters: None,
+            refused_deletions: None,
+            layer_count: 1,
+            layers: Vec::new(),
+        };
+        let filters = names
+            .iter()
+            .enumerate()
+            .map(|(number, name)| (name.as_bytes().to_vec(), info(number as u64 + 1)))
+            .collect();
+        State::of(vec![Node { name: "a:1".to_owned(), filters, complete: true, ..Node::default() }])
+    }
+
+    #[test]
+    fn a_frame_fits_the_screen() {
+        let names: Vec<_> = (0..50).map(|number| format!("filter-{number:04}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        for rows in [1, 2, 4, 5, 24, 60] {
+            let frame = frame(&state(&names), Sort::Memory, (rows, 80), false);
+            assert!(frame.len() <= rows, "{rows} rows: {frame:#?}");
+        }
+        let frame = frame(&state(&names), Sort::Memory, (10, 80), false);
+        assert_eq!(frame[0], "redis-bloom  a:1  50 filters by memory");
+        assert!(frame[2].starts_with("filter-0049"), "{frame:#?}");
+        assert_eq!(frame[8], "... and 44 more");
+    }
+
+    #[test]
+    fn long_names_are_cut_on_a_screen() {
+        let long = "x".repeat(300);
+        for columns in [1, 20, 80, 200] {
+            let frame = frame(&state(&[&long]), Sort::Memory, (24, columns), false);
+            let width = frame[2].chars().count();
+            assert!(width <= columns.max(12 + NUMBERS_WIDTH), "{columns} columns: {}", frame[2]);
+            assert!(frame[2].contains('…'), "{}", frame[2]);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Names of filters: any bytes, shown without what a terminal would obey.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
+use serde::Serialize;
+
+/// The bytes of a name from the command line.
+pub(crate) fn bytes(name: &OsStr) -> &[u8] {
+    name.as_bytes()
+}
+
+/// The name as text: `\n`, `\u{202e}` and `\xff` in place of what cannot be printed.
+pub(crate) fn readable(name: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in name.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\'' | '"' => text.push(character),
+                other => text.extend(other.escape_debug()),
+            }
+        }
+        for byte in chunk.invalid() {
+            text += &format!("\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// A name in JSON: `"name"`, or `"name_hex"` if it is not UTF-8.
+#[derive(Debug, Serialize)]
+pub(crate) struct Named<'n> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'n str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_hex: Option<String>,
+}
+
+impl<'n> Named<'n> {
+    pub(crate) fn of(name: &'n [u8]) -> Self {
+        match str::from_utf8(name) {
+            Ok(text) => Self { name: Some(text), name_hex: None },
+            Err(_) => {
+                let hex = name.iter().map(|byte| format!("{byte:02x}")).collect();
+                Self { name: None, name_hex: Some(hex) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_without_control_characters() {
+        for (name, expected) in [
+            (&b"urls:{1}'s \"x\""[..], "urls:{1}'s \"x\""),
+            ("münchen".as_bytes(), "münchen"),
+            (b"a\nb\x1b[2J\\", "a\\nb\\u{1b}[2J\\\\"),
+            ("a\u{202e}b".as_bytes(), "a\\u{202e}b"),
+            (b"\xff\x00", "\\xff\\0"),
+        ] {
+            assert_eq!(readable(name), expected);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! All filters of a server or a cluster, found by SCAN and read by BF.INFO.
+//!
+//! ```text
+//!   primary 1 ── thread: SCAN, BF.INFO, pause ... ──┐
+//!   primary 2 ── thread ────────────────────────────┼──▶ State: the filters of all nodes
+//!   primary 3 ── thread ────────────────────────────┘
+//! ```
+//!
+//! All this takes at most a tenth of each server's time: a step looks at a thousand keys, or reads
+//! some filters, and then pauses for nine times the time that the step took ([`PAUSE`]). Looking
+//! for filters again and again, after the first pass, takes at most a hundredth ([`LATER_PAUSE`]).
+//!
+//! A filter that vanishes between SCAN and BF.INFO is left out. So is one that moves to another
+//! node, which finds it there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::mpsc::{self, Receiver, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use redis::Value;
+
+use crate::{
+    connection::{Connection, Target},
+    error::Error,
+    filter_info::{Detail, FilterInfo, Module, Reader},
+    output::Output,
+};
+
+/// The names of the data types of Bloom filters: RedisBloom's, which is also this project's, and
+/// valkey-bloom's.
+pub(crate) const TYPES: [&str; 2] = ["MBbloom--", "bloomfltr"];
+
+/// Keys that a step of SCAN looks at: a fraction of a millisecond of the server's time.
+const KEYS_A_STEP: u32 = 1000;
+/// Filters that a step reads. Each takes up to some 50 microseconds.
+const FILTERS_A_STEP: usize = 16;
+/// A step is followed by a pause of so many times its time: all steps take at most a tenth of the
+/// server's time.
+const PAUSE: u32 = 9;
+/// As [`PAUSE`], for the steps of SCAN after the first pass: at most a hundredth.
+const LATER_PAUSE: u32 = 99;
+
+/// A filter that could not be read, and the server's reason.
+pub(crate) type Unread = (Vec<u8>, String);
+
+/// What a node has.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    /// The name of the server.
+    pub(crate) name: String,
+    /// The filters, by name.
+    pub(crate) filters: BTreeMap<Vec<u8>, FilterInfo>,
+    /// Filters that this user may not read, or that are being loaded.
+    pub(crate) unread: Vec<Unread>,
+    /// Keys that the pass has looked at.
+    pub(crate) scanned: u64,
+    /// Keys that it will look at, if the server tells.
+    pub(crate) keys: Option<u64>,
+    /// Whether a pass has been completed.
+    pub(crate) complete: bool,
+}
+
+/// News of a node.
+enum Update {
+    /// The pass has looked at some of its keys.
+    Scanned { scanned: u64, keys: Option<u64> },
+    /// The filters that are known; all of them if the pass is complete.
+    Filters { filters: BTreeMap<Vec<u8>, FilterInfo>, unread: Vec<Unread>, complete: bool },
+    /// The node cannot be asked any more.
+    Failed(Error),
+}
+
+/// How to look for filters.
+#[derive(Clone, Debug)]
+pub(crate) struct Search {
+    /// Names must match this pattern, in the server's syntax.
+    pub(crate) pattern: Option<String>,
+    /// Time between two readings; `None` for one pass only.
+    pub(crate) every: Option<Duration>,
+}
+
+/// The filters of all nodes, as far as they are known.
+pub(crate) struct State {
+    pub(crate) nodes: Vec<Node>,
+    updates: Receiver<(usize, Update)>,
+}
+
+impl State {
+    /// Starts to look for filters in the whole cluster of `target`, or in the server alone.
+    pub(crate) fn start(target: &Target, search: &Search, output: &Output) -> Result<Self, Error> {
+        let mut first = target.connect()?;
+        let targets = match first.primaries() {
+            Ok(targets) => targets,
+            Err(Error::Refused { text, .. }) => {
+                output.remark(format_args!(
+                    "Only {target} is scanned. Whether it is in a cluster is unknown: {text}"
+                ));
+                vec![target.clone()]
+            }
+            Err(error) => return Err(error),
+        };
+        let (sender, updates) = mpsc::channel();
+        let mut nodes = Vec::new();
+        for (index, target) in targets.into_iter().enumerate() {
+            nodes.push(Node { name: target.to_string(), ..Node::default() });
+            let (sender, search) = (sender.clone(), search.clone());
+            thread::spawn(move || {
+                let news = News { node: index, sender };
+                let watched = target.connect().and_then(|server| {
+                    Watcher {
+                        server,
+                        reader: Reader::default(),
+                        search,
+                        news: &news,
+                        scan_pause: PAUSE,
+                    }
+                    .run()
+                });
+                if let Err(error) = watched {
+                    news.tell(Update::Failed(error));
+                }
+            });
+        }
+        Ok(Self { nodes, updates })
+    }
+
+    /// What nodes have that nobody asks any more.
+    #[cfg(test)]
+    pub(crate) fn of(nodes: Vec<Node>) -> Self {
+        Self { nodes, updates: mpsc::channel().1 }
+    }
+
+    /// Whether a pass over each node is complete.
+    pub(crate) fn complete(&self) -> bool {
+        self.nodes.iter().all(|node| node.complete)
+    }
+
+    /// Waits for news for at most that long, and takes all that have come. Returns whether there
+    /// were any.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Error> {
+        let Ok(mut next) = self.updates.recv_timeout(timeout) else { return Ok(false) };
+        loop {
+            let (index, update) = next;
+            let node = &mut self.nodes[index];
+            match update {
+                Update::Scanned { scanned, keys } => {
+                    (node.scanned, node.keys) = (scanned, keys);
+                }
+                Update::Filters { filters, unread, complete } => {
+                    (node.filters, node.unread) = (filters, unread);
+                    node.complete |= complete;
+                }
+                Update::Failed(error) => return Err(error),
+            }
+            let Ok(update) = self.updates.try_recv() else { return Ok(true) };
+            next = update;
+        }
+    }
+
+    /// Keys that the passes have looked at, and all keys if the servers tell.
+    pub(crate) fn progress(&self) -> (u64, Option<u64>) {
+        let scanned = self.nodes.iter().map(|node| node.scanned).sum();
+        (scanned, self.nodes.iter().map(|node| node.keys).sum())
+    }
+}
+
+/// Sends the news of a node. Nobody reads them after the program has decided to end.
+struct News {
+    node: usize,
+    sender: Sender<(usize, Update)>,
+}
+
+impl News {
+    /// Returns whether somebody still reads the news.
+    fn tell(&self, update: Update) -> bool {
+        self.sender.send((self.node, update)).is_ok()
+    }
+}
+
+/// Looks for the filters of a node, again and again.
+struct Watcher<'n> {
+    server: Connection,
+    reader: Reader,
+    search: Search,
+    news: &'n News,
+    /// A step of SCAN is followed by a pause of so many times its time.
+    scan_pause: u32,
+}
+
+impl Watcher<'_> {
+    fn run(&mut self) -> Result<(), Error> {
+        let mut known = BTreeSet::new();
+        loop {
+            let started = Instant::now();
+            known = self.pass(known)?;
+            let Some(every) = self.search.every else { return self.read(&known, true).map(|_| ()) };
+            if !self.read(&known, true)? {
+                return Ok(());
+            }
+            self.scan_pause = LATER_PAUSE;
+            thread::sleep(every.saturating_sub(started.elapsed()));
+        }
+    }
+
+    /// Looks at all keys, and returns the names of filters. Meanwhile reads those that are known
+    /// from the pass before.
+    fn pass(&mut self, known: BTreeSet<Vec<u8>>) -> Result<BTreeSet<Vec<u8>>, Error> {
+        // A user without the right to DBSIZE sees no share in the progress.
+        let keys = match self.server.call(&redis::cmd("DBSIZE")) {
+            Ok(Value::Int(keys)) => u64::try_from(keys).ok(),
+            Ok(_) | Err(Error::Refused { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let types = types_of(self.reader.module());
+        let keys = keys.map(|keys| keys * types.len() as u64);
+        let mut found = BTreeSet::new();
+        let mut scanned = 0;
+        let mut read = Instant::now();
+        for kind in types {
+            let mut cursor = b"0".to_vec();
+            loop {
+                let step = self.paced(self.scan_pause, |watcher| watcher.scan(&cursor, kind))?;
+                // A server may refuse the name of a type that it does not have.
+                let Some((next, names)) = step else { break };
+                found.extend(names);
+                scanned += u64::from(KEYS_A_STEP);
+                let scanned = keys.map_or(scanned, |keys| scanned.min(keys));
+                if !self.news.tell(Update::Scanned { scanned, keys }) {
+                    return Ok(found);
+                }
+                if self.search.every.is_some_and(|every| read.elapsed() >= every) {
+                    let both = known.union(&found).cloned().collect();
+                    self.read(&both, false)?;
+                    read = Instant::now();
+                }
+                cursor = next;
+                if cursor == b"0" {
+                    break;
+                }
+            }
+        }
+        if let Some(keys) = keys {
+            self.news.tell(Update::Scanned { scanned: keys, keys: Some(keys) });
+        }
+        Ok(found)
+    }
+
+    /// A step of SCAN: the next cursor, and names. `None` if the server does not know the type.
+    #[expect(clippy::type_complexity, reason = "a cursor and names")]
+    fn scan(
+        &mut self,
+        cursor: &[u8],
+        kind: &str,
+    ) -> Result<Option<(Vec<u8>, Vec<Vec<u8>>)>, Error> {
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("COUNT").arg(KEYS_A_STEP).arg("TYPE").arg(kind);
+        if let Some(pattern) = &self.search.pattern {
+            command.arg("MATCH").arg(pattern);
+        }
+        let reply = match self.server.call(&command) {
+            Ok(reply) => reply,
+            Err(Error::Refused { text, .. }) if text.contains("unknown type") => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if let Value::Array(parts) = &reply
+            && let [Value::BulkString(cursor), Value::Array(names)] = &parts[..]
+        {
+            let names = names.iter().filter_map(|name| match name {
+                Value::BulkString(name) => Some(name.clone()),
+                _ => None,
+            });
+            return Ok(Some((cursor.clone(), names.collect())));
+        }
+        Err(Error::Reply { command: "SCAN".to_owned(), reply: format!("{reply:?}") })
+    }
+
+    /// Reads the filters, and tells about them. Returns whether somebody still listens.
+    fn read(&mut self, names: &BTreeSet<Vec<u8>>, complete: bool) -> Result<bool, Error> {
+        let names: Vec<_> = names.iter().cloned().collect();
+        let (mut filters, mut unread) = (BTreeMap::new(), Vec::new());
+        for group in names.chunks(FILTERS_A_STEP) {
+            let infos = self.paced(PAUSE, |watcher| {
+                watcher.reader.read(&mut watcher.server, group, Detail::Filter)
+            })?;
+            for (name, info) in group.iter().zip(infos) {
+                match info {
+                    Ok(info) => {
+                        filters.insert(name.clone(), info);
+                    }
+                    Err(Error::Refused { text, .. }) if vanished(&text) => {}
+                    Err(Error::Refused { text, .. }) => unread.push((name.clone(), text)),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(self.news.tell(Update::Filters { filters, unread, complete }))
+    }
+
+    /// Makes a step, and pauses, so that all steps together take a bounded share of the time.
+    fn paced<T>(
+        &mut self,
+        pause: u32,
+        step: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        let result = step(self);
+        thread::sleep(started.elapsed() * pause);
+        result
+    }
+}
+
+/// The types that filters on a server with this module may have. A server of this project may hold
+/// filters that came from valkey-bloom.
+fn types_of(module: Option<Module>) -> &'static [&'static str] {
+    match module {
+        None | Some(Module::RedisBloom) => &TYPES,
+        Some(Module::Redis) => &TYPES[..1],
+        Some(Module::Valkey) => &TYPES[1..],
+    }
+}
+
+/// Whether an error reply means that the filter is not there any more.
+fn vanished(text: &str) -> bool {
+    ["ERR not found", "WRONGTYPE", "MOVED ", "ASK "].iter().any(|start| text.starts_with(start))
+}

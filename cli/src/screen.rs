@@ -1,0 +1,109 @@
+//! A terminal that is redrawn in place, and the keys pressed there.
+//!
+//! The screen is the alternate one, so the terminal shows again what it showed before when the
+//! [`Screen`] is dropped: at the end, after an error, and in a panic.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr},
+};
+
+/// Opens the alternate screen, hides the cursor, and cuts long lines at the edge.
+const OPEN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+/// Undoes [`OPEN`].
+const CLOSE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// The size of a terminal that does not tell its own, as rows and columns.
+const USUAL_SIZE: (usize, usize) = (24, 80);
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Char(char),
+    CtrlC,
+    /// The terminal is gone.
+    End,
+}
+
+/// The terminal, taken over.
+pub(crate) struct Screen {
+    /// How the terminal was set before.
+    before: Termios,
+}
+
+impl Screen {
+    /// Whether a person reads stdout and can press keys.
+    pub(crate) fn possible() -> bool {
+        io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// Takes the terminal over: keys arrive one by one, and are not shown.
+    pub(crate) fn open() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        // Ctrl-C arrives as a key, so it cannot end the program before the terminal is restored.
+        raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        let screen = Self { before };
+        write(OPEN)?;
+        Ok(screen)
+    }
+
+    /// Rows and columns.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        match tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_row > 0 && size.ws_col > 0 => {
+                (size.ws_row.into(), size.ws_col.into())
+            }
+            _ => USUAL_SIZE,
+        }
+    }
+
+    /// Shows the lines, and nothing else.
+    pub(crate) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
+        // The terminal begins each line in the first column: its output is still processed.
+        let mut text = "\x1b[H".to_owned();
+        text += &lines.iter().map(|line| format!("{line}\x1b[K")).collect::<Vec<_>>().join("\n");
+        text += "\x1b[J";
+        write(&text)
+    }
+
+    /// The next key, if one is pressed before the time is over.
+    pub(crate) fn key(&mut self, timeout: Duration) -> io::Result<Option<Key>> {
+        let stdin = io::stdin();
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        match poll(&mut ready, Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Not through the buffer of `Stdin`, where `poll` would not see a second key. One byte:
+        // keys with longer codes mean nothing here.
+        let mut byte = [0];
+        Ok(Some(match rustix::io::read(&stdin, &mut byte) {
+            Ok(0) | Err(_) => Key::End,
+            Ok(_) if byte[0] == 3 => Key::CtrlC,
+            Ok(_) => Key::Char(byte[0].into()),
+        }))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // There is nobody to tell if the terminal is gone.
+        let _ = write(CLOSE);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}

@@ -1,0 +1,144 @@
+//! `redis-bloom plan`.
+
+use serde_json::Value;
+
+use crate::{
+    harness::{Server, info, ok},
+    run::run,
+    schema::checked,
+};
+
+#[test]
+fn plan_shows_the_filters_to_choose_from() {
+    let text = run("plan --items 10M --error 0.001").done();
+    assert_eq!(
+        text,
+        "   \
+   FILTER              RATE   MEMORY  BITS/ITEM  LAYERS  PROBES  AT HALF  NEXT LAYER
+*  growing            0.001  19.4 MB      15.53       1       9  19.4 MB    +48.5 MB
+   NONSCALING         0.001  18.9 MB      15.08       1       9  18.9 MB     refused
+   growing, COUNTING  0.001  77.7 MB      62.12       1       9  77.7 MB   +193.9 MB
+"
+    );
+    let text = run("plan --items 1M --error 1% --initial 1000").done();
+    assert_eq!(
+        text,
+        "   \
+   FILTER               RATE   MEMORY  BITS/ITEM  LAYERS  PROBES  AT HALF  NEXT LAYER
+*  growing from 1.00 k  0.01  2.79 MB      22.31      10       7  1.36 MB    +2.92 MB
+   growing              0.01  1.33 MB      10.67       1       6  1.33 MB    +3.67 MB
+   NONSCALING           0.01  1.25 MB       9.96       1       6  1.25 MB     refused
+   growing, COUNTING    0.01  5.33 MB      42.67       1       6  5.33 MB    +14.7 MB
+Growing from 1.00 k: 2.1 times the memory, and 10 layers. A question about an
+absent item reads each layer.
+"
+    );
+}
+
+#[test]
+fn plan_finds_the_lowest_rate_that_fits() {
+    let text = run("plan --items 1M --max-memory 2mb").done();
+    assert_eq!(
+        text,
+        "   \
+   FILTER                 RATE   MEMORY  BITS/ITEM  LAYERS  PROBES  AT HALF  NEXT LAYER
+*  growing            0.000566  2.10 MB      16.77       1      10  2.10 MB    +5.08 MB
+   NONSCALING         0.000424  2.10 MB      16.78       1      10  2.10 MB     refused
+   growing, COUNTING       0.2  2.09 MB      16.76       1       3  2.09 MB    +8.09 MB
+"
+    );
+    // The rate below is above the bound.
+    let lines = checked("plan", &run("plan --items 1M --error 0.000565 --json").done());
+    assert!(lines[0]["filters"][0]["bytes"].as_u64() > Some(2 << 20), "{}", lines[0]);
+}
+
+/// The bytes that a plan shows are those of the filter that a server makes and fills.
+#[test]
+fn plan_and_server_agree() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut checks = 0;
+    for (plans, options) in [
+        "--items 1 --error 0.5",
+        "--items 10 --error 1e-9",
+        "--items 1000 --error 0.01",
+        "--items 20k --error 0.001 --expansion 3",
+        "--items 1M --error 0.0001",
+        "--items 7M --error 1e-6",
+        "--items 3000 --error 0.01 --initial 100",
+        "--items 3000 --error 0.01 --initial 100 --counting --expansion 1",
+        "--items 1000000 --max-memory 2mb",
+        "--items 30k --max-memory 20kb --nonscaling",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let plan = checked("plan", &run(&format!("plan {options} --json")).done());
+        for (variant, filter) in plan[0]["filters"].as_array().unwrap().iter().enumerate() {
+            let number = |name: &str| filter[name].as_u64().unwrap_or(0);
+            let key = format!("k{plans}-{variant}");
+            let expansion = match &filter["expansion"] {
+                Value::Null => "NONSCALING".to_owned(),
+                factor => format!("EXPANSION {factor}"),
+            };
+            let counting = if filter["counting"] == true { " COUNTING" } else { "" };
+            let reserve = format!(
+                "BF.RESERVE {key} {} {} {expansion}{counting}",
+                filter["error_rate"],
+                number("capacity"),
+            );
+            assert_eq!(client.run(&reserve), ok(), "{reserve}");
+            // Counting filters estimate how full they are, so grown ones are compared when made.
+            if number("layers") > 1 {
+                if !counting.is_empty() {
+                    continue;
+                }
+                let items = plan[0]["items"].as_u64().unwrap();
+                crate::harness::add_until_card(&mut client, &key, "item", items as i64);
+            }
+            let made = info(&mut client, &key);
+            assert_eq!(made.size as u64, number("bytes"), "{options}: {filter}");
+            assert_eq!(made.filters as u64, number("layers"), "{options}: {filter}");
+            checks += 1;
+        }
+        assert!(checks > 3 * plans, "{options}");
+    }
+}
+
+#[test]
+fn wrong_plans_are_refused() {
+    for (options, message) in [
+        (
+            "--items 1M --max-memory 2kb",
+            "redis-bloom: no filter for 1.00 M items fits into 2.05 kB\n  \
+             Raise --max-memory, or lower --items.\n",
+        ),
+        (
+            "--items 1M --error 0.01 --initial 1 --expansion 1",
+            "redis-bloom: 1 items at a rate of 0.01: the filter has all the layers it may have\n  \
+             Raise --initial or --expansion.\n",
+        ),
+        (
+            "--items 0 --error 0.1",
+            "redis-bloom: 0 items at a rate of 0.1: capacity 0 is not inside [1, 2^62]\n  \
+             Name 1 to 2^62 items.\n",
+        ),
+    ] {
+        let ran = run(&format!("plan {options}"));
+        assert_eq!((ran.code, &*ran.stdout, &*ran.stderr), (2, "", message), "{options}");
+    }
+    for options in [
+        "",
+        "--items 5",
+        "--items x --error 0.1",
+        "--items 5 --error 1",
+        "--items 5 --error 0.1 --max-memory 1mb",
+        "--items 5 --error 0.1 --initial 2 --nonscaling",
+        "--items 5 --error 0.1 --expansion 0",
+        "--items 5 --error 0.1 --expansion 32769",
+    ] {
+        let ran = run(&format!("plan {options}"));
+        assert_eq!((ran.code, &*ran.stdout), (2, ""), "{options}");
+        assert!(ran.stderr.starts_with("error: "), "{options}: {}", ran.stderr);
+    }
+}

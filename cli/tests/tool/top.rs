@@ -1,0 +1,278 @@
+//! `redis-bloom top`: once, and live in a pseudo-terminal.
+
+use crate::{
+    fake::{Fake, array},
+    harness::{Cluster, PRIMARIES, Server, madd, numbered, ok, slot},
+    info::two_filters,
+    run::{command_at, run, run_at},
+    schema::checked,
+    terminal::{Terminal, in_terminal},
+};
+
+/// What the tool writes when it gives the terminal back.
+const CLOSED: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+#[test]
+fn top_without_a_terminal_prints_all_filters_once() {
+    let server = Server::start();
+    let mut client = server.client();
+    two_filters(&mut client);
+    client.run("SET text value");
+    client.run("BF.RESERVE 5percent 0.05 10 NONSCALING SEED 1");
+    madd(&mut client, "5percent", &numbered("item", 9));
+    for (words, names) in [
+        ("top", ["undo", "grown", "5percent"]),
+        ("top --sort memory --once", ["undo", "grown", "5percent"]),
+        ("top --sort items", ["grown", "5percent", "undo"]),
+        ("top --sort rate", ["5percent", "grown", "undo"]),
+        ("top --sort fill", ["grown", "5percent", "undo"]),
+    ] {
+        let ran = run_at(&server, words);
+        assert_eq!((ran.code, &*ran.stderr), (0, ""), "{words}");
+        let shown: Vec<_> =
+            ran.stdout.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(shown, names, "{words}");
+        let json = checked("top", &run_at(&server, &format!("{words} --json")).done());
+        let shown: Vec<_> = json.iter().map(|line| line["name"].as_str().unwrap()).collect();
+        assert_eq!(shown, names, "{words}");
+        assert_eq!(json[0]["server"], format!("127.0.0.1:{}", server.port()));
+    }
+    assert_eq!(run_at(&server, "top").done(), include_str!("golden/top.txt"));
+    let text = run_at(&server, "top --match u*").done();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let text = run_at(&server, "top --match nothing").done();
+    assert_eq!(text, "NAME  ITEMS  OF  FILL  RATE NOW  ASKED  MEMORY  LAYERS\n");
+    assert_eq!(run_at(&server, "top --match nothing --json").done(), "");
+}
+
+#[test]
+fn top_ends_with_the_right_code() {
+    assert_eq!(run("-p 1 top").code, 3);
+    for wrong in ["top --sort size", "top --every 0", "top --every x", "top name"] {
+        assert_eq!(run(wrong).code, 2, "{wrong}");
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    two_filters(&mut client);
+    assert_eq!(client.run("ACL SETUSER blind on >secret ~* -@all +bf.info"), ok());
+    let ran = run_at(&server, "--user blind --pass secret top");
+    assert_eq!((ran.code, &*ran.stdout), (4, ""));
+    assert!(ran.stderr.contains("redis-bloom: SCAN: NOPERM"), "{ran:?}");
+    // A user who may look for filters, and may read some of them.
+    let user = "ACL SETUSER some on >secret ~gr* -@all +scan +bf.info";
+    assert_eq!(client.run(user), ok());
+    let ran = run_at(&server, "--user some --pass secret top");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.stdout.lines().count(), 2, "{ran:?}");
+    assert!(ran.stderr.contains("1 filter not shown, such as undo: NOPERM"), "{ran:?}");
+    let quiet = run_at(&server, "--user some --pass secret --quiet top");
+    assert_eq!(quiet.stderr, "");
+}
+
+/// The scan asks for a bounded number of keys at a time, for both types; what vanishes meanwhile is
+/// no error.
+#[test]
+fn the_scan_is_bounded_and_forgives_what_vanishes() {
+    let fields = |items: &str| {
+        array(&[
+            "Capacity",
+            ":100",
+            "Size",
+            ":208",
+            "Number of filters",
+            ":1",
+            "Number of items inserted",
+            items,
+            "Expansion rate",
+            "$-1",
+        ])
+    };
+    let fake = Fake::start(move |command| match command {
+        "SCAN 0 COUNT 1000 TYPE MBbloom--" => {
+            format!("*2\r\n$2\r\n17\r\n{}", array(&["gone", "changed", "here"]))
+        }
+        "SCAN 17 COUNT 1000 TYPE MBbloom--" => {
+            format!("*2\r\n$1\r\n0\r\n{}", array(&["here", "moved", "half"]))
+        }
+        "SCAN 0 COUNT 1000 TYPE bloomfltr" => "-ERR unknown type name 'bloomfltr'\r\n".to_owned(),
+        "DBSIZE" => ":1500\r\n".to_owned(),
+        "BF.INFO gone" => "-ERR not found\r\n".to_owned(),
+        "BF.INFO changed" => "-WRONGTYPE Operation against a key\r\n".to_owned(),
+        "BF.INFO moved" => "-MOVED 1 10.0.0.1:6379\r\n".to_owned(),
+        "BF.INFO half" => "-ERR filter is being loaded by BF.LOADCHUNK\r\n".to_owned(),
+        "BF.INFO here" => fields(":5"),
+        "BF.INFO here ERROR" => array(&["0.01"]),
+        "BF.INFO here FPR" => array(&["0.005"]),
+        "BF.INFO here FILL" => array(&["0.25"]),
+        "BF.INFO here SATURATED" | "BF.INFO here UNDELETED" => array(&["$-1"]),
+        "CLUSTER SLOTS" => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+        _ => "+OK\r\n".to_owned(),
+    });
+    let ran = run(&format!("-p {} top", fake.port));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(
+        ran.stdout,
+        "NAME  ITEMS   OF  FILL  RATE NOW  ASKED  MEMORY  LAYERS\n\
+         here      5  100  25 %     0.5 %    1 %   208 B       1\n"
+    );
+    assert_eq!(
+        ran.stderr,
+        "1 filter not shown, such as half: ERR filter is being loaded by BF.LOADCHUNK\n"
+    );
+    let scans = fake.commands().iter().filter(|command| command.starts_with("SCAN")).count();
+    assert_eq!(scans, 3);
+}
+
+#[test]
+fn top_shows_the_filters_of_a_whole_cluster() {
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    let mut homes = Vec::new();
+    for number in 0..12 {
+        let key = format!("filter-{number}");
+        assert_eq!(client.call(&key, &["BF.RESERVE", &key, "0.01", "100"]), ok());
+        homes.push((key.clone(), format!("127.0.0.1:{}", client.owner(&key)), slot(&key)));
+    }
+    // From a primary and from a replica.
+    for node in [&cluster.nodes[1], &cluster.nodes[PRIMARIES]] {
+        let lines = checked("top", &run_at(node, "top --json").done());
+        assert_eq!(lines.len(), homes.len());
+        for (key, home, slot) in &homes {
+            let line = lines.iter().find(|line| line["name"] == key.as_str());
+            let line = line.unwrap_or_else(|| panic!("{key} in slot {slot} is missing"));
+            assert_eq!(line["server"], home.as_str(), "{key}");
+        }
+        // info, create and drop find the node of a key by themselves.
+        for (key, ..) in &homes {
+            let lines = checked("info", &run_at(node, &format!("info {key} --json")).done());
+            assert_eq!(lines[0]["capacity"], 100);
+        }
+        run_at(node, "create one-more --items 100 --error 0.01").done();
+        run_at(node, "drop one-more").done();
+    }
+}
+
+/// Starts top in a terminal, and waits for its first frame.
+fn live(server: &Server, words: &str, rows: u16, columns: u16) -> Terminal {
+    let terminal = in_terminal(&command_at(server, words), rows, columns);
+    terminal.wait_for("q quit");
+    terminal
+}
+
+#[test]
+fn top_is_live_on_a_terminal() {
+    let server = Server::start();
+    let mut client = server.client();
+    two_filters(&mut client);
+    let mut terminal = live(&server, "top --every 50ms", 24, 100);
+    terminal.wait_for("\x1b[?1049h");
+    terminal.wait_for("\x1b[1mNAME ");
+    terminal.wait_for("2 filters by memory\x1b[K\r\n\x1b[1mNAME");
+    // A filter that appears, one that goes, and the order.
+    client.run("BF.RESERVE fresh 0.01 1000000");
+    terminal.wait_for("3 filters by memory");
+    client.run("DEL undo");
+    terminal.forget();
+    terminal.wait_for("2 filters by memory");
+    terminal.press("i");
+    terminal.wait_for("by items");
+    terminal.forget();
+    terminal.wait_for("LAYERS\x1b[0m\x1b[K\r\ngrown");
+    // A small window shows as many lines as it has.
+    for number in 0..30 {
+        client.run(&format!("BF.RESERVE number-{number} 0.01 100"));
+    }
+    terminal.wait_for("32 filters");
+    terminal.resize(10, 60);
+    terminal.wait_for("... and 26 more");
+    terminal.press("xq");
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 0, "{seen:?}");
+    assert!(seen.ends_with(CLOSED), "{seen:?}");
+}
+
+#[test]
+fn ctrl_c_ends_top_and_restores_the_terminal() {
+    let server = Server::start();
+    let mut terminal = live(&server, "top", 24, 100);
+    terminal.press("\x03");
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 130, "{seen:?}");
+    assert!(seen.ends_with(CLOSED), "{seen:?}");
+}
+
+#[test]
+fn an_error_restores_the_terminal_before_it_is_shown() {
+    let mut server = Server::start();
+    let terminal = live(&server, "top --every 50ms", 24, 100);
+    server.kill();
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 3, "{seen:?}");
+    let (_, after) = seen.split_once(CLOSED).expect("the terminal is given back");
+    assert!(after.starts_with("redis-bloom: 127.0.0.1:"), "{seen:?}");
+}
+
+/// A server that hangs does not keep the user.
+#[test]
+fn q_ends_top_while_the_server_hangs() {
+    let fake = Fake::start(|command| {
+        if command.starts_with("SCAN") {
+            std::thread::sleep(std::time::Duration::from_secs(3600));
+        }
+        match command {
+            "CLUSTER SLOTS" => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+            "DBSIZE" => ":10\r\n".to_owned(),
+            _ => "+OK\r\n".to_owned(),
+        }
+    });
+    let mut command = crate::run::command();
+    command.args(["-p", &fake.port.to_string(), "top"]);
+    let mut terminal = in_terminal(&command, 24, 100);
+    terminal.wait_for("0 filters by memory  scanning");
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn once_and_json_print_once_on_a_terminal_too() {
+    let server = Server::start();
+    two_filters(&mut server.client());
+    for words in ["top --once", "top --json", "info"] {
+        let (code, seen) = in_terminal(&command_at(&server, words), 24, 100).end();
+        assert_eq!(code, 0, "{seen:?}");
+        assert!(!seen.contains("\x1b[?1049h"), "{words}: {seen:?}");
+        assert!(seen.contains("grown"), "{words}: {seen:?}");
+    }
+}
+
+/// A scan beside many other keys shows how far it is, and takes the bar away at the end.
+#[test]
+fn a_long_scan_shows_a_bar() {
+    const STEPS: usize = 8;
+    let fake = Fake::start(|command| match command.split(' ').collect::<Vec<_>>()[..] {
+        ["SCAN", cursor, .., "MBbloom--"] => {
+            // Each step is followed by a pause of nine times its time: long enough for the bar,
+            // which is drawn every 100 ms.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let next = (cursor.parse::<usize>().expect("a number") + 1) % STEPS;
+            let next = next.to_string();
+            format!("*2\r\n${}\r\n{next}\r\n*0\r\n", next.len())
+        }
+        ["SCAN", ..] => "*2\r\n$1\r\n0\r\n*0\r\n".to_owned(),
+        ["DBSIZE"] => format!(":{}\r\n", 1000 * STEPS),
+        ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+        _ => "+OK\r\n".to_owned(),
+    });
+    let mut command = crate::run::command();
+    command.args(["-p", &fake.port.to_string(), "top", "--once"]);
+    let terminal = in_terminal(&command, 24, 100);
+    terminal.wait_for("scanning  [");
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 0, "{seen:?}");
+    let (_, after) = seen.rsplit_once("scanning").expect("a bar");
+    assert!(after.contains("\x1b[2K"), "the bar is taken away: {seen:?}");
+    assert!(after.contains("NAME"), "{seen:?}");
+    // In a pipe there is no bar.
+    let piped = command.output().expect("the tool runs");
+    assert_eq!(String::from_utf8_lossy(&piped.stderr), "");
+}
