@@ -6,6 +6,8 @@
 //!      ├─▶ connection/   options as redis-cli's, TCP, Unix sockets, TLS, one command or many
 //!      ├─▶ filter_info   BF.INFO of all modules
 //!      ├─▶ items         items of files, in batches
+//!      ├─▶ membership    whether a filter has the items of batches
+//!      ├─▶ statistics    the confidence interval of a measured rate
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
 //!      ├─▶ scan          all filters of a server or a cluster
@@ -23,11 +25,13 @@ mod filter_info;
 mod interrupt;
 mod items;
 mod journal;
+mod membership;
 mod name;
 mod output;
 mod progress;
 mod scan;
 mod screen;
+mod statistics;
 
 use std::process::ExitCode;
 

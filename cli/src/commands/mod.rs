@@ -1,5 +1,6 @@
 //! The subcommands: one file each, and one line in [`Subcommand`].
 
+mod check;
 mod completion;
 mod create;
 mod drop;
@@ -7,6 +8,7 @@ mod info;
 mod load;
 mod plan;
 mod top;
+mod verify;
 
 use crate::{
     connection,
@@ -35,6 +37,8 @@ enum Subcommand {
     Create(create::Arguments),
     Info(info::Arguments),
     Top(top::Arguments),
+    Check(check::Arguments),
+    Verify(verify::Arguments),
     Drop(drop::Arguments),
     Completion(completion::Arguments),
     /// Prints the manual page
@@ -54,6 +58,8 @@ impl Arguments {
             Subcommand::Create(arguments) => arguments.run(&self.connection, output),
             Subcommand::Info(arguments) => arguments.run(&self.connection, output),
             Subcommand::Top(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Check(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Verify(arguments) => arguments.run(&self.connection, output),
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
             Subcommand::Completion(arguments) => arguments.run(),
             Subcommand::Man => completion::manual(),

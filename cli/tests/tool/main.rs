@@ -5,6 +5,7 @@
 
 use redis_bloom_harness as harness;
 
+mod check;
 mod completion;
 mod connect;
 mod create;
@@ -17,3 +18,4 @@ mod run;
 mod schema;
 mod terminal;
 mod top;
+mod verify;

@@ -1,0 +1,380 @@
+//! `redis-bloom verify NAME`: no item of a file is lost, and the rate of false positives is what was
+//! asked for.
+//!
+//! The rate is measured with random probes of 16 bytes: none of them was ever added. How many, and
+//! when a filter passes: `statistics.rs`.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    path::PathBuf,
+};
+
+use redis::Value;
+use serde::Serialize;
+
+use crate::{
+    amount,
+    connection::{Connection, Options, text_of},
+    error::{Error, Exit},
+    filter_info::{Detail, Reader},
+    items::{self, Batch, Batches, Packing, Source, push_item},
+    membership::Membership,
+    output::Output,
+    progress::{Progress, Unit},
+    statistics,
+};
+
+/// Bytes of a probe.
+const PROBE: usize = 16;
+/// Probes in one command.
+const PROBES: u64 = 8192;
+/// Below this rate the number of probes rises no further: seconds would become minutes.
+const LOWEST_MEASURED: f64 = 1e-5;
+/// Lost items that are shown.
+const SHOWN: usize = 10;
+/// Lost items in one `BF.INSERT`.
+const REPAIRED: usize = 1000;
+
+/// Checks that no item of a file is lost, and measures the rate of false positives
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Name of the filter
+    name: String,
+    /// File of items that were added; - is standard input
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// Adds lost items again
+    #[arg(long, requires = "file")]
+    repair: bool,
+    /// Number of random items that measure the rate; 0 measures nothing
+    #[arg(long, value_name = "NUMBER", value_parser = amount::items)]
+    probes: Option<u64>,
+    /// Precision of the rate, one standard deviation: the number of probes follows from it
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = amount::rate)]
+    rate_within: f64,
+    /// The rate that was asked for, where the server does not tell it
+    #[arg(long, value_name = "RATE", value_parser = amount::rate)]
+    error: Option<f64>,
+    #[command(flatten)]
+    input: items::Options,
+}
+
+/// What was found.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    name: String,
+    #[serde(flatten)]
+    items: Option<Items>,
+    #[serde(flatten)]
+    rate: Option<Rate>,
+    passed: bool,
+}
+
+/// The items of the file.
+#[derive(Debug, Default, Serialize)]
+struct Items {
+    items: u64,
+    lost: u64,
+    repaired: u64,
+    /// The first of the lost items, escaped.
+    lost_items: Vec<String>,
+}
+
+/// The measured rate.
+#[derive(Debug, Serialize)]
+struct Rate {
+    probes: u64,
+    positives: u64,
+    rate: f64,
+    rate_low: f64,
+    rate_high: f64,
+    asked_rate: Option<f64>,
+    /// The server's estimate.
+    estimated_rate: Option<f64>,
+}
+
+impl Rate {
+    fn passes(&self) -> bool {
+        self.asked_rate.is_none_or(|asked| asked >= self.rate_low)
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        let mut server = connection.target()?.connect()?;
+        let mut report = Report { name: self.name.clone(), ..Report::default() };
+        let key = self.name.as_bytes();
+        let info = Reader::default().read_one(&mut server, key, Detail::Filter)?;
+        if let Some(file) = &self.file {
+            report.items = Some(self.look_for_items(&Source::named(file), &mut server, output)?);
+        }
+        let asked = self.error.or(info.error_rate);
+        let probes = self.probes.unwrap_or_else(|| {
+            // Without a rate: as for one in a thousand.
+            statistics::trials(asked.unwrap_or(1e-3).max(LOWEST_MEASURED), self.rate_within)
+        });
+        if probes > 0 {
+            let positives = self.count_positives(probes, &mut server, output)?;
+            let (rate_low, rate_high) = statistics::interval(positives, probes).into_inner();
+            report.rate = Some(Rate {
+                probes,
+                positives,
+                rate: positives as f64 / probes as f64,
+                rate_low,
+                rate_high,
+                asked_rate: asked,
+                estimated_rate: info.rate_now,
+            });
+        }
+        let found = report.items.as_ref().is_none_or(|items| items.lost == items.repaired);
+        report.passed = found && report.rate.as_ref().is_none_or(Rate::passes);
+        output.data(&report, &report)?;
+        Ok(if report.passed { Exit::Done } else { Exit::No })
+    }
+
+    fn look_for_items(
+        &self,
+        source: &Source,
+        server: &mut Connection,
+        output: &Output,
+    ) -> Result<Items, Error> {
+        // Replies to questions are under way on the other connection.
+        let key = self.name.as_bytes();
+        let mut repairing = self.repair.then(|| server.target().connect_for(key)).transpose()?;
+        let mut membership = Membership::of(server, key)?;
+        let (input, length) = source.open()?;
+        let mut batches = Batches::new(input, &self.input);
+        let mut progress = Progress::new(output, &source.name(), length);
+        let mut found = Items::default();
+        let next = || batches.next_batch().map_err(Error::file(source.name()));
+        membership.ask(next, |batch, answers| {
+            found.items += answers.items;
+            progress.at(batch.end, found.items, Unit::Items);
+            if answers.present == answers.items {
+                return Ok(());
+            }
+            let items = batch.items().into_iter().zip(answers.iter());
+            let lost: Vec<_> =
+                items.filter(|(_, present)| !present).map(|(item, _)| item).collect();
+            found.lost += lost.len() as u64;
+            let room = SHOWN - found.lost_items.len();
+            found.lost_items.extend(lost.iter().take(room).map(|item| escaped(item)));
+            if let Some(server) = &mut repairing {
+                add(server, key, &lost)?;
+                found.repaired += lost.len() as u64;
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The number of random items that test present.
+    fn count_positives(
+        &self,
+        probes: u64,
+        server: &mut Connection,
+        output: &Output,
+    ) -> Result<u64, Error> {
+        const SOURCE: &str = "/dev/urandom";
+        let mut random = File::open(SOURCE).map_err(Error::file(SOURCE))?;
+        let mut progress = Progress::new(output, "probes", Some(probes));
+        let (mut sent, mut asked, mut positives) = (0, 0, 0);
+        let next = || {
+            let count = PROBES.min(probes - sent);
+            sent += count;
+            if count == 0 {
+                return Ok(None);
+            }
+            random_items(&mut random, count).map(Some).map_err(Error::file(SOURCE))
+        };
+        Membership::of(server, self.name.as_bytes())?.ask(next, |_, answers| {
+            positives += answers.present;
+            asked += answers.items;
+            progress.at(asked, asked, Unit::Items);
+            Ok(())
+        })?;
+        Ok(positives)
+    }
+}
+
+fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
+    let mut bytes = vec![0; count as usize * PROBE];
+    random.read_exact(&mut bytes)?;
+    let mut blob = Vec::with_capacity(bytes.len() + count as usize);
+    bytes.chunks_exact(PROBE).for_each(|item| push_item(&mut blob, item));
+    Ok(Batch { packing: Packing::Lengths, blob, count, start: 0, end: 0 })
+}
+
+/// Adds items to a filter that must exist. All server modules have `BF.INSERT`.
+fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<(), Error> {
+    const COMMAND: &str = "BF.INSERT";
+    let refused = |text| Error::Refused { command: COMMAND.to_owned(), text };
+    for items in items.chunks(REPAIRED) {
+        let mut command = redis::cmd(COMMAND);
+        command.arg(key).arg("NOCREATE").arg("ITEMS").arg(items);
+        let reply = server.call(&command)?;
+        let wrong = || Error::Reply { command: COMMAND.to_owned(), reply: format!("{reply:?}") };
+        let Value::Array(answers) = &reply else { return Err(wrong()) };
+        for answer in answers {
+            match answer {
+                Value::Int(0 | 1) | Value::Boolean(_) => {}
+                Value::ServerError(error) => return Err(refused(text_of(error))),
+                _ => return Err(wrong()),
+            }
+        }
+        if answers.len() != items.len() {
+            return Err(wrong());
+        }
+    }
+    Ok(())
+}
+
+/// An item on one line: bytes that are no printable ASCII as `\x0a`.
+fn escaped(item: &[u8]) -> String {
+    item.escape_ascii().to_string()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            self.items.as_ref().map(ToString::to_string),
+            self.rate.as_ref().map(ToString::to_string),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        formatter.write_str(&parts.join("  "))?;
+        let Some(items) = &self.items else { return Ok(()) };
+        for item in &items.lost_items {
+            write!(formatter, "\nlost: {item}")?;
+        }
+        match items.lost - items.lost_items.len() as u64 {
+            0 => Ok(()),
+            more => write!(formatter, "\nlost: {} more", amount::grouped(more)),
+        }
+    }
+}
+
+impl fmt::Display for Items {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.items == 1 { "" } else { "s" };
+        write!(formatter, "{} item{plural}: ", amount::grouped(self.items))?;
+        match (self.lost, self.repaired) {
+            (0, _) => formatter.write_str("all present."),
+            (lost, 0) => write!(formatter, "{} LOST.", amount::grouped(lost)),
+            (lost, _) => write!(formatter, "{} lost and added again.", amount::grouped(lost)),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.probes == 1 { "" } else { "s" };
+        write!(formatter, "{} probe{plural}: ", amount::grouped(self.probes))?;
+        let rare = self.asked_rate.is_some_and(|asked| asked < LOWEST_MEASURED);
+        if rare {
+            let positives = amount::grouped(self.positives);
+            write!(formatter, "{positives} positive, at most {} % (", percent(self.rate_high))?;
+        } else {
+            write!(formatter, "{} % positive (", percent(self.rate))?;
+        }
+        if let Some(asked) = self.asked_rate {
+            write!(formatter, "asked {}, ", amount::readable_rate(asked))?;
+        }
+        let (low, high) = (percent(self.rate_low), percent(self.rate_high));
+        write!(formatter, "95 %: {low} to {high} %)")?;
+        if rare && let Some(estimated) = self.estimated_rate {
+            write!(formatter, ", by its bits {} %", percent(estimated))?;
+        }
+        if self.passes() { Ok(()) } else { formatter.write_str(": TOO HIGH") }
+    }
+}
+
+/// A rate in percent with three significant digits, without the sign.
+fn percent(rate: f64) -> String {
+    let percent = rate * 100.0;
+    if percent == 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = 2.0 - percent.log10().floor();
+    if decimals > 9.0 {
+        return format!("{percent:.2e}");
+    }
+    format!("{percent:.*}", decimals.max(0.0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(probes: u64, positives: u64, asked_rate: Option<f64>) -> Rate {
+        let (rate_low, rate_high) = statistics::interval(positives, probes).into_inner();
+        let rate = positives as f64 / probes as f64;
+        Rate {
+            probes,
+            positives,
+            rate,
+            rate_low,
+            rate_high,
+            asked_rate,
+            estimated_rate: Some(2.5e-7),
+        }
+    }
+
+    #[test]
+    fn reports_in_words() {
+        let report = Report {
+            items: Some(Items { items: 78_125_000, ..Items::default() }),
+            rate: Some(rate(400_000, 286, Some(0.001))),
+            ..Report::default()
+        };
+        assert_eq!(
+            report.to_string(),
+            "78,125,000 items: all present.  400,000 probes: 0.0715 % positive \
+             (asked 0.1 %, 95 %: 0.0635 to 0.0803 %)"
+        );
+        assert!(report.rate.is_some_and(|rate| rate.passes()));
+        let high = rate(400_000, 600, Some(0.001));
+        assert!(!high.passes());
+        assert_eq!(
+            high.to_string(),
+            "400,000 probes: 0.150 % positive (asked 0.1 %, 95 %: 0.138 to 0.162 %): TOO HIGH"
+        );
+        assert_eq!(
+            rate(1_000, 10, None).to_string(),
+            "1,000 probes: 1.00 % positive (95 %: 0.481 to 1.83 %)"
+        );
+        assert_eq!(
+            rate(40_000_000, 10, Some(1e-6)).to_string(),
+            "40,000,000 probes: 10 positive, at most 0.0000460 % (asked 0.0001 %, 95 %: \
+             0.0000120 to 0.0000460 %), by its bits 0.0000250 %"
+        );
+        let lost = (0..12).map(|number| format!("item-{number}")).take(SHOWN).collect();
+        let report = Report {
+            items: Some(Items { items: 100, lost: 12, repaired: 0, lost_items: lost }),
+            ..Report::default()
+        };
+        let text = report.to_string();
+        assert!(text.starts_with("100 items: 12 LOST.\nlost: item-0\n"), "{text}");
+        assert!(text.ends_with("lost: item-9\nlost: 2 more"), "{text}");
+    }
+
+    #[test]
+    fn rates_have_three_digits() {
+        for (rate, expected) in [
+            (0.0, "0"),
+            (1.0, "100"),
+            (0.5, "50.0"),
+            (0.000_716, "0.0716"),
+            (1e-5, "0.00100"),
+            (1e-10, "1.00e-8"),
+        ] {
+            assert_eq!(percent(rate), expected);
+        }
+    }
+
+    #[test]
+    fn items_are_escaped() {
+        assert_eq!(escaped(b"a b\n\xff"), "a b\\n\\xff");
+    }
+}
