@@ -110,6 +110,12 @@ pub(crate) fn refusal_hint(text: &str) -> &'static str {
         ("OOM", "Raise maxmemory, or remove other keys."),
         ("LOADING", "Wait until the server has loaded its data."),
         ("READONLY", "This is a replica; connect to its primary."),
+        (
+            "ERR unknown command 'BF.SCANDUMP'",
+            "This server's module cannot dump one filter (valkey-bloom): use DUMP and RESTORE.",
+        ),
+        ("BUSYKEY", "Go on by --resume, put it in place of a filter by --replace, or drop it."),
+        ("ERR received bad data", "The server's log says why: another module's format?"),
         ("ERR unknown command", "Load a module with BF.* commands into the server (MODULE LIST)."),
         ("ERR not found", "There is no filter of this name; create it first."),
         ("ERR item exists", "Drop the filter first, or use another name."),

@@ -639,7 +639,7 @@ mod tests {
         let (reader, mut writer) = io::pipe().unwrap();
         let live = Live::new(reader, &Interrupt::default(), true);
         let mut batches = Batches::new(live, &options(1 << 20));
-        let mut next = |batches: &mut Batches<Live>| loop {
+        let next = |batches: &mut Batches<Live>| loop {
             match batches.next_batch() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 batch => break batch.unwrap().map(|batch| batch.blob),

@@ -7,6 +7,7 @@
 //!      ├─▶ filter_info   BF.INFO of all modules
 //!      ├─▶ items         items of files, in batches
 //!      ├─▶ membership    whether a filter has the items of batches
+//!      ├─▶ dump_file     the file of dump and restore
 //!      ├─▶ statistics    the confidence interval of a measured rate
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
@@ -20,6 +21,7 @@
 mod amount;
 mod commands;
 mod connection;
+mod dump_file;
 mod error;
 mod filter_info;
 mod interrupt;

@@ -195,9 +195,9 @@ mod tests {
             while fails - passes > 1 {
                 let middle = passes + (fails - passes) / 2;
                 if *interval(middle, trials).start() > rate {
-                    fails = middle
+                    fails = middle;
                 } else {
-                    passes = middle
+                    passes = middle;
                 }
             }
             let probability = upper_tail(fails, trials, rate);

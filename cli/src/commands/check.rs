@@ -112,7 +112,7 @@ impl Arguments {
         for item in &self.items {
             push_item(&mut blob, item.as_bytes());
         }
-        Batch { packing: Packing::Lengths, blob, count: self.items.len() as u64, start: 0, end: 0 }
+        Batch { packing: Packing::Lengths, blob, count: self.items.len() as u64, end: 0 }
     }
 
     /// Prints what is asked for about each item.

@@ -4,9 +4,11 @@ mod check;
 mod completion;
 mod create;
 mod drop;
+mod dump;
 mod info;
 mod load;
 mod plan;
+mod restore;
 mod top;
 mod verify;
 
@@ -39,6 +41,8 @@ enum Subcommand {
     Top(top::Arguments),
     Check(check::Arguments),
     Verify(verify::Arguments),
+    Dump(dump::Arguments),
+    Restore(restore::Arguments),
     Drop(drop::Arguments),
     Completion(completion::Arguments),
     /// Prints the manual page
@@ -60,6 +64,8 @@ impl Arguments {
             Subcommand::Top(arguments) => arguments.run(&self.connection, output),
             Subcommand::Check(arguments) => arguments.run(&self.connection, output),
             Subcommand::Verify(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Dump(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Restore(arguments) => arguments.run(&self.connection, output),
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
             Subcommand::Completion(arguments) => arguments.run(),
             Subcommand::Man => completion::manual(),

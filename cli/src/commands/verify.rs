@@ -204,7 +204,7 @@ fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
     random.read_exact(&mut bytes)?;
     let mut blob = Vec::with_capacity(bytes.len() + count as usize);
     bytes.chunks_exact(PROBE).for_each(|item| push_item(&mut blob, item));
-    Ok(Batch { packing: Packing::Lengths, blob, count, start: 0, end: 0 })
+    Ok(Batch { packing: Packing::Lengths, blob, count, end: 0 })
 }
 
 /// Adds items to a filter that must exist. All server modules have `BF.INSERT`.

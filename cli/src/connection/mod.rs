@@ -12,7 +12,7 @@ mod cluster;
 mod options;
 mod stream;
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 
 use redis::{Cmd, Parser, ServerError, Value};
 
@@ -131,6 +131,23 @@ impl Connection {
         self.stream.write_all(&command.get_packed_command()).map_err(self.target.broken())
     }
 
+    /// Sends a command whose arguments are too large to copy.
+    pub(crate) fn send_parts(&mut self, arguments: &[&[u8]]) -> Result<(), Error> {
+        let mut small = format!("*{}\r\n", arguments.len()).into_bytes();
+        for argument in arguments {
+            small.extend(format!("${}\r\n", argument.len()).bytes());
+            if argument.len() < 1 << 16 {
+                small.extend(*argument);
+            } else {
+                self.send_raw(&small)?;
+                self.send_raw(argument)?;
+                small.clear();
+            }
+            small.extend(b"\r\n");
+        }
+        self.send_raw(&small)
+    }
+
     /// Sends commands that are encoded already.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.stream.write_all(bytes).map_err(self.target.broken())
@@ -138,7 +155,12 @@ impl Connection {
 
     /// The next reply: a `Value::ServerError`, if the server refused the command.
     pub(crate) fn receive(&mut self) -> Result<Value, Error> {
-        self.parser.parse_value(&mut self.stream).map_err(|error| {
+        self.receive_after(&[])
+    }
+
+    /// The next reply, whose first bytes were read already.
+    fn receive_after(&mut self, head: &[u8]) -> Result<Value, Error> {
+        self.parser.parse_value(head.chain(&mut self.stream)).map_err(|error| {
             let kind = if error.is_timeout() {
                 io::ErrorKind::TimedOut
             } else if error.is_io_error() {
@@ -148,6 +170,43 @@ impl Connection {
             };
             self.target.broken()(io::Error::new(kind, error))
         })
+    }
+}
+
+/// The lines before the string in an array of an integer and a string: `*2`, `:1`, `$3`.
+const LONG: [u8; 3] = [b'*', b':', b'$'];
+
+impl Connection {
+    /// Like [`Connection::receive`], for a reply of an integer and a long string. The parser of the
+    /// `redis` crate copies long strings several times; this reads them in place. No other command
+    /// may be under way, because what the parser has read ahead is not seen.
+    pub(crate) fn receive_long(&mut self) -> Result<Value, Error> {
+        let mut head = Vec::new();
+        let mut numbers = [0_i64; LONG.len()];
+        for (number, start) in numbers.iter_mut().zip(LONG) {
+            let begin = head.len();
+            while !head.ends_with(b"\r\n") || head.len() == begin {
+                let mut byte = [0];
+                self.stream.read_exact(&mut byte).map_err(self.target.broken())?;
+                head.extend(byte);
+            }
+            let line = str::from_utf8(&head[begin..]).ok();
+            let text = line.and_then(|line| line.trim_end().strip_prefix(char::from(start)));
+            match text.and_then(|text| text.parse().ok()) {
+                Some(parsed) => *number = parsed,
+                None => return self.receive_after(&head),
+            }
+        }
+        let [2, integer, length] = numbers else { return self.receive_after(&head) };
+        let Ok(length) = usize::try_from(length) else { return self.receive_after(&head) };
+        let mut data = Vec::with_capacity(length + 2);
+        let ended = (&mut self.stream).take(length as u64 + 2).read_to_end(&mut data);
+        ended.map_err(self.target.broken())?;
+        if !data.ends_with(b"\r\n") || data.len() != length + 2 {
+            return Err(self.target.broken()(io::ErrorKind::UnexpectedEof.into()));
+        }
+        data.truncate(length);
+        Ok(Value::Array(vec![Value::Int(integer), Value::BulkString(data)]))
     }
 }
 

@@ -10,6 +10,7 @@ mod completion;
 mod connect;
 mod create;
 mod drop;
+mod dump;
 mod fake;
 mod info;
 mod load;

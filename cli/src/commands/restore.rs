@@ -1,0 +1,364 @@
+//! `redis-bloom restore FILE NAME`: a filter from the file of `dump`, by BF.LOADCHUNK.
+//!
+//! ```text
+//!   FILE ── read and checked to its end ──▶ then read again, chunk by chunk
+//!                                              │ BF.LOADCHUNK
+//!                                              ▼
+//!                     NAME:restoring:K, a key in the slot of NAME ── RENAME ──▶ NAME
+//! ```
+//!
+//! A damaged file never reaches the server, and readers of NAME never see a part of the filter.
+
+use std::path::PathBuf;
+
+use redis::Value;
+use serde::Serialize;
+
+use crate::{
+    amount,
+    connection::{Connection, Options},
+    dump_file::{Chunk, Reader},
+    error::{Error, Exit, refusal_hint},
+    interrupt::Interrupt,
+    output::Output,
+    progress::{Progress, Unit},
+    scan::TYPES,
+};
+
+/// Chunks under way: the server loads one while the next is on its way.
+const UNDER_WAY: u64 = 2;
+
+/// Makes a filter from a file of dump
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// File that dump wrote
+    file: PathBuf,
+    /// Name of the filter to make
+    name: String,
+    /// Goes on with an interrupted restore of this file
+    #[arg(long)]
+    resume: bool,
+    /// Replaces a filter of this name
+    #[arg(long)]
+    replace: bool,
+    /// Checks the file and the name, and changes nothing on the server
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What was restored.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    name: &'a str,
+    file: &'a str,
+    product: &'a str,
+    chunks: u64,
+    bytes: u64,
+}
+
+/// A file that was read to its end, and is right.
+struct Checked {
+    product: String,
+    chunks: u64,
+    bytes: u64,
+    checksums: u64,
+    /// A newer header, in place of the first chunk.
+    header: Option<Vec<u8>>,
+}
+
+/// A restore under way.
+struct Restore<'a> {
+    file: &'a PathBuf,
+    checked: &'a Checked,
+    server: &'a mut Connection,
+    /// The key that is filled.
+    key: &'a str,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        let interrupt = Interrupt::register();
+        let checked = self.check_file(&interrupt, output)?;
+        let mut server = connection.target()?.connect_for(self.name.as_bytes())?;
+        let exists = filter_exists(&mut server, &self.name)?;
+        let taken = || Error::Refused {
+            command: format!("restore {}", self.name),
+            text: "BUSYKEY the filter exists".to_owned(),
+        };
+        if exists && !self.replace {
+            return Err(taken());
+        }
+        let size = amount::readable_bytes(checked.bytes);
+        let file = self.file.display().to_string();
+        if self.dry_run {
+            let product = &checked.product;
+            output.remark(format_args!("{file}: {size} of {product}; would be {}", self.name));
+            return Ok(Exit::Done);
+        }
+        let key = temporary_name(&self.name);
+        let mut restore =
+            Restore { file: &self.file, checked: &checked, server: &mut server, key: &key };
+        let mut done = self.chunks_done(&mut restore, output)?;
+        if done == 0 {
+            // The header makes the key. A server that refuses it has nothing of the filter.
+            let (_, header) = restore.reader(0)?;
+            restore.send(&header)?;
+            restore.receive()?;
+            done = 1;
+        }
+        restore.load(done, &interrupt, output).map_err(|error| half_loaded(error, &key))?;
+        // Complete filters answer it, others do not.
+        server.call(redis::cmd("BF.INFO").arg(&key)).map_err(|error| half_loaded(error, &key))?;
+        let command = if self.replace { "RENAME" } else { "RENAMENX" };
+        let renamed = server
+            .call(redis::cmd(command).arg(&key).arg(&self.name))
+            .map_err(|error| half_loaded(error, &key))?;
+        if renamed == Value::Int(0) {
+            server.call(redis::cmd("UNLINK").arg(&key))?;
+            return Err(taken());
+        }
+        let report = Report {
+            name: &self.name,
+            file: &file,
+            product: &checked.product,
+            chunks: checked.chunks,
+            bytes: checked.bytes,
+        };
+        if output.json() {
+            output.data(&report, "")?;
+        } else {
+            output.remark(format_args!("{}: {size} from {file}", self.name));
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Reads the whole file.
+    fn check_file(&self, interrupt: &Interrupt, output: &Output) -> Result<Checked, Error> {
+        let mut reader = Reader::open(&self.file)?;
+        let mut progress = Progress::new(output, "checking", Some(reader.length()));
+        let (mut chunks, mut bytes, mut header) = (0, 0, None);
+        while let Some(chunk) = reader.next()? {
+            progress.at(reader.position(), reader.position(), Unit::Bytes);
+            if interrupt.requested() {
+                return Err(Error::Interrupted { hint: "Nothing was restored.".to_owned() });
+            }
+            if reader.replaced() {
+                header = Some(chunk.data);
+            } else {
+                chunks += 1;
+                bytes += chunk.data.len() as u64;
+            }
+        }
+        let (product, checksums) = (reader.product().to_owned(), reader.checksums());
+        Ok(Checked { product, chunks, bytes, checksums, header })
+    }
+
+    /// How many chunks an earlier restore loaded.
+    fn chunks_done(&self, restore: &mut Restore, output: &Output) -> Result<u64, Error> {
+        let key = restore.key;
+        if !filter_exists(restore.server, key)? {
+            return Ok(0);
+        }
+        if !self.resume {
+            return Err(Error::Refused {
+                command: format!("restore {}", self.name),
+                text: format!("BUSYKEY {key}: another restore is under way or was interrupted"),
+            });
+        }
+        let done = restore.chunks_done()?;
+        if done == 0 {
+            output
+                .remark(format_args!("{key} is of another file or server: loaded from the start"));
+            restore.server.call(redis::cmd("UNLINK").arg(key))?;
+        }
+        Ok(done)
+    }
+}
+
+impl Restore<'_> {
+    /// How many chunks the key has: 0 if it cannot be continued.
+    fn chunks_done(&mut self) -> Result<u64, Error> {
+        // This module answers OK to chunks that it has and to the next one, and refuses those
+        // behind it. RedisBloom overwrites any part of any filter, but refuses a header of a filter
+        // that exists.
+        let header = self.reader(0)?.1;
+        if !self.accepts(&header)? {
+            return Ok(0);
+        }
+        // All before `low` are in; `high` is not.
+        let (mut low, mut high) = (1, self.checked.chunks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (_, chunk) = self.reader(middle)?;
+            if self.accepts(&chunk)? { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// The chunk with this index, and the reader behind it.
+    fn reader(&self, index: u64) -> Result<(Reader, Chunk), Error> {
+        let mut reader = Reader::open(self.file)?;
+        for _ in 0..index {
+            self.next(&mut reader)?;
+        }
+        let chunk = self.next(&mut reader)?;
+        match &self.checked.header {
+            Some(newer) if index == 0 => {
+                Ok((reader, Chunk { iterator: chunk.iterator, data: newer.clone() }))
+            }
+            _ => Ok((reader, chunk)),
+        }
+    }
+
+    fn next(&self, reader: &mut Reader) -> Result<Chunk, Error> {
+        reader.next()?.ok_or_else(|| self.changed())
+    }
+
+    fn changed(&self) -> Error {
+        Error::usage(
+            format!("{}: changed while it was read", self.file.display()),
+            "Restore it again when nobody writes to it.",
+        )
+    }
+
+    fn accepts(&mut self, chunk: &Chunk) -> Result<bool, Error> {
+        self.send(chunk)?;
+        match self.receive() {
+            Ok(()) => Ok(true),
+            Err(Error::Refused { text, .. })
+                if text.starts_with("ERR received bad data")
+                    || text.starts_with("ERR invalid offset") =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Loads all chunks but the first `done`.
+    fn load(&mut self, done: u64, interrupt: &Interrupt, output: &Output) -> Result<(), Error> {
+        let mut reader = Reader::open(self.file)?;
+        for _ in 0..done {
+            self.next(&mut reader)?;
+        }
+        let length = Some(reader.length());
+        let mut progress = Progress::new(output, self.key, length).from(reader.position());
+        let mut under_way = 0;
+        for _ in done..self.checked.chunks {
+            let chunk = self.next(&mut reader)?;
+            self.send(&chunk)?;
+            under_way += 1;
+            if under_way == UNDER_WAY {
+                self.receive()?;
+                under_way -= 1;
+            }
+            progress.at(reader.position(), reader.position(), Unit::Bytes);
+            if interrupt.requested() {
+                (0..under_way).try_for_each(|_| self.receive())?;
+                return Err(Error::Interrupted { hint: String::new() });
+            }
+        }
+        (0..under_way).try_for_each(|_| self.receive())?;
+        // What was loaded is what was checked.
+        while reader.next()?.is_some() {}
+        if reader.checksums() == self.checked.checksums { Ok(()) } else { Err(self.changed()) }
+    }
+
+    fn send(&mut self, chunk: &Chunk) -> Result<(), Error> {
+        let iterator = chunk.iterator.to_string();
+        let (key, data) = (self.key.as_bytes(), &chunk.data[..]);
+        self.server.send_parts(&[b"BF.LOADCHUNK", key, iterator.as_bytes(), data])
+    }
+
+    fn receive(&mut self) -> Result<(), Error> {
+        match self.server.receive()? {
+            Value::Okay => Ok(()),
+            Value::ServerError(error) => Err(self.server.refused("BF.LOADCHUNK", &error)),
+            other => Err(Error::Reply {
+                command: "BF.LOADCHUNK".to_owned(),
+                reply: format!("{other:?}"),
+            }),
+        }
+    }
+}
+
+/// An error of a restore that may have loaded a part: it stays in `key`.
+fn half_loaded(error: Error, key: &str) -> Error {
+    let hint = format!("{key} has what is loaded: --resume goes on, drop removes it.");
+    match error {
+        Error::Refused { command, text } => {
+            let what = format!("{command}: {text}");
+            Error::RefusedPartly { what, hint: format!("{} {hint}", refusal_hint(&text)) }
+        }
+        Error::Connection { .. } => Error::Incomplete { what: error.to_string(), hint },
+        Error::Interrupted { .. } => Error::Interrupted { hint },
+        other => other,
+    }
+}
+
+/// Whether there is a filter of this name.
+///
+/// # Errors
+/// `Error::Refused` if the key holds something else.
+fn filter_exists(server: &mut Connection, name: &str) -> Result<bool, Error> {
+    match server.call(redis::cmd("TYPE").arg(name))? {
+        Value::SimpleString(kind) if kind == "none" => Ok(false),
+        Value::SimpleString(kind) if TYPES.contains(&kind.as_str()) => Ok(true),
+        other => Err(Error::Refused {
+            command: format!("restore {name}"),
+            text: format!("WRONGTYPE the key holds {other:?}"),
+        }),
+    }
+}
+
+/// A name in the slot of `name`, so that a cluster renames it: `name:restoring:K`, with the smallest
+/// K that hashes alike. A name with a tag in braces gives its slot to all names that begin with it.
+fn temporary_name(name: &str) -> String {
+    let wanted = slot(name.as_bytes());
+    let names = (0..=u64::MAX).map(|number| format!("{name}:restoring:{number}"));
+    // One of 16,384 numbers has the slot, so that hundreds of thousands are enough in any case.
+    let found = names.take(1 << 20).find(|name| slot(name.as_bytes()) == wanted);
+    found.unwrap_or_else(|| format!("{name}:restoring"))
+}
+
+/// The slot of a key in a cluster: CRC-16 (XMODEM) of the tag in the first braces, or of the key.
+fn slot(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|&byte| byte == b'}')?;
+        (close > 0).then(|| &rest[..close])
+    });
+    let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, &byte| {
+        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
+        })
+    });
+    crc % 16_384
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_a_cluster() {
+        // The check value of CRC-16/XMODEM, and keys of the cluster specification.
+        assert_eq!(slot(b"123456789"), 0x31c3);
+        assert_eq!(slot(b""), 0);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
+        assert_ne!(slot(b"foo{}{bar}"), slot(b"bar"));
+        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
+        assert_eq!(slot(b"foo{bar}{zap}"), slot(b"bar"));
+    }
+
+    #[test]
+    fn temporary_names_have_the_slot_of_the_filter() {
+        for name in ["urls", "{urls:1}:2", "a{b", "a}b", "{}a", "a{}b{c}", "{", "", "x{y}z", "ü"] {
+            let temporary = temporary_name(name);
+            assert!(temporary.starts_with(&format!("{name}:restoring:")), "{temporary}");
+            assert_eq!(slot(temporary.as_bytes()), slot(name.as_bytes()), "{temporary}");
+            assert_eq!(temporary_name(name), temporary);
+        }
+        assert_eq!(temporary_name("{urls:1}:2"), "{urls:1}:2:restoring:0");
+    }
+}

@@ -1,0 +1,509 @@
+//! The file of `dump`: the chunks of BF.SCANDUMP, each with its iterator and a checksum.
+//!
+//! All numbers are little-endian. Each checksum is the XXH3-64 of all bytes of its record before it,
+//! as in the module's own encodings.
+//!
+//! ```text
+//!   the file begins with a header:
+//!   0         8         10       12           12 + length
+//!   ┌─────────┬─────────┬────────┬──── ─ ─ ────┬─────────┐
+//!   │ rb-dump │ version │ length │ product, as │ XXH3-64 │      rb-dump: 7 letters and a line feed
+//!   │ \n      │ 1, u16  │ u16    │ UTF-8       │         │      product: redis-bloom 0.1.0
+//!   └─────────┴─────────┴────────┴──── ─ ─ ────┴─────────┘
+//!   then a record for each chunk; the iterators are those of BF.SCANDUMP's replies, and rise:
+//!   0     1          9        17           17 + length
+//!   ┌─────┬──────────┬────────┬──── ─ ─ ────┬─────────┐
+//!   │ 'C' │ iterator │ length │ data        │ XXH3-64 │      iterator 1: the filter's header
+//!   │     │ u64      │ u64    │             │         │
+//!   └─────┴──────────┴────────┴──── ─ ─ ────┴─────────┘
+//!   at the end, and nothing behind it:
+//!   0     1        9           17         25
+//!   ┌─────┬────────┬───────────┬──────────┬─────────┐
+//!   │ 'E' │ chunks │ bytes of  │ XXH3-64  │ XXH3-64 │      of the checksums of all records before
+//!   │     │ u64    │ data, u64 │ of those │         │      this one, in order
+//!   └─────┴────────┴───────────┴──────────┴─────────┘
+//! ```
+//!
+//! The last chunk may have iterator 1, like the first. It then is a newer header of the same filter
+//! and takes the place of the first (`dump --allow-changes`).
+//!
+//! A file is written as `FILE.part` and renamed when it is complete and on disk. Only its owner may
+//! read it: chunks of this module hold the filter's seed.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::Error;
+
+const MAGIC: &[u8; 8] = b"rb-dump\n";
+const VERSION: u16 = 1;
+const CHUNK: u8 = b'C';
+const END: u8 = b'E';
+/// The longest data of a chunk: what a server takes as one argument. Chunks have 16 MiB and, in the
+/// header of a filter of very many layers, 32 bytes a layer.
+const MAX_DATA: u64 = 512 << 20;
+/// Bytes of a record of a chunk before its data, and of its checksum.
+const HEAD: usize = 17;
+const CHECKSUM: usize = 8;
+
+/// A chunk of a filter.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) iterator: u64,
+    pub(crate) data: Vec<u8>,
+}
+
+/// What the last record tells.
+#[derive(Clone, Default)]
+struct Totals {
+    chunks: u64,
+    bytes: u64,
+    /// Of the checksums of all records.
+    checksums: Xxh3,
+    /// The iterator of the last chunk.
+    last: u64,
+    /// Whether a newer header came: nothing may follow.
+    replaced: bool,
+}
+
+impl Totals {
+    /// Counts a chunk, if it may come here.
+    fn take(&mut self, iterator: u64, length: u64, checksum: [u8; CHECKSUM]) -> Option<()> {
+        let first = self.chunks == 0;
+        let newer_header = iterator == 1 && self.chunks > 1;
+        if self.replaced || first != (iterator == 1) && !newer_header {
+            return None;
+        }
+        if newer_header {
+            self.replaced = true;
+        } else if iterator <= self.last {
+            return None;
+        }
+        self.last = self.last.max(iterator);
+        self.chunks += 1;
+        self.bytes += length;
+        self.checksums.update(&checksum);
+        Some(())
+    }
+}
+
+/// Writes a dump to `FILE.part`.
+pub(crate) struct Writer {
+    file: File,
+    path: PathBuf,
+    part: PathBuf,
+    totals: Totals,
+}
+
+/// What an interrupted dump left.
+pub(crate) struct Resumed {
+    pub(crate) writer: Writer,
+    /// The first chunk: the filter's header.
+    pub(crate) header: Vec<u8>,
+}
+
+impl Writer {
+    /// Begins a file.
+    pub(crate) fn create(path: &Path, product: &str) -> Result<Self, Error> {
+        let part = part_of(path);
+        let mut writer = Self {
+            file: open_part(path, &part)?,
+            path: path.to_owned(),
+            part,
+            totals: Totals::default(),
+        };
+        writer.file.set_len(0).map_err(Error::file(&writer.part))?;
+        let product = &product.as_bytes()[..product.len().min(usize::from(u16::MAX))];
+        let mut head = MAGIC.to_vec();
+        head.extend(VERSION.to_le_bytes());
+        head.extend((product.len() as u16).to_le_bytes());
+        head.extend(product);
+        let checksum = writer.record(&head, &[])?;
+        writer.totals.checksums.update(&checksum);
+        Ok(writer)
+    }
+
+    /// Goes on with what an interrupted dump left. `None` if there is nothing to go on with.
+    pub(crate) fn resume(path: &Path) -> Result<Option<Resumed>, Error> {
+        let part = part_of(path);
+        if !part.exists() {
+            return Ok(None);
+        }
+        let file = open_part(path, &part)?;
+        // A killed dump may have left a part of a record: the file ends before it.
+        let Ok(mut reader) = Reader::open(&part) else { return Ok(None) };
+        let Ok(Some(header)) = reader.next() else { return Ok(None) };
+        while let Ok(Some(_)) = reader.next() {}
+        // A newer header is the end of a dump.
+        if reader.totals.replaced {
+            return Ok(None);
+        }
+        let mut writer = Self { file, path: path.to_owned(), part, totals: reader.totals };
+        writer
+            .file
+            .set_len(reader.position)
+            .and_then(|()| writer.file.seek(SeekFrom::End(0)))
+            .map_err(Error::file(&writer.part))?;
+        Ok(Some(Resumed { writer, header: header.data }))
+    }
+
+    /// The iterator of the last chunk.
+    pub(crate) fn last(&self) -> u64 {
+        self.totals.last
+    }
+
+    /// Chunks so far.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.totals.chunks
+    }
+
+    /// Bytes of data so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.totals.bytes
+    }
+
+    /// Appends a chunk.
+    pub(crate) fn push(&mut self, iterator: u64, data: &[u8]) -> Result<(), Error> {
+        let mut head = [0; HEAD];
+        head[0] = CHUNK;
+        head[1..9].copy_from_slice(&iterator.to_le_bytes());
+        head[9..].copy_from_slice(&(data.len() as u64).to_le_bytes());
+        let checksum = self.record(&head, data)?;
+        self.totals.take(iterator, data.len() as u64, checksum).ok_or_else(|| Error::Reply {
+            command: "BF.SCANDUMP".to_owned(),
+            reply: format!("iterator {iterator} after {}", self.totals.last),
+        })
+    }
+
+    fn record(&mut self, head: &[u8], data: &[u8]) -> Result<[u8; CHECKSUM], Error> {
+        let mut hash = Xxh3::new();
+        hash.update(head);
+        hash.update(data);
+        let checksum = hash.digest().to_le_bytes();
+        let written = [head, data, &checksum].iter().try_for_each(|part| self.file.write_all(part));
+        written.map_err(Error::file(&self.part))?;
+        Ok(checksum)
+    }
+
+    /// Writes the last record, waits until the file is on disk, and gives it its name.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        let mut head = vec![END];
+        head.extend(self.totals.chunks.to_le_bytes());
+        head.extend(self.totals.bytes.to_le_bytes());
+        head.extend(self.totals.checksums.digest().to_le_bytes());
+        self.record(&head, &[])?;
+        self.file.sync_all().map_err(Error::file(&self.part))?;
+        std::fs::rename(&self.part, &self.path).map_err(Error::file(&self.path))?;
+        let directory = match self.path.parent() {
+            Some(directory) if directory != Path::new("") => directory,
+            _ => Path::new("."),
+        };
+        // The name must be on disk, too.
+        File::open(directory).and_then(|file| file.sync_all()).map_err(Error::file(directory))
+    }
+
+    /// Removes what was written: nothing of it can be used.
+    pub(crate) fn discard(self) -> Result<(), Error> {
+        std::fs::remove_file(&self.part).map_err(Error::file(&self.part))
+    }
+}
+
+/// The name of a file that is not complete.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
+/// Opens `FILE.part` for this program alone.
+fn open_part(path: &Path, part: &Path) -> Result<File, Error> {
+    // A rename would replace a device such as /dev/null by a file.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        let what = format!("{}: not a regular file", path.display());
+        return Err(Error::usage(what, "Name a file: it is written beside, then renamed."));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(part).map_err(Error::file(part))?;
+    file.try_lock().map_err(|error| {
+        let hint = "Another dump to this file is under way: wait, or name another file.";
+        Error::usage(format!("{}: {error}", part.display()), hint)
+    })?;
+    Ok(file)
+}
+
+/// Reads a dump, and checks every byte of it.
+pub(crate) struct Reader {
+    input: BufReader<File>,
+    path: PathBuf,
+    /// Bytes of the file.
+    length: u64,
+    /// Bytes that were read and are right.
+    position: u64,
+    product: String,
+    totals: Totals,
+}
+
+impl Reader {
+    /// Opens a file, and reads its header.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(Error::file(path))?;
+        let metadata = file.metadata().map_err(Error::file(path))?;
+        let mut reader = Self {
+            // Data of chunks are read past this buffer.
+            input: BufReader::with_capacity(64, file),
+            path: path.to_owned(),
+            length: metadata.len(),
+            position: 0,
+            product: String::new(),
+            totals: Totals::default(),
+        };
+        let mut hash = Xxh3::new();
+        let magic: [u8; 8] = reader.array(&mut hash)?;
+        if &magic != MAGIC {
+            return Err(Error::usage(
+                format!("{}: not a file of redis-bloom dump", path.display()),
+                "Name a file that redis-bloom dump wrote.",
+            ));
+        }
+        let version = u16::from_le_bytes(reader.array(&mut hash)?);
+        if version != VERSION {
+            return Err(Error::usage(
+                format!("{}: version {version} is unknown", path.display()),
+                "Use the release of redis-bloom that wrote it, or a newer one.",
+            ));
+        }
+        let length = u16::from_le_bytes(reader.array(&mut hash)?);
+        let product = reader.bytes(u64::from(length), &mut hash)?;
+        let checksum = reader.checksum(&hash)?;
+        reader.product =
+            String::from_utf8(product).map_err(|_| reader.damaged("no UTF-8 in the product"))?;
+        reader.totals.checksums.update(&checksum);
+        reader.position += 8 + 2 + 2 + u64::from(length) + CHECKSUM as u64;
+        Ok(reader)
+    }
+
+    /// The module that the filter came from.
+    pub(crate) fn product(&self) -> &str {
+        &self.product
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes that were read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The checksum of the checksums so far: two equal files have equal ones.
+    pub(crate) fn checksums(&self) -> u64 {
+        self.totals.checksums.digest()
+    }
+
+    /// Whether the last chunk was a newer header.
+    pub(crate) fn replaced(&self) -> bool {
+        self.totals.replaced
+    }
+
+    /// The next chunk; `None` at the end of a complete file.
+    pub(crate) fn next(&mut self) -> Result<Option<Chunk>, Error> {
+        let mut hash = Xxh3::new();
+        let [kind] = self.array(&mut hash)?;
+        let (first, second): ([u8; 8], [u8; 8]) = (self.array(&mut hash)?, self.array(&mut hash)?);
+        let (first, second) = (u64::from_le_bytes(first), u64::from_le_bytes(second));
+        match kind {
+            CHUNK => {
+                let data = self.bytes(second, &mut hash)?;
+                let checksum = self.checksum(&hash)?;
+                let taken = self.totals.take(first, second, checksum);
+                taken.ok_or_else(|| self.damaged("chunks are out of order"))?;
+                self.position += (HEAD + CHECKSUM) as u64 + second;
+                Ok(Some(Chunk { iterator: first, data }))
+            }
+            END => {
+                let checksums = u64::from_le_bytes(self.array(&mut hash)?);
+                self.checksum(&hash)?;
+                let totals = (self.totals.chunks, self.totals.bytes, self.checksums());
+                if (first, second, checksums) != totals {
+                    return Err(self.damaged("chunks are missing or were exchanged"));
+                }
+                self.position += (HEAD + 8 + CHECKSUM) as u64;
+                if self.position != self.length {
+                    return Err(self.damaged("bytes behind the end"));
+                }
+                Ok(None)
+            }
+            _ => Err(self.damaged("no such record")),
+        }
+    }
+
+    fn array<const N: usize>(&mut self, hash: &mut Xxh3) -> Result<[u8; N], Error> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        hash.update(&bytes);
+        Ok(bytes)
+    }
+
+    fn bytes(&mut self, count: u64, hash: &mut Xxh3) -> Result<Vec<u8>, Error> {
+        // Before memory is taken for them.
+        if count > MAX_DATA || count > self.length - self.position {
+            return Err(self.damaged("it ends too early"));
+        }
+        let mut bytes = vec![0; count as usize];
+        self.fill(&mut bytes)?;
+        hash.update(&bytes);
+        Ok(bytes)
+    }
+
+    fn checksum(&mut self, hash: &Xxh3) -> Result<[u8; CHECKSUM], Error> {
+        let mut found = [0; CHECKSUM];
+        self.fill(&mut found)?;
+        if u64::from_le_bytes(found) != hash.digest() {
+            return Err(self.damaged("a checksum is wrong"));
+        }
+        Ok(found)
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.input.read_exact(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged("it ends too early"),
+            _ => Error::file(&self.path)(error),
+        })
+    }
+
+    /// The error for what no dump holds; it is in the record at the position.
+    fn damaged(&self, what: &str) -> Error {
+        Error::usage(
+            format!("{}: damaged at byte {}: {what}", self.path.display(), self.position),
+            "The file was cut or changed: use another copy, or dump the filter again.",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNKS: [(u64, &[u8]); 4] =
+        [(1, b"header"), (9, b"eight by"), (12, b"end"), (1, b"HEADER")];
+
+    fn write(path: &Path, chunks: &[(u64, &[u8])]) {
+        let mut writer = Writer::create(path, "redis-bloom 0.1.0").unwrap();
+        chunks.iter().for_each(|(iterator, data)| writer.push(*iterator, data).unwrap());
+        writer.finish().unwrap();
+    }
+
+    /// All chunks of a file that is right.
+    fn read(path: &Path) -> Result<Vec<Chunk>, Error> {
+        let mut reader = Reader::open(path)?;
+        let mut chunks = Vec::new();
+        while let Some(chunk) = reader.next()? {
+            chunks.push(chunk);
+        }
+        assert_eq!(reader.product(), "redis-bloom 0.1.0");
+        Ok(chunks)
+    }
+
+    #[test]
+    fn every_damage_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dump");
+        write(&path, &CHUNKS);
+        let good = std::fs::read(&path).unwrap();
+        let expected = CHUNKS.map(|(iterator, data)| Chunk { iterator, data: data.to_vec() });
+        assert_eq!(read(&path).unwrap(), expected);
+        for at in 0..good.len() {
+            for mask in [1, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] ^= mask;
+                std::fs::write(&path, bad).unwrap();
+                assert!(read(&path).is_err(), "byte {at} xor {mask}");
+            }
+            std::fs::write(&path, &good[..at]).unwrap();
+            assert!(read(&path).is_err(), "the first {at} bytes");
+        }
+        let mut longer = good.clone();
+        longer.push(0);
+        std::fs::write(&path, longer).unwrap();
+        assert!(read(&path).is_err(), "a byte more");
+        // Whole records that were exchanged, doubled or left out: their own checksums are right.
+        let head = 8 + 2 + 2 + 17 + 8;
+        let sizes = CHUNKS.map(|(_, data)| HEAD + data.len() + CHECKSUM);
+        let (second, third) = (head + sizes[0], head + sizes[0] + sizes[1]);
+        let fourth = third + sizes[2];
+        for order in [
+            [&good[..second], &good[third..]].concat(),
+            [&good[..third], &good[fourth..]].concat(),
+            [&good[..second], &good[third..fourth], &good[second..third], &good[fourth..]].concat(),
+            [&good[..third], &good[second..]].concat(),
+            [&good[..fourth], &good[fourth + sizes[3]..]].concat(),
+        ] {
+            std::fs::write(&path, order).unwrap();
+            assert!(read(&path).is_err());
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_continued() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dump");
+        write(&path, &CHUNKS[..3]);
+        let good = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let first = 8 + 2 + 2 + 17 + 8 + HEAD + 6 + CHECKSUM;
+        for length in 0..good.len() {
+            std::fs::write(part_of(&path), &good[..length]).unwrap();
+            let Some(Resumed { mut writer, header }) = Writer::resume(&path).unwrap() else {
+                assert!(length < first, "{length} bytes have the first chunk");
+                continue;
+            };
+            assert_eq!(header, b"header");
+            let last = writer.last();
+            for (iterator, data) in CHUNKS[..3].iter().filter(|(iterator, _)| *iterator > last) {
+                writer.push(*iterator, data).unwrap();
+            }
+            assert_eq!((writer.chunks(), writer.bytes()), (3, 17));
+            writer.finish().unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), good, "{length} bytes");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn files_are_private_locked_and_regular() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dump");
+        let writer = Writer::create(&path, "x").unwrap();
+        let refused = Writer::create(&path, "x").err().unwrap();
+        assert!(refused.hint().starts_with("Another dump"), "{refused}");
+        writer.finish().unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!part_of(&path).exists());
+        assert!(Writer::create(Path::new("/dev/null"), "x").is_err());
+        assert!(!Path::new("/dev/null.part").exists());
+        assert!(Writer::resume(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn iterators_that_do_not_rise_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        for wrong in
+            [&[(2, &b"x"[..])][..], &[(1, b"x"), (1, b"x")], &[(1, b"x"), (5, b"x"), (5, b"x")]]
+        {
+            let mut writer = Writer::create(&directory.path().join("dump"), "x").unwrap();
+            let all: Result<(), _> =
+                wrong.iter().try_for_each(|(iterator, data)| writer.push(*iterator, data));
+            assert!(all.is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! `redis-bloom dump` and `redis-bloom restore`.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use crate::{
+    check::redisbloom,
+    harness::{self, Client, Random, Server, int, load, mexists, numbered, wait_until},
+    run::{Ran, command_at, run_at},
+};
+
+/// A filter of three chunks of bits: 40 MB.
+const LARGE: &str = "BF.RESERVE urls 0.01 32000000 SEED 5";
+
+/// Runs `words` with the file for `FILE`.
+fn run_on(server: &Server, words: &str, file: &Path) -> Ran {
+    let mut command = command_at(server, "");
+    command.args(words.split_whitespace().map(|word| match word {
+        "FILE" => file.as_os_str(),
+        word => word.as_ref(),
+    }));
+    command.output().expect("the tool runs").into()
+}
+
+fn file_in(server: &Server) -> PathBuf {
+    server.dir().join("urls.dump")
+}
+
+fn part_of(file: &Path) -> PathBuf {
+    file.with_extension("dump.part")
+}
+
+/// Keeps the header and the first `records` records of a dump as an interrupted dump leaves it.
+fn interrupted_after(file: &Path, records: usize, more: usize) {
+    let bytes = fs::read(file).unwrap();
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let mut end = 8 + 2 + 2 + usize::from(u16::from_le_bytes([bytes[10], bytes[11]])) + 8;
+    for _ in 0..records {
+        assert_eq!(bytes[end], b'C');
+        end += 17 + number(end + 9) + 8;
+    }
+    fs::write(part_of(file), &bytes[..end + more]).unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn every_kind_of_filter_is_restored() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    for (reserve, count) in [
+        ("BF.RESERVE urls 0.01 1000", 1_000),
+        ("BF.RESERVE urls 0.01 1000", 0),
+        ("BF.RESERVE urls 0.001 1000 NONSCALING", 500),
+        ("BF.RESERVE urls 0.01 1000 COUNTING", 1_000),
+        ("BF.RESERVE urls 0.01 100 EXPANSION 1", 2_000),
+        (LARGE, 100_000),
+        ("BF.RESERVE urls 0.01 9000000 COUNTING", 10_000),
+    ] {
+        client.run(reserve);
+        let items = numbered("item", count);
+        harness::madd(&mut client, "urls", &items);
+        let ran = run_on(&server, "dump urls -o FILE", &file);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{reserve}: {ran:?}");
+        let ran = run_on(&server, "restore FILE copy", &file);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{reserve}: {ran:?}");
+        assert_eq!(
+            harness::digest(&mut client, "copy"),
+            harness::digest(&mut client, "urls"),
+            "{reserve}"
+        );
+        assert_eq!(client.run("DBSIZE"), int(2), "{reserve}: no other key is left");
+        client.run("FLUSHALL");
+    }
+}
+
+#[test]
+fn what_they_say() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    let name = file.display();
+    client.run("BF.RESERVE urls 0.01 1000 SEED 1");
+    let ran = run_on(&server, "dump urls -o FILE --dry-run", &file);
+    assert_eq!(ran.stderr, format!("urls: 1.36 kB would be written to {name}\n"));
+    assert!(!file.exists() && !part_of(&file).exists());
+    let ran = run_on(&server, "dump urls -o FILE", &file);
+    let seed =
+        format!("{name} holds the filter's seed: whoever reads it can make items that collide.");
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
+    assert_eq!(ran.stderr, format!("{seed}\nurls: 1.40 kB in {name}\n"));
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!part_of(&file).exists());
+    let bytes = fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"rb-dump\n\x01\x00\x11\x00redis-bloom 0.1.0"), "{bytes:?}");
+
+    let ran = run_on(&server, "dump urls -o FILE --json --quiet", &file);
+    let report = serde_json::json!({
+        "name": "urls", "file": name.to_string(), "product": "redis-bloom 0.1.0",
+        "chunks": 2, "bytes": 1400, "changed": false,
+    });
+    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, printed), (0, report));
+    assert_eq!(ran.stderr, "");
+    assert_eq!(fs::read(&file).unwrap(), bytes, "a filter that stays has one dump");
+
+    let ran = run_on(&server, "restore FILE copy --dry-run", &file);
+    let expected = format!("{name}: 1.40 kB of redis-bloom 0.1.0; would be copy\n");
+    assert_eq!((ran.code, ran.stderr), (0, expected));
+    assert_eq!(client.run("EXISTS copy"), int(0));
+    let ran = run_on(&server, "restore FILE copy", &file);
+    assert_eq!((ran.code, ran.stderr), (0, format!("copy: 1.40 kB from {name}\n")));
+    let ran = run_on(&server, "restore FILE other --json", &file);
+    let report = serde_json::json!({
+        "name": "other", "file": name.to_string(), "product": "redis-bloom 0.1.0",
+        "chunks": 2, "bytes": 1400,
+    });
+    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, printed, ran.stderr.as_str()), (0, report, ""));
+}
+
+#[test]
+fn an_existing_filter_is_replaced_only_on_demand() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("BF.ADD urls old");
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    client.run("BF.ADD urls new");
+    client.run("SET text value");
+    let before = harness::digest(&mut client, "urls");
+    let ran = run_on(&server, "restore FILE urls", &file);
+    assert_eq!((ran.code, ran.stdout.as_str()), (4, ""));
+    let error = "redis-bloom: restore urls: BUSYKEY the filter exists\n";
+    assert!(ran.stderr.starts_with(error), "{ran:?}");
+    assert_eq!(harness::digest(&mut client, "urls"), before);
+    assert_eq!(run_on(&server, "restore FILE urls --replace", &file).code, 0);
+    assert_eq!(client.run("BF.EXISTS urls new"), int(0));
+    assert_eq!(client.run("BF.EXISTS urls old"), int(1));
+    for words in ["restore FILE text", "restore FILE text --replace"] {
+        let ran = run_on(&server, words, &file);
+        assert_eq!(ran.code, 4);
+        assert!(ran.stderr.starts_with("redis-bloom: restore text: WRONGTYPE"), "{ran:?}");
+    }
+    assert_eq!(client.run("GET text").text(), "value");
+    assert_eq!(client.run("DBSIZE"), int(2));
+}
+
+#[test]
+fn damaged_files_are_refused() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("BF.RESERVE urls 0.01 10 SEED 1");
+    client.run("BF.ADD urls a");
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    let good = fs::read(&file).unwrap();
+    let before = harness::digest(&mut client, "urls");
+    let bad = (0..good.len()).flat_map(|at| {
+        let mut flipped = good.clone();
+        flipped[at] ^= 1 << (at % 8);
+        [(at, flipped), (at, good[..at].to_vec())]
+    });
+    for (at, bytes) in bad {
+        fs::write(&file, &bytes).unwrap();
+        let ran = run_on(&server, "restore FILE urls --replace", &file);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{at}: {ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 2, "{at}: {ran:?}");
+    }
+    assert_eq!(harness::digest(&mut client, "urls"), before);
+    assert_eq!(client.run("DBSIZE"), int(1));
+    let calls = client.run("INFO commandstats").text().to_ascii_lowercase();
+    assert!(!calls.contains("bf.loadchunk"), "{calls}");
+    fs::write(&file, b"some lines of items\n").unwrap();
+    let ran = run_on(&server, "restore FILE copy", &file);
+    assert!(ran.stderr.contains("not a file of redis-bloom dump"), "{ran:?}");
+    // Whole, but of no module.
+    fs::write(&file, &good).unwrap();
+    assert_eq!(run_on(&server, "restore FILE urls --replace", &file).code, 0);
+}
+
+#[test]
+fn an_interrupted_dump_is_continued() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run(LARGE);
+    harness::madd(&mut client, "urls", &numbered("item", 10_000));
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    let whole = fs::read(&file).unwrap();
+    for (records, more) in [(1, 0), (2, 0), (2, 12_345), (3, 1), (4, 0)] {
+        client.run("CONFIG RESETSTAT");
+        interrupted_after(&file, records, more);
+        let ran = run_on(&server, "dump urls -o FILE --resume", &file);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(fs::read(&file).unwrap() == whole, "after {records} records");
+        // The header at the start and at the end, the chunks that are missing, and the end.
+        let calls = client.run("INFO commandstats").text().to_ascii_lowercase();
+        let expected = format!("cmdstat_bf.scandump:calls={},", 2 + (4 - records) + 1);
+        assert!(calls.contains(&expected), "{expected}: {calls}");
+    }
+    // Without --resume it begins again.
+    interrupted_after(&file, 2, 0);
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    assert!(fs::read(&file).unwrap() == whole);
+    // With nothing to go on with, too.
+    fs::remove_file(&file).unwrap();
+    assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
+    assert!(fs::read(&file).unwrap() == whole);
+}
+
+#[test]
+fn additions_during_a_dump_are_harmless() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run(LARGE);
+    let before = numbered("before", 10_000);
+    harness::madd(&mut client, "urls", &before);
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    interrupted_after(&file, 2, 0);
+    harness::madd(&mut client, "urls", &numbered("during", 10_000));
+    let ran = run_on(&server, "dump urls -o FILE --resume", &file);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let said = "Items were added during the dump. It has all that were in when it began.\n";
+    assert!(ran.stderr.starts_with(said), "{ran:?}");
+    assert_eq!(run_on(&server, "restore FILE copy", &file).code, 0);
+    assert!(mexists(&mut client, "copy", &before).iter().all(|&present| present));
+    assert_eq!(client.run("BF.CARD copy"), client.run("BF.CARD urls"));
+}
+
+#[test]
+fn another_filter_is_not_continued() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    for (reserve, change) in [
+        ("BF.RESERVE urls 0.01 14000000 EXPANSION 1 SEED 1", "grow"),
+        ("BF.RESERVE urls 0.01 14000000 SEED 1", "BF.RESERVE urls 0.01 14000000 SEED 2"),
+        ("BF.RESERVE urls 0.01 5000000 COUNTING", "BF.ADD urls x"),
+    ] {
+        client.run("DEL urls copy");
+        client.run(reserve);
+        client.run("BF.ADD urls a");
+        assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+        interrupted_after(&file, 2, 0);
+        if change.starts_with("BF.RESERVE") {
+            client.run("DEL urls");
+        }
+        if change == "grow" {
+            // Items of 8 bytes: more than the first layer is made for.
+            let mut random = Random::new(1);
+            for _ in 0..145 {
+                let blob: Vec<_> = (0..100_000).flat_map(|_| random.next().to_le_bytes()).collect();
+                client.cmd(&[&b"BF.BULKADD"[..], b"urls", b"WIDTH", b"8", &blob]);
+            }
+            assert_eq!(client.run("BF.INFO urls FILTERS").elements()[0], int(2));
+        } else {
+            client.run(change);
+        }
+        let ran = run_on(&server, "dump urls -o FILE --resume", &file);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let said = "The filter is not the same: the dump begins again.\n";
+        assert!(ran.stderr.starts_with(said), "{change}: {ran:?}");
+        assert_eq!(run_on(&server, "restore FILE copy", &file).code, 0);
+        assert_eq!(harness::digest(&mut client, "copy"), harness::digest(&mut client, "urls"));
+    }
+}
+
+/// Counters change all the time: no dump of them is right.
+#[test]
+fn a_filter_that_changes_all_the_time_is_no_dump() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("BF.RESERVE urls 0.01 40000000 COUNTING");
+    let mut child = command_at(&server, "dump urls -o")
+        .arg(&file)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    let mut number = 0;
+    while child.try_wait().expect("a child").is_none() {
+        client.cmd(&["BF.ADD", "urls", &number.to_string()]);
+        number += 1;
+    }
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{ran:?}");
+    let error = "redis-bloom: urls changed during the dump, 3 times\n  \
+                 Counters must not change: COPY the filter, and dump the copy.\n";
+    assert!(ran.stderr.ends_with(error), "{ran:?}");
+    assert!(!file.exists() && !part_of(&file).exists());
+}
+
+#[test]
+fn killed_dumps_and_restores_are_resumed() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run(LARGE);
+    harness::madd(&mut client, "urls", &numbered("item", 100_000));
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    let whole = fs::read(&file).unwrap();
+    let digest = harness::digest(&mut client, "urls");
+    let mut random = Random::new(17);
+    for _ in 0..10 {
+        let _ = fs::remove_file(&file);
+        kill_during(&server, "dump urls -o FILE", &file, random.below(40));
+        assert!(!file.exists() || fs::read(&file).unwrap() == whole, "no part has the name");
+        assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
+        assert!(fs::read(&file).unwrap() == whole);
+
+        client.run("DEL copy");
+        kill_during(&server, "restore FILE copy", &file, random.below(60));
+        if client.run("EXISTS copy") == int(0) {
+            // What the killed tool had sent may be applied only now.
+            wait_until("the connection of the killed tool is closed", || {
+                !client.run("CLIENT LIST").text().contains("name=redis-bloom")
+            });
+            let ran = run_on(&server, "restore FILE copy --resume", &file);
+            assert_eq!(ran.code, 0, "{ran:?}");
+        }
+        assert_eq!(harness::digest(&mut client, "copy"), digest);
+        assert_eq!(client.run("DBSIZE"), int(2));
+    }
+}
+
+/// Runs the tool, and kills it after some milliseconds.
+fn kill_during(server: &Server, words: &str, file: &Path, milliseconds: usize) {
+    let mut command = command_at(server, "--quiet");
+    command.args(words.split_whitespace().map(|word| match word {
+        "FILE" => file.as_os_str(),
+        word => word.as_ref(),
+    }));
+    let mut child = command.spawn().expect("the tool runs");
+    std::thread::sleep(Duration::from_millis(milliseconds as u64));
+    let _ = child.kill();
+    child.wait().expect("a child");
+}
+
+#[test]
+fn a_half_loaded_filter_is_continued() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run(LARGE);
+    harness::madd(&mut client, "urls", &numbered("item", 10_000));
+    client.run("RENAME urls {urls}");
+    assert_eq!(run_on(&server, "dump {urls} -o FILE", &file).code, 0);
+    let pieces = harness::dump(&mut client, "{urls}");
+    assert_eq!(pieces.len(), 4, "a header and three chunks");
+    let temporary = "{urls}:2:restoring:0";
+    for done in 1..=4 {
+        for piece in &pieces[..done] {
+            load(&mut client, temporary, piece);
+        }
+        let ran = run_on(&server, "restore FILE {urls}:2", &file);
+        assert_eq!(ran.code, 4);
+        let error = format!("BUSYKEY {temporary}: another restore is under way or was interrupted");
+        assert!(ran.stderr.contains(&error), "{ran:?}");
+        let ran = run_on(&server, "restore FILE {urls}:2 --resume", &file);
+        assert_eq!(ran.code, 0, "{done}: {ran:?}");
+        // A complete filter takes no header, so that nobody can know what it is.
+        assert_eq!(ran.stderr.contains("loaded from the start"), done == 4, "{done}: {ran:?}");
+        let digest = harness::digest(&mut client, "{urls}");
+        assert_eq!(harness::digest(&mut client, "{urls}:2"), digest);
+        client.run("DEL {urls}:2");
+    }
+    // The beginning of another filter.
+    client.run("BF.RESERVE other 0.01 1000");
+    let header = harness::dump(&mut client, "other").swap_remove(0);
+    load(&mut client, temporary, &header);
+    let ran = run_on(&server, "restore FILE {urls}:2 --resume", &file);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("is of another file or server: loaded from the start"), "{ran:?}");
+    assert_eq!(client.run("EXISTS {urls}:2:restoring:0"), int(0));
+}
+
+#[test]
+fn a_cluster_renames_the_temporary_key() {
+    let server = Server::with().config("cluster-enabled yes").start();
+    let mut client = server.client();
+    client.run("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until("the cluster is up", || {
+        client.run("CLUSTER INFO").text().contains("cluster_state:ok")
+    });
+    let file = file_in(&server);
+    client.run("BF.ADD urls a");
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    for name in ["copy", "{urls:7}:1", "a}b", "{}x", "a{b"] {
+        let ran = run_on(&server, &format!("restore FILE {name}"), &file);
+        assert_eq!(ran.code, 0, "{name}: {ran:?}");
+        assert_eq!(client.cmd(&["BF.EXISTS", name, "a"]), int(1), "{name}");
+    }
+    assert_eq!(client.run("DBSIZE"), int(6));
+}
+
+/// The rights that docs/cli.md lists are enough.
+#[test]
+fn least_rights() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("BF.ADD urls a");
+    client.run("ACL SETUSER dumper on >secret resetkeys %R~urls -@all +bf.info +bf.scandump");
+    client.run(
+        "ACL SETUSER restorer on >secret resetkeys ~copy* -@all +type +bf.info +bf.loadchunk \
+         +rename +renamenx +unlink",
+    );
+    let ran = run_on(&server, "--user dumper --pass secret dump urls -o FILE", &file);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let bytes = fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"rb-dump\n\x01\x00\x0b\x00redis-bloom"), "no version: {bytes:?}");
+    let words = "--user restorer --pass secret restore FILE copy";
+    assert_eq!(run_on(&server, words, &file).code, 0);
+    assert_eq!(run_on(&server, &format!("{words} --replace"), &file).code, 0);
+    assert_eq!(run_on(&server, &format!("{words} --replace --resume"), &file).code, 0);
+    let ran = run_on(&server, "--user dumper --pass secret restore FILE copy", &file);
+    assert_eq!(ran.code, 4);
+    assert!(ran.stderr.contains("NOPERM"), "{ran:?}");
+    let ran = run_on(&server, "--user dumper --pass wrong dump urls -o FILE", &file);
+    assert_eq!(ran.code, 3);
+}
+
+#[test]
+fn errors_have_their_exit_codes() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("SET text value");
+    client.run("BF.ADD urls a");
+    let ran = run_on(&server, "dump missing -o FILE", &file);
+    assert_eq!(ran.code, 4);
+    assert!(ran.stderr.starts_with("redis-bloom: BF.INFO: ERR not found\n"), "{ran:?}");
+    let ran = run_on(&server, "dump text -o FILE", &file);
+    assert_eq!(ran.code, 4);
+    assert!(ran.stderr.starts_with("redis-bloom: BF.INFO: WRONGTYPE"), "{ran:?}");
+    assert!(!file.exists() && !part_of(&file).exists());
+    for output in ["/dev/null", "/nonexistent/file", "/tmp"] {
+        let ran = run_at(&server, &format!("dump urls -o {output}"));
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    }
+    assert_eq!(run_on(&server, "restore FILE copy", &file).code, 2, "no such file");
+    assert_eq!(run_at(&server, "restore /dev/null copy").code, 2);
+    assert_eq!(run_at(&server, "dump urls").code, 2, "no file named");
+    let without = Server::with().without_module().start();
+    let ran = run_on(&without, "dump urls -o FILE", &file);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("unknown command"), "{ran:?}");
+}
+
+#[test]
+fn redisbloom_and_back() {
+    let Some(theirs) = redisbloom("dump::redisbloom_and_back") else { return };
+    let ours = Server::start();
+    let (mut from, mut to) = (theirs.client(), ours.client());
+    let file = file_in(&ours);
+    let items = numbered("item", 20_000);
+    for reserve in [
+        "BF.RESERVE urls 0.01 1000",
+        "BF.RESERVE urls 0.01 20000 NONSCALING",
+        // 43 MB in two layers.
+        "BF.RESERVE urls 0.001 19000",
+        "BF.RESERVE urls 0.001 20000000",
+    ] {
+        from.run("FLUSHALL");
+        to.run("FLUSHALL");
+        from.run(reserve);
+        harness::madd(&mut from, "urls", &items);
+        let ran = run_on(&theirs, "dump urls -o FILE", &file);
+        assert_eq!(ran.code, 0, "{reserve}: {ran:?}");
+        assert!(!ran.stderr.contains("seed"), "{ran:?}");
+        assert_eq!(run_on(&ours, "restore FILE urls", &file).code, 0, "{reserve}");
+        let same = |left: &mut Client, right: &mut Client| {
+            let probes = numbered("probe", 20_000);
+            assert_eq!(mexists(left, "urls", &probes), mexists(right, "urls", &probes));
+            assert!(mexists(right, "urls", &items).iter().all(|&present| present));
+            assert_eq!(left.run("BF.CARD urls"), right.run("BF.CARD urls"));
+        };
+        same(&mut from, &mut to);
+        // And back, over a filter that is there.
+        let ran = run_on(&ours, "dump urls -o FILE", &file);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        from.run("BF.ADD other x");
+        from.run("RENAME other urls");
+        assert_eq!(run_on(&theirs, "restore FILE urls", &file).code, 4);
+        let ran = run_on(&theirs, "restore FILE urls --replace", &file);
+        assert_eq!(ran.code, 0, "{reserve}: {ran:?}");
+        same(&mut to, &mut from);
+        assert_eq!(from.run("DBSIZE"), int(1));
+    }
+    // RedisBloom's format has one state, that of its header.
+    assert_eq!(run_on(&theirs, "dump urls -o FILE", &file).code, 0);
+    interrupted_after(&file, 2, 0);
+    from.run("BF.ADD urls during");
+    let ran = run_on(&theirs, "dump urls -o FILE --resume", &file);
+    assert!(ran.stderr.contains("The filter is not the same"), "{ran:?}");
+    interrupted_after(&file, 2, 0);
+    from.run("BF.MADD urls later latest");
+    let ran = run_on(&theirs, "dump urls -o FILE --resume --allow-changes", &file);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("Items were added during the dump"), "{ran:?}");
+    assert_eq!(run_on(&ours, "restore FILE urls --replace", &file).code, 0);
+    assert_eq!(from.run("BF.CARD urls"), to.run("BF.CARD urls"), "the newer header's");
+    assert!(mexists(&mut to, "urls", &items).iter().all(|&present| present));
+
+    // A half-loaded key of RedisBloom cannot be asked what it has.
+    let pieces = harness::dump(&mut from, "urls");
+    load(&mut from, "{copy}:restoring:0", &pieces[0]);
+    let ran = run_on(&theirs, "restore FILE {copy} --resume", &file);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("loaded from the start"), "{ran:?}");
+    assert!(mexists(&mut from, "{copy}", &items).iter().all(|&present| present));
+
+    // A native filter is no filter of RedisBloom.
+    to.run("BF.ADD native a");
+    assert_eq!(run_on(&ours, "dump native -o FILE", &file).code, 0);
+    let ran = run_on(&theirs, "restore FILE native", &file);
+    assert_eq!(ran.code, 4);
+    assert!(ran.stderr.contains("ERR received bad data"), "{ran:?}");
+    assert_eq!(from.run("EXISTS native"), int(0));
+    assert_eq!(from.run("DBSIZE"), int(2));
+}
