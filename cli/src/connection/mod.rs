@@ -173,6 +173,8 @@ impl Connection {
     }
 }
 
+/// The longest string that is read in place: the server's own bound (`proto-max-bulk-len`).
+const MAX_STRING: usize = 512 << 20;
 /// The lines before the string in an array of an integer and a string: `*2`, `:1`, `$3`.
 const LONG: [u8; 3] = [b'*', b':', b'$'];
 
@@ -198,7 +200,9 @@ impl Connection {
             }
         }
         let [2, integer, length] = numbers else { return self.receive_after(&head) };
-        let Ok(length) = usize::try_from(length) else { return self.receive_after(&head) };
+        let Some(length) = usize::try_from(length).ok().filter(|&length| length <= MAX_STRING) else {
+            return self.receive_after(&head);
+        };
         let mut data = Vec::with_capacity(length + 2);
         let ended = (&mut self.stream).take(length as u64 + 2).read_to_end(&mut data);
         ended.map_err(self.target.broken())?;
