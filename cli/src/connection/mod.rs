@@ -200,7 +200,8 @@ impl Connection {
             }
         }
         let [2, integer, length] = numbers else { return self.receive_after(&head) };
-        let Some(length) = usize::try_from(length).ok().filter(|&length| length <= MAX_STRING) else {
+        let Some(length) = usize::try_from(length).ok().filter(|&length| length <= MAX_STRING)
+        else {
             return self.receive_after(&head);
         };
         let mut data = Vec::with_capacity(length + 2);
