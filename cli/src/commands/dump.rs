@@ -17,7 +17,7 @@
 
 use std::path::PathBuf;
 
-use bloom::codec::native::dump::Load;
+use bloom::{codec::native::dump::Load, filter::checksum};
 use redis::Value;
 use serde::Serialize;
 
@@ -186,6 +186,12 @@ impl Arguments {
             }
             // The server reads the next chunk while this one is written.
             ask(server, self.key(), next).map_err(resumable)?;
+            if !is_whole(&data) {
+                return Err(Error::Incomplete {
+                    what: format!("the chunk behind iterator {from} was damaged on its way"),
+                    hint: RESUME.to_owned(),
+                });
+            }
             let found = identity_of(&data);
             if identity.is_some() && identity != found {
                 answer(server).map_err(resumable)?;
@@ -251,6 +257,16 @@ fn resumable(error: Error) -> Error {
 /// The identity of the filter in a chunk of this module (`codec/native/dump.rs`).
 fn identity_of(data: &[u8]) -> Option<[u8; 8]> {
     data.starts_with(FRAME).then(|| data.get(8..16)?.try_into().ok()).flatten()
+}
+
+/// Whether the checksum at the end of a chunk of this module is right. RedisBloom's have none.
+fn is_whole(data: &[u8]) -> bool {
+    match data.split_last_chunk() {
+        Some((body, seal)) if data.starts_with(FRAME) => {
+            checksum(body) == u64::from_le_bytes(*seal)
+        }
+        _ => true,
+    }
 }
 
 fn ask(server: &mut Connection, key: &[u8], iterator: u64) -> Result<(), Error> {

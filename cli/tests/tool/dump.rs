@@ -4,13 +4,16 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use crate::{
     check::redisbloom,
-    harness::{self, Client, Random, Server, int, load, mexists, numbered, wait_until},
+    harness::{
+        self, Client, Fault, Proxy, Random, Server, Stopped, int, load, mexists, numbered,
+        wait_until,
+    },
     run::{Ran, command_at, run_at},
 };
 
@@ -342,6 +345,99 @@ fn kill_during(server: &Server, words: &str, file: &Path, milliseconds: usize) {
     std::thread::sleep(Duration::from_millis(milliseconds as u64));
     let _ = child.kill();
     child.wait().expect("a child");
+}
+
+/// The command for a run through a proxy.
+fn through(proxy: &Proxy, words: &str, file: &Path) -> Ran {
+    let mut command = crate::run::command();
+    command.args(["-p", &proxy.port().to_string()]);
+    command.args(words.split_whitespace().map(|word| match word {
+        "FILE" => file.as_os_str(),
+        word => word.as_ref(),
+    }));
+    command.output().expect("the tool runs").into()
+}
+
+#[test]
+fn broken_connections_are_resumed() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run(LARGE);
+    harness::madd(&mut client, "urls", &numbered("item", 10_000));
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    let whole = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    // In the second of three chunks of 16 MiB: cut, then changed.
+    let faults = [Fault::Cut(25_000_000), Fault::Change(25_000_000)];
+    let proxy = Proxy::before(server.port(), &faults);
+    let ran = through(&proxy, "dump urls -o FILE", &file);
+    assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{ran:?}");
+    assert!(ran.stderr.ends_with("\n  dump --resume goes on from here.\n"), "{ran:?}");
+    let kept = part_of(&file).metadata().unwrap().len();
+    assert!((16 << 20..17 << 20).contains(&kept), "{kept}");
+    let ran = through(&proxy, "dump urls -o FILE", &file);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("damaged on its way"), "{ran:?}");
+    assert_eq!(proxy.left(), 0);
+    assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
+    assert!(fs::read(&file).unwrap() == whole);
+
+    // The replies are short: OK to CLIENT SETNAME, none to three TYPE, OK to the header and to a
+    // chunk. The next one is lost.
+    let proxy = Proxy::before(server.port(), &[Fault::Cut(5 + 3 * 7 + 2 * 5)]);
+    let ran = through(&proxy, "restore FILE copy", &file);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains(" has what is loaded: --resume goes on, drop removes it."));
+    assert_eq!(client.run("EXISTS copy"), int(0));
+    assert_eq!(client.run("DBSIZE"), int(2));
+    wait_until("the server has seen the end of the connection", || {
+        !client.run("CLIENT LIST").text().contains("name=redis-bloom")
+    });
+    assert_eq!(run_on(&server, "restore FILE copy --resume", &file).code, 0);
+    let digest = harness::digest(&mut client, "urls");
+    assert_eq!(harness::digest(&mut client, "copy"), digest);
+    assert_eq!(client.run("DBSIZE"), int(2));
+}
+
+#[test]
+fn ctrl_c_leaves_what_is_resumed() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("BF.RESERVE urls 0.01 40000000 COUNTING SEED 2");
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    let whole = fs::read(&file).unwrap();
+    for words in ["dump urls -o FILE", "restore FILE copy"] {
+        if words.starts_with("dump") {
+            fs::remove_file(&file).unwrap();
+        }
+        let child = command_at(&server, "--quiet")
+            .args(words.split_whitespace().map(|word| match word {
+                "FILE" => file.as_os_str(),
+                word => word.as_ref(),
+            }))
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the tool runs");
+        wait_until("a part is done", || part_of(&file).exists() || client.run("DBSIZE") == int(2));
+        // While the server is stopped, no chunk comes, and the signal is seen before the next.
+        let stopped = Stopped::stop(server.pid());
+        let kill = format!("kill -INT {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        std::thread::sleep(Duration::from_millis(50));
+        std::mem::drop(stopped);
+        let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+        assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{words}: {ran:?}");
+        assert!(ran.stderr.starts_with("redis-bloom: interrupted\n"), "{ran:?}");
+        let ran = run_on(&server, &format!("{words} --resume"), &file);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(fs::read(&file).unwrap() == whole);
+    }
+    let digest = harness::digest(&mut client, "urls");
+    assert_eq!(harness::digest(&mut client, "copy"), digest);
+    assert_eq!(client.run("DBSIZE"), int(2));
 }
 
 #[test]
