@@ -138,6 +138,11 @@ impl State {
         self.nodes.iter().all(|node| node.complete)
     }
 
+    /// Whether each node has told how many keys it has, or that it does not tell.
+    pub(crate) fn started(&self) -> bool {
+        self.nodes.iter().all(|node| node.scanned > 0)
+    }
+
     /// Waits for news for at most that long, and takes all that have come. Returns whether there
     /// were any.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Error> {

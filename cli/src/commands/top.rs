@@ -103,10 +103,14 @@ impl Arguments {
             let mut progress: Option<Progress> = None;
             while !state.complete() {
                 state.wait(TICK)?;
-                let (scanned, keys) = state.progress();
-                let progress =
-                    progress.get_or_insert_with(|| Progress::new(output, "scanning", keys));
-                progress.at(scanned, scanned, Unit::Items);
+                if state.started() {
+                    let (scanned, keys) = state.progress();
+                    progress.get_or_insert_with(|| Progress::new(output, "scanning", keys)).at(
+                        scanned,
+                        scanned,
+                        Unit::Items,
+                    );
+                }
             }
         }
         let lines = lines(&state, self.sort);
