@@ -17,6 +17,7 @@ use crate::{
     error::{Error, Exit},
     items::{self, Batch, Batches, Packing, Source, push_item},
     membership::{Answers, Membership},
+    name,
     output::{self, Output},
     progress::{Progress, Unit},
 };
@@ -25,7 +26,7 @@ use crate::{
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
-    name: String,
+    name: OsString,
     /// Items; none, or -, reads them from standard input
     #[arg(value_name = "ITEM")]
     items: Vec<OsString>,
@@ -68,7 +69,7 @@ impl fmt::Display for Counts {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let mut server = connection.target()?.connect()?;
-        let mut membership = Membership::of(&mut server, self.name.as_bytes())?;
+        let mut membership = Membership::of(&mut server, name::bytes(&self.name))?;
         let mut counts = Counts::default();
         let mut lines = BufWriter::new(io::stdout().lock());
         let answered = |batch: &Batch, answers: &Answers| {

@@ -15,7 +15,7 @@
 //!                                                           kept if no layer was added
 //! ```
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use bloom::{codec::native::dump::Load, filter::checksum};
 use redis::Value;
@@ -28,6 +28,7 @@ use crate::{
     error::{Error, Exit},
     filter_info::{Cells, Detail, FilterInfo, Module, Reader},
     interrupt::Interrupt,
+    name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
 };
@@ -42,7 +43,7 @@ const FRAME: &[u8] = b"rbchnk";
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
-    name: String,
+    name: OsString,
     /// File to write; it holds the filter's seed
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -60,7 +61,8 @@ pub(crate) struct Arguments {
 /// What was written.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
-    name: &'a str,
+    #[serde(flatten)]
+    name: Named<'a>,
     file: &'a str,
     product: &'a str,
     chunks: u64,
@@ -85,7 +87,7 @@ impl Arguments {
         let file = self.output.display().to_string();
         if self.dry_run {
             let size = amount::readable_bytes(info.bytes);
-            output.remark(format_args!("{}: {size} would be written to {file}", self.name));
+            output.remark(format_args!("{}: {size} would be written to {file}", self.shown()));
             return Ok(Exit::Done);
         }
         let product = product_of(&mut server, info.module)?;
@@ -96,13 +98,13 @@ impl Arguments {
             let (writer, changed) = match attempt {
                 Attempt::Whole { writer, changed } => (writer, changed),
                 Attempt::Changed(writer) => {
-                    output.remark(format_args!("{} changed during the dump", self.name));
+                    output.remark(format_args!("{} changed during the dump", self.shown()));
                     writer.discard()?;
                     continue;
                 }
             };
             let report = Report {
-                name: &self.name,
+                name: Named::of(self.key()),
                 file: &file,
                 product: &product,
                 chunks: writer.chunks(),
@@ -114,13 +116,18 @@ impl Arguments {
             return Ok(Exit::Done);
         }
         Err(Error::Incomplete {
-            what: format!("{} changed during the dump, {ATTEMPTS} times", self.name),
+            what: format!("{} changed during the dump, {ATTEMPTS} times", self.shown()),
             hint: hint(&info).to_owned(),
         })
     }
 
     fn key(&self) -> &[u8] {
-        self.name.as_bytes()
+        name::bytes(&self.name)
+    }
+
+    /// The name for messages.
+    fn shown(&self) -> String {
+        name::readable(self.key())
     }
 
     fn say(&self, report: &Report, info: &FilterInfo, output: &Output) -> Result<(), Error> {
@@ -138,7 +145,7 @@ impl Arguments {
             return output.data(report, "");
         }
         let size = amount::readable_bytes(report.bytes);
-        output.remark(format_args!("{}: {size} in {}", report.name, report.file));
+        output.remark(format_args!("{}: {size} in {}", self.shown(), report.file));
         Ok(())
     }
 
@@ -168,7 +175,7 @@ impl Arguments {
         };
         let length = Load::begin(&header, u64::MAX).ok().map(|load| load.filter().bit_bytes());
         let mut progress =
-            Progress::new(output, &self.name, length).from(writer.last().saturating_sub(1));
+            Progress::new(output, &self.shown(), length).from(writer.last().saturating_sub(1));
         // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
         let mut identity = None;
         let mut from = writer.last();

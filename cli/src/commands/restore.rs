@@ -9,7 +9,7 @@
 //!
 //! A damaged file never reaches the server, and readers of NAME never see a part of the filter.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use redis::Value;
 use serde::Serialize;
@@ -20,6 +20,7 @@ use crate::{
     dump_file::{Chunk, Reader},
     error::{Error, Exit, refusal_hint},
     interrupt::Interrupt,
+    name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
     scan::TYPES,
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
     /// File that dump wrote
     file: PathBuf,
     /// Name of the filter to make
-    name: String,
+    name: OsString,
     /// Goes on with an interrupted restore of this file
     #[arg(long)]
     resume: bool,
@@ -49,7 +50,8 @@ pub(crate) struct Arguments {
 /// What was restored.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
-    name: &'a str,
+    #[serde(flatten)]
+    name: Named<'a>,
     file: &'a str,
     product: &'a str,
     chunks: u64,
@@ -72,17 +74,19 @@ struct Restore<'a> {
     checked: &'a Checked,
     server: &'a mut Connection,
     /// The key that is filled.
-    key: &'a str,
+    key: &'a [u8],
 }
 
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let interrupt = Interrupt::register();
         let checked = self.check_file(&interrupt, output)?;
-        let mut server = connection.target()?.connect_for(self.name.as_bytes())?;
-        let exists = filter_exists(&mut server, &self.name)?;
+        let name = name::bytes(&self.name);
+        let shown = name::readable(name);
+        let mut server = connection.target()?.connect_for(name)?;
+        let exists = filter_exists(&mut server, name)?;
         let taken = || Error::Refused {
-            command: format!("restore {}", self.name),
+            command: format!("restore {shown}"),
             text: "BUSYKEY the filter exists".to_owned(),
         };
         if exists && !self.replace {
@@ -92,10 +96,10 @@ impl Arguments {
         let file = self.file.display().to_string();
         if self.dry_run {
             let product = &checked.product;
-            output.remark(format_args!("{file}: {size} of {product}; would be {}", self.name));
+            output.remark(format_args!("{file}: {size} of {product}; would be {shown}"));
             return Ok(Exit::Done);
         }
-        let key = temporary_name(&self.name);
+        let key = temporary_name(name);
         let mut restore =
             Restore { file: &self.file, checked: &checked, server: &mut server, key: &key };
         let mut done = self.chunks_done(&mut restore, output)?;
@@ -111,14 +115,14 @@ impl Arguments {
         server.call(redis::cmd("BF.INFO").arg(&key)).map_err(|error| half_loaded(error, &key))?;
         let command = if self.replace { "RENAME" } else { "RENAMENX" };
         let renamed = server
-            .call(redis::cmd(command).arg(&key).arg(&self.name))
+            .call(redis::cmd(command).arg(&key).arg(name))
             .map_err(|error| half_loaded(error, &key))?;
         if renamed == Value::Int(0) {
             server.call(redis::cmd("UNLINK").arg(&key))?;
             return Err(taken());
         }
         let report = Report {
-            name: &self.name,
+            name: Named::of(name),
             file: &file,
             product: &checked.product,
             chunks: checked.chunks,
@@ -127,7 +131,7 @@ impl Arguments {
         if output.json() {
             output.data(&report, "")?;
         } else {
-            output.remark(format_args!("{}: {size} from {file}", self.name));
+            output.remark(format_args!("{shown}: {size} from {file}"));
         }
         Ok(Exit::Done)
     }
@@ -156,19 +160,21 @@ impl Arguments {
     /// How many chunks an earlier restore loaded.
     fn chunks_done(&self, restore: &mut Restore, output: &Output) -> Result<u64, Error> {
         let key = restore.key;
+        let shown = name::readable(key);
         if !filter_exists(restore.server, key)? {
             return Ok(0);
         }
         if !self.resume {
             return Err(Error::Refused {
-                command: format!("restore {}", self.name),
-                text: format!("BUSYKEY {key}: another restore is under way or was interrupted"),
+                command: "restore".to_owned(),
+                text: format!("BUSYKEY {shown}: another restore is under way or was interrupted"),
             });
         }
         let done = restore.chunks_done()?;
         if done == 0 {
-            output
-                .remark(format_args!("{key} is of another file or server: loaded from the start"));
+            output.remark(format_args!(
+                "{shown} is of another file or server: loaded from the start"
+            ));
             restore.server.call(redis::cmd("UNLINK").arg(key))?;
         }
         Ok(done)
@@ -242,7 +248,8 @@ impl Restore<'_> {
             self.next(&mut reader)?;
         }
         let length = Some(reader.length());
-        let mut progress = Progress::new(output, self.key, length).from(reader.position());
+        let mut progress =
+            Progress::new(output, &name::readable(self.key), length).from(reader.position());
         let mut under_way = 0;
         for _ in done..self.checked.chunks {
             let chunk = self.next(&mut reader)?;
@@ -266,8 +273,7 @@ impl Restore<'_> {
 
     fn send(&mut self, chunk: &Chunk) -> Result<(), Error> {
         let iterator = chunk.iterator.to_string();
-        let (key, data) = (self.key.as_bytes(), &chunk.data[..]);
-        self.server.send_parts(&[b"BF.LOADCHUNK", key, iterator.as_bytes(), data])
+        self.server.send_parts(&[b"BF.LOADCHUNK", self.key, iterator.as_bytes(), &chunk.data])
     }
 
     fn receive(&mut self) -> Result<(), Error> {
@@ -283,7 +289,8 @@ impl Restore<'_> {
 }
 
 /// An error of a restore that may have loaded a part: it stays in `key`.
-fn half_loaded(error: Error, key: &str) -> Error {
+fn half_loaded(error: Error, key: &[u8]) -> Error {
+    let key = name::readable(key);
     let hint = format!("{key} has what is loaded: --resume goes on, drop removes it.");
     match error {
         Error::Refused { command, text } => {
@@ -300,25 +307,25 @@ fn half_loaded(error: Error, key: &str) -> Error {
 ///
 /// # Errors
 /// `Error::Refused` if the key holds something else.
-fn filter_exists(server: &mut Connection, name: &str) -> Result<bool, Error> {
+fn filter_exists(server: &mut Connection, name: &[u8]) -> Result<bool, Error> {
     match server.call(redis::cmd("TYPE").arg(name))? {
         Value::SimpleString(kind) if kind == "none" => Ok(false),
         Value::SimpleString(kind) if TYPES.contains(&kind.as_str()) => Ok(true),
-        other => Err(Error::Refused {
-            command: format!("restore {name}"),
-            text: format!("WRONGTYPE the key holds {other:?}"),
+        Value::SimpleString(kind) => Err(Error::Refused {
+            command: format!("restore {}", name::readable(name)),
+            text: format!("WRONGTYPE the key holds a {kind}"),
         }),
+        other => Err(Error::Reply { command: "TYPE".to_owned(), reply: format!("{other:?}") }),
     }
 }
 
 /// A name in the slot of `name`, so that a cluster renames it: `name:restoring:K`, with the smallest
 /// K that hashes alike. A name with a tag in braces gives its slot to all names that begin with it.
-fn temporary_name(name: &str) -> String {
-    let wanted = slot(name.as_bytes());
-    let names = (0..=u64::MAX).map(|number| format!("{name}:restoring:{number}"));
-    // One of 16,384 numbers has the slot, so that hundreds of thousands are enough in any case.
-    let found = names.take(1 << 20).find(|name| slot(name.as_bytes()) == wanted);
-    found.unwrap_or_else(|| format!("{name}:restoring"))
+fn temporary_name(name: &[u8]) -> Vec<u8> {
+    let wanted = slot(name);
+    let named = |number: u64| [name, format!(":restoring:{number}").as_bytes()].concat();
+    // One of 16,384 numbers has the slot, so that a million are enough in any case.
+    (0..1 << 20).map(named).find(|name| slot(name) == wanted).unwrap_or_else(|| named(0))
 }
 
 /// The slot of a key in a cluster: CRC-16 (XMODEM) of the tag in the first braces, or of the key.
@@ -354,11 +361,10 @@ mod tests {
     #[test]
     fn temporary_names_have_the_slot_of_the_filter() {
         for name in ["urls", "{urls:1}:2", "a{b", "a}b", "{}a", "a{}b{c}", "{", "", "x{y}z", "ü"] {
-            let temporary = temporary_name(name);
-            assert!(temporary.starts_with(&format!("{name}:restoring:")), "{temporary}");
-            assert_eq!(slot(temporary.as_bytes()), slot(name.as_bytes()), "{temporary}");
-            assert_eq!(temporary_name(name), temporary);
+            let temporary = temporary_name(name.as_bytes());
+            assert!(temporary.starts_with(format!("{name}:restoring:").as_bytes()), "{name}");
+            assert_eq!(slot(&temporary), slot(name.as_bytes()), "{name}");
         }
-        assert_eq!(temporary_name("{urls:1}:2"), "{urls:1}:2:restoring:0");
+        assert_eq!(temporary_name(b"{urls:1}:2"), b"{urls:1}:2:restoring:0");
     }
 }

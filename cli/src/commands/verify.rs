@@ -5,6 +5,7 @@
 //! when a filter passes: `statistics.rs`.
 
 use std::{
+    ffi::OsString,
     fmt,
     fs::File,
     io::{self, Read as _},
@@ -21,6 +22,7 @@ use crate::{
     filter_info::{Detail, Reader},
     items::{self, Batch, Batches, Packing, Source, push_item},
     membership::Membership,
+    name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
     statistics,
@@ -41,7 +43,7 @@ const REPAIRED: usize = 1000;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
-    name: String,
+    name: OsString,
     /// File of items that were added; - is standard input
     #[arg(long)]
     file: Option<PathBuf>,
@@ -62,14 +64,21 @@ pub(crate) struct Arguments {
 }
 
 /// What was found.
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    name: String,
+#[derive(Debug, Serialize)]
+struct Report<'n> {
+    #[serde(flatten)]
+    name: Named<'n>,
     #[serde(flatten)]
     items: Option<Items>,
     #[serde(flatten)]
     rate: Option<Rate>,
     passed: bool,
+}
+
+impl<'n> Report<'n> {
+    fn of(name: &'n [u8]) -> Self {
+        Self { name: Named::of(name), items: None, rate: None, passed: false }
+    }
 }
 
 /// The items of the file.
@@ -104,8 +113,8 @@ impl Rate {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let mut server = connection.target()?.connect()?;
-        let mut report = Report { name: self.name.clone(), ..Report::default() };
-        let key = self.name.as_bytes();
+        let key = name::bytes(&self.name);
+        let mut report = Report::of(key);
         let info = Reader::default().read_one(&mut server, key, Detail::Filter)?;
         if let Some(file) = &self.file {
             report.items = Some(self.look_for_items(&Source::named(file), &mut server, output)?);
@@ -141,7 +150,7 @@ impl Arguments {
         output: &Output,
     ) -> Result<Items, Error> {
         // Replies to questions are under way on the other connection.
-        let key = self.name.as_bytes();
+        let key = name::bytes(&self.name);
         let mut repairing = self.repair.then(|| server.target().connect_for(key)).transpose()?;
         let mut membership = Membership::of(server, key)?;
         let (input, length) = source.open()?;
@@ -189,7 +198,7 @@ impl Arguments {
             }
             random_items(&mut random, count).map(Some).map_err(Error::file(SOURCE))
         };
-        Membership::of(server, self.name.as_bytes())?.ask(next, |_, answers| {
+        Membership::of(server, name::bytes(&self.name))?.ask(next, |_, answers| {
             positives += answers.present;
             asked += answers.items;
             progress.at(asked, asked, Unit::Items);
@@ -236,7 +245,7 @@ fn escaped(item: &[u8]) -> String {
     item.escape_ascii().to_string()
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Report<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
             self.items.as_ref().map(ToString::to_string),
@@ -326,7 +335,7 @@ mod tests {
         let report = Report {
             items: Some(Items { items: 78_125_000, ..Items::default() }),
             rate: Some(rate(400_000, 286, Some(0.001))),
-            ..Report::default()
+            ..Report::of(b"urls")
         };
         assert_eq!(
             report.to_string(),
@@ -352,7 +361,7 @@ mod tests {
         let lost = (0..12).map(|number| format!("item-{number}")).take(SHOWN).collect();
         let report = Report {
             items: Some(Items { items: 100, lost: 12, repaired: 0, lost_items: lost }),
-            ..Report::default()
+            ..Report::of(b"urls")
         };
         let text = report.to_string();
         assert!(text.starts_with("100 items: 12 LOST.\nlost: item-0\n"), "{text}");

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use crate::{
     harness::{Server, skipped},
     run::{Ran, command_at, run_at, run_with},
+    schema::checked,
 };
 
 /// A server with the filter `seen` that has `a`, `b`, an empty item and bytes that are no text.
@@ -68,11 +69,14 @@ fn answers_as_json() {
     let server = server_with_filter();
     let ran = run_with(&server, "check seen --json", b"a\nc\nd\n");
     assert_ran(&ran, 1, "{\"items\":3,\"present\":1,\"absent\":2}\n", "");
+    checked("check", &ran.stdout);
     let ran = run_with(&server, "check seen --json --absent -0 --quiet", b"a\0c\"\0\xfe\xff\0");
     assert_ran(&ran, 1, "{\"item\":\"c\\\"\"}\n{\"item_hex\":\"feff\"}\n", "");
+    checked("check-item", &ran.stdout);
     let ran = run_with(&server, "check seen --json --answers --quiet", b"a\nc\n");
     let lines = "{\"item\":\"a\",\"present\":true}\n{\"item\":\"c\",\"present\":false}\n";
     assert_ran(&ran, 1, lines, "");
+    checked("check-item", &ran.stdout);
 }
 
 #[test]

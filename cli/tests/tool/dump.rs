@@ -15,6 +15,7 @@ use crate::{
         wait_until,
     },
     run::{Ran, command_at, run_at},
+    schema::checked,
 };
 
 /// A filter of three chunks of bits: 40 MB.
@@ -107,8 +108,7 @@ fn what_they_say() {
         "name": "urls", "file": name.to_string(), "product": "redis-bloom 0.1.0",
         "chunks": 2, "bytes": 1400, "changed": false,
     });
-    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((ran.code, printed), (0, report));
+    assert_eq!((ran.code, checked("dump", &ran.stdout)), (0, vec![report]));
     assert_eq!(ran.stderr, "");
     assert_eq!(fs::read(&file).unwrap(), bytes, "a filter that stays has one dump");
 
@@ -123,8 +123,38 @@ fn what_they_say() {
         "name": "other", "file": name.to_string(), "product": "redis-bloom 0.1.0",
         "chunks": 2, "bytes": 1400,
     });
-    let printed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((ran.code, printed, ran.stderr.as_str()), (0, report, ""));
+    assert_eq!((ran.code, checked("restore", &ran.stdout)), (0, vec![report]));
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn names_are_any_bytes() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    let (name, copy) = (&b"a\xff {\n}"[..], &b"\xfe\x01"[..]);
+    client.cmd(&[&b"BF.ADD"[..], name, b"x"]);
+    let mut run = |before: &str, name: &[u8], after: &str| {
+        let mut command = command_at(&server, before);
+        if before.contains("restore") {
+            command.arg(&file);
+        }
+        command.arg(OsStr::from_bytes(name)).args(after.split_whitespace());
+        if before.contains("dump") {
+            command.arg("-o").arg(&file);
+        }
+        Ran::from(command.output().expect("the tool runs"))
+    };
+    let ran = run("--json dump", name, "");
+    assert_eq!(checked("dump", &ran.stdout)[0]["name_hex"], "61ff207b0a7d");
+    let ran = run("restore", copy, "");
+    assert!(ran.code == 0 && ran.stderr.starts_with("\\xfe\\u{1}: "), "{ran:?}");
+    assert_eq!(run("check", copy, "x").done(), "1 item: present\n");
+    let ran = run("--json verify --probes 100 --error 50%", copy, "");
+    assert_eq!(checked("verify", &ran.stdout)[0]["name_hex"], "fe01");
+    let ran = run("restore", copy, "");
+    assert!(ran.stderr.starts_with("redis-bloom: restore \\xfe\\u{1}: BUSYKEY"), "{ran:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::{
     check::redisbloom,
     harness::{Server, int},
     run::{Ran, command_at, run_at},
+    schema::checked,
 };
 
 /// Runs `verify urls` with the items of a file.
@@ -76,7 +77,7 @@ fn lost_items_are_shown_and_repaired() {
     assert_eq!(client.run("BF.CARD urls"), int(100), "nothing was added");
 
     let ran = verify(&server, &file, "--probes 0 --repair --json");
-    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report: serde_json::Value = checked("verify", &ran.stdout).remove(0);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(report["lost"], 12);
     assert_eq!(report["repaired"], 12);
@@ -124,7 +125,7 @@ fn a_rate_above_what_was_asked_fails() {
     assert!(ran.stdout.ends_with(" %): TOO HIGH\n"), "{ran:?}");
 
     let ran = run_at(&server, "verify urls --error 0.25% --json");
-    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report: serde_json::Value = checked("verify", &ran.stdout).remove(0);
     assert_eq!((ran.code, &report["passed"]), (1, &false.into()));
     assert_eq!(report["probes"], 160_000);
     assert_eq!(report["asked_rate"], 0.0025);
