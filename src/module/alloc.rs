@@ -20,6 +20,8 @@ use std::{
 
 use redis_module::raw;
 
+use super::huge_pages;
+
 /// The allocator that the comment at the top of this file describes.
 struct Server;
 
@@ -40,6 +42,12 @@ fn served(layout: Layout) -> bool {
     // this module.
     let alloc = unsafe { raw::RedisModule_TryAlloc };
     alloc.is_some() && layout.align() <= ALIGNMENT
+}
+
+/// A zeroed allocation, watched if it is a large array.
+fn watched(pointer: *mut u8, layout: Layout) -> *mut u8 {
+    huge_pages::watch(pointer, layout.size());
+    pointer
 }
 
 // SAFETY: 1. each block is freed by the allocator that returned it, because `served` depends only
@@ -67,7 +75,7 @@ unsafe impl GlobalAlloc for Server {
         // SAFETY: this copies a pointer that is written once.
         if let Some(calloc) = unsafe { raw::RedisModule_TryCalloc } {
             // SAFETY: any size is allowed.
-            return unsafe { calloc(1, layout.size()) }.cast();
+            return watched(unsafe { calloc(1, layout.size()) }.cast(), layout);
         }
         // Redis 7.0 has no TryCalloc. A TryAlloc of the same size checks first whether there is
         // memory; neither call touches the pages.
@@ -83,7 +91,7 @@ unsafe impl GlobalAlloc for Server {
         // SAFETY: this copies a pointer that is written once.
         match unsafe { raw::RedisModule_Calloc } {
             // SAFETY: any size is allowed.
-            Some(calloc) => unsafe { calloc(1, layout.size()) }.cast(),
+            Some(calloc) => watched(unsafe { calloc(1, layout.size()) }.cast(), layout),
             None => null_mut(),
         }
     }
@@ -93,6 +101,7 @@ unsafe impl GlobalAlloc for Server {
             // SAFETY: the caller gives the guarantees of this function.
             return unsafe { System.dealloc(pointer, layout) };
         }
+        huge_pages::forget(pointer, layout.size());
         // SAFETY: this copies a pointer that is written once.
         if let Some(free) = unsafe { raw::RedisModule_Free } {
             // SAFETY: `pointer` comes from the server's allocator.
@@ -105,6 +114,7 @@ unsafe impl GlobalAlloc for Server {
             // SAFETY: the caller gives the guarantees of this function.
             return unsafe { System.realloc(pointer, layout, size) };
         }
+        huge_pages::forget(pointer, layout.size());
         // SAFETY: this copies a pointer that is written once.
         let fallible = unsafe { raw::RedisModule_TryRealloc };
         // SAFETY: this copies a pointer that is written once.

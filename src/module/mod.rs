@@ -13,7 +13,7 @@
 //!                  └─▶ value::data_type ─▶ value::{rdb, aof} ─▶ codec
 //!                                      └─▶ value::defrag
 //!   api          the server's functions, wrapped
-//!   alloc        the server's allocator
+//!   alloc        the server's allocator ─▶ huge_pages: large arrays in pages of 2 MiB
 //!   name_taken   why the name of the module is refused
 //! ```
 //!
@@ -35,6 +35,7 @@ mod commands;
 mod config;
 mod create;
 mod effects;
+mod huge_pages;
 mod limit;
 mod lookahead;
 mod name_taken;
@@ -151,6 +152,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         config::shown(),
         limit::shown()
     ));
+    huge_pages::watch_events(ctx);
     Ok(())
 }
 

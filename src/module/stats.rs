@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     api::{call, raw},
+    huge_pages,
     panic_guard::guarded,
 };
 use crate::filter::{Filter, Layer};
@@ -172,7 +173,7 @@ const SECTIONS: [(*const c_char, &[Field]); 3] = [
     (c"bloom_defrag_metrics".as_ptr(), &DEFRAG),
 ];
 
-const OWN: [Field; 18] = [
+const OWN: [Field; 19] = [
     (c"filters", || total(|totals| &totals.filters)),
     (c"bytes", || total(|totals| &totals.bytes)),
     (c"items", || total(|totals| &totals.items)),
@@ -191,6 +192,7 @@ const OWN: [Field; 18] = [
     (c"deletes", || DELETES.get()),
     (c"undeleted", || UNDELETED.get()),
     (c"unapplied", || UNAPPLIED.get()),
+    (c"huge_page_bytes", huge_pages::bytes),
 ];
 
 const VALKEYS: [Field; 5] = [

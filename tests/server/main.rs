@@ -43,6 +43,7 @@ mod full;
 mod full_sync;
 mod guava;
 mod huge;
+mod huge_pages;
 mod insert;
 mod insert_options;
 mod items;
