@@ -17,7 +17,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 # Parts of the bench to run, all if empty: commands, packed, duplicates, persistence, merge, tool,
-# memory, instructions, in-process.
+# memory, huge-pages, instructions, in-process.
 BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=

@@ -49,7 +49,9 @@ pub(crate) fn measure(section: &mut Section, rivals: &mut [Rival], filled: u64) 
     section.table(&head, &rows);
 }
 
-fn turn(rival: &mut Rival, op: Op, items: &Items, waits: &mut Vec<f64>) {
+/// Sends the items one by one, at a fixed rate; adds the wait for each reply to `waits`, in
+/// nanoseconds.
+pub(crate) fn turn(rival: &mut Rival, op: Op, items: &Items, waits: &mut Vec<f64>) {
     let replies = match rival.speech {
         Speech::Commands => 1,
         Speech::Bits { probes, .. } => probes as usize,

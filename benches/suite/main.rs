@@ -17,6 +17,7 @@
 //! | `merge`        | how long BF.MERGE takes                                               |
 //! | `tool`         | how fast `redis-bloom load` is, and what it costs                     |
 //! | `memory`       | bits per item                                                         |
+//! | `huge-pages`   | CPU, latency, forks and memory of a large filter, without and with    |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
 //! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
 //!
@@ -30,6 +31,7 @@ mod commands;
 mod contender;
 mod counting;
 mod duplicates;
+mod huge_pages;
 mod in_process;
 mod instructions;
 mod latency;
@@ -58,6 +60,7 @@ const PARTS: [Part; 9] = [
     ("merge", merge::run),
     ("tool", tool::run),
     ("memory", memory::run),
+    ("huge-pages", huge_pages::run),
     ("instructions", instructions::run),
     ("in-process", in_process::run),
 ];
