@@ -20,8 +20,14 @@ use crate::{
 
 const CAPACITY: u64 = 100_000_000;
 const FILLED: u64 = 30_000_000;
-const TURN: u64 = 20_000;
+/// Items of a turn. After a shorter one a third of the time would be that of a cold cache of the
+/// processor: another server had its turn before.
+const TURN: u64 = 200_000;
 const ROUNDS: u64 = 15;
+/// Items added while a child saves.
+const ADDED: u64 = 20_000;
+/// Snapshots after which latency is measured, for some seconds each.
+const SNAPSHOTS: u64 = 4;
 /// A filter of about 1 GiB that holds few items.
 const SPARSE: &str = "BF.RESERVE sparse 0.01 800000000";
 const MIB: f64 = (1_u64 << 20) as f64;
@@ -56,21 +62,27 @@ pub(crate) fn run() -> Option<Section> {
          brackets the ratio to the floor, the median over rounds."
     ));
     commands(&mut section, &mut rivals);
+    let ours = &mut rivals[1..];
+    section.say(&format!(
+        "After each of {SNAPSHOTS} snapshots with {ADDED} additions: microseconds until the reply \
+         of single commands, 4,000 a second, half queries and half additions, for 6 seconds from \
+         the end of the child. The huge pages come back meanwhile."
+    ));
+    after_snapshots(&mut section, ours);
     section.say(&format!(
         "Fork: the time of a BGSAVE's fork. Copied: resident memory that belongs to the server \
-         alone, gained by {TURN} additions while a child has a snapshot. Latency: p50 / p99 / \
-         p99.9 of single queries, 4,000 a second, in the seconds after that child has ended, while \
-         the huge pages come back. Resident: of the whole server, with this filter, and with one \
-         of 1 GiB, 500 items in and {TURN} queried, beside it."
+         alone, gained by {ADDED} additions while a child has a snapshot. Resident: of the whole \
+         server, with this filter, and with one of 1 GiB, 500 items in and {ADDED} queried, beside \
+         it. Thread: its CPU time while nothing changes."
     ));
-    let columns: Vec<[String; 6]> = rivals[1..].iter_mut().map(others).collect();
+    let columns: Vec<[String; 6]> = ours.iter_mut().map(others).collect();
     let head: Vec<&str> =
-        [""].into_iter().chain(rivals[1..].iter().map(|rival| rival.name.as_str())).collect();
+        [""].into_iter().chain(ours.iter().map(|rival| rival.name.as_str())).collect();
     let titles = [
         "in huge pages, MiB",
         "fork, ms",
         "copied, MiB",
-        "latency after it, us",
+        "thread, ms a minute",
         "resident, MiB",
         "resident with a sparse filter, MiB",
     ];
@@ -143,43 +155,91 @@ fn commands(section: &mut Section, rivals: &mut [Rival]) {
     section.table(&head, &rows);
 }
 
-/// The figures of the second table, in its order.
-fn others(rival: &mut Rival) -> [String; 6] {
-    let memory = |server: &Server, field| memory(server, field) / MIB;
-    let bytes = huge(&mut rival.server);
-    let resident = memory(&rival.server, "Rss:");
+/// Adds the table of latency while huge pages come back.
+fn after_snapshots(section: &mut Section, rivals: &mut [Rival]) {
+    let mut waits = vec![Vec::new(); rivals.len()];
+    let mut added = 0;
+    for round in 0..SNAPSHOTS {
+        for turn in 0..rivals.len() {
+            let at = (turn + round as usize) % rivals.len();
+            let rival = &mut rivals[at];
+            snapshot(rival, added..added + ADDED);
+            for half in 0..12 {
+                let (op, set) =
+                    if half % 2 == 0 { (Op::Exists, MEMBERS) } else { (Op::Add, STRANGERS) };
+                let items = Items::scattered(set, FILLED, 2_000, round * 12 + half);
+                latency::turn(rival, op, &items, &mut waits[at]);
+            }
+        }
+        added += ADDED;
+        has_huge_pages(&mut rivals[1].server);
+    }
+    let shares = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("longest", 1.0)];
+    let rows: Vec<Vec<String>> = shares
+        .iter()
+        .map(|&(title, share)| {
+            let cells =
+                waits.iter().map(|waits| format!("{:.0}", percentile(waits, share) / 1000.0));
+            [title.to_owned()].into_iter().chain(cells).collect()
+        })
+        .collect();
+    let names = rivals.iter().map(|rival| rival.name.as_str());
+    let head: Vec<&str> = ["latency, us"].into_iter().chain(names).collect();
+    section.table(&head, &rows);
+}
+
+/// Makes a snapshot, adds items meanwhile, and waits for the end of the child. Returns the time of
+/// the fork in milliseconds, and the bytes that the additions copied.
+fn snapshot(rival: &mut Rival, numbers: std::ops::Range<u64>) -> (f64, f64) {
     rival.server.run::<()>("CONFIG SET rdb-key-save-delay 1000000");
     rival.server.run::<()>("BGSAVE");
     let fork = rival.server.info_number("latest_fork_usec") as f64 / 1000.0;
     let before = memory(&rival.server, "Private_Dirty:");
-    rival.work(Op::Add, &Items::InTurn { set: STRANGERS, numbers: 0..TURN }, 100);
+    rival.work(Op::Add, &Items::InTurn { set: STRANGERS, numbers }, 100);
     let copied = memory(&rival.server, "Private_Dirty:") - before;
     while rival.server.info("rdb_bgsave_in_progress") == "1" {
         sleep(Duration::from_millis(5));
     }
-    let mut waits = Vec::new();
-    for round in 0..6 {
-        let items = Items::scattered(MEMBERS, FILLED, 2_000, round);
-        latency::turn(rival, Op::Exists, &items, &mut waits);
-    }
-    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| percentile(&waits, share) / 1000.0);
+    (fork, copied)
+}
+
+/// The figures of the last table, in its order.
+fn others(rival: &mut Rival) -> [String; 6] {
+    let bytes = huge(&mut rival.server) as f64;
+    let resident = memory(&rival.server, "Rss:");
+    let before = thread_time(&rival.server);
+    sleep(Duration::from_secs(10));
+    let idle = (thread_time(&rival.server) - before) * 6.0;
+    let (fork, copied) = snapshot(rival, FILLED..FILLED + ADDED);
 
     rival.server.run::<()>(SPARSE);
     rival.server.run::<()>("RENAME k full");
     rival.server.run::<()>("RENAME sparse k");
     rival.work(Op::Add, &Items::InTurn { set: MEMBERS, numbers: 0..500 }, 100);
-    rival.work(Op::Exists, &Items::InTurn { set: STRANGERS, numbers: 0..TURN }, 100);
-    // Two rounds of the module's thread.
-    sleep(Duration::from_secs(3));
+    rival.work(Op::Exists, &Items::InTurn { set: STRANGERS, numbers: 0..ADDED }, 100);
+    // Some rounds of the module's thread.
+    sleep(Duration::from_secs(5));
     let sparse = memory(&rival.server, "Rss:");
     [
-        format!("{:.0}", bytes as f64 / MIB),
+        format!("{:.0}", bytes / MIB),
         format!("{fork:.2}"),
-        format!("{copied:.0}"),
-        format!("{p50:.0} / {p99:.0} / {p999:.0}"),
-        format!("{resident:.0}"),
-        format!("{sparse:.0}"),
+        format!("{:.0}", copied / MIB),
+        format!("{idle:.1}"),
+        format!("{:.0}", resident / MIB),
+        format!("{:.0}", sparse / MIB),
     ]
+}
+
+/// Milliseconds of CPU that the module's thread took; 0 if there is none.
+fn thread_time(server: &Server) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the threads");
+    let time = |path: std::path::PathBuf| {
+        let name = std::fs::read_to_string(path.join("comm")).ok()?;
+        let schedstat = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        let run: f64 = schedstat.split(' ').next()?.parse().ok()?;
+        (name.trim() == "bf-huge-pages").then_some(run / 1e6)
+    };
+    threads.filter_map(|thread| time(thread.ok()?.path())).sum()
 }
 
 /// A figure of the memory of a server, in bytes.

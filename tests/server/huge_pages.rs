@@ -2,8 +2,8 @@
 //! those of the whole server, in which nothing else has huge pages: the system's mode is `madvise`.
 
 use crate::harness::{
-    Client, Server, Stopped, child, config_name, digest, madd, mexists, numbered, ok, skipped,
-    wait_until,
+    Builder, Client, Server, Stopped, can_contain, child, config_name, digest, madd, mexists,
+    numbered, ok, skipped, wait_until,
 };
 
 const MIB: u64 = 1 << 20;
@@ -60,6 +60,14 @@ fn shown(client: &mut Client) -> u64 {
     client.server_info("bf", "bf_huge_page_bytes").parse().expect("a number")
 }
 
+/// Waits until the filter of [`RESERVE`] is in huge pages.
+#[track_caller]
+fn wait_for_huge_pages(server: &Server) {
+    let client = &mut server.client();
+    wait_until("the filter has huge pages", || shown(client) >= MOST);
+    assert!(huge(server) >= MOST, "{} bytes", huge(server));
+}
+
 /// Waits until INFO shows that a round of the thread found a large filter that is dense. A round
 /// goes over all filters, so it has seen every filter that was there before.
 fn wait_for_a_round(client: &mut Client) {
@@ -82,8 +90,7 @@ fn a_full_filter_gets_huge_pages_and_gives_them_back() {
     let items = numbered("item", ENOUGH);
     madd(client, "k", &items);
     let before = digest(client, "k");
-    wait_until("the filter has huge pages", || shown(client) >= MOST);
-    assert!(huge(&server) >= MOST, "{} bytes", huge(&server));
+    wait_for_huge_pages(&server);
     assert_eq!(digest(client, "k"), before);
     assert!(mexists(client, "k", &items).iter().all(|&there| there));
     assert_eq!(client.run("DEL k").int(), 1);
@@ -128,8 +135,7 @@ fn the_setting_turns_them_off_and_on() {
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert_eq!((huge(&server), shown(client)), (0, 0));
     assert_eq!(client.cmd(&["CONFIG", "SET", &setting, "yes"]), ok());
-    wait_until("the filter has huge pages", || shown(client) >= MOST);
-    assert!(huge(&server) >= MOST, "{} bytes", huge(&server));
+    wait_for_huge_pages(&server);
 }
 
 /// The module has 4,096 places for large arrays: one that is freed must give its place back.
@@ -161,7 +167,7 @@ fn huge_pages_that_a_fork_split_come_back() {
     let client = &mut server.client();
     assert_eq!(client.run(RESERVE), ok());
     madd(client, "k", &numbered("item", ENOUGH));
-    wait_until("the filter has huge pages", || shown(client) >= MOST);
+    wait_for_huge_pages(&server);
     // The child would save the filter before the additions are sent, if it were not stopped.
     client.run("CONFIG SET rdb-key-save-delay 500000");
     assert!(!client.run("BGSAVE").is_error());
@@ -176,7 +182,160 @@ fn huge_pages_that_a_fork_split_come_back() {
     // One page of 4 KiB an addition, and connection buffers.
     assert!(copied < (2_000 << 12) + 2 * MIB, "{copied} bytes");
     client.run("CONFIG SET rdb-key-save-delay 0");
+    let before = digest(client, "k");
     drop(stopped);
-    wait_until("the filter has huge pages again", || shown(client) >= MOST);
-    assert!(huge(&server) >= MOST, "{} bytes", huge(&server));
+    wait_for_huge_pages(&server);
+    assert_eq!(digest(client, "k"), before);
+    assert!(mexists(client, "k", &numbered("item", ENOUGH)).iter().all(|&there| there));
+    assert!(mexists(client, "k", &numbered("new", 2_000)).iter().all(|&there| there));
+}
+
+/// The memory that the server counts, and that `maxmemory` limits, is as it was; resident memory
+/// grows by a huge page at most, while it is made.
+#[test]
+fn huge_pages_take_no_more_memory() {
+    if !possible("huge_pages_take_no_more_memory") {
+        return;
+    }
+    let setting = config_name("huge-pages");
+    let server = Server::with().config(&format!("{setting} no")).start();
+    let client = &mut server.client();
+    assert_eq!(client.run(RESERVE), ok());
+    madd(client, "k", &numbered("item", ENOUGH));
+    let mut figures = || {
+        let used = client.server_info("memory", "used_memory").parse::<u64>().expect("a number");
+        [used, client.run("MEMORY USAGE k").int().unsigned_abs(), memory(&server, "Rss")]
+    };
+    let before = figures();
+    assert_eq!(server.client().cmd(&["CONFIG", "SET", &setting, "yes"]), ok());
+    wait_for_huge_pages(&server);
+    let after = figures();
+    println!("used, of the key, resident: {before:?} in small pages, {after:?} in huge ones");
+    // Connections come and go, the thread starts, and it notes its pages.
+    assert!(after[0].abs_diff(before[0]) < MIB, "{before:?}, {after:?}");
+    assert_eq!(after[1], before[1]);
+    assert!(after[2] < before[2] + 3 * MIB, "{before:?}, {after:?}");
+}
+
+#[test]
+fn a_filter_that_was_loaded_has_huge_pages_and_so_has_a_replica() {
+    if !possible("a_filter_that_was_loaded_has_huge_pages_and_so_has_a_replica") {
+        return;
+    }
+    let mut server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run(RESERVE), ok());
+    madd(client, "k", &numbered("item", ENOUGH));
+    let before = digest(client, "k");
+    server.restart();
+    wait_for_huge_pages(&server);
+    assert_eq!(digest(&mut server.client(), "k"), before);
+    let replica = server.replica();
+    wait_for_huge_pages(&replica);
+    assert_eq!(digest(&mut replica.client(), "k"), before);
+}
+
+/// Arrays below 8 MiB keep small pages, although a large one beside them does not.
+#[test]
+fn small_filters_keep_small_pages() {
+    if !possible("small_filters_keep_small_pages") {
+        return;
+    }
+    let server = Server::start();
+    let client = &mut server.client();
+    for key in ["a", "b", "c"] {
+        // 6.6 MB each.
+        assert_eq!(client.cmd(&["BF.RESERVE", key, "0.01", "5000000"]), ok());
+        madd(client, key, &numbered("item", 40_000));
+    }
+    // As much as the large filter at most: the small ones have no huge page.
+    wait_for_a_round(client);
+    assert_eq!(huge(&server), 0, "bytes once the large filter is gone");
+}
+
+/// While the thread works on large arrays, others take their addresses: filters and strings keep
+/// what they hold.
+#[test]
+fn addresses_of_freed_arrays_can_be_used_at_once() {
+    if !possible("addresses_of_freed_arrays_can_be_used_at_once") {
+        return;
+    }
+    let server = Server::start();
+    let client = &mut server.client();
+    let items = numbered("item", 52_000);
+    let string = "x".repeat(10 << 20);
+    let mut rounds = 0;
+    let mut most = 0;
+    // At least one round of the thread falls into these.
+    while rounds < 10 || (most == 0 && rounds < 200) {
+        assert_eq!(client.run("BF.RESERVE a 0.01 8000000"), ok());
+        assert_eq!(client.run("BF.RESERVE b 0.01 8000000"), ok());
+        madd(client, "a", &items);
+        madd(client, "b", &items);
+        most = most.max(shown(client));
+        assert_eq!(client.run("UNLINK a").int(), 1);
+        assert_eq!(client.cmd(&["SET", "string", &string]), ok());
+        assert!(mexists(client, "b", &items).iter().all(|&there| there));
+        assert_eq!(client.run("DEL b").int(), 1);
+        assert!(client.run("GET string").text() == string, "the string has changed");
+        assert_eq!(client.run("DEL string").int(), 1);
+        rounds += 1;
+    }
+    assert!(most > 0, "no round of the thread");
+}
+
+/// Shows the server another mode of the system.
+fn with_mode(modes: &str) -> Builder {
+    let directory = "/sys/kernel/mm/transparent_hugepage";
+    Server::with().mount(&format!(
+        "mount -t tmpfs none {directory} && echo {modes} > {directory}/enabled && \
+         echo 2097152 > {directory}/hpage_pmd_size"
+    ))
+}
+
+/// The log says once why there are no huge pages; the server goes on with small ones.
+#[test]
+fn the_log_says_why_there_are_none() {
+    if !possible("the_log_says_why_there_are_none") {
+        return;
+    }
+    if !can_contain() {
+        return skipped("the_log_says_why_there_are_none", "no mount namespace can be made");
+    }
+    let cases = [
+        (with_mode("'always madvise [never]'"), "transparent_hugepage/enabled says never"),
+        // The server itself does that.
+        (with_mode("'[always] madvise never'"), "turned off for this process"),
+        (Server::with().mount("mount -t tmpfs none /proc"), "/proc/self/pagemap cannot be read"),
+        (
+            Server::with().mount("mount -t tmpfs none /sys/kernel/mm/transparent_hugepage"),
+            "the system has none of 2 MiB",
+        ),
+    ];
+    for (builder, why) in cases {
+        let server = builder.start();
+        let client = &mut server.client();
+        assert_eq!(client.run(RESERVE), ok());
+        madd(client, "k", &numbered("item", ENOUGH));
+        let line = format!("bf: large filters do without huge pages: {why}");
+        let logged = || server.log().lines().filter(|line| line.contains("huge pages:")).count();
+        wait_until(&line, || server.log().contains(why));
+        assert_eq!((logged(), huge(&server), shown(client)), (1, 0, 0), "{}", server.log());
+    }
+}
+
+#[test]
+fn where_the_mode_is_always_disable_thp_no_gives_them() {
+    if !possible("where_the_mode_is_always_disable_thp_no_gives_them") {
+        return;
+    }
+    if !can_contain() {
+        let why = "no mount namespace can be made";
+        return skipped("where_the_mode_is_always_disable_thp_no_gives_them", why);
+    }
+    let server = with_mode("'[always] madvise never'").config("disable-thp no").start();
+    let client = &mut server.client();
+    assert_eq!(client.run(RESERVE), ok());
+    madd(client, "k", &numbered("item", ENOUGH));
+    wait_for_huge_pages(&server);
 }

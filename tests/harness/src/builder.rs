@@ -40,7 +40,7 @@ pub struct Builder {
     without_module: bool,
     sentinel: bool,
     address_space: Option<u64>,
-    container: Option<u64>,
+    mounts: Vec<String>,
     survives_full_files: bool,
 }
 
@@ -93,8 +93,14 @@ impl Builder {
     /// Shows the process a container's memory limit of that many bytes, in `/sys/fs/cgroup` of a
     /// separate mount namespace. The limit is not enforced. Such a server starts only if
     /// [`can_contain`] returns true.
-    pub fn container(mut self, bytes: u64) -> Builder {
-        self.container = Some(bytes);
+    pub fn container(self, bytes: u64) -> Builder {
+        self.mount(&format!("{OWN_CGROUPS} && echo {bytes} > /sys/fs/cgroup/memory.max"))
+    }
+
+    /// Runs a shell command before the server, in a separate mount namespace. Such a server starts
+    /// only if [`can_contain`] returns true.
+    pub fn mount(mut self, command: &str) -> Builder {
+        self.mounts.push(format!("{command} && "));
         self
     }
 
@@ -109,19 +115,14 @@ impl Builder {
     pub fn preparation(&self) -> Option<String> {
         let bound = self.address_space.map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
         let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
-        let limit = self
-            .container
-            .map(|bytes| format!("{OWN_CGROUPS} && echo {bytes} > /sys/fs/cgroup/memory.max && "));
-        let steps = [limit, bound, ignore];
+        let mounts = (!self.mounts.is_empty()).then(|| self.mounts.concat());
+        let steps = [mounts, bound, ignore];
         steps.iter().any(Option::is_some).then(|| steps.into_iter().flatten().collect())
     }
 
     /// The command line that starts the shell of [`Self::preparation`].
     pub fn shell(&self) -> &'static [&'static str] {
-        match self.container {
-            None => &["sh"],
-            Some(_) => &["unshare", "-m", "sh"],
-        }
+        if self.mounts.is_empty() { &["sh"] } else { &["unshare", "-m", "sh"] }
     }
 
     pub fn replica_of(self, master: &Server) -> Builder {
