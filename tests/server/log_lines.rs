@@ -93,7 +93,7 @@ fn a_load_is_one_line_with_versions_processor_and_settings() {
         (
             vec!["maxmemory 1gb".to_owned()],
             format!(
-                "{rate} 0.01, {size} 500, {factor} 2, {most} 0, {missing} no, {huge} yes; one \
+                "{rate} 0.01, {size} 500, {factor} 2, {most} 0, {missing} no, {huge} no; one \
                  filter may take 1073741824 bytes (maxmemory)"
             ),
         ),
@@ -102,11 +102,11 @@ fn a_load_is_one_line_with_versions_processor_and_settings() {
                 format!("{rate} 0.001"),
                 format!("{most} 64mb"),
                 format!("{missing} yes"),
-                format!("{huge} no"),
+                format!("{huge} yes"),
             ],
             format!(
                 "{rate} 0.001, {size} 500, {factor} 2, {most} 67108864, {missing} yes, \
-                 {huge} no; one filter may take 67108864 bytes ({most})"
+                 {huge} yes; one filter may take 67108864 bytes ({most})"
             ),
         ),
     ] {

@@ -7,7 +7,7 @@
 //! | expansion-factor  | its expansion, and BF.RESERVE's; 0: non-scaling | 2       | [0, 32768] |
 //! | max-filter-bytes  | most bytes of bits of a filter; 0: see limit.rs | 0       | [0, 2^63)  |
 //! | missing-key-error | whether BF.EXISTS of a missing key is an error  | no      | yes, no    |
-//! | huge-pages        | whether large arrays get pages of 2 MiB         | yes     | yes, no    |
+//! | huge-pages        | whether large arrays get pages of 2 MiB         | no      | yes, no    |
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
 //! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A configuration file written for
@@ -43,7 +43,7 @@ static INITIAL_SIZE: Setting = Setting::new(Kind::Integer(1, MAX_CAPACITY), 100)
 static EXPANSION_FACTOR: Setting = Setting::new(Kind::Integer(0, MAX_EXPANSION as u64), 2);
 static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
 static MISSING_KEY_ERROR: Setting = Setting::new(Kind::Switch, 0);
-static HUGE_PAGES: Setting = Setting::new(Kind::Switch, 1);
+static HUGE_PAGES: Setting = Setting::new(Kind::Switch, 0);
 
 /// The rate of a filter made by adding to it.
 pub(crate) fn error_rate() -> f64 {
