@@ -22,6 +22,7 @@ use crate::{
         skipped, wait_until,
     },
     run::{Ran, command, command_at, run, run_at, run_with},
+    schema::checked,
 };
 
 const NAME: &str = "urls";
@@ -59,19 +60,6 @@ fn journal_of(path: &Path) -> PathBuf {
 fn number(json: &str, field: &str) -> u64 {
     let value: serde_json::Value = serde_json::from_str(json).expect("a line of JSON");
     value[field].as_u64().unwrap_or_else(|| panic!("no number {field} in {json}"))
-}
-
-/// Checks that a line of JSON has the fields of a schema.
-#[track_caller]
-fn assert_fields(json: &str, schema: &str) {
-    let path = format!("{}/tests/schemas/{schema}.json", env!("CARGO_MANIFEST_DIR"));
-    let schema = fs::read_to_string(path).expect("a schema");
-    let [schema, value] = [&schema, json]
-        .map(|text| serde_json::from_str::<serde_json::Value>(text).expect("one value"));
-    let names = |value: &serde_json::Value| -> Vec<String> {
-        value.as_object().expect("an object").keys().cloned().collect()
-    };
-    assert_eq!(names(&value), names(&schema["properties"]));
 }
 
 /// How many bytes of a file its journal holds as loaded; `None` without a journal.
@@ -156,7 +144,7 @@ fn every_form_of_input_is_loaded() {
                 _ => run_with(&server, &format!("load urls {options} --json -"), input),
             };
             let done = ran.done();
-            assert_fields(&done, "load");
+            checked("load", &done);
             let what = format!("case {number_of_case} from {from}: {done}");
             assert_eq!(number(&done, "items"), items.len() as u64, "{what}");
             assert_eq!(number(&done, "new") as i64, card(&mut client), "{what}");
@@ -232,7 +220,7 @@ fn a_filter_is_created_only_if_asked_for() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "it is there already");
     let ran = run_with(&server, "load urls --dry-run --json", b"d\n");
     assert_eq!(ran.stdout, "{\"items\":1,\"would_create\":false}\n");
-    assert_fields(&ran.stdout, "load-dry-run");
+    checked("load-dry-run", &ran.stdout);
     assert_eq!(card(&mut client), 3);
 }
 
