@@ -124,20 +124,6 @@ pub(crate) struct LayerInfo {
     pub(crate) rate_now: Option<f64>,
 }
 
-impl FilterInfo {
-    /// Reads everything about one filter. Follows the redirections of a cluster, so that
-    /// `connection` then leads to the node that has the key.
-    ///
-    /// # Errors
-    /// `Error::Refused` with the server's text: `ERR not found`, `WRONGTYPE ...`.
-    pub(crate) fn of(
-        connection: &mut Connection,
-        key: impl AsRef<[u8]>,
-    ) -> Result<FilterInfo, Error> {
-        Reader::default().read_one(connection, key.as_ref(), Detail::Layers)
-    }
-}
-
 /// Reads filters of one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
