@@ -22,8 +22,8 @@
 //! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
 //!
 //! The environment names what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and
-//! `examples/floor.rs`), `REDIS_BLOOM_TOOL`, `REDIS_SERVER`, and `PEERS="name=path.so[,argument...] ..."` for other
-//! modules (none by default).
+//! `examples/floor.rs`), `REDIS_BLOOM_TOOL`, `REDIS_SERVER`, and
+//! `PEERS="name=path.so[,argument...] ..."` for other modules (none by default).
 //!
 //! No time is asserted. A wrong answer ends the run.
 

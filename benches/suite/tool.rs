@@ -97,8 +97,8 @@ pub(crate) fn run() -> Option<Section> {
     }
     let mut section = Section::new("The tool");
     section.say(&format!(
-        "`redis-bloom load` of {} M lines of 31 bytes from a file (in the page cache) into an empty \
-         filter for as many at 1 %, in one local server; `redis-cli --pipe` with BF.MADD of \
+        "`redis-bloom load` of {} M lines of 31 bytes from a file (in the page cache) into an \
+         empty filter for as many at 1 %, in one local server; `redis-cli --pipe` with BF.MADD of \
          {ARGUMENTS} items each, of the first {} M lines: made by awk from the same file, or made \
          before the clock starts. Medians of {ROUNDS} rounds; \
          the best round in brackets. \"Busy\" is the CPU time of the server's main thread by wall \

@@ -1,7 +1,7 @@
 //! The file of `dump`: the chunks of BF.SCANDUMP, each with its iterator and a checksum.
 //!
-//! All numbers are little-endian. Each checksum is the XXH3-64 of all bytes of its record before it,
-//! as in the module's own encodings.
+//! All numbers are little-endian. Each checksum is the XXH3-64 of all bytes of its record before
+//! it, as in the module's own encodings.
 //!
 //! ```text
 //!   the file begins with a header:

@@ -2,9 +2,9 @@
 //!
 //! The interval is that of Clopper and Pearson ("The use of confidence or fiducial limits
 //! illustrated in the case of the binomial", Biometrika 26, 1934), because its bounds hold for
-//! every rate and every number of trials, also where a handful of trials succeeded. The lower end is
-//! the rate p at which x or more successes of n trials have a probability of 2.5 %; the upper end
-//! is the rate at which x or fewer have it.
+//! every rate and every number of trials, also where a handful of trials succeeded. The lower end
+//! is the rate p at which x or more successes of n trials have a probability of 2.5 %; the upper
+//! end is the rate at which x or fewer have it.
 //!
 //! A filter passes if the rate that was asked for is not below the lower end. A filter whose true
 //! rate p is at most what was asked for fails by chance with a probability of at most 2.5 %: it

@@ -37,10 +37,11 @@ pub(crate) struct Arguments {
 enum Subcommand {
     Plan(plan::Arguments),
     Create(create::Arguments),
-    Info(info::Arguments),
-    Top(top::Arguments),
+    Load(load::Arguments),
     Check(check::Arguments),
     Verify(verify::Arguments),
+    Info(info::Arguments),
+    Top(top::Arguments),
     Dump(dump::Arguments),
     Restore(restore::Arguments),
     Drop(drop::Arguments),
@@ -48,7 +49,6 @@ enum Subcommand {
     /// Prints the manual page
     #[command(hide = true)]
     Man,
-    Load(load::Arguments),
 }
 
 impl Arguments {
@@ -60,16 +60,16 @@ impl Arguments {
         match &self.subcommand {
             Subcommand::Plan(arguments) => arguments.run(output),
             Subcommand::Create(arguments) => arguments.run(&self.connection, output),
-            Subcommand::Info(arguments) => arguments.run(&self.connection, output),
-            Subcommand::Top(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Load(arguments) => arguments.run(&self.connection, output),
             Subcommand::Check(arguments) => arguments.run(&self.connection, output),
             Subcommand::Verify(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Info(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Top(arguments) => arguments.run(&self.connection, output),
             Subcommand::Dump(arguments) => arguments.run(&self.connection, output),
             Subcommand::Restore(arguments) => arguments.run(&self.connection, output),
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
             Subcommand::Completion(arguments) => arguments.run(),
             Subcommand::Man => completion::manual(),
-            Subcommand::Load(arguments) => arguments.run(&self.connection, output),
         }
     }
 }

@@ -319,8 +319,9 @@ fn filter_exists(server: &mut Connection, name: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// A name in the slot of `name`, so that a cluster renames it: `name:restoring:K`, with the smallest
-/// K that hashes alike. A name with a tag in braces gives its slot to all names that begin with it.
+/// A name in the slot of `name`, so that a cluster renames it: `name:restoring:K`, with the
+/// smallest K that hashes alike. A name with a tag in braces gives its slot to all names that begin
+/// with it.
 fn temporary_name(name: &[u8]) -> Vec<u8> {
     let wanted = slot(name);
     let named = |number: u64| [name, format!(":restoring:{number}").as_bytes()].concat();

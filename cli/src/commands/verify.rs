@@ -1,5 +1,5 @@
-//! `redis-bloom verify NAME`: no item of a file is lost, and the rate of false positives is what was
-//! asked for.
+//! `redis-bloom verify NAME`: no item of a file is lost, and the rate of false positives is what
+//! was asked for.
 //!
 //! The rate is measured with random probes of 16 bytes: none of them was ever added. How many, and
 //! when a filter passes: `statistics.rs`.

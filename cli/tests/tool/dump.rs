@@ -135,7 +135,7 @@ fn names_are_any_bytes() {
     let file = file_in(&server);
     let (name, copy) = (&b"a\xff {\n}"[..], &b"\xfe\x01"[..]);
     client.cmd(&[&b"BF.ADD"[..], name, b"x"]);
-    let mut run = |before: &str, name: &[u8], after: &str| {
+    let run = |before: &str, name: &[u8], after: &str| {
         let mut command = command_at(&server, before);
         if before.contains("restore") {
             command.arg(&file);
