@@ -9,6 +9,7 @@ mod check;
 mod completion;
 mod connect;
 mod create;
+mod documents;
 mod drop;
 mod dump;
 mod fake;
