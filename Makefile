@@ -259,6 +259,11 @@ bench: build ## Measure, with PEERS if given; writes docs/benchmarks.md and its 
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" FLOOR_SO="$$(realpath "$(FLOOR)")" REDIS_BLOOM_TOOL="$(TOOL)" \
 		cargo bench --bench suite $(LOCKED) -- $(BENCH)
 
+.PHONY: pictures
+pictures: build ## Run the tool in a terminal, and write docs/cli-*.svg
+	@scripts/setup tests
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --profile cli --package redis-bloom-cli --test tool $(LOCKED) -- --ignored pictures
+
 .PHONY: compare
 compare: ## Compare the pure filter of commit REV with that of this tree: CASE, ROUNDS, COUNT=1
 	@scripts/setup $(if $(COUNT),count)

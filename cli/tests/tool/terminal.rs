@@ -57,6 +57,9 @@ pub(crate) fn in_terminal(program: &Command, rows: u16, columns: u16) -> Termina
             None => command.env_remove(name),
         };
     }
+    if let Some(dir) = program.get_current_dir() {
+        command.current_dir(dir);
+    }
     command.stdin(copy()).stdout(copy()).stderr(copy());
     let settings = tcgetattr(&line).expect("the settings");
     set_size(&line, rows, columns);
