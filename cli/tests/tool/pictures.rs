@@ -39,7 +39,7 @@ fn write_the_pictures() {
     std::thread::sleep(Duration::from_millis(1800));
     let half = terminal.seen();
     terminal.end();
-    write_picture("load", "redis-bloom load urls urls.txt", &half);
+    write_picture("load", "redis-bloom load urls urls.txt --rate 1M", &half);
 
     for words in [
         "create users --items 500k --error 1%",
@@ -82,7 +82,8 @@ fn write_picture(name: &str, command: &str, output: &str) {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"14\">\n\
-         <title>{command}</title>\n<rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#1e1e2e\"/>\n"
+         <title>{command}</title>\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#1e1e2e\"/>\n"
     );
     for row in 0..rows {
         write_row(&mut svg, screen, row);
