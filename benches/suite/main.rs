@@ -52,7 +52,7 @@ use report::{Report, Section};
 /// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("commands", commands::run),
     ("packed", packed::run),
     ("duplicates", duplicates::run),
