@@ -1,7 +1,8 @@
-//! Changes that were not made here, though a primary, an AOF or a slot migration sent them.
+//! Changes that were not made here, though they came from a primary, an AOF, a slot migration or a
+//! file.
 //!
 //! Such a change has happened elsewhere. If it is refused here, this server's data differ from the
-//! sender's from now on: the log names the key, and INFO counts the change.
+//! source's from now on: the log names the key, and INFO counts the change.
 
 use std::{ffi::c_int, fmt::Display};
 
@@ -18,8 +19,8 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     stats::UNAPPLIED.add(1);
     ctx.warn_at(&PACE, || {
         format!(
-            "{} of key '{}' was not applied, though a primary, an AOF or a slot migration sent it: \
-             {why} ({} in all)",
+            "{} of key '{}' was not applied, though it came from a primary, an AOF, a slot \
+             migration or a file: {why} ({} in all)",
             logged(what),
             logged(key),
             stats::UNAPPLIED.get(),

@@ -30,7 +30,7 @@ fn wait_for_link(replica: &mut Client) {
 
 #[track_caller]
 fn assert_logged(server: &Server, what: &str, key: &str) {
-    let line = format!("{what} of key '{key}' was not applied, though a primary, an AOF or");
+    let line = format!("{what} of key '{key}' was not applied, though it came from a primary, an");
     let log = server.log();
     let told =
         |text: &str| text.contains(&line) && text.contains("no memory for") && text.contains("bf");

@@ -300,8 +300,8 @@ fn a_command_of_an_aof_that_cannot_be_applied_is_logged_and_counted() {
         ("BF.RESERVE of key 'fine'", "ERR item exists"),
     ] {
         let line = format!(
-            "{command} was not applied, though a primary, an AOF or a slot migration sent it: \
-             {error}"
+            "{command} was not applied, though it came from a primary, an AOF, a slot migration \
+             or a file: {error}"
         );
         assert!(log.contains(&line), "{line}: {log}");
     }
