@@ -153,6 +153,18 @@ def make_images(directory):
             image.import_as(name, path, 'CMD ["/entrypoint.sh"]')
 
 
+@contextlib.contextmanager
+def removed_at_the_end():
+    """A directory. A process of podman that cleans up behind a container may still write there at the end."""
+    directory = tempfile.mkdtemp()
+    try:
+        yield directory
+    finally:
+        deadline = time.monotonic() + 60
+        while os.path.exists(directory):
+            shutil.rmtree(directory, ignore_errors=time.monotonic() < deadline)
+
+
 def obstacle(directory):
     """Why no container can be run here, or None."""
     image = Image(directory)
@@ -276,6 +288,18 @@ os.execvp("podman", words)
             self.ask("BF.ADD", "urls", "a")
             self.assertEqual(self.ask("BF.INFO", "urls", "ERROR"), "0.001")
 
+    def test_a_directory_is_removed_while_a_process_still_writes_there(self):
+        write_more = "for at in range(20000): open(f'{sys.argv[1]}/{at}', 'w').close()"
+        with removed_at_the_end() as directory:
+            images = pathlib.Path(directory, "images")
+            images.mkdir()
+            # It ends when its directory is gone.
+            writer = subprocess.Popen([sys.executable, "-c", f"import sys\n{write_more}", images], stderr=subprocess.DEVNULL)
+            while not any(images.iterdir()):
+                pass
+        self.assertFalse(os.path.exists(directory))
+        writer.wait()
+
     def test_every_block_of_the_page_is_run(self):
         headings = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
         self.assertEqual(headings, ["Redis 7 and Valkey", "Redis 8", "Redis Stack"])
@@ -284,7 +308,7 @@ os.execvp("podman", words)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as DIRECTORY:
+    with removed_at_the_end() as DIRECTORY:
         contained(DIRECTORY)
         why = obstacle(DIRECTORY)
         if why:
