@@ -159,7 +159,11 @@ fn the_operations_page_names_the_commands_outside_of_the_category() {
 /// The lines of docs/operations.md that make the roles, and the commands that the test sends: all
 /// that the guard of docs/recipes/guard.md, an exporter and a backup need.
 const ROLES: [(&str, &[&str]); 5] = [
-    ("reader", &["BF.EXISTS urls:k a", "BF.MEXISTS urls:k a COMPLETE", "EXISTS urls:k"]),
+    // `urls` is the key of the examples in README.md and in "One filter".
+    (
+        "reader",
+        &["BF.EXISTS urls:k a", "BF.EXISTS urls a", "BF.MEXISTS urls:k a COMPLETE", "EXISTS urls"],
+    ),
     ("writer", &["BF.INSERT urls:k NOCREATE ITEMS d"]),
     (
         "builder",

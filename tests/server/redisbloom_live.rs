@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::{
-    harness::{Reply, Server, array, dump, int, load, mexists, numbered, ok, skipped, wait_until},
+    harness::{
+        Reply, Server, array, dump, int, load, mexists, numbered, ok, skipped, version, wait_until,
+    },
     redisbloom::restore,
 };
 
@@ -226,5 +228,88 @@ fn command_docs_are_those_of_redisbloom() {
         let common = here.get("arguments").expect("arguments").elements().iter();
         let common: Vec<_> = common.filter(|argument| argument.get("since").is_none()).collect();
         assert_eq!(common, arguments.elements().iter().collect::<Vec<_>>(), "{name}");
+    }
+}
+
+/// The key permissions in docs/differences.md: which commands a user may send with each.
+#[test]
+fn key_permissions_of_redisbloom_are_those_of_the_page() {
+    let Some(path) = peer("key_permissions_of_redisbloom_are_those_of_the_page") else {
+        return;
+    };
+    let theirs = redisbloom(&path);
+    let admin = &mut theirs.client();
+    admin.run("BF.ADD k a");
+    let version_8 = version().at_least((8, 0), (u32::MAX, 0));
+    for (permission, expected) in [("%R~*", version_8), ("%W~*", version_8), ("%RW~*", true)] {
+        let rules = format!("ACL SETUSER user on nopass resetkeys +@all {permission}");
+        assert_eq!(admin.run(&rules), ok());
+        let client = &mut theirs.client();
+        assert_eq!(client.run("AUTH user any"), ok());
+        for command in [
+            "BF.EXISTS k a",
+            "BF.MEXISTS k a",
+            "BF.INFO k",
+            "BF.CARD k",
+            "BF.SCANDUMP k 0",
+            "BF.ADD k b",
+            "BF.MADD k c",
+            "BF.INSERT k ITEMS d",
+            "BF.RESERVE new 0.1 10",
+        ] {
+            let reply = client.run(command);
+            let refused = matches!(&reply, Reply::Error(text) if text.starts_with("NOPERM"));
+            assert_eq!(refused, !expected, "{permission}: {command} answered {reply:?}");
+        }
+        let debug = client.run("BF.DEBUG k");
+        assert_eq!(debug.is_error(), permission != "%RW~*", "{permission}: {debug:?}");
+    }
+}
+
+/// ACL rules in a file keep a server from starting if they name commands of the other product, as
+/// docs/migration.md says for both ways. Without these rules it starts.
+#[test]
+fn acl_rules_with_commands_of_the_other_product_keep_a_server_from_starting() {
+    let Some(path) =
+        peer("acl_rules_with_commands_of_the_other_product_keep_a_server_from_starting")
+    else {
+        return;
+    };
+    let user = |rule: &str| format!("user some on nopass +@all {rule}");
+    let mut here = vec!["-cf.add", "-cms.query", "-topk.add", "-tdigest.add"];
+    if version().at_least((8, 0), (u32::MAX, 0)) {
+        // RedisBloom 2.8 has no categories.
+        here.extend(["-@cuckoo", "-@cms", "-@topk", "-@tdigest"]);
+    }
+    let page = include_str!("../../docs/migration.md");
+    for rule in here {
+        let named = rule.trim_start_matches('-');
+        let named =
+            named.split_once('.').map_or(named.to_owned(), |(family, _)| format!("{family}."));
+        assert!(page.contains(&format!("`{named}`")), "{named}");
+        let mut theirs = Server::with()
+            .without_module()
+            .config(&format!("loadmodule \"{path}\""))
+            .config(&user(rule))
+            .start();
+        assert_eq!(theirs.client().run("CONFIG REWRITE"), ok());
+        theirs.kill();
+        let mut ours = Server::start();
+        ours.kill();
+        ours.configure(&user(rule));
+        let log = ours.try_relaunch().expect_err(rule);
+        assert!(log.contains(&format!("Error loading ACL rule '{rule}'")), "{log}");
+    }
+    for rule in ["-bf.add", "-bf.del"] {
+        let mut back = redisbloom(&path);
+        back.kill();
+        back.configure(&user(rule));
+        match (rule, back.try_relaunch()) {
+            ("-bf.add", started) => started.expect("RedisBloom has this command"),
+            (_, started) => {
+                let log = started.expect_err("RedisBloom lacks this command");
+                assert!(log.contains(&format!("Error loading ACL rule '{rule}'")), "{log}");
+            }
+        }
     }
 }

@@ -118,6 +118,8 @@ fn connected(sentinel: &Server) -> Client {
 fn documented() -> Vec<(&'static str, &'static str)> {
     let (_, section) = PAGE.split_once("\n### A failover with Sentinel\n").expect("the heading");
     let block = section.split("```").nth(1).expect("a block").trim_start_matches("sh\n");
+    let condition = "# until the offset= of every replica is master_repl_offset";
+    assert!(block.contains(condition), "the test waits so");
     let commands = block.lines().map(|line| {
         let command = line.split('#').next().unwrap_or_default().trim();
         let rest = command.strip_prefix("redis-cli ").expect("a command");
@@ -135,10 +137,12 @@ fn fail_over_as_documented(nodes: &[Server], old: usize, sentinel: &Server) -> u
     for (server, command) in documented() {
         let old_client = &mut nodes[old].client();
         match (server, command) {
-            ("OLD", "INFO replication") => wait_until("a replica has everything", || {
+            // Sentinel chooses the replica, so each must have everything.
+            ("OLD", "INFO replication") => wait_until("every replica has everything", || {
                 let offset = old_client.server_info("replication", "master_repl_offset");
                 let all = old_client.run(command).text();
-                all.lines().any(|line| line.contains(&format!(",offset={offset},")))
+                let mut replicas = all.lines().filter(|line| line.contains(",offset="));
+                replicas.all(|line| line.contains(&format!(",offset={offset},")))
             }),
             ("NEW", "INFO replication") => wait_until("a replica is promoted", || {
                 new = (0..nodes.len()).find(|&at| at != old && role(&nodes[at]) == "master");
