@@ -112,6 +112,9 @@ class Examples(unittest.TestCase):
         self.addCleanup(client.config_set, setting, "no")
         client.config_set(setting, "yes")
         self.assertTrue(first_time("d", today))
+        self.assertTrue(first_time("d", datetime.datetime.now(datetime.timezone.utc).date() - datetime.timedelta(6)))
+        with self.assertRaisesRegex(ValueError, "too long ago"):
+            first_time("d", today - datetime.timedelta(9))
 
     def test_the_page_of_clients_names_what_an_old_redis_py_lacks(self):
         clients = (ROOT / "docs/clients.md").read_text()
