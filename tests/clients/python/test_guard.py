@@ -96,6 +96,7 @@ class Guards:
         "redis-py": [sys.executable, PYTHON, "guard"],
         "redis-py asyncio": [sys.executable, PYTHON, "guard_asyncio"],
         "redis-py 4.3.4": [os.environ["PYTHON_REDIS_4"], PYTHON, "guard"],
+        "redis-py 4.3.4 asyncio": [os.environ["PYTHON_REDIS_4"], PYTHON, "guard_asyncio"],
         "node-redis": ["node", "tests/clients/node/guard-worker.mjs"],
         "redis-rs": [os.environ["GUARD_WORKER_RS"]],
         "phpredis": ["php", "tests/clients/php/guard-worker.php"],

@@ -28,7 +28,7 @@ fn main() -> RedisResult<()> {
         new += bulk(&mut redis, &words, &lines)?.iter().filter(|&&new| new).count() as u64;
     }
     let found = bulk(&mut redis, &["BF.BULKEXISTS", "users", "LINES"], "user:0\nuser:1\nnobody\n")?;
-    assert!(found[0] && found[1] && new > items / 100 * 99);
+    assert!(found[0] && found[1] && new >= items / 100 * 98);
     println!("rust: {new} of {items} items were new");
     Ok(())
 }
