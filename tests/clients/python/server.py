@@ -28,6 +28,16 @@ def until(condition, what):
         time.sleep(0.02)
 
 
+def free_port():
+    """A port below 55,536: a node of a cluster also listens 10,000 above it."""
+    while True:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        if port < 55_536:
+            return port
+
+
 class Server:
     """REDIS_SERVER and REDIS_BLOOM_SO name server and module. Its AOF is synced at each command."""
 
@@ -35,9 +45,7 @@ class Server:
         self.options = options
         self.process = None
         self.directory = tempfile.TemporaryDirectory()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self.start("--appendonly", "yes")
 
