@@ -1,7 +1,8 @@
 //! The tool: `redis-bloom load` of a file of lines into one local server, beside `redis-cli --pipe`
 //! with BF.MADD commands: made by awk from the same file, or made before the clock starts.
 //!
-//! They take turns, each time with an empty filter.
+//! They take turns, each time with an empty filter. Then `redis-bloom dump` and `restore` of a filter
+//! of 1 GiB, to a file in memory.
 
 use std::{
     fs::{self, File},
@@ -13,8 +14,9 @@ use std::{
 };
 
 use crate::{
-    contender::{self, OURS},
+    contender::{self, Contender, OURS},
     measure::Series,
+    persistence::load_random,
     report::{Bound, Section},
     server::Server,
 };
@@ -28,6 +30,10 @@ const ARGUMENTS: u64 = 100;
 /// Makes a command of every hundred lines.
 const AWK: &str = r#"{ line = line " " $0 } NR % 100 == 0 { print "BF.MADD k" line; line = "" }"#;
 const ROUNDS: usize = 5;
+/// Rounds of dump and restore.
+const COPIES: usize = 5;
+/// A directory in memory, so that no disk is measured.
+const MEMORY: &str = "/dev/shm";
 /// Clock ticks in a second, in `/proc`: 100 on every Linux.
 const TICKS: f64 = 100.0;
 
@@ -95,6 +101,7 @@ pub(crate) fn run() -> Option<Section> {
         ratio.push(per_piped / per_line);
         peak.push(load.peak / 1e6);
     }
+    let (dumped, restored) = copies(Path::new(&tool), &ours)?;
     let mut section = Section::new("The tool");
     section.say(&format!(
         "`redis-bloom load` of {} M lines of 31 bytes from a file (in the page cache) into an \
@@ -102,7 +109,7 @@ pub(crate) fn run() -> Option<Section> {
          {ARGUMENTS} items each, of the first {} M lines: made by awk from the same file, or made \
          before the clock starts. Medians of {ROUNDS} rounds; \
          the best round in brackets. \"Busy\" is the CPU time of the server's main thread by wall \
-         time.",
+         time. `dump` and `restore` are of a filter of 1 GiB, to and from a file in memory.",
         LINES / 1_000_000,
         PIPED / 1_000_000,
     ));
@@ -118,6 +125,8 @@ pub(crate) fn run() -> Option<Section> {
         ("server busy", cell(&busy, busy.most(), "")),
         ("client's CPU time by the server's", cell(&share, share.least(), "")),
         ("client's peak of memory", cell(&peak, peak.least(), " MB")),
+        ("dump, MB a second", cell(&dumped, dumped.most(), "")),
+        ("restore, MB a second", cell(&restored, restored.most(), "")),
     ];
     let rows: Vec<_> = rows.into_iter().map(|(name, cell)| vec![name.to_owned(), cell]).collect();
     section.table(&["", "median (best)"], &rows);
@@ -142,7 +151,38 @@ pub(crate) fn run() -> Option<Section> {
         Bound::AtMost(1.0),
         peak.most() * 1e6 / f64::from(128 << 20),
     );
+    section.target("dump: MB a second", Bound::AtLeast(500.0), dumped.median());
+    section.target("restore: MB a second", Bound::AtLeast(500.0), restored.median());
     Some(section)
+}
+
+/// Megabytes a second of `dump` and of `restore`.
+fn copies(tool: &Path, ours: &Contender) -> Option<(Series, Series)> {
+    let dir = tempfile::tempdir_in(MEMORY).expect("a directory in memory can be made");
+    let file = dir.path().join("dump");
+    let mut server = ours.start(&[]);
+    server.run::<()>("BF.RESERVE empty 0.01 800000000 SEED 1");
+    let bytes = load_random(&mut server, "empty", "a", 1, 3)?;
+    let [mut dumped, mut restored] = [0; 2].map(|_| Series::default());
+    for _ in 0..COPIES {
+        let timed = |words: &[&str]| {
+            let begin = Instant::now();
+            let mut command = Command::new(tool);
+            command.args(["--quiet", "-p", &server.port().to_string()]).args(words);
+            let output = command.output().expect("the tool can be run");
+            assert!(output.status.success(), "{command:?}: {output:?}");
+            bytes / 1e6 / begin.elapsed().as_secs_f64()
+        };
+        let path = file.to_str().expect("a path in UTF-8");
+        dumped.push(timed(&["dump", "a", "-o", path]));
+        restored.push(timed(&["restore", path, "b"]));
+        let [of_a, of_b]: [Vec<String>; 2] =
+            ["a", "b"].map(|key| server.run(&format!("DEBUG DIGEST-VALUE {key}")));
+        assert_eq!(of_a, of_b, "the copy is equal");
+        server.run::<()>("DEL b");
+        fs::remove_file(&file).expect("the file was written");
+    }
+    Some((dumped, restored))
 }
 
 fn reserve(server: &mut Server) {
