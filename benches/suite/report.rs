@@ -26,6 +26,8 @@ pub(crate) struct Section {
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
+    /// A difference in milliseconds, which may be negative.
+    AtMostMs(f64),
     /// A count that must be 0.
     None,
 }
@@ -64,11 +66,13 @@ impl Section {
         let (wanted, met) = match bound {
             Bound::AtMost(most) => (format!("at most {most:.2}x"), measured <= most),
             Bound::AtLeast(least) => (format!("at least {least:.2}x"), measured >= least),
+            Bound::AtMostMs(most) => (format!("at most {most:.1} ms"), measured <= most),
             Bound::None => ("none".into(), measured == 0.0),
         };
         let met = if met { "met" } else { "**missed**" };
         let measured = match bound {
             Bound::None => format!("{measured}"),
+            Bound::AtMostMs(_) => format!("{measured:.1} ms"),
             _ if measured < 0.1 => format!("{measured:.4}x"),
             _ => format!("{measured:.2}x"),
         };
