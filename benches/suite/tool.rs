@@ -1,8 +1,8 @@
 //! The tool: `redis-bloom load` of a file of lines into one local server, beside `redis-cli --pipe`
 //! with BF.MADD commands: made by awk from the same file, or made before the clock starts.
 //!
-//! They take turns, each time with an empty filter. Then `redis-bloom dump` and `restore` of a filter
-//! of 1 GiB, to a file in memory.
+//! They take turns, each time with an empty filter. Then `redis-bloom dump` and `restore` of a
+//! filter of 1 GiB, to a file in memory.
 
 use std::{
     fs::{self, File},
