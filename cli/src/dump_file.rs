@@ -31,15 +31,17 @@
 //! read it: chunks of this module hold the filter's seed.
 
 use std::{
-    fs::{File, OpenOptions},
+    fmt::Display,
+    fs::{File, Metadata, OpenOptions, Permissions},
     io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
+use rustix::{fs::OFlags, io::Errno, process::geteuid};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::error::Error;
+use crate::{error::Error, name};
 
 const MAGIC: &[u8; 8] = b"rb-dump\n";
 const VERSION: u16 = 1;
@@ -139,7 +141,11 @@ impl Writer {
         // A killed dump may have left a part of a record: the file ends before it.
         let Ok(mut reader) = Reader::open(&part) else { return Ok(None) };
         let Ok(Some(header)) = reader.next() else { return Ok(None) };
-        while let Ok(Some(_)) = reader.next() {}
+        // A dump that was killed before the rename left the last record, too: it is written again.
+        let mut end = reader.position();
+        while let Ok(Some(_)) = reader.next() {
+            end = reader.position();
+        }
         // A newer header is the end of a dump.
         if reader.totals.replaced {
             return Ok(None);
@@ -147,7 +153,7 @@ impl Writer {
         let mut writer = Self { file, path: path.to_owned(), part, totals: reader.totals };
         writer
             .file
-            .set_len(reader.position)
+            .set_len(end)
             .and_then(|()| writer.file.seek(SeekFrom::End(0)))
             .map_err(Error::file(&writer.part))?;
         Ok(Some(Resumed { writer, header: header.data }))
@@ -187,7 +193,7 @@ impl Writer {
         hash.update(data);
         let checksum = hash.digest().to_le_bytes();
         let written = [head, data, &checksum].iter().try_for_each(|part| self.file.write_all(part));
-        written.map_err(Error::file(&self.part))?;
+        written.map_err(unwritten(&self.part, RESUME))?;
         Ok(checksum)
     }
 
@@ -198,7 +204,9 @@ impl Writer {
         head.extend(self.totals.bytes.to_le_bytes());
         head.extend(self.totals.checksums.digest().to_le_bytes());
         self.record(&head, &[])?;
-        self.file.sync_all().map_err(Error::file(&self.part))?;
+        // Nobody knows which bytes are on disk after an error.
+        let again = "Dump it again without --resume, to another disk.";
+        self.file.sync_all().map_err(unwritten(&self.part, again))?;
         std::fs::rename(&self.part, &self.path).map_err(Error::file(&self.path))?;
         let directory = match self.path.parent() {
             Some(directory) if directory != Path::new("") => directory,
@@ -214,6 +222,27 @@ impl Writer {
     }
 }
 
+/// What to do after an error that leaves a part of a dump.
+pub(crate) const RESUME: &str = "dump --resume goes on from here.";
+
+/// The error of a file that cannot be written on: a full disk is no wrong name.
+fn unwritten<'a>(part: &'a Path, hint: &'a str) -> impl FnOnce(io::Error) -> Error + 'a {
+    move |error| match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            incomplete(part, &error, hint)
+        }
+        _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+            incomplete(part, &error, hint)
+        }
+        _ => Error::file(part)(error),
+    }
+}
+
+fn incomplete(part: &Path, error: &io::Error, hint: &str) -> Error {
+    let what = format!("{}: {error}", name::readable_path(part));
+    Error::Incomplete { what, hint: hint.to_owned() }
+}
+
 /// The name of a file that is not complete.
 fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -225,17 +254,38 @@ fn part_of(path: &Path) -> PathBuf {
 fn open_part(path: &Path, part: &Path) -> Result<File, Error> {
     // A rename would replace a device such as /dev/null by a file.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        let what = format!("{}: not a regular file", path.display());
+        let what = format!("{}: not a regular file", name::readable_path(path));
         return Err(Error::usage(what, "Name a file: it is written beside, then renamed."));
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // A link here may have been made by somebody who wants another file to be overwritten.
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let file = options.open(part).map_err(Error::file(part))?;
-    file.try_lock().map_err(|error| {
-        let hint = "Another dump to this file is under way: wait, or name another file.";
-        Error::usage(format!("{}: {error}", part.display()), hint)
-    })?;
+    lock(&file, part)?;
     Ok(file)
+}
+
+/// Makes the open file, which must be the one at `part`, private and this program's alone.
+fn lock(file: &File, part: &Path) -> Result<(), Error> {
+    let shown = name::readable_path(part);
+    let taken = |what: &dyn Display| {
+        let hint = "Another dump to this file is under way: wait, or name another file.";
+        Error::usage(format!("{shown}: {what}"), hint)
+    };
+    file.try_lock().map_err(|error| taken(&error))?;
+    let metadata = file.metadata().map_err(Error::file(part))?;
+    // The lock may be that of a file that another dump has completed and renamed meanwhile.
+    let same = |found: &Metadata| (found.dev(), found.ino()) == (metadata.dev(), metadata.ino());
+    if !part.symlink_metadata().is_ok_and(|found| same(&found)) {
+        return Err(taken(&"it was renamed or removed"));
+    }
+    if !metadata.is_file() || metadata.uid() != geteuid().as_raw() {
+        let what = format!("{shown}: not a regular file of this user");
+        return Err(Error::usage(what, "Remove it, or name another file."));
+    }
+    // The mode of a file that was there already.
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file(part))
 }
 
 /// Reads a dump, and checks every byte of it.
@@ -268,14 +318,14 @@ impl Reader {
         let magic: [u8; 8] = reader.array(&mut hash)?;
         if &magic != MAGIC {
             return Err(Error::usage(
-                format!("{}: not a file of redis-bloom dump", path.display()),
+                format!("{}: not a file of redis-bloom dump", name::readable_path(path)),
                 "Name a file that redis-bloom dump wrote.",
             ));
         }
         let version = u16::from_le_bytes(reader.array(&mut hash)?);
         if version != VERSION {
             return Err(Error::usage(
-                format!("{}: version {version} is unknown", path.display()),
+                format!("{}: version {version} is unknown", name::readable_path(path)),
                 "Use the release of redis-bloom that wrote it, or a newer one.",
             ));
         }
@@ -284,6 +334,10 @@ impl Reader {
         let checksum = reader.checksum(&hash)?;
         reader.product =
             String::from_utf8(product).map_err(|_| reader.damaged("no UTF-8 in the product"))?;
+        // A terminal obeys some of them.
+        if reader.product.contains(char::is_control) {
+            return Err(reader.damaged("control characters in the product"));
+        }
         reader.totals.checksums.update(&checksum);
         reader.position += 8 + 2 + 2 + u64::from(length) + CHECKSUM as u64;
         Ok(reader)
@@ -382,8 +436,9 @@ impl Reader {
 
     /// The error for what no dump holds; it is in the record at the position.
     fn damaged(&self, what: &str) -> Error {
+        let shown = name::readable_path(&self.path);
         Error::usage(
-            format!("{}: damaged at byte {}: {what}", self.path.display(), self.position),
+            format!("{shown}: damaged at byte {}: {what}", self.position),
             "The file was cut or changed: use another copy, or dump the filter again.",
         )
     }
@@ -392,6 +447,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Exit;
 
     const CHUNKS: [(u64, &[u8]); 4] =
         [(1, b"header"), (9, b"eight by"), (12, b"end"), (1, b"HEADER")];
@@ -460,7 +516,7 @@ mod tests {
         let good = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let first = 8 + 2 + 2 + 17 + 8 + HEAD + 6 + CHECKSUM;
-        for length in 0..good.len() {
+        for length in 0..=good.len() {
             std::fs::write(part_of(&path), &good[..length]).unwrap();
             let Some(Resumed { mut writer, header }) = Writer::resume(&path).unwrap() else {
                 assert!(length < first, "{length} bytes have the first chunk");
@@ -480,7 +536,6 @@ mod tests {
 
     #[test]
     fn files_are_private_locked_and_regular() {
-        use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("dump");
         let writer = Writer::create(&path, "x").unwrap();
@@ -492,6 +547,75 @@ mod tests {
         assert!(Writer::create(Path::new("/dev/null"), "x").is_err());
         assert!(!Path::new("/dev/null.part").exists());
         assert!(Writer::resume(&path).unwrap().is_none());
+    }
+
+    /// Another dump may rename its file between the open and the lock of this one.
+    #[test]
+    fn a_file_that_was_renamed_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dump");
+        let part = part_of(&path);
+        let writer = Writer::create(&path, "x").unwrap();
+        let opened = File::open(&part).unwrap();
+        writer.finish().unwrap();
+        assert!(lock(&opened, &part).err().unwrap().hint().starts_with("Another dump"));
+        // Nor if a new file has the name now.
+        std::fs::write(&part, "").unwrap();
+        assert!(lock(&opened, &part).is_err());
+        assert!(lock(&File::open(&part).unwrap(), &part).is_ok());
+    }
+
+    #[test]
+    fn files_that_were_there_become_private_and_links_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dump");
+        let part = part_of(&path);
+        for resumed in [false, true] {
+            std::fs::write(&part, "").unwrap();
+            std::fs::set_permissions(&part, Permissions::from_mode(0o666)).unwrap();
+            if resumed {
+                assert!(Writer::resume(&path).unwrap().is_none());
+            } else {
+                drop(Writer::create(&path, "x").unwrap());
+            }
+            assert_eq!(part.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{resumed}");
+        }
+        std::fs::remove_file(&part).unwrap();
+        let other = directory.path().join("other");
+        std::fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, &part).unwrap();
+        assert!(Writer::create(&path, "x").is_err());
+        assert!(Writer::resume(&path).is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"precious");
+        std::fs::remove_file(&part).unwrap();
+        // Only root can give a file away.
+        std::fs::write(&part, "").unwrap();
+        if std::os::unix::fs::chown(&part, Some(65_534), None).is_ok() {
+            assert!(Writer::create(&path, "x").is_err(), "another user's file");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_leaves_what_is_resumed() {
+        for number in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::IO] {
+            let error = io::Error::from_raw_os_error(number.raw_os_error());
+            let error = unwritten(Path::new("dump.part"), RESUME)(error);
+            assert_eq!((error.exit(), error.hint()), (Exit::Incomplete, RESUME), "{number}");
+        }
+        let error = unwritten(Path::new("dump.part"), RESUME)(io::ErrorKind::NotFound.into());
+        assert_eq!(error.exit(), Exit::Usage);
+    }
+
+    /// What a terminal would obey: ESC in the name of the module.
+    #[test]
+    fn a_product_has_no_control_characters() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dump");
+        let mut writer = Writer::create(&path, "x\x1b[2J").unwrap();
+        writer.push(1, b"header").unwrap();
+        writer.finish().unwrap();
+        let refused = Reader::open(&path).err().unwrap().to_string();
+        assert!(refused.ends_with("control characters in the product"), "{refused}");
     }
 
     #[test]

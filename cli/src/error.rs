@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf, process::ExitCode};
 
+use crate::name;
+
 /// The exit codes of the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -46,7 +48,7 @@ pub(crate) enum Error {
     #[error("{what}")]
     Usage { what: String, hint: String },
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", name::readable_path(path))]
     File { path: PathBuf, source: io::Error },
     /// The server refused a command when a part was done.
     #[error("{what}")]

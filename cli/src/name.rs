@@ -1,6 +1,6 @@
-//! Names of filters: any bytes, shown without what a terminal would obey.
+//! Names of filters and files: any bytes, shown without what a terminal would obey.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
 use serde::Serialize;
 
@@ -24,6 +24,11 @@ pub(crate) fn readable(name: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The name of a file as text, like that of a filter.
+pub(crate) fn readable_path(path: &Path) -> String {
+    readable(bytes(path.as_os_str()))
 }
 
 /// A name in JSON: `"name"`, or `"name_hex"` if it is not UTF-8.

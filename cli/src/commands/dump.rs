@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::{
     amount,
     connection::{Connection, Options},
-    dump_file::{Resumed, Writer},
+    dump_file::{RESUME, Resumed, Writer},
     error::{Error, Exit},
     filter_info::{Cells, Detail, FilterInfo, Module, Reader},
     interrupt::Interrupt,
@@ -84,7 +84,7 @@ impl Arguments {
         let interrupt = Interrupt::register();
         let mut server = connection.target()?.connect()?;
         let info = Reader::default().read_one(&mut server, self.key(), Detail::Filter)?;
-        let file = self.output.display().to_string();
+        let file = name::readable_path(&self.output);
         if self.dry_run {
             let size = amount::readable_bytes(info.bytes);
             output.remark(format_args!("{}: {size} would be written to {file}", self.shown()));
@@ -105,7 +105,7 @@ impl Arguments {
             };
             let report = Report {
                 name: Named::of(self.key()),
-                file: &file,
+                file: &self.output.display().to_string(),
                 product: &product,
                 chunks: writer.chunks(),
                 bytes: writer.bytes(),
@@ -138,14 +138,15 @@ impl Arguments {
         if info.module == Module::RedisBloom {
             output.remark(format_args!(
                 "{} holds the filter's seed: whoever reads it can make items that collide.",
-                report.file
+                name::readable_path(&self.output)
             ));
         }
         if output.json() {
             return output.data(report, "");
         }
         let size = amount::readable_bytes(report.bytes);
-        output.remark(format_args!("{}: {size} in {}", self.shown(), report.file));
+        let file = name::readable_path(&self.output);
+        output.remark(format_args!("{}: {size} in {file}", self.shown()));
         Ok(())
     }
 
@@ -238,8 +239,6 @@ impl Arguments {
         self.allow_changes && old.len() == new.len() && count(old) < count(new)
     }
 }
-
-const RESUME: &str = "dump --resume goes on from here.";
 
 fn hint(info: &FilterInfo) -> &'static str {
     match (info.module, info.cells) {

@@ -20,6 +20,7 @@ use crate::{
     dump_file::{Chunk, Reader},
     error::{Error, Exit, refusal_hint},
     interrupt::Interrupt,
+    membership::lacks_command,
     name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
@@ -93,9 +94,9 @@ impl Arguments {
             return Err(taken());
         }
         let size = amount::readable_bytes(checked.bytes);
-        let file = self.file.display().to_string();
+        let file = name::readable_path(&self.file);
         if self.dry_run {
-            let product = &checked.product;
+            let product = name::readable(checked.product.as_bytes());
             output.remark(format_args!("{file}: {size} of {product}; would be {shown}"));
             return Ok(Exit::Done);
         }
@@ -106,24 +107,31 @@ impl Arguments {
         if done == 0 {
             // The header makes the key. A server that refuses it has nothing of the filter.
             let (_, header) = restore.reader(0)?;
-            restore.send(&header)?;
-            restore.receive()?;
+            restore.send(&header).and_then(|()| restore.receive()).map_err(
+                |error| match error {
+                    Error::Refused { .. } => error,
+                    error => half_loaded(error, &key),
+                },
+            )?;
             done = 1;
         }
         restore.load(done, &interrupt, output).map_err(|error| half_loaded(error, &key))?;
         // Complete filters answer it, others do not.
         server.call(redis::cmd("BF.INFO").arg(&key)).map_err(|error| half_loaded(error, &key))?;
-        let command = if self.replace { "RENAME" } else { "RENAMENX" };
-        let renamed = server
-            .call(redis::cmd(command).arg(&key).arg(name))
-            .map_err(|error| half_loaded(error, &key))?;
-        if renamed == Value::Int(0) {
-            server.call(redis::cmd("UNLINK").arg(&key))?;
-            return Err(taken());
+        if self.replace {
+            replace(&mut server, &key, name).map_err(|error| half_loaded(error, &key))?;
+        } else {
+            let renamed = server
+                .call(redis::cmd("RENAMENX").arg(&key).arg(name))
+                .map_err(|error| half_loaded(error, &key))?;
+            if renamed == Value::Int(0) {
+                server.call(redis::cmd("UNLINK").arg(&key))?;
+                return Err(taken());
+            }
         }
         let report = Report {
             name: Named::of(name),
-            file: &file,
+            file: &self.file.display().to_string(),
             product: &checked.product,
             chunks: checked.chunks,
             bytes: checked.bytes,
@@ -222,7 +230,7 @@ impl Restore<'_> {
 
     fn changed(&self) -> Error {
         Error::usage(
-            format!("{}: changed while it was read", self.file.display()),
+            format!("{}: changed while it was read", name::readable_path(self.file)),
             "Restore it again when nobody writes to it.",
         )
     }
@@ -297,9 +305,57 @@ fn half_loaded(error: Error, key: &[u8]) -> Error {
             let what = format!("{command}: {text}");
             Error::RefusedPartly { what, hint: format!("{} {hint}", refusal_hint(&text)) }
         }
+        Error::Reply { .. } => Error::RefusedPartly { what: error.to_string(), hint },
         Error::Connection { .. } => Error::Incomplete { what: error.to_string(), hint },
+        Error::Usage { .. } | Error::File { .. } => {
+            Error::usage(error.to_string(), format!("{} {hint}", error.hint()))
+        }
         Error::Interrupted { .. } => Error::Interrupted { hint },
         other => other,
+    }
+}
+
+/// How often a key that changes all the time is watched. Then it is renamed unwatched.
+const WATCHED: u32 = 20;
+
+/// Puts `key` in place of the filter `name`, if that is none or a filter still: another client may
+/// have made a key of another type while this one was loaded.
+fn replace(server: &mut Connection, key: &[u8], name: &[u8]) -> Result<(), Error> {
+    for _ in 0..WATCHED {
+        // The check and RENAME are one step, if the user may use transactions.
+        if !allowed(server, redis::cmd("WATCH").arg(name))? {
+            break;
+        }
+        filter_exists(server, name)?;
+        if !allowed(server, &redis::cmd("MULTI"))? {
+            break;
+        }
+        server.call(redis::cmd("RENAME").arg(key).arg(name))?;
+        match server.call(&redis::cmd("EXEC"))? {
+            // The key has changed, perhaps only by an addition to the filter.
+            Value::Nil => {}
+            Value::Array(replies) => {
+                return match &replies[..] {
+                    [Value::ServerError(error)] => Err(server.refused("RENAME", error)),
+                    _ => Ok(()),
+                };
+            }
+            other => {
+                let reply = format!("{other:?}");
+                return Err(Error::Reply { command: "EXEC".to_owned(), reply });
+            }
+        }
+    }
+    filter_exists(server, name)?;
+    server.call(redis::cmd("RENAME").arg(key).arg(name)).map(|_| ())
+}
+
+/// Sends a command, and returns whether the user may send it.
+fn allowed(server: &mut Connection, command: &redis::Cmd) -> Result<bool, Error> {
+    match server.call(command) {
+        Ok(_) => Ok(true),
+        Err(Error::Refused { text, .. }) if lacks_command(&text) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -347,6 +403,21 @@ fn slot(key: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_error_names_what_is_loaded() {
+        let file = || Error::file("dump")(std::io::ErrorKind::NotFound.into());
+        let reply = || Error::Reply { command: "BF.LOADCHUNK".to_owned(), reply: "1".to_owned() };
+        let errors: [&dyn Fn() -> Error; 3] =
+            [&file, &reply, &|| Error::usage("dump: damaged", "Use another copy.")];
+        for error in errors {
+            let named = half_loaded(error(), b"urls:restoring:1");
+            assert_eq!(named.exit(), error().exit());
+            assert_eq!(named.to_string(), error().to_string());
+            let end = "urls:restoring:1 has what is loaded: --resume goes on, drop removes it.";
+            assert!(named.hint().ends_with(end), "{}", named.hint());
+        }
+    }
 
     #[test]
     fn slots_are_those_of_a_cluster() {

@@ -4,12 +4,14 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::atomic::AtomicBool,
     time::Duration,
 };
 
 use crate::{
     check::redisbloom,
+    fake::Fake,
     harness::{
         self, Client, Fault, Proxy, Random, Server, Stopped, int, load, mexists, numbered,
         wait_until,
@@ -226,7 +228,8 @@ fn an_interrupted_dump_is_continued() {
     harness::madd(&mut client, "urls", &numbered("item", 10_000));
     assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
     let whole = fs::read(&file).unwrap();
-    for (records, more) in [(1, 0), (2, 0), (2, 12_345), (3, 1), (4, 0)] {
+    // The last one lacks nothing but its name.
+    for (records, more) in [(1, 0), (2, 0), (2, 12_345), (3, 1), (4, 0), (4, 33)] {
         client.run("CONFIG RESETSTAT");
         interrupted_after(&file, records, more);
         let ran = run_on(&server, "dump urls -o FILE --resume", &file);
@@ -470,6 +473,129 @@ fn ctrl_c_leaves_what_is_resumed() {
     assert_eq!(client.run("DBSIZE"), int(2));
 }
 
+/// Starts a restore of a large filter, and stops it before it has loaded everything.
+fn stopped_restore(server: &Server, words: &str, file: &Path) -> (Child, Stopped) {
+    let mut client = server.client();
+    client.run("BF.RESERVE urls 0.01 40000000 COUNTING SEED 2");
+    assert_eq!(run_on(server, "dump urls -o FILE", file).code, 0);
+    let child = command_at(server, words)
+        .arg(file)
+        .arg("copy")
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    wait_until("a part is loaded", || client.run("DBSIZE") == int(2));
+    let stopped = Stopped::stop(child.id());
+    assert_eq!(client.run("EXISTS copy"), int(0), "it is not complete");
+    (child, stopped)
+}
+
+/// Another client makes the key while the tool loads.
+#[test]
+fn a_key_of_another_type_that_appears_is_not_replaced() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    let (child, stopped) = stopped_restore(&server, "--quiet restore --replace", &file);
+    client.run("SET copy value");
+    std::mem::drop(stopped);
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (4, ""), "{ran:?}");
+    assert!(ran.stderr.contains("WRONGTYPE the key holds a string"), "{ran:?}");
+    assert!(ran.stderr.ends_with(" has what is loaded: --resume goes on, drop removes it.\n"));
+    assert_eq!(client.run("GET copy").text(), "value");
+}
+
+#[test]
+fn a_file_that_changes_during_a_restore_leaves_a_key_that_is_named() {
+    let server = Server::start();
+    let file = file_in(&server);
+    let (child, stopped) = stopped_restore(&server, "--quiet restore", &file);
+    fs::write(&file, "").unwrap();
+    std::mem::drop(stopped);
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    assert!(ran.stderr.ends_with(" has what is loaded: --resume goes on, drop removes it.\n"));
+}
+
+/// The transaction fails because the key changes: its type is asked again.
+#[test]
+fn a_key_that_changes_between_check_and_rename_is_checked_again() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let server = Server::start();
+    let file = file_in(&server);
+    server.client().run("BF.ADD urls a");
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+    for (kind, allowed, code) in
+        [("string", true, 4), ("MBbloom--", true, 0), ("string", false, 4), ("none", false, 0)]
+    {
+        let commits = AtomicUsize::new(0);
+        let loaded = AtomicBool::new(false);
+        let fake = Fake::start(move |command| match command.split(' ').next() {
+            Some("TYPE") if !command.ends_with(":0") && loaded.load(Ordering::SeqCst) => {
+                let changed = !allowed || commits.load(Ordering::SeqCst) > 0;
+                format!("+{}\r\n", if changed { kind } else { "none" })
+            }
+            Some("TYPE") => "+none\r\n".to_owned(),
+            Some("BF.LOADCHUNK") => {
+                loaded.store(true, Ordering::SeqCst);
+                "+OK\r\n".to_owned()
+            }
+            Some("WATCH") if !allowed => "-NOPERM no permissions\r\n".to_owned(),
+            Some("RENAME") if allowed => "+QUEUED\r\n".to_owned(),
+            Some("EXEC") if commits.fetch_add(1, Ordering::SeqCst) == 0 => "*-1\r\n".to_owned(),
+            Some("EXEC") => "*1\r\n+OK\r\n".to_owned(),
+            _ => "+OK\r\n".to_owned(),
+        });
+        let mut command = crate::run::command();
+        command.args(["-p", &fake.port.to_string(), "restore"]).arg(&file);
+        let ran: Ran = command.args(["{copy}", "--replace"]).output().expect("it runs").into();
+        assert_eq!(ran.code, code, "{kind}, {allowed}: {ran:?}");
+        let renames = fake.commands().iter().filter(|words| words.starts_with("RENAME")).count();
+        let expected = usize::from(allowed) + usize::from(code == 0);
+        assert_eq!(renames, expected, "{kind}, {allowed}: {:?}", fake.commands());
+    }
+}
+
+/// A limit of the file's size, in place of a full disk.
+#[test]
+fn a_full_disk_leaves_what_is_resumed() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run(LARGE);
+    let mut command = Command::new("bash");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 25000; exec \"$@\"", "bash"]);
+    let tool = command_at(&server, "dump urls -o");
+    command.arg(tool.get_program()).args(tool.get_args()).arg(&file);
+    let ran: Ran = command.output().expect("bash runs").into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{ran:?}");
+    assert!(ran.stderr.ends_with("\n  dump --resume goes on from here.\n"), "{ran:?}");
+    assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
+    assert_eq!(run_on(&server, "restore FILE copy", &file).code, 0);
+    assert_eq!(harness::digest(&mut client, "copy"), harness::digest(&mut client, "urls"));
+}
+
+/// A name of a file that a terminal would obey.
+#[test]
+fn names_of_files_are_escaped() {
+    let server = Server::start();
+    server.client().run("BF.ADD urls a");
+    let file = server.dir().join("a\x1b[2J");
+    for words in ["dump urls -o FILE --dry-run", "dump urls -o FILE", "restore FILE copy"] {
+        let ran = run_on(&server, words, &file);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stderr.contains("a\\u{1b}[2J") && !ran.stderr.contains('\x1b'), "{ran:?}");
+    }
+    fs::write(&file, "x").unwrap();
+    let ran = run_on(&server, "restore FILE copy", &file);
+    assert!(ran.stderr.contains("a\\u{1b}[2J") && !ran.stderr.contains('\x1b'), "{ran:?}");
+    fs::remove_file(&file).unwrap();
+    let ran = run_on(&server, "restore FILE copy", &file);
+    assert!(ran.stderr.contains("a\\u{1b}[2J") && !ran.stderr.contains('\x1b'), "{ran:?}");
+}
+
 #[test]
 fn a_half_loaded_filter_is_continued() {
     let server = Server::start();
@@ -539,6 +665,9 @@ fn least_rights() {
         "ACL SETUSER restorer on >secret resetkeys ~copy* -@all +type +bf.info +bf.loadchunk \
          +rename +renamenx +unlink",
     );
+    let transactions = "ACL SETUSER renamer on >secret resetkeys ~copy* -@all +type +bf.info \
+         +bf.loadchunk +rename +watch +multi +exec";
+    client.run(transactions);
     let ran = run_on(&server, "--user dumper --pass secret dump urls -o FILE", &file);
     assert_eq!(ran.code, 0, "{ran:?}");
     let bytes = fs::read(&file).unwrap();
@@ -547,6 +676,8 @@ fn least_rights() {
     assert_eq!(run_on(&server, words, &file).code, 0);
     assert_eq!(run_on(&server, &format!("{words} --replace"), &file).code, 0);
     assert_eq!(run_on(&server, &format!("{words} --replace --resume"), &file).code, 0);
+    let words = "--user renamer --pass secret restore FILE copy --replace";
+    assert_eq!(run_on(&server, words, &file).code, 0);
     let ran = run_on(&server, "--user dumper --pass secret restore FILE copy", &file);
     assert_eq!(ran.code, 4);
     assert!(ran.stderr.contains("NOPERM"), "{ran:?}");
