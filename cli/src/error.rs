@@ -21,6 +21,8 @@ pub(crate) enum Exit {
     Incomplete = 5,
     /// Stopped by Ctrl-C.
     Interrupted = 130,
+    /// The reader of stdout closed it: 128 and the number of SIGPIPE.
+    ReaderGone = 141,
 }
 
 impl From<Exit> for ExitCode {

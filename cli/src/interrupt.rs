@@ -15,18 +15,33 @@ impl Interrupt {
     /// Takes over SIGINT and SIGTERM. System calls under way are continued, so the caller asks
     /// [`Interrupt::requested`] between two steps.
     pub(crate) fn register() -> Self {
-        let requested = Arc::new(AtomicBool::new(false));
+        let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM] {
             // The order matters: the first signal finds the flag unset, and only sets it.
             let second = signal_hook::flag::register_conditional_shutdown(
                 signal,
                 130,
-                Arc::clone(&requested),
+                Arc::clone(&interrupt.0),
             );
-            let first = signal_hook::flag::register(signal, Arc::clone(&requested));
-            debug_assert!(second.is_ok() && first.is_ok(), "both signals can be handled");
+            debug_assert!(second.is_ok(), "both signals can be handled");
         }
-        Self(requested)
+        interrupt.set_by_signals();
+        interrupt
+    }
+
+    /// Like [`Interrupt::register`], but a second signal does not end the program: there is
+    /// something to restore first. The caller asks many times a second.
+    pub(crate) fn register_polled() -> Self {
+        let interrupt = Self::default();
+        interrupt.set_by_signals();
+        interrupt
+    }
+
+    fn set_by_signals(&self) {
+        for signal in [SIGINT, SIGTERM] {
+            let set = signal_hook::flag::register(signal, Arc::clone(&self.0));
+            debug_assert!(set.is_ok(), "both signals can be handled");
+        }
     }
 
     /// Whether the user asked to stop.

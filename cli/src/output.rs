@@ -48,9 +48,7 @@ impl Output {
     pub(crate) fn coloured(&self) -> bool {
         let set =
             |name| env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());
-        self.on_terminal()
-            && !set("NO_COLOR")
-            && env::var_os("TERM").is_some_and(|term| term != "dumb")
+        self.on_terminal() && !set("NO_COLOR") && obeys_codes()
     }
 
     /// Whether progress is drawn as a bar: a person reads stderr.
@@ -86,6 +84,11 @@ impl Output {
     pub(crate) fn error(&self, error: &Error) {
         let _ = writeln!(io::stderr(), "redis-bloom: {error}\n  {}", error.hint());
     }
+}
+
+/// Whether the terminal, if there is one, obeys codes for colours and the cursor.
+pub(crate) fn obeys_codes() -> bool {
+    env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 /// How a line is shown on a terminal.
@@ -164,10 +167,11 @@ impl Table {
     }
 }
 
-/// A reader that has seen enough, such as `head`, ends the program without a message.
+/// A reader that has seen enough, such as `head`, ends the program without a message, and as the
+/// signal SIGPIPE would: nobody knows what the answer would have been.
 pub(crate) fn ended_by_reader(error: io::Error) -> Result<(), Error> {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        std::process::exit(Exit::Done as i32);
+        std::process::exit(Exit::ReaderGone as i32);
     }
     Err(Error::file("stdout")(error))
 }

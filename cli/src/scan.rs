@@ -43,6 +43,9 @@ const PAUSE: u32 = 9;
 /// As [`PAUSE`], for the steps of SCAN after the first pass: at most a hundredth.
 const LATER_PAUSE: u32 = 99;
 
+/// Filters by name.
+type Infos = BTreeMap<Vec<u8>, FilterInfo>;
+
 /// A filter that could not be read, and the server's reason.
 pub(crate) type Unread = (Vec<u8>, String);
 
@@ -52,7 +55,7 @@ pub(crate) struct Node {
     /// The name of the server.
     pub(crate) name: String,
     /// The filters, by name.
-    pub(crate) filters: BTreeMap<Vec<u8>, FilterInfo>,
+    pub(crate) filters: Infos,
     /// Filters that this user may not read, or that are being loaded.
     pub(crate) unread: Vec<Unread>,
     /// Keys that the pass has looked at.
@@ -67,8 +70,12 @@ pub(crate) struct Node {
 enum Update {
     /// The pass has looked at some of its keys.
     Scanned { scanned: u64, keys: Option<u64> },
-    /// The filters that are known; all of them if the pass is complete.
-    Filters { filters: BTreeMap<Vec<u8>, FilterInfo>, unread: Vec<Unread>, complete: bool },
+    /// Filters that were not known before.
+    New { filters: Infos, unread: Vec<Unread> },
+    /// The first pass is complete.
+    Complete,
+    /// All filters.
+    Filters { filters: Infos, unread: Vec<Unread> },
     /// The node cannot be asked any more.
     Failed(Error),
 }
@@ -154,9 +161,13 @@ impl State {
                 Update::Scanned { scanned, keys } => {
                     (node.scanned, node.keys) = (scanned, keys);
                 }
-                Update::Filters { filters, unread, complete } => {
+                Update::New { filters, unread } => {
+                    node.filters.extend(filters);
+                    node.unread.extend(unread);
+                }
+                Update::Complete => node.complete = true,
+                Update::Filters { filters, unread } => {
                     (node.filters, node.unread) = (filters, unread);
-                    node.complete |= complete;
                 }
                 Update::Failed(error) => return Err(error),
             }
@@ -197,48 +208,71 @@ struct Watcher<'n> {
 
 impl Watcher<'_> {
     fn run(&mut self) -> Result<(), Error> {
-        let mut known = BTreeSet::new();
-        loop {
-            let started = Instant::now();
-            known = self.pass(known)?;
-            let Some(every) = self.search.every else { return self.read(&known, true).map(|_| ()) };
-            if !self.read(&known, true)? {
-                return Ok(());
-            }
-            self.scan_pause = LATER_PAUSE;
+        let mut known = self.pass(None)?;
+        let mut heard = self.news.tell(Update::Complete);
+        let Some(every) = self.search.every else { return Ok(()) };
+        self.scan_pause = LATER_PAUSE;
+        let mut started = Instant::now();
+        while heard {
             thread::sleep(every.saturating_sub(started.elapsed()));
+            started = Instant::now();
+            known = self.pass(Some((known, every)))?;
+            heard = self.read_all(&known)?;
         }
+        Ok(())
     }
 
-    /// Looks at all keys, and returns the names of filters. Meanwhile reads those that are known
-    /// from the pass before.
-    fn pass(&mut self, known: BTreeSet<Vec<u8>>) -> Result<BTreeSet<Vec<u8>>, Error> {
+    /// Looks at all keys, and returns the names of filters. Reads new ones as soon as they are
+    /// found. Those that are `known` from the pass before are read again after each period.
+    fn pass(
+        &mut self,
+        known: Option<(BTreeSet<Vec<u8>>, Duration)>,
+    ) -> Result<BTreeSet<Vec<u8>>, Error> {
         // A user without the right to DBSIZE sees no share in the progress.
         let keys = match self.server.call(&redis::cmd("DBSIZE")) {
             Ok(Value::Int(keys)) => u64::try_from(keys).ok(),
             Ok(_) | Err(Error::Refused { .. }) => None,
             Err(error) => return Err(error),
         };
-        let types = types_of(self.reader.module());
-        let keys = keys.map(|keys| keys * types.len() as u64);
+        let mut all = None;
         let mut found = BTreeSet::new();
         let mut scanned = 0;
         let mut read = Instant::now();
-        for kind in types {
+        for kind in TYPES {
+            // The filters of the first type tell the module, and so whether there are others.
+            let types = types_of(self.reader.module());
+            if !types.contains(&kind) {
+                continue;
+            }
+            let keys = keys.map(|keys| keys * types.len() as u64);
+            all = keys;
             let mut cursor = b"0".to_vec();
             loop {
                 let step = self.paced(self.scan_pause, |watcher| watcher.scan(&cursor, kind))?;
                 // A server may refuse the name of a type that it does not have.
                 let Some((next, names)) = step else { break };
-                found.extend(names);
+                let is_known =
+                    |name: &Vec<u8>| known.as_ref().is_some_and(|(known, _)| known.contains(name));
+                let new: Vec<_> = names
+                    .into_iter()
+                    .filter(|name| found.insert(name.clone()) && !is_known(name))
+                    .collect();
                 scanned += u64::from(KEYS_A_STEP);
                 let scanned = keys.map_or(scanned, |keys| scanned.min(keys));
                 if !self.news.tell(Update::Scanned { scanned, keys }) {
                     return Ok(found);
                 }
-                if self.search.every.is_some_and(|every| read.elapsed() >= every) {
+                for group in new.chunks(FILTERS_A_STEP) {
+                    let (filters, unread) = self.read(group)?;
+                    if !self.news.tell(Update::New { filters, unread }) {
+                        return Ok(found);
+                    }
+                }
+                if let Some((known, every)) = &known
+                    && read.elapsed() >= *every
+                {
                     let both = known.union(&found).cloned().collect();
-                    self.read(&both, false)?;
+                    self.read_all(&both)?;
                     read = Instant::now();
                 }
                 cursor = next;
@@ -247,7 +281,7 @@ impl Watcher<'_> {
                 }
             }
         }
-        if let Some(keys) = keys {
+        if let Some(keys) = all {
             self.news.tell(Update::Scanned { scanned: keys, keys: Some(keys) });
         }
         Ok(found)
@@ -282,26 +316,35 @@ impl Watcher<'_> {
         Err(Error::Reply { command: "SCAN".to_owned(), reply: format!("{reply:?}") })
     }
 
-    /// Reads the filters, and tells about them. Returns whether somebody still listens.
-    fn read(&mut self, names: &BTreeSet<Vec<u8>>, complete: bool) -> Result<bool, Error> {
+    /// Reads all filters, and tells about them. Returns whether somebody still listens.
+    fn read_all(&mut self, names: &BTreeSet<Vec<u8>>) -> Result<bool, Error> {
         let names: Vec<_> = names.iter().cloned().collect();
         let (mut filters, mut unread) = (BTreeMap::new(), Vec::new());
         for group in names.chunks(FILTERS_A_STEP) {
-            let infos = self.paced(PAUSE, |watcher| {
-                watcher.reader.read(&mut watcher.server, group, Detail::Filter)
-            })?;
-            for (name, info) in group.iter().zip(infos) {
-                match info {
-                    Ok(info) => {
-                        filters.insert(name.clone(), info);
-                    }
-                    Err(Error::Refused { text, .. }) if vanished(&text) => {}
-                    Err(Error::Refused { text, .. }) => unread.push((name.clone(), text)),
-                    Err(error) => return Err(error),
+            let (some, some_unread) = self.read(group)?;
+            filters.extend(some);
+            unread.extend(some_unread);
+        }
+        Ok(self.news.tell(Update::Filters { filters, unread }))
+    }
+
+    /// Reads a group of filters, and pauses.
+    fn read(&mut self, group: &[Vec<u8>]) -> Result<(Infos, Vec<Unread>), Error> {
+        let infos = self.paced(PAUSE, |watcher| {
+            watcher.reader.read(&mut watcher.server, group, Detail::Filter)
+        })?;
+        let (mut filters, mut unread) = (BTreeMap::new(), Vec::new());
+        for (name, info) in group.iter().zip(infos) {
+            match info {
+                Ok(info) => {
+                    filters.insert(name.clone(), info);
                 }
+                Err(Error::Refused { text, .. }) if vanished(&text) => {}
+                Err(Error::Refused { text, .. }) => unread.push((name.clone(), text)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(self.news.tell(Update::Filters { filters, unread, complete }))
+        Ok((filters, unread))
     }
 
     /// Makes a step, and pauses, so that all steps together take a bounded share of the time.

@@ -4,6 +4,7 @@
 //! [`Screen`] is dropped: at the end, after an error, and in a panic.
 
 use std::{
+    collections::VecDeque,
     io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
@@ -14,10 +15,14 @@ use rustix::{
     termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr},
 };
 
+use crate::output::obeys_codes;
+
 /// Opens the alternate screen, hides the cursor, and cuts long lines at the edge.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 /// Undoes [`OPEN`].
 const CLOSE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// The first byte of the codes of keys without a letter.
+const ESC: u8 = 0x1b;
 /// The size of a terminal that does not tell its own, as rows and columns.
 const USUAL_SIZE: (usize, usize) = (24, 80);
 
@@ -34,12 +39,14 @@ pub(crate) enum Key {
 pub(crate) struct Screen {
     /// How the terminal was set before.
     before: Termios,
+    /// What was typed and not yet taken.
+    typed: VecDeque<u8>,
 }
 
 impl Screen {
-    /// Whether a person reads stdout and can press keys.
+    /// Whether a person reads stdout and can press keys, on a terminal that can be redrawn.
     pub(crate) fn possible() -> bool {
-        io::stdin().is_terminal() && io::stdout().is_terminal()
+        io::stdin().is_terminal() && io::stdout().is_terminal() && obeys_codes()
     }
 
     /// Takes the terminal over: keys arrive one by one, and are not shown.
@@ -49,7 +56,7 @@ impl Screen {
         // Ctrl-C arrives as a key, so it cannot end the program before the terminal is restored.
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
-        let screen = Self { before };
+        let screen = Self { before, typed: VecDeque::new() };
         write(OPEN)?;
         Ok(screen)
     }
@@ -75,6 +82,9 @@ impl Screen {
 
     /// The next key, if one is pressed before the time is over.
     pub(crate) fn key(&mut self, timeout: Duration) -> io::Result<Option<Key>> {
+        if let Some(key) = self.take_key() {
+            return Ok(Some(key));
+        }
         let stdin = io::stdin();
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
@@ -83,14 +93,31 @@ impl Screen {
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
-        // Not through the buffer of `Stdin`, where `poll` would not see a second key. One byte:
-        // keys with longer codes mean nothing here.
-        let mut byte = [0];
-        Ok(Some(match rustix::io::read(&stdin, &mut byte) {
-            Ok(0) | Err(_) => Key::End,
-            Ok(_) if byte[0] == 3 => Key::CtrlC,
-            Ok(_) => Key::Char(byte[0].into()),
-        }))
+        // Not through the buffer of `Stdin`, where `poll` would not see a second key.
+        let mut bytes = [0; 16];
+        match rustix::io::read(&stdin, &mut bytes) {
+            Ok(0) | Err(_) => return Ok(Some(Key::End)),
+            Ok(length) => self.typed.extend(&bytes[..length]),
+        }
+        Ok(self.take_key())
+    }
+
+    /// Takes the first key of what was typed. Keys with codes that begin with ESC, such as F2
+    /// (`ESC O Q`), mean nothing here: all of the code is taken.
+    fn take_key(&mut self) -> Option<Key> {
+        let key = match self.typed.pop_front()? {
+            3 => return Some(Key::CtrlC),
+            ESC => Key::Char(ESC.into()),
+            byte => return Some(Key::Char(byte.into())),
+        };
+        match self.typed.pop_front() {
+            Some(b'O') => drop(self.typed.pop_front()),
+            Some(b'[') => {
+                while self.typed.pop_front().is_some_and(|byte| !(0x40..0x7f).contains(&byte)) {}
+            }
+            _ => {}
+        }
+        Some(key)
     }
 }
 

@@ -71,6 +71,16 @@ struct Report<'a> {
     changed: bool,
 }
 
+/// What would be written.
+#[derive(Debug, Serialize)]
+struct DryRun<'a> {
+    #[serde(flatten)]
+    name: Named<'a>,
+    file: &'a str,
+    /// Bytes of the filter.
+    bytes: u64,
+}
+
 /// How an attempt ended.
 enum Attempt {
     /// The dump is whole.
@@ -87,7 +97,13 @@ impl Arguments {
         let file = name::readable_path(&self.output);
         if self.dry_run {
             let size = amount::readable_bytes(info.bytes);
-            output.remark(format_args!("{}: {size} would be written to {file}", self.shown()));
+            let found = DryRun {
+                name: Named::of(self.key()),
+                file: &self.output.display().to_string(),
+                bytes: info.bytes,
+            };
+            let text = format!("{}: {size} would be written to {file}", self.shown());
+            output.data(&found, text)?;
             return Ok(Exit::Done);
         }
         let product = product_of(&mut server, info.module)?;
@@ -141,13 +157,9 @@ impl Arguments {
                 name::readable_path(&self.output)
             ));
         }
-        if output.json() {
-            return output.data(report, "");
-        }
         let size = amount::readable_bytes(report.bytes);
         let file = name::readable_path(&self.output);
-        output.remark(format_args!("{}: {size} in {file}", self.shown()));
-        Ok(())
+        output.data(report, format_args!("{}: {size} in {file}", self.shown()))
     }
 
     fn attempt(

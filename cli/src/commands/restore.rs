@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     dry_run: bool,
 }
 
-/// What was restored.
+/// What was restored, or would be.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -95,9 +95,16 @@ impl Arguments {
         }
         let size = amount::readable_bytes(checked.bytes);
         let file = name::readable_path(&self.file);
+        let report = Report {
+            name: Named::of(name),
+            file: &self.file.display().to_string(),
+            product: &checked.product,
+            chunks: checked.chunks,
+            bytes: checked.bytes,
+        };
         if self.dry_run {
             let product = name::readable(checked.product.as_bytes());
-            output.remark(format_args!("{file}: {size} of {product}; would be {shown}"));
+            output.data(&report, format_args!("{file}: {size} of {product}; would be {shown}"))?;
             return Ok(Exit::Done);
         }
         let key = temporary_name(name);
@@ -129,18 +136,7 @@ impl Arguments {
                 return Err(taken());
             }
         }
-        let report = Report {
-            name: Named::of(name),
-            file: &self.file.display().to_string(),
-            product: &checked.product,
-            chunks: checked.chunks,
-            bytes: checked.bytes,
-        };
-        if output.json() {
-            output.data(&report, "")?;
-        } else {
-            output.remark(format_args!("{shown}: {size} from {file}"));
-        }
+        output.data(&report, format_args!("{shown}: {size} from {file}"))?;
         Ok(Exit::Done)
     }
 

@@ -129,7 +129,8 @@ impl Arguments {
 
     /// Shows the filters until the user has seen enough.
     fn watch(&self, mut state: State, output: &Output) -> Result<Exit, Error> {
-        let interrupt = Interrupt::register();
+        // The terminal must be restored, however many signals come.
+        let interrupt = Interrupt::register_polled();
         let coloured = output.coloured();
         let mut sort = self.sort;
         let mut screen = Screen::open().map_err(Error::file("the terminal"))?;

@@ -64,6 +64,18 @@ fn items_of_standard_input() {
     assert_ran(&run_with(&server, "check seen", b""), 0, "0 items\n", "");
 }
 
+/// `head` closes the pipe: whether items are absent is not known then.
+#[test]
+fn a_closed_pipe_is_no_answer() {
+    let server = server_with_filter();
+    let tool = command_at(&server, "check seen --absent");
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", "seq 1 2000000 | \"$@\" | head -n1; echo ${PIPESTATUS[1]}", "bash"]);
+    command.arg(tool.get_program()).args(tool.get_args());
+    let ran: Ran = command.output().expect("bash runs").into();
+    assert_ran(&ran, 0, "1\n141\n", "");
+}
+
 #[test]
 fn answers_as_json() {
     let server = server_with_filter();

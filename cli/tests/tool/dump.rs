@@ -72,9 +72,9 @@ fn every_kind_of_filter_is_restored() {
         let items = numbered("item", count);
         harness::madd(&mut client, "urls", &items);
         let ran = run_on(&server, "dump urls -o FILE", &file);
-        assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{reserve}: {ran:?}");
+        assert_eq!(ran.code, 0, "{reserve}: {ran:?}");
         let ran = run_on(&server, "restore FILE copy", &file);
-        assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{reserve}: {ran:?}");
+        assert_eq!(ran.code, 0, "{reserve}: {ran:?}");
         assert_eq!(
             harness::digest(&mut client, "copy"),
             harness::digest(&mut client, "urls"),
@@ -93,13 +93,16 @@ fn what_they_say() {
     let name = file.display();
     client.run("BF.RESERVE urls 0.01 1000 SEED 1");
     let ran = run_on(&server, "dump urls -o FILE --dry-run", &file);
-    assert_eq!(ran.stderr, format!("urls: 1.36 kB would be written to {name}\n"));
+    assert_eq!(ran.done(), format!("urls: 1.36 kB would be written to {name}\n"));
+    let ran = run_on(&server, "dump urls -o FILE --dry-run --json", &file);
+    let found = serde_json::json!({ "name": "urls", "file": name.to_string(), "bytes": 1360 });
+    assert_eq!((ran.code, checked("dump-dry-run", &ran.stdout)), (0, vec![found]));
     assert!(!file.exists() && !part_of(&file).exists());
     let ran = run_on(&server, "dump urls -o FILE", &file);
     let seed =
         format!("{name} holds the filter's seed: whoever reads it can make items that collide.");
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
-    assert_eq!(ran.stderr, format!("{seed}\nurls: 1.40 kB in {name}\n"));
+    assert_eq!((ran.code, ran.stderr), (0, format!("{seed}\n")));
+    assert_eq!(ran.stdout, format!("urls: 1.40 kB in {name}\n"));
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!part_of(&file).exists());
     let bytes = fs::read(&file).unwrap();
@@ -116,17 +119,19 @@ fn what_they_say() {
 
     let ran = run_on(&server, "restore FILE copy --dry-run", &file);
     let expected = format!("{name}: 1.40 kB of redis-bloom 0.1.0; would be copy\n");
-    assert_eq!((ran.code, ran.stderr), (0, expected));
+    assert_eq!((ran.code, ran.stdout), (0, expected));
     assert_eq!(client.run("EXISTS copy"), int(0));
     let ran = run_on(&server, "restore FILE copy", &file);
-    assert_eq!((ran.code, ran.stderr), (0, format!("copy: 1.40 kB from {name}\n")));
-    let ran = run_on(&server, "restore FILE other --json", &file);
-    let report = serde_json::json!({
-        "name": "other", "file": name.to_string(), "product": "redis-bloom 0.1.0",
-        "chunks": 2, "bytes": 1400,
-    });
-    assert_eq!((ran.code, checked("restore", &ran.stdout)), (0, vec![report]));
-    assert_eq!(ran.stderr, "");
+    assert_eq!((ran.code, ran.stdout), (0, format!("copy: 1.40 kB from {name}\n")));
+    for words in ["restore FILE other --json --dry-run", "restore FILE other --json"] {
+        let ran = run_on(&server, words, &file);
+        let report = serde_json::json!({
+            "name": "other", "file": name.to_string(), "product": "redis-bloom 0.1.0",
+            "chunks": 2, "bytes": 1400,
+        });
+        assert_eq!((ran.code, checked("restore", &ran.stdout)), (0, vec![report]), "{words}");
+        assert_eq!(ran.stderr, "");
+    }
 }
 
 #[test]
@@ -151,7 +156,7 @@ fn names_are_any_bytes() {
     let ran = run("--json dump", name, "");
     assert_eq!(checked("dump", &ran.stdout)[0]["name_hex"], "61ff207b0a7d");
     let ran = run("restore", copy, "");
-    assert!(ran.code == 0 && ran.stderr.starts_with("\\xfe\\u{1}: "), "{ran:?}");
+    assert!(ran.code == 0 && ran.stdout.starts_with("\\xfe\\u{1}: "), "{ran:?}");
     assert_eq!(run("check", copy, "x").done(), "1 item: present\n");
     let ran = run("--json verify --probes 100 --error 50%", copy, "");
     assert_eq!(checked("verify", &ran.stdout)[0]["name_hex"], "fe01");
@@ -585,8 +590,9 @@ fn names_of_files_are_escaped() {
     let file = server.dir().join("a\x1b[2J");
     for words in ["dump urls -o FILE --dry-run", "dump urls -o FILE", "restore FILE copy"] {
         let ran = run_on(&server, words, &file);
+        let text = format!("{}{}", ran.stdout, ran.stderr);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(ran.stderr.contains("a\\u{1b}[2J") && !ran.stderr.contains('\x1b'), "{ran:?}");
+        assert!(text.contains("a\\u{1b}[2J") && !text.contains('\x1b'), "{ran:?}");
     }
     fs::write(&file, "x").unwrap();
     let ran = run_on(&server, "restore FILE copy", &file);

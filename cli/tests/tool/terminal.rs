@@ -92,6 +92,11 @@ impl Terminal {
         set_size(&self.line, rows, columns);
     }
 
+    /// The process of the program: setsid becomes it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.0.id()
+    }
+
     /// Everything that was written since the start or the last [`Terminal::forget`].
     pub(crate) fn seen(&self) -> String {
         String::from_utf8_lossy(&self.seen.lock().expect("no panic")).into_owned()

@@ -2,7 +2,7 @@
 
 use crate::{
     fake::{Fake, array},
-    harness::{Cluster, PRIMARIES, Server, madd, numbered, ok, slot},
+    harness::{Cluster, PRIMARIES, Server, Stopped, madd, numbered, ok, slot},
     info::two_filters,
     run::{command_at, run, run_at},
     schema::checked,
@@ -243,6 +243,105 @@ fn once_and_json_print_once_on_a_terminal_too() {
         assert!(!seen.contains("\x1b[?1049h"), "{words}: {seen:?}");
         assert!(seen.contains("grown"), "{words}: {seen:?}");
     }
+}
+
+/// What RedisBloom answers about a filter.
+fn redisbloom_answers(command: &str) -> String {
+    let fields = ["Capacity", ":100", "Size", ":208", "Number of filters", ":1"];
+    let more = ["Number of items inserted", ":5", "Expansion rate", ":2"];
+    match command.split(' ').collect::<Vec<_>>()[..] {
+        ["BF.INFO", _] => array(&[&fields[..], &more].concat()),
+        ["BF.INFO", ..] => "-ERR Invalid information value\r\n".to_owned(),
+        ["BF.DEBUG", ..] => "-NOPERM no permissions\r\n".to_owned(),
+        ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+        ["DBSIZE"] => ":8000\r\n".to_owned(),
+        _ => "+OK\r\n".to_owned(),
+    }
+}
+
+/// The first pass takes longer than the time between two readings: filters that were read are not
+/// read again before its end, and are shown at once.
+#[test]
+fn the_first_pass_reads_each_filter_once() {
+    const STEPS: usize = 8;
+    let fake = Fake::start(|command| match command.split(' ').collect::<Vec<_>>()[..] {
+        ["SCAN", cursor, .., "MBbloom--"] => {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let next = (cursor.parse::<usize>().expect("a number") + 1) % STEPS;
+            if next == 0 {
+                // The last step never ends: what is shown was found before.
+                std::thread::sleep(std::time::Duration::from_secs(3600));
+            }
+            let next = next.to_string();
+            let names = array(&[&format!("filter-{cursor}")]);
+            format!("*2\r\n${}\r\n{next}\r\n{names}", next.len())
+        }
+        _ => redisbloom_answers(command),
+    });
+    let mut command = crate::run::command();
+    command.args(["-p", &fake.port.to_string(), "top", "--every", "1ms"]);
+    let mut terminal = in_terminal(&command, 24, 100);
+    terminal.wait_for(&format!("{} filters by memory  scanning", STEPS - 1));
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+    let commands = fake.commands();
+    for number in 0..STEPS - 1 {
+        let question = format!("BF.INFO filter-{number}");
+        let asked = commands.iter().filter(|&command| *command == question).count();
+        assert_eq!(asked, 1, "{question}: {commands:?}");
+    }
+}
+
+/// RedisBloom has one type: its keys are scanned once.
+#[test]
+fn redisbloom_is_scanned_once() {
+    let fake = Fake::start(|command| match command.split(' ').next() {
+        Some("SCAN") => format!("*2\r\n$1\r\n0\r\n{}", array(&["urls"])),
+        _ => redisbloom_answers(command),
+    });
+    let text = run(&format!("-p {} top", fake.port)).done();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let scans: Vec<_> =
+        fake.commands().into_iter().filter(|command| command.starts_with("SCAN")).collect();
+    assert_eq!(scans, ["SCAN 0 COUNT 1000 TYPE MBbloom--"]);
+}
+
+/// Keys whose codes begin with ESC mean nothing, whatever letters the codes have: F2 has a Q.
+#[test]
+fn function_keys_do_not_end_top() {
+    let server = Server::start();
+    two_filters(&mut server.client());
+    let mut terminal = live(&server, "top", 24, 100);
+    terminal.press("\x1bOQ\x1b[1;5Q\x1b[13~i");
+    terminal.wait_for("by items");
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+}
+
+/// Two signals that come before top has seen the first.
+#[test]
+fn signals_end_top_and_restore_the_terminal() {
+    let server = Server::start();
+    let terminal = live(&server, "top", 24, 100);
+    let stopped = Stopped::stop(terminal.pid());
+    for name in ["INT", "TERM"] {
+        let kill = format!("kill -{name} {}", terminal.pid());
+        assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+    drop(stopped);
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 130, "{seen:?}");
+    assert!(seen.ends_with(CLOSED), "{seen:?}");
+}
+
+#[test]
+fn a_dumb_terminal_gets_the_filters_once() {
+    let server = Server::start();
+    two_filters(&mut server.client());
+    let mut command = command_at(&server, "top");
+    let (code, seen) = in_terminal(command.env("TERM", "dumb"), 24, 100).end();
+    assert_eq!(code, 0, "{seen:?}");
+    assert_eq!(seen.replace("\r\n", "\n"), run_at(&server, "top --once").done());
 }
 
 /// A scan beside many other keys shows how far it is, and takes the bar away at the end.

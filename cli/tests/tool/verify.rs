@@ -4,8 +4,9 @@ use std::{fs, path::Path};
 
 use crate::{
     check::redisbloom,
+    fake::{Fake, array},
     harness::{Server, int},
-    run::{Ran, command_at, run_at},
+    run::{Ran, command_at, run, run_at},
     schema::checked,
 };
 
@@ -145,6 +146,33 @@ fn a_rare_rate_has_an_upper_bound_and_an_estimate() {
     let text = run_at(&server, "verify urls --probes 10000").done();
     assert!(text.starts_with("10,000 probes: 0 positive, at most 0.0369 % ("), "{text}");
     assert!(text.contains("(asked 0.00001 %, 95 %: 0 to 0.0369 %), by its bits "), "{text}");
+}
+
+/// A server that does not tell the asked rate: nothing is compared.
+#[test]
+fn an_unknown_asked_rate_is_no_pass() {
+    let fields = ["Capacity", ":100", "Size", ":208", "Number of filters", ":1"];
+    let more = ["Number of items inserted", ":5", "Expansion rate", "$-1"];
+    let info = array(&[&fields[..], &more].concat());
+    let fake = Fake::start(move |command| match command.split(' ').collect::<Vec<_>>()[..] {
+        ["BF.INFO", "urls"] => info.clone(),
+        ["BF.INFO", ..] | ["BF.DEBUG", ..] => "-NOPERM no permissions\r\n".to_owned(),
+        ["BF.BULKEXISTS", ..] => "-ERR unknown command\r\n".to_owned(),
+        ["BF.MEXISTS", ..] => array(&[":0"]),
+        _ => "+OK\r\n".to_owned(),
+    });
+    let verify = |words: &str| run(&format!("-p {} verify urls {words}", fake.port));
+    let ran = verify("--probes 1");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.stderr, "No rate to compare with: name it by --error.\n");
+    let ran = verify("--probes 1 --json");
+    assert_eq!(checked("verify", &ran.stdout)[0]["passed"], serde_json::Value::Null);
+    let ran = verify("--probes 1 --json --error 50%");
+    assert_eq!(checked("verify", &ran.stdout)[0]["passed"], true);
+    assert_eq!(ran.stderr, "");
+    // What compares nothing is no question.
+    let ran = verify("--probes 0");
+    assert_eq!(ran.code, 2, "{ran:?}");
 }
 
 #[test]
