@@ -73,9 +73,10 @@ build: ## Build the module: target/release/libredis_bloom.so
 	cargo build --release --lib $(LOCKED)
 
 .PHONY: cli
-cli: ## Build the tool: target/cli/redis-bloom
+cli: ## Build the tool: target/cli/redis-bloom, its manual page and completions
 	@scripts/setup
 	cargo build --profile cli --package redis-bloom-cli $(LOCKED)
+	scripts/tool-pages
 
 .PHONY: run
 run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files are in target/run/PORT
@@ -278,7 +279,7 @@ deb: build cli ## The Debian package redis-module-bloom with module and tool, in
 	scripts/third-party-licences >"$(CARGO_TARGET_DIR)/release/LICENSES-THIRD-PARTY"
 	rm -rf "$(CARGO_TARGET_DIR)/debian" "$(CARGO_TARGET_DIR)/release/documents" "$(CARGO_TARGET_DIR)/release/tool"
 	scripts/packaged-documents "$(CARGO_TARGET_DIR)/release/documents"
-	scripts/tool-files "$(CARGO_TARGET_DIR)/release/tool"
+	scripts/tool-files --strip "$(CARGO_TARGET_DIR)/release/tool"
 	gzip -9n "$(CARGO_TARGET_DIR)/release/tool/share/man/man1/redis-bloom.1"
 	"$(CARGO_TARGET_DIR)/tools/bin/cargo-deb" --no-build
 

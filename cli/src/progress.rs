@@ -86,7 +86,7 @@ impl Progress {
         self.shown = Instant::now();
         let elapsed = self.started.elapsed().as_secs_f64();
         let mut text = unit.readable(amount);
-        let rate = amount as f64 / elapsed;
+        let rate = self.done(amount, unit) as f64 / elapsed;
         text += &format!("  {}/s", unit.readable(rate as u64));
         if let Some(length) = self.length
             && position > self.begin
@@ -111,6 +111,17 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// What this run has done. Bytes are counted from the start of the work, items from the start
+    /// of the run.
+    fn done(&self, amount: u64, unit: Unit) -> u64 {
+        match unit {
+            Unit::Bytes => amount.saturating_sub(self.begin),
+            Unit::Items => amount,
+        }
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
@@ -126,5 +137,19 @@ fn readable_time(seconds: u64) -> String {
         format!("{hours}:{minutes:02}:{seconds:02}")
     } else {
         format!("{minutes}:{seconds:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Options;
+
+    #[test]
+    fn the_rate_is_that_of_this_run() {
+        let output = Output::new(Options { json: false, quiet: true });
+        let progress = Progress::new(&output, "x", Some(1_000)).from(600);
+        assert_eq!(progress.done(700, Unit::Bytes), 100);
+        assert_eq!(progress.done(700, Unit::Items), 700);
     }
 }

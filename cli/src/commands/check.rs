@@ -30,14 +30,15 @@ pub(crate) struct Arguments {
     /// Items; none, or -, reads them from standard input
     #[arg(value_name = "ITEM")]
     items: Vec<OsString>,
-    #[command(flatten)]
-    input: items::Options,
     /// Prints the absent items, in the form of the input
     #[arg(long, conflicts_with = "answers")]
     absent: bool,
     /// Prints 1 or 0 for each item, a line each
     #[arg(long)]
     answers: bool,
+    // Last, because the heading of its options goes on for those that follow.
+    #[command(flatten)]
+    input: items::Options,
 }
 
 /// How many of the items are in the filter.

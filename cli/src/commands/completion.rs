@@ -48,24 +48,32 @@ fn render(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
             continue;
         }
         writeln!(page, ".SH \"REDIS-BLOOM {}\"", name.to_uppercase())?;
-        let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
-        writeln!(page, "{about}")?;
         let part = clap_mangen::Man::new(without_global(subcommand));
-        part.render_synopsis_section(page)?;
-        part.render_options_section(page)?;
+        let mut sections = Vec::new();
+        part.render_synopsis_section(&mut sections)?;
+        part.render_description_section(&mut sections)?;
+        part.render_options_section(&mut sections)?;
+        // Sections of the subcommand's own.
+        let sections = String::from_utf8_lossy(&sections).replace(".SH ", ".SS ");
+        page.extend(sections.bytes());
     }
     program.render_options_section(page)?;
-    writeln!(page, "{EXIT_STATUS}")
+    writeln!(page, "{END}")
 }
 
 /// The subcommand without the options that all have: those are at the end of the page.
 fn without_global(subcommand: &Command) -> Command {
     let own = subcommand.get_arguments().filter(|argument| !argument.is_global_set());
     let name = format!("redis-bloom {}", subcommand.get_name());
-    Command::new(name).disable_help_flag(true).args(own.cloned().collect::<Vec<_>>())
+    let mut part = Command::new(name).disable_help_flag(true).args(own.cloned());
+    if let Some(about) = subcommand.get_long_about().or(subcommand.get_about()) {
+        part = part.about(about.clone());
+    }
+    part
 }
 
-const EXIT_STATUS: &str = "\
+/// What follows the options.
+const END: &str = "\
 .SH \"EXIT STATUS\"
 .TP\n0\nDone.
 .TP\n1\nThe answer is no: an item is absent, items are lost, or the rate is too high.
@@ -73,7 +81,17 @@ const EXIT_STATUS: &str = "\
 .TP\n3\nNo connection, or no authentication.
 .TP\n4\nThe server refused a command.
 .TP\n5\nA part is done; the rest can be resumed.
-.TP\n130\nCtrl-C.";
+.TP\n130\nCtrl-C.
+.TP\n141\nThe reader of the output closed it, as head does.
+.SH ENVIRONMENT
+.TP\nREDISCLI_AUTH\nThe password, in place of \\-\\-pass.
+.TP\nNO_COLOR\nIf it is not empty, nothing is coloured.
+.TP\nTERM\nOn a terminal that is dumb nothing is coloured, and top prints the filters once.
+.SH FILES
+.TP\nFILE.redis\\-bloom\nThe journal of load: how far the items of FILE are loaded.
+.TP\nFILE.part\nWhat an interrupted dump to FILE has written.
+.SH \"SEE ALSO\"
+redis\\-cli(1), redis\\-server(1), and docs/cli.md of redis\\-bloom";
 
 fn print(bytes: &[u8]) -> Result<Exit, Error> {
     io::stdout().write_all(bytes).or_else(ended_by_reader)?;

@@ -27,7 +27,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "P", value_parser = amount::rate)]
     #[arg(required_unless_present = "max_memory")]
     error: Option<f64>,
-    /// Finds the lowest rate, in three digits, whose filter fits into this memory, such as 256mb
+    /// Finds the lowest rate, in three digits, whose filter fits into this memory, such as 256mb (mb
+    /// are 1024^2 bytes, as in redis.conf; the MB of the answer are 10^6)
     #[arg(long, value_name = "SIZE", value_parser = amount::bytes, conflicts_with = "error")]
     max_memory: Option<u64>,
     /// Shows also a filter that is reserved for fewer items, and grows
@@ -104,7 +105,7 @@ impl Variant {
     /// What distinguishes it from the other filters of the table.
     fn name(&self, items: u64) -> String {
         let mut name = match self.expansion {
-            Some(_) if self.capacity < items => {
+            Some(_) if self.capacity != items => {
                 format!("growing from {}", amount::readable_items(self.capacity))
             }
             Some(_) => "growing".to_owned(),

@@ -15,6 +15,7 @@ mod dump;
 mod fake;
 mod info;
 mod load;
+mod packaging;
 mod pictures;
 mod plan;
 mod run;

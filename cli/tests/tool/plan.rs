@@ -35,6 +35,15 @@ absent item reads each layer.
     );
 }
 
+/// No two filters have one name, also if one is reserved for more items than it shall hold.
+#[test]
+fn plan_names_the_capacity_that_is_not_the_items() {
+    let text = run("plan --items 1000 --error 1% --initial 100000").done();
+    let names: Vec<_> = text.lines().skip(1).map(|line| line[3..].split("  ").next()).collect();
+    let expected = ["growing from 100.0 k", "growing", "NONSCALING", "growing, COUNTING"];
+    assert_eq!(names, expected.map(Some), "{text}");
+}
+
 #[test]
 fn plan_finds_the_lowest_rate_that_fits() {
     let text = run("plan --items 1M --max-memory 2mb").done();
