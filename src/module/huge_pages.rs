@@ -18,15 +18,15 @@
 //!   read): `/proc/self/pagemap` shows which pages belong to this process alone. So once the child
 //!   has ended, the thread finds what was split, and collapses it again. The kernel's own daemon
 //!   would take ten seconds for 16 MiB.
-//! * If memory is short, of the machine or of a control group, the kernel reclaims, then refuses: it
-//!   never calls its OOM killer for a huge page. The thread then waits for ten seconds.
+//! * If memory is short, of the machine or of a control group, the kernel reclaims, then refuses:
+//!   it never calls its OOM killer for a huge page. The thread then waits for ten seconds.
 //!
 //! `MADV_COLLAPSE` never changes what memory holds. So it does no harm if the array is freed, moved
 //! or unmapped at that moment, whatever has its addresses then.
 //!
 //! No command waits for a lock of this module. While the kernel copies a page, these wait: a read
-//! of that 2 MiB, page faults in the same mapping, mmap, munmap and madvise (growth, DEL), and fork.
-//! A copy takes 0.6 ms, or 6 to 9 ms in a virtual machine whose host has to find the memory first,
+//! of that 2 MiB, page faults in the same mapping, mmap, munmap and madvise (growth, DEL), and
+//! fork. A copy takes 0.6 ms, or 6 to 9 ms in a virtual machine whose host has to find the memory first,
 //! and longer if all processors are busy. So the thread mostly sleeps, and the setting is off by
 //! default.
 //!
