@@ -26,9 +26,9 @@
 //!
 //! No command waits for a lock of this module. While the kernel copies a page, these wait: a read
 //! of that 2 MiB, page faults in the same mapping, mmap, munmap and madvise (growth, DEL), and
-//! fork. A copy takes 0.6 ms, or 6 to 9 ms in a virtual machine whose host has to find the memory first,
-//! and longer if all processors are busy. So the thread mostly sleeps, and the setting is off by
-//! default.
+//! fork. A copy takes 0.6 ms, or 6 to 9 ms in a virtual machine whose host has to find the memory
+//! first, and longer if all processors are busy. So the thread mostly sleeps, and the setting is
+//! off by default.
 //!
 //! The thread starts with the first large array, and runs until the process ends. A child of a fork
 //! has no such thread.

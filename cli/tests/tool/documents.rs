@@ -31,19 +31,17 @@ fn examples(page: &str) -> Vec<(&str, String)> {
 /// The text with `#` in place of each number, `/s` in place of the unit of a rate, and single
 /// blanks.
 fn without_numbers(text: &str) -> String {
-    let digit = |byte: char| byte.is_ascii_digit() || byte == '.' || byte == ',';
-    let mut masked = String::new();
-    for line in text.lines() {
-        for word in line.split_whitespace() {
-            let number =
-                word.trim_start_matches('(').starts_with(|first: char| first.is_ascii_digit());
-            let word = if number { word.replace(digit, "") + "#" } else { word.to_owned() };
-            masked += if word.ends_with("/s") { "/s" } else { &word };
-            masked.push(' ');
+    let masked = |word: &str| {
+        if word.trim_start_matches('(').starts_with(|first: char| first.is_ascii_digit()) {
+            "#".to_owned()
+        } else if word.ends_with("/s") {
+            "/s".to_owned()
+        } else {
+            word.to_owned()
         }
-        masked.push('\n');
-    }
-    masked
+    };
+    let line = |line: &str| line.split_whitespace().map(masked).collect::<Vec<_>>().join(" ");
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
