@@ -201,6 +201,19 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     }
 }
 
+/// Announces a load that this server began itself, with the `header` of a dump.
+pub(crate) fn begun(ctx: Context, key: Str, iterator: i64, header: &[u8]) {
+    let iterator = iterator.to_string();
+    ctx.replicate(c"BF.LOADCHUNK", key, &owned([iterator.as_bytes(), header]), &[]);
+    ctx.signal_modified(key);
+}
+
+/// Announces a filter that this server deleted itself.
+pub(crate) fn dropped(ctx: Context, key: Str) {
+    ctx.replicate(c"DEL", key, &[], &[]);
+    ctx.signal_modified(key);
+}
+
 /// The options that BF.RESERVE and BF.INSERT have in common.
 fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
     let mut words = match creation.params.expansion.factor() {

@@ -3,13 +3,19 @@
 //!
 //! Such a change has happened elsewhere. If it is refused here, this server's data differ from the
 //! source's from now on: the log names the key, and INFO counts the change.
+//!
+//! A key that would be missing then must not answer "absent", and the next addition must not make a
+//! filter of this server's settings with that one item in it. So the key gets a placeholder
+//! ([`Value::placeholder`]), which answers an error to queries and takes no addition.
 
 use std::{ffi::c_int, fmt::Display};
 
 use super::{
-    api::{Context, Pace, Str, logged, raw},
-    limit, stats,
+    api::{Access, Context, Key, Pace, Str, logged, raw},
+    effects, limit, stats,
+    value::Value,
 };
+use crate::codec::native::dump;
 
 /// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
 /// so that warnings that clients cause do not hide them, and each line has the total.
@@ -26,6 +32,24 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
             stats::UNAPPLIED.get(),
         )
     });
+}
+
+/// Puts a placeholder into the key `name` if it is missing. The AOF of this server and the replicas
+/// of a slot's new node get it as a header of a dump, since they do not get the command.
+#[cold]
+pub(crate) fn leave_placeholder(ctx: Context, name: Str) {
+    let mut key = Key::open(ctx, name, Access::Write);
+    if !matches!(Value::in_key(&mut key), Ok(None)) {
+        return;
+    }
+    let Some(value) = Value::placeholder() else {
+        return;
+    };
+    let (iterator, header) = dump::header(value.filter());
+    if value.put(&mut key).is_ok() {
+        drop(key);
+        effects::begun(ctx, name, iterator, &header);
+    }
 }
 
 /// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync): reports on a replica

@@ -61,6 +61,7 @@ mod obeyed;
 mod observe;
 mod one_name;
 mod persistence;
+mod placeholders;
 #[path = "../fixtures/products.rs"]
 mod products;
 mod real_input;

@@ -466,7 +466,10 @@ fn a_merge_of_an_aof_is_applied_whatever_the_number_of_items() {
     let items = numbered("item", 1_900);
     lines.push(format!("BF.MADD a {}", items[..950].join(" ")));
     lines.push(format!("BF.MADD b {}", items[950..].join(" ")));
-    lines.extend(["BF.MERGE a b".to_owned(), "BF.MERGE a missing".to_owned()]);
+    lines.extend(
+        ["BF.MERGE a b", "BF.RESERVE d 0.01 100", "BF.ADD d x", "BF.MERGE d missing"]
+            .map(str::to_owned),
+    );
     let mut aof = String::new();
     for line in &lines {
         aof += &format!("*{}\r\n", line.split(' ').count());
@@ -478,8 +481,9 @@ fn a_merge_of_an_aof_is_applied_whatever_the_number_of_items() {
     let client = &mut server.client();
     all_in(client, "a", &items);
     assert_eq!(client.run("BF.CARD a"), int(1_000));
-    // The merge with a missing key could not be applied.
+    // The merge with a missing key could not be applied, and `d` lacks the items of that key.
     assert_eq!(client.server_info("bf", "bf_unapplied"), "1");
+    assert_eq!(client.run("BF.EXISTS d x"), err("ERR filter is being loaded by BF.LOADCHUNK"));
     let digest = whole(client);
     assert_eq!(client.run("DEBUG RELOAD"), ok());
     assert_eq!(whole(client), digest);

@@ -85,7 +85,8 @@ fn aof<A: AsRef<[u8]>>(commands: impl IntoIterator<Item = Vec<A>>) -> Vec<u8> {
 }
 
 /// A filter that an AOF creates has no size limit except the allocator's. If the allocator refuses
-/// it, the server starts without the filter, logs the reason, and counts the commands in INFO.
+/// it, the server starts, logs the reason, and counts the commands in INFO. The key answers an
+/// error.
 #[test]
 fn a_filter_of_an_aof_that_the_allocator_refuses_is_reported() {
     const TIMES: usize = 4;
@@ -113,7 +114,11 @@ fn a_filter_of_an_aof_that_the_allocator_refuses_is_reported() {
     let client = &mut server.client();
     // A load takes its memory as its chunks arrive, so its header is not refused.
     assert_eq!(client.run("EXISTS small loaded"), int(2));
-    assert_eq!(client.run("DBSIZE"), int(2));
+    assert_eq!(client.run("DBSIZE"), int(4));
+    let loading = "ERR filter is being loaded by BF.LOADCHUNK";
+    for key in ["reserved", "inserted", "loaded"] {
+        assert_eq!(client.run(&format!("BF.EXISTS {key} a")), err(loading), "{key}");
+    }
     let unapplied = client.server_info("bf", "bf_unapplied");
     assert_eq!(unapplied, (2 * TIMES).to_string());
     let log = server.log();

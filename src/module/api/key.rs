@@ -85,6 +85,11 @@ impl Key {
         call!(RedisModule_ModuleTypeSetValue(self.0, data_type, value))
             == raw::REDISMODULE_OK as c_int
     }
+
+    /// Deletes the key, and with it the value. The key stays open, and is empty.
+    pub(crate) fn delete(&mut self) {
+        call!(RedisModule_DeleteKey(self.0));
+    }
 }
 
 impl Drop for Key {

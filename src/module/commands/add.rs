@@ -161,9 +161,11 @@ pub(super) fn create_with<'a>(
 
 /// Adds `items` to a filter in order, and stops at the first item that cannot be added.
 ///
-/// Replicated and AOF additions are accepted even when a non-scaling filter is full; they are not
-/// counted. Such a filter may be full some items sooner than its original: another product wrote
-/// the original, or its commands create a filter with another hash here.
+/// Replicated and AOF additions are accepted even when the filter has no room for them; they are
+/// not counted. A non-scaling filter may be full some items sooner than its original: another
+/// product wrote the original, or its commands create a filter with another hash here. For a filter
+/// that has no memory to grow the addition is reported, since its bits then differ from the
+/// original's.
 pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -> Added {
     let ctx = call.ctx;
     let before = Before::of(filter);
@@ -172,15 +174,25 @@ pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -
     let outcome = filter.add_each(items.items(), ceiling, |chunk| answers.push(chunk));
     let mut error = outcome.err();
     let count = total(&answers, Answers::count);
-    let counted = total(&answers, Answers::ones);
-    if error == Some(Error::Full) && limit::must_obey(ctx) {
+    let mut counted = total(&answers, Answers::ones);
+    if let Some(why) = error
+        && if why == Error::Full { limit::must_obey(ctx) } else { ctx.is_replayed() }
+    {
         ctx.warn_rate_limited(|| {
             format!(
                 "key '{}': a full filter took items uncounted, from a primary or an AOF",
                 logged(call.key())
             )
         });
+        if why != Error::Full {
+            refused(call, why);
+            call.report_unapplied(c"the filter could not grow, and took items uncounted");
+        }
+        let before = stats::items_of(filter);
         filter.add_each_uncounted(items.items().skip(count), |chunk| answers.push(chunk));
+        // Other items are counted, if there was memory after all.
+        let more = stats::items_of(filter).wrapping_sub(before);
+        counted = counted.saturating_add(more as usize);
         error = None;
     }
     let added = Added {

@@ -39,36 +39,55 @@ impl Command for Merge {
     const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let ctx = call.ctx;
-        let (name, names) = call.key_and_rest(1)?;
-        let mut sources = Sources::open(ctx, name, names);
-        let mut key = Key::open(ctx, name, Access::Write);
-        let own = sources.own;
-        let mut created = false;
-        let shape = match Value::filter_in_key(&mut key)? {
-            Some(filter) => {
-                let own = filter::repeats(filter, own);
-                merge_into(call, filter, own, &sources.filters()?)?
-            }
-            // The missing destination is named as a source.
-            None if own > 0 => return Err(Refusal::NotFound),
-            None => {
-                let filter = union_of(call, &sources.filters()?)?;
-                // A new key is published: a subscriber may delete a source.
-                sources.keys.clear();
-                let filled = is_filled(&filter);
-                Value::Ready(filter).put(&mut key)?;
-                created = true;
-                Some(Shape { layers: 0, filled })
-            }
-        };
-        drop(sources);
-        drop(key);
-        if let Some(shape) = shape {
-            effects::merged(ctx, name, created, shape);
+        merge(call).inspect_err(|_| give_up(call))
+    }
+}
+
+fn merge(call: &Call) -> Result<(), Refusal> {
+    let ctx = call.ctx;
+    let (name, names) = call.key_and_rest(1)?;
+    let mut sources = Sources::open(ctx, name, names);
+    let mut key = Key::open(ctx, name, Access::Write);
+    let own = sources.own;
+    let mut created = false;
+    let shape = match Value::filter_in_key(&mut key)? {
+        Some(filter) => {
+            let own = filter::repeats(filter, own);
+            merge_into(call, filter, own, &sources.filters()?)?
         }
-        ctx.reply_ok();
-        Ok(())
+        // The missing destination is named as a source.
+        None if own > 0 => return Err(Refusal::NotFound),
+        None => {
+            let filter = union_of(call, &sources.filters()?)?;
+            // A new key is published: a subscriber may delete a source.
+            sources.keys.clear();
+            let filled = is_filled(&filter);
+            Value::Ready(filter).put(&mut key)?;
+            created = true;
+            Some(Shape { layers: 0, filled })
+        }
+    };
+    drop(sources);
+    drop(key);
+    if let Some(shape) = shape {
+        effects::merged(ctx, name, created, shape);
+    }
+    ctx.reply_ok();
+    Ok(())
+}
+
+/// Deletes the destination if a primary, an AOF or a slot migration sent the merge: without the
+/// items of the sources it would answer "absent" of them. `Call::refuse` puts a placeholder there.
+#[cold]
+fn give_up(call: &Call) {
+    let Some(&name) = call.words.get(1).filter(|_| call.ctx.is_replayed()) else {
+        return;
+    };
+    let mut key = Key::open(call.ctx, name, Access::Write);
+    if matches!(Value::filter_in_key(&mut key), Ok(Some(_))) {
+        key.delete();
+        drop(key);
+        effects::dropped(call.ctx, name);
     }
 }
 

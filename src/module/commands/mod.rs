@@ -148,12 +148,19 @@ impl Call<'_> {
         self.word(1)
     }
 
-    /// Answers that the command was refused.
+    /// Answers that the command was refused. If it was to make the key, for a primary, an AOF or a
+    /// slot migration, the key gets a placeholder.
     #[cold]
     fn refuse(&self, refusal: Refusal, uses: Uses) {
         let text = refusal.text(self.words.iter().map(|word| word.bytes()));
         if uses != Uses::Reads {
             self.report_unapplied(&text);
+        }
+        if matches!(uses, Uses::Adds | Uses::Fills)
+            && self.ctx.is_replayed()
+            && let Some(&key) = self.words.get(1)
+        {
+            unapplied::leave_placeholder(self.ctx, key);
         }
         if refusal == Refusal::Arity {
             self.ctx.reply_wrong_arity();

@@ -21,31 +21,36 @@ pub(super) unsafe extern "C" fn rewrite(
     guarded("aof_rewrite", (), || {
         // SAFETY: the server passes a live value. Nothing writes to it until this returns: this
         // runs in a child process, or between commands.
-        let value = unsafe { Value::borrow(value) };
-        let emit = |iterator: i64, data: &[u8]| {
-            call!(RedisModule_EmitAOF(
-                io,
-                c"BF.LOADCHUNK".as_ptr(),
-                c"slb".as_ptr(),
-                key,
-                iterator as c_longlong,
-                data.as_ptr(),
-                data.len(),
-            ));
-        };
-        let (mut from, header) = dump::header(value.filter());
-        emit(from, &header);
-        while let Some((to, data)) = match value {
-            Value::Ready(filter) => dump::at(filter, from),
-            Value::Loading(load) => load.at(from),
-        } {
-            emit(to, &data);
-            from = to;
-        }
+        emit_chunks(io, key, unsafe { Value::borrow(value) });
     });
 }
 
-/// Writes a filter of the type with valkey-bloom's name as one BF.LOAD command.
+/// Writes a value as BF.LOADCHUNK commands.
+fn emit_chunks(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, value: &Value) {
+    let emit = |iterator: i64, data: &[u8]| {
+        call!(RedisModule_EmitAOF(
+            io,
+            c"BF.LOADCHUNK".as_ptr(),
+            c"slb".as_ptr(),
+            key,
+            iterator as c_longlong,
+            data.as_ptr(),
+            data.len(),
+        ));
+    };
+    let (mut from, header) = dump::header(value.filter());
+    emit(from, &header);
+    while let Some((to, data)) = match value {
+        Value::Ready(filter) => dump::at(filter, from),
+        Value::Loading(load) => load.at(from),
+    } {
+        emit(to, &data);
+        from = to;
+    }
+}
+
+/// Writes a filter of the type with valkey-bloom's name as one BF.LOAD command. A placeholder
+/// there has no such form.
 pub(super) unsafe extern "C" fn rewrite_valkey(
     io: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
@@ -64,6 +69,8 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
                 blob.as_ptr(),
                 blob.len(),
             ));
+        } else {
+            emit_chunks(io, key, value);
         }
     });
 }

@@ -14,6 +14,9 @@
 //!   bloomfltr   a filter of valkey-bloom's  valkey-bloom's, both ways        BF.LOAD
 //! ```
 //!
+//! A COPY gives a value of the type of its source. So a placeholder (`module/unapplied.rs`) may be
+//! of the second type, too: its RDB has 0 layers and nothing else, its AOF is a BF.LOADCHUNK.
+//!
 //! All else they share: the value is the same, so is every command. Where another module has taken
 //! the second name, such a filter lives under the first.
 
@@ -125,12 +128,13 @@ unsafe extern "C" fn copy(
                 stats::REFUSED.add(1);
                 // SAFETY: the server lends the name until the callback returns.
                 let to = unsafe { Str::new(to) };
-                if !unapplied::report_without_client("COPY", to, error) {
-                    // The log does not name the module in a line without a context.
-                    unapplied::server().warn_rate_limited(|| {
-                        format!("bf: key '{}': COPY refused: {error}", logged(to.bytes()))
-                    });
+                if unapplied::report_without_client("COPY", to, error) {
+                    return Value::placeholder().map_or(std::ptr::null_mut(), Value::into_raw);
                 }
+                // The log does not name the module in a line without a context.
+                unapplied::server().warn_rate_limited(|| {
+                    format!("bf: key '{}': COPY refused: {error}", logged(to.bytes()))
+                });
                 std::ptr::null_mut()
             },
             Value::into_raw,

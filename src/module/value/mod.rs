@@ -15,9 +15,9 @@ mod defrag;
 mod rdb;
 
 use crate::{
-    codec::native::dump::Load,
+    codec::native::dump::{self, Load},
     command::refusal::Refusal,
-    filter::{Family, Filter, Layer},
+    filter::{CellKind, Expansion, Family, Filter, Layer, Params},
     module::{
         api::{Key, malloc_size, raw},
         stats,
@@ -30,7 +30,7 @@ pub(crate) enum Value {
     /// A filter.
     Ready(Filter),
     /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will
-    /// hold is not all in.
+    /// hold is not all in. [`Value::placeholder`] is one, too.
     Loading(Box<Load>),
 }
 
@@ -96,6 +96,25 @@ impl Value {
             Some(Self::Ready(filter)) => Ok(Some(filter)),
             Some(Self::Loading(_)) => Err(Refusal::Loading),
         }
+    }
+
+    /// A load that has nothing in it. It takes the place of a filter that exists elsewhere and
+    /// could not be made here (`unapplied.rs`). `None` if there is no memory for a few bytes.
+    ///
+    /// Its parameters are not those of the filter elsewhere, so that no chunk of that filter
+    /// completes it.
+    pub(crate) fn placeholder() -> Option<Self> {
+        let params = Params {
+            error_rate: 0.01,
+            capacity: 1,
+            expansion: Expansion::NONSCALING,
+            seed: 0x706c_6163_6568_6f6c,
+            cells: CellKind::Bits,
+        };
+        let filter = Filter::new(&params, u64::MAX).ok()?;
+        let (_, header) = dump::header(&filter);
+        let load = Load::begin(&header, u64::MAX).ok()?;
+        Some(Self::Loading(Box::new(load)))
     }
 
     /// Puts the value into an open, empty key.

@@ -15,11 +15,12 @@ use std::ffi::{c_char, c_int, c_void};
 use super::Value;
 use crate::{
     codec::{
-        Error, io,
+        Error,
+        io::{self, NumberSink},
         native::{self, dump::Load},
         redisbloom, valkey_bloom,
     },
-    filter::Filter,
+    filter::{Error as FilterError, Filter},
     module::{
         api::{Context, Str, call, logged, raw},
         limit,
@@ -103,12 +104,18 @@ fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
     }
 }
 
+/// The number of layers, and all that is stored, of a placeholder of the type that has
+/// valkey-bloom's name. No filter has 0 layers, and valkey-bloom refuses one.
+const PLACEHOLDER: u64 = 0;
+
 /// As `save`, of the type that has valkey-bloom's name.
 pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-        let value = unsafe { Value::borrow(value) };
-        valkey_bloom::save(value.filter(), &mut Stream(io));
+        match unsafe { Value::borrow(value) } {
+            Value::Ready(filter) => valkey_bloom::save(filter, &mut Stream(io)),
+            Value::Loading(_) => Stream(io).unsigned(PLACEHOLDER),
+        }
     });
 }
 
@@ -124,8 +131,14 @@ pub(super) unsafe extern "C" fn load_valkey(
             });
             return std::ptr::null_mut();
         }
-        let stored = valkey_bloom::load(&mut Stream(io), limit::load_ceiling());
-        accept(io, complete(stored))
+        match valkey_bloom::load(&mut Stream(io), limit::load_ceiling()) {
+            // If more follows, the server refuses the value. A number of layers above the maximum
+            // is not told apart, and does no harm: a placeholder answers no query.
+            Err(Error::Filter(FilterError::Layers)) => {
+                Value::placeholder().map_or(std::ptr::null_mut(), Value::into_raw)
+            }
+            stored => accept(io, complete(stored)),
+        }
     })
 }
 
