@@ -47,8 +47,11 @@ impl Target {
             connection.call(redis::cmd("SELECT").arg(self.database))?;
         }
         // An old server, or a user without the right to it, has connections without names.
-        let _ = connection.call(redis::cmd("CLIENT").arg("SETNAME").arg("redis-bloom"));
-        Ok(connection)
+        match connection.call(redis::cmd("CLIENT").arg("SETNAME").arg("redis-bloom")) {
+            Ok(_) | Err(Error::Refused { .. }) => Ok(connection),
+            // After a timeout the reply may come yet, and be taken for that of the next command.
+            Err(error) => Err(error),
+        }
     }
 
     /// Connects to the node of the cluster that has `key`; to this server, if there is no cluster.

@@ -17,6 +17,7 @@ use std::{
 };
 
 use crate::{
+    fake::Fake,
     harness::{
         Builder, Client, Cluster, PRIMARIES, Random, Server, Stopped, int, mexists, numbered, ok,
         skipped, wait_until,
@@ -614,8 +615,8 @@ fn a_paused_server_is_waited_for() {
     let (child, _, items) =
         under_way(&server, &mut client, dir.path(), 60_000, "--timeout 1 --retry-for 50s");
     let stopped = Stopped::stop(server.pid());
-    // Longer than the timeout of the tool, so that it connects again.
-    thread::sleep(Duration::from_millis(1_500));
+    // Longer than two timeouts of the tool, so that it connects again, and is not answered then.
+    thread::sleep(Duration::from_millis(2_600));
     drop(stopped);
     let ran = ended(child);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -983,4 +984,88 @@ fn a_slot_that_moves_is_followed() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(number(&ran.stdout, "items"), 200_000);
     assert_all_in(&mut new, &items);
+}
+
+/// What a server answers that has an empty filter, adds every item, and has one replica.
+fn usual(command: &str, counting: bool) -> String {
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let words: Vec<_> = command.splitn(5, ' ').collect();
+    match words[..] {
+        ["TYPE", ..] => "+MBbloom--\r\n".to_owned(),
+        ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+        ["INFO", ..] => text("run_id:1\r\n"),
+        ["BF.INFO", _, "ITEMS"] => "*1\r\n:0\r\n".to_owned(),
+        ["BF.INFO", ..] if counting => "*1\r\n:0\r\n".to_owned(),
+        ["BF.INFO", ..] => "*1\r\n$-1\r\n".to_owned(),
+        ["WAIT", ..] => ":1\r\n".to_owned(),
+        ["BF.BULKADD", .., items] => {
+            let count = items.lines().count();
+            format!("*2\r\n:{count}\r\n{}", text(&"\0".repeat(count.div_ceil(8))))
+        }
+        _ => "+OK\r\n".to_owned(),
+    }
+}
+
+/// The items of a command; none if it adds none.
+fn items_of(command: &str) -> Vec<&str> {
+    match command.splitn(5, ' ').collect::<Vec<_>>()[..] {
+        ["BF.BULKADD", .., items] => items.lines().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Runs a load of a file at a fake server: batches of 16 items of 16 bytes.
+fn load_at(fake: &Fake, options: &str, path: &Path) -> Ran {
+    let mut command = command();
+    command.args(["-p", &fake.port.to_string(), "load", NAME, "--batch", "256b"]);
+    command.args(options.split_whitespace()).arg(path);
+    command.output().expect("the tool runs").into()
+}
+
+#[test]
+fn a_redirection_sends_nothing_twice_to_a_counting_filter() {
+    let dir = tempfile::tempdir().unwrap();
+    let items: Vec<_> = (0..96).map(|number| format!("item-{number:010}")).collect();
+    let path = file(dir.path(), "items", &items);
+    for (options, code) in [("--acks 1", 5), ("", 0)] {
+        let (port, batches) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+        let own = Arc::clone(&port);
+        let fake = Fake::start(move |command| {
+            let third =
+                !items_of(command).is_empty() && batches.fetch_add(1, Ordering::SeqCst) == 2;
+            match third {
+                true => format!("-MOVED 1 127.0.0.1:{}\r\n", own.load(Ordering::SeqCst)),
+                false => usual(command, true),
+            }
+        });
+        port.store(usize::from(fake.port), Ordering::SeqCst);
+        let ran = load_at(&fake, options, &path);
+        assert_eq!(ran.code, code, "{ran:?}");
+        let commands = fake.commands();
+        let sent: Vec<_> = commands.iter().flat_map(|command| items_of(command)).collect();
+        if code == 5 {
+            // Whether the new node has the items that no replica acknowledged is not known.
+            assert!(ran.stderr.contains("the 32 after them perhaps"), "{ran:?}");
+            assert!(ran.stderr.contains("--skip 32."), "{ran:?}");
+            assert_eq!(sent.len(), 48, "two batches, and the one that was redirected");
+        } else {
+            assert_eq!(sent.len(), 96 + 16, "the batch that was redirected is sent again");
+        }
+    }
+}
+
+#[test]
+fn a_reply_that_is_not_understood_is_shown_in_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "items", &["a"]);
+    for begin in ["", "x"] {
+        let reply = format!("{begin}{}", "\u{e9}".repeat(300));
+        let fake = Fake::start(move |command| match items_of(command).is_empty() {
+            true => usual(command, false),
+            false => format!("${}\r\n{reply}\r\n", reply.len()),
+        });
+        let ran = load_at(&fake, "", &path);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        assert!(ran.stderr.contains("unexpected reply"), "{ran:?}");
+    }
 }

@@ -101,7 +101,7 @@ pub(super) struct Totals {
     pub(super) items: u64,
     /// Those of them that were new.
     pub(super) new: u64,
-    /// Items before the first that is not confirmed.
+    /// Items before the first that is not confirmed; for a COUNTING filter, not answered.
     pub(super) before: u64,
     /// Items that were sent again.
     pub(super) resent: u64,
@@ -215,12 +215,22 @@ impl<'a> Delivery<'a> {
         output: &'a Output,
     ) -> Result<(Self, bool), Stop> {
         let mut connection = target.connect_for(settings.key.as_bytes())?;
-        let nodes = nodes(&mut connection);
+        let nodes = match connection.nodes() {
+            // The user may not ask, or the reply is not understood: there is one server then.
+            Err(Error::Refused { .. } | Error::Reply { .. }) => Vec::new(),
+            nodes => nodes?,
+        };
+        let mut targets = vec![target];
+        for node in nodes {
+            if node.to_string() != targets[0].to_string() {
+                targets.push(node);
+            }
+        }
         let mut delivery = Self {
             settings,
             interrupt,
             output,
-            targets: [target].into_iter().chain(nodes).collect(),
+            targets,
             connection,
             asking: false,
             form: Form::Packed,
@@ -481,7 +491,8 @@ impl<'a> Delivery<'a> {
                 self.totals.items += count;
                 self.totals.new += new;
                 // The batch is not whole; if it is the first, its first items are.
-                if number == self.first {
+                // A COUNTING filter has answered all batches before this one.
+                if number == self.first || self.counting {
                     self.totals.before += count;
                 }
                 if !matches!(self.trouble, Some(Trouble::Fatal(_))) {
@@ -523,10 +534,16 @@ impl<'a> Delivery<'a> {
     /// filter, too.
     pub(super) fn totals(&self) -> Totals {
         let mut totals = self.totals;
-        for entry in self.entries.iter().filter(|_| !self.waits()) {
+        for entry in &self.entries {
             if let State::Answered(new) = entry.state {
-                totals.items += entry.batch.count;
-                totals.new += new;
+                if !self.waits() {
+                    totals.items += entry.batch.count;
+                    totals.new += new;
+                }
+                // Not confirmed, but they must not be added twice.
+                if self.counting {
+                    totals.before += entry.batch.count;
+                }
             }
         }
         totals
@@ -616,6 +633,7 @@ impl<'a> Delivery<'a> {
                 let Some(target) = self.connection.target().redirected(&text) else {
                     return Err(Stop::Refused(text));
                 };
+                self.certain(&text)?;
                 self.pause(&text)?;
                 match target.connect() {
                     Ok(connection) => {
@@ -683,13 +701,20 @@ impl<'a> Delivery<'a> {
         self.totals.resent += again;
     }
 
+    /// Refuses to go on where what was sent must not be sent again.
+    fn certain(&self, why: &str) -> Result<(), Stop> {
+        let sent = self.entries.iter().filter(|entry| entry.state != State::Unsent);
+        match sent.map(|entry| entry.batch.count).sum() {
+            uncertain if self.counting && uncertain > 0 => {
+                Err(Stop::Uncertain(why.to_owned(), uncertain))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Connects again, to the same server or to another node of the cluster.
     fn reconnect(&mut self, why: &Error) -> Result<(), Stop> {
-        let sent = self.entries.iter().filter(|entry| entry.state != State::Unsent);
-        let uncertain: u64 = sent.map(|entry| entry.batch.count).sum();
-        if self.counting && uncertain > 0 {
-            return Err(Stop::Uncertain(why.to_string(), uncertain));
-        }
+        self.certain(&why.to_string())?;
         let quiet = self.failing.is_some();
         if !quiet {
             self.output.remark(format_args!(
@@ -805,27 +830,6 @@ fn command(words: &[&str]) -> Cmd {
     command
 }
 
-/// The nodes of a cluster; none if the server is not in a cluster.
-fn nodes(connection: &mut Connection) -> Vec<Target> {
-    let mut nodes = Vec::new();
-    let Ok(Value::Array(ranges)) = connection.call(&command(&["CLUSTER", "SLOTS"])) else {
-        return nodes;
-    };
-    for range in &ranges {
-        let Value::Array(parts) = range else { continue };
-        for node in parts.iter().skip(2) {
-            let Value::Array(node) = node else { continue };
-            let [Value::BulkString(host), Value::Int(port), ..] = &node[..] else { continue };
-            let Ok(port) = u16::try_from(*port) else { continue };
-            let target = connection.target().at(&String::from_utf8_lossy(host), port);
-            if nodes.iter().all(|known: &Target| known.to_string() != target.to_string()) {
-                nodes.push(target);
-            }
-        }
-    }
-    nodes
-}
-
 fn is_missing(text: &str) -> bool {
     text.starts_with("ERR not found")
 }
@@ -885,8 +889,7 @@ fn write_command(buffer: &mut Vec<u8>, form: Form, key: &str, batch: &Batch) {
 }
 
 fn unexpected(command: &str, reply: &Value) -> Error {
-    let mut reply = format!("{reply:?}");
-    reply.truncate(200);
+    let reply = format!("{reply:?}").chars().take(200).collect();
     Error::Reply { command: command.to_owned(), reply }
 }
 
