@@ -213,12 +213,26 @@ pub(crate) struct Live {
 impl Live {
     /// Reads with `WouldBlock` for "nothing at the moment" if `may_block`.
     pub(crate) fn new(
-        mut input: impl Read + Send + 'static,
+        input: impl Read + Send + 'static,
+        interrupt: &Interrupt,
+        may_block: bool,
+    ) -> Self {
+        Self::opened(|| Ok(input), interrupt, may_block)
+    }
+
+    /// Like [`Live::new`]. Opens the input in the thread: a named pipe is open when a writer comes.
+    pub(crate) fn opened<R: Read>(
+        open: impl FnOnce() -> io::Result<R> + Send + 'static,
         interrupt: &Interrupt,
         may_block: bool,
     ) -> Self {
         let (sender, pieces) = sync_channel(4);
         thread::spawn(move || {
+            let mut input = match open() {
+                Ok(input) => input,
+                // A reader that is gone does not need it.
+                Err(error) => return drop(sender.send(Err(error))),
+            };
             // A pipe gives a few KiB at a time, so each piece is copied to its own size.
             let mut buffer = vec![0; PIECE];
             loop {

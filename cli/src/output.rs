@@ -63,13 +63,17 @@ impl Output {
 
     /// Prints data: `value` as one line of JSON, or `text`.
     pub(crate) fn data(&self, value: &impl Serialize, text: impl Display) -> Result<(), Error> {
+        self.try_data(value, text).or_else(ended_by_reader)
+    }
+
+    /// Prints data, and leaves it to the caller what an error means.
+    pub(crate) fn try_data(&self, value: &impl Serialize, text: impl Display) -> io::Result<()> {
         if self.json() {
             let line = serde_json::to_string(value).map_err(io::Error::from);
             line.and_then(|line| writeln!(io::stdout(), "{line}"))
         } else {
             writeln!(io::stdout(), "{text}")
         }
-        .or_else(ended_by_reader)
     }
 
     /// Prints a remark.

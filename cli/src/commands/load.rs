@@ -8,7 +8,7 @@
 mod delivery;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
     thread,
@@ -27,7 +27,7 @@ use crate::{
     output::Output,
     progress::{Progress, Unit},
 };
-use delivery::{Delivery, Settings, Stop, Totals};
+use delivery::{Delivery, Now, Settings, Stop, Totals};
 
 /// The longest sleep without a look for Ctrl-C.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -110,6 +110,17 @@ struct DryRun {
     would_create: bool,
 }
 
+/// How to go on after a load that ended early.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// From the journals.
+    Resume,
+    /// Without journals.
+    Skip,
+    /// Not at all: items may be lost.
+    Again,
+}
+
 /// A file of the command line.
 struct Input {
     /// For messages.
@@ -128,17 +139,17 @@ struct Regular {
 
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        let interrupt = Interrupt::register();
         let inputs = self.files.iter().map(|file| self.input(file, output));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let target = connection.target()?;
-        let interrupt = Interrupt::register();
         let settings = Settings {
             key: self.name.clone(),
             acks: self.acks,
             durable: self.durable,
             retry_for: self.retry_for,
         };
-        let early = |stop| self.explained(stop, false, Totals::default());
+        let early = |stop| self.explained(stop, Next::Skip, Totals::default());
         let (mut delivery, found) =
             Delivery::open(settings, target, &interrupt, output).map_err(early)?;
         if self.dry_run {
@@ -156,7 +167,7 @@ impl Arguments {
         self.end(loaded, delivery, started.elapsed(), output)
     }
 
-    /// Prints what was done, and ends the journals.
+    /// Ends the journals, and prints what was done.
     fn end(
         &self,
         loaded: Result<(), Stop>,
@@ -164,6 +175,7 @@ impl Arguments {
         time: Duration,
         output: &Output,
     ) -> Result<Exit, Error> {
+        delivery.settle(true);
         let totals = delivery.totals();
         let seconds = time.as_secs_f64();
         let summary = Summary {
@@ -175,14 +187,14 @@ impl Arguments {
             items_per_second: totals.items as f64 / seconds.max(1e-9),
             complete: loaded.is_ok() && !delivery.doubt,
         };
-        output.data(&summary, summary.text())?;
         // A journal of items that may be lost must not be resumed from.
         let ended = loaded.is_ok() || matches!(loaded, Err(Stop::Lost(_)));
         let journals = std::mem::take(&mut delivery.journals);
         let mut resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
+        let mut removed = Ok(());
         for mut journal in journals.into_iter().flatten() {
-            if ended || delivery.doubt {
-                journal.remove()?;
+            if ended {
+                removed = removed.and(journal.remove());
             } else {
                 // The last journal on the disk is older, and right.
                 resumable &= journal
@@ -191,8 +203,13 @@ impl Arguments {
                     .is_ok();
             }
         }
-        match loaded {
-            Err(stop) => Err(self.explained(stop, resumable && !delivery.doubt, totals)),
+        let next = match (delivery.doubt, resumable) {
+            (true, _) => Next::Again,
+            (false, true) => Next::Resume,
+            (false, false) => Next::Skip,
+        };
+        let result = match loaded {
+            Err(stop) => Err(self.explained(stop, next, totals)),
             Ok(()) if delivery.doubt => Err(Error::Incomplete {
                 what: format!(
                     "load {}: the server restarted meanwhile; items sent before may be lost",
@@ -201,7 +218,15 @@ impl Arguments {
                 hint: "Look with `verify`, or load again; --durable and --acks prevent this."
                     .to_owned(),
             }),
-            Ok(()) => Ok(Exit::Done),
+            Ok(()) => removed.map(|()| Exit::Done),
+        };
+        match result {
+            Ok(exit) => output.data(&summary, summary.text()).map(|()| exit),
+            Err(error) => {
+                // Why the load ended matters more than a stdout that cannot be written.
+                let _ = output.try_data(&summary, summary.text());
+                Err(error)
+            }
         }
     }
 
@@ -212,14 +237,15 @@ impl Arguments {
         let Source::File(path) = &source else {
             return self.no_journal(&name).map(|()| Input { name, source, regular: None });
         };
-        let mut file = File::open(path).map_err(Error::file(path))?;
-        let metadata = file.metadata().map_err(Error::file(path))?;
+        let metadata = fs::metadata(path).map_err(Error::file(path))?;
         if metadata.is_dir() {
             return Err(Error::file(path)(io::ErrorKind::IsADirectory.into()));
         }
         if !metadata.is_file() {
+            // A named pipe is opened once, when its turn comes: its writer sees that end.
             return self.no_journal(&name).map(|()| Input { name, source, regular: None });
         }
+        let mut file = File::open(path).map_err(Error::file(path))?;
         let identity = Identity::of(&mut file, &self.name, self.items.form());
         let identity = identity.map_err(Error::file(path))?;
         let journal = journal::path_for(path);
@@ -277,7 +303,7 @@ impl Arguments {
             let (Some(items), Some(error)) = (self.capacity, self.error) else {
                 return Err(self.missing());
             };
-            let early = |stop| self.explained(stop, false, Totals::default());
+            let early = |stop| self.explained(stop, Next::Skip, Totals::default());
             delivery.create(items, error).map_err(early)?;
             output.remark(format_args!("{} created", self.name));
         }
@@ -325,19 +351,19 @@ impl Arguments {
             let mut items = 0;
             loop {
                 if interrupt.requested() {
-                    delivery.confirm()?;
+                    delivery.confirm(Now::Surely)?;
                     return Err(Stop::Interrupted);
                 }
                 let mut batch = match batches.next_batch() {
                     Ok(Some(batch)) => batch,
                     Ok(None) => break,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        delivery.confirm()?;
+                        delivery.confirm(Now::IfPossible)?;
                         continue;
                     }
                     Err(_) if interrupt.requested() => continue,
                     Err(error) => {
-                        delivery.confirm()?;
+                        delivery.confirm(Now::Surely)?;
                         return Err(Stop::Failed(Error::file(name)(error)));
                     }
                 };
@@ -348,7 +374,7 @@ impl Arguments {
                     continue;
                 }
                 while let Some(early) = pace.early() {
-                    delivery.confirm()?;
+                    delivery.confirm(Now::IfPossible)?;
                     if interrupt.requested() {
                         return Err(Stop::Interrupted);
                     }
@@ -361,7 +387,7 @@ impl Arguments {
                 progress.at(end, items, Unit::Items);
             }
         }
-        delivery.confirm()
+        delivery.confirm(Now::Surely)
     }
 
     /// Reads the items, and says how many there are.
@@ -407,14 +433,19 @@ impl Arguments {
         Error::Refused { command: format!("load {}", self.name), text: "ERR not found".to_owned() }
     }
 
-    /// The error for a load that ended early. `before` items of the input are in.
-    fn explained(&self, stop: Stop, resumable: bool, totals: Totals) -> Error {
+    /// The error for a load that ended early.
+    fn explained(&self, stop: Stop, next: Next, totals: Totals) -> Error {
         let items = amount::grouped(totals.items);
         let what = |text: &str| format!("load {}: {text}; {items} items are in", self.name);
-        let on = if resumable {
-            "Then go on by the same command with --resume.".to_owned()
-        } else {
-            format!("Then go on by the same command with --skip {}.", totals.before + self.skip)
+        let on = match next {
+            Next::Resume => "Then go on by the same command with --resume.".to_owned(),
+            Next::Skip => {
+                format!("Then go on by the same command with --skip {}.", totals.before + self.skip)
+            }
+            Next::Again => {
+                "The server restarted, and items may be lost. Load again from the beginning."
+                    .to_owned()
+            }
         };
         match stop {
             Stop::Failed(error) => error,
@@ -435,6 +466,9 @@ impl Arguments {
                     "A COUNTING filter counts what is added twice, so nothing was sent again. {on}"
                 ),
             },
+            Stop::Unproved(text) => {
+                Error::Incomplete { what: what(&text), hint: on.replacen("Then go", "Go", 1) }
+            }
             Stop::Lost(text) => Error::Incomplete {
                 what: format!("load {}: {text}", self.name),
                 hint: "Load again from the beginning; --durable or --acks wait for safe storage."
@@ -465,8 +499,7 @@ impl Input {
             let input: Box<dyn Read> = match self.source {
                 Source::Stdin => Box::new(Live::new(io::stdin(), interrupt, may_block)),
                 Source::File(path) => {
-                    let file = File::open(&path).map_err(Error::file(path))?;
-                    Box::new(Live::new(file, interrupt, may_block))
+                    Box::new(Live::opened(|| File::open(path), interrupt, may_block))
                 }
             };
             return Ok(Batches::new(input, options));

@@ -936,17 +936,36 @@ fn a_batch_without_a_reply_is_sent_again_but_not_to_a_counting_filter() {
 
 #[test]
 fn doubt_is_told_when_others_add_to_a_filter_of_a_restarted_server() {
+    // More items than the load has under way, and fewer than a batch of it.
+    for others in [50_000, 1_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let aof = Server::with().config("appendonly yes");
+        let (mut server, mut client) = reserved(aof, "BF.RESERVE urls 0.001 1000000");
+        let (child, path, _) = under_way(&server, &mut client, dir.path(), 200_000, "");
+        crate::harness::madd(&mut client, NAME, &numbered("other", others));
+        server.kill_and_restart();
+        let ran = ended(child);
+        assert_eq!(ran.code, 5, "{others}: {ran:?}");
+        assert!(ran.stderr.contains("items sent before may be lost"), "{ran:?}");
+        assert!(ran.stdout.starts_with("200,000 items: "), "the load goes on to its end: {ran:?}");
+        assert!(!journal_of(&path).exists());
+    }
+}
+
+#[test]
+fn nothing_is_resumed_after_doubt() {
     let dir = tempfile::tempdir().unwrap();
     let aof = Server::with().config("appendonly yes");
     let (mut server, mut client) = reserved(aof, "BF.RESERVE urls 0.001 1000000");
-    let (child, path, _) = under_way(&server, &mut client, dir.path(), 200_000, "");
-    // More items than the load has under way.
-    crate::harness::madd(&mut client, NAME, &numbered("other", 50_000));
+    let (child, path, _) = under_way(&server, &mut client, dir.path(), 3_000_000, "");
+    crate::harness::madd(&mut client, NAME, &numbered("other", 1_000));
     server.kill_and_restart();
+    wait_until("the journal is removed", || !journal_of(&path).exists());
+    signal(&child, "INT");
     let ran = ended(child);
-    assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("items sent before may be lost"), "{ran:?}");
-    assert!(ran.stdout.starts_with("200,000 items: "), "the load goes on to its end: {ran:?}");
+    assert_eq!(ran.code, 130, "{ran:?}");
+    assert!(ran.stderr.contains("Load again from the beginning"), "{ran:?}");
+    assert!(!ran.stderr.contains("--skip") && !ran.stderr.contains("--resume"), "{ran:?}");
     assert!(!journal_of(&path).exists());
 }
 
@@ -1068,4 +1087,89 @@ fn a_reply_that_is_not_understood_is_shown_in_part() {
         assert_eq!(ran.code, 4, "{ran:?}");
         assert!(ran.stderr.contains("unexpected reply"), "{ran:?}");
     }
+}
+
+#[test]
+fn items_sent_before_a_reconnection_are_confirmed_by_what_replicas_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let items: Vec<_> = (0..96).map(|number| format!("item-{number:010}")).collect();
+    let path = file(dir.path(), "items", &items);
+    // The third batch is refused with an error after which the load connects again.
+    let run = |options: &str, replication: fn(usize) -> String| {
+        let (batches, asked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let fake = Fake::start(move |command| {
+            if !items_of(command).is_empty() && batches.fetch_add(1, Ordering::SeqCst) == 2 {
+                return "-UNBLOCKED force unblock from blocking operation\r\n".to_owned();
+            }
+            match command {
+                "INFO replication" => replication(asked.fetch_add(1, Ordering::SeqCst)),
+                _ if command.starts_with("WAITAOF") => "*2\r\n:1\r\n:0\r\n".to_owned(),
+                _ => usual(command, false),
+            }
+        });
+        let ran = load_at(&fake, options, &path);
+        let asked = fake.commands().iter().filter(|&text| text == "INFO replication").count();
+        (ran, asked)
+    };
+    // The server's own offset goes on, but that of the first answer is enough.
+    let (ran, asked) = run("--acks 1", |times| {
+        let replica = if times < 3 { 99 } else { 100 };
+        let text = format!(
+            "role:master\r\nconnected_slaves:2\r\n\
+             slave0:ip=127.0.0.1,port=1,state=online,offset={replica},lag=0\r\n\
+             slave1:ip=127.0.0.1,port=2,state=wait_bgsave,offset=500,lag=0\r\n\
+             master_repl_offset:{}\r\n",
+            100 + times
+        );
+        format!("${}\r\n{text}\r\n", text.len())
+    });
+    assert_eq!((ran.code, asked), (0, 4), "{ran:?}");
+    let refused = |_| "-NOPERM this user has no permissions\r\n".to_owned();
+    let (ran, _) = run("--acks 1", refused);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("without the right to INFO nobody can tell"), "{ran:?}");
+    assert!(ran.stderr.contains("--resume"), "{ran:?}");
+    let (ran, _) = run("--durable", refused);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("append-only file cannot be told"), "{ran:?}");
+}
+
+#[test]
+fn a_named_pipe_is_opened_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let (server, mut client) = server();
+    let child = started(&server, &format!("load urls --json {}", pipe.display()));
+    let mut writer = fs::OpenOptions::new().write(true).open(&pipe).expect("a reader comes");
+    // The reader stays while it looks for the filter.
+    wait_until("the tool is connected", || {
+        client.run("CLIENT LIST").text().contains("redis-bloom")
+    });
+    for item in 0..50_000 {
+        writeln!(writer, "item{item}").expect("the reader stays");
+    }
+    drop(writer);
+    assert_eq!(number(&ended(child).done(), "items"), 50_000);
+
+    // Ctrl-C ends a load whose pipe nobody writes.
+    let child = started(&server, &format!("load urls {}", pipe.display()));
+    wait_until("the tool is connected", || {
+        client.run("CLIENT LIST").text().contains("redis-bloom")
+    });
+    signal(&child, "INT");
+    assert_eq!(ended(child).code, 130);
+}
+
+#[test]
+fn a_stdout_that_nobody_reads_hides_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "items", &numbered("item", 1_000));
+    let (server, _client) = reserved(Server::with(), "BF.RESERVE urls 0.001 100 NONSCALING");
+    let mut child = started(&server, &format!("load urls {}", path.display()));
+    drop(child.stdout.take());
+    let ran = ended(child);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("non scaling filter is full"), "{ran:?}");
 }

@@ -45,8 +45,6 @@ const WAIT: u64 = 500;
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 /// Items of one BF.INSERT.
 pub(super) const INSERTED: usize = 500;
-/// After this time replicas have acknowledged, and an AOF is synced, that once a second is.
-const SETTLED: Duration = Duration::from_secs(3);
 
 /// What the caller asks for.
 pub(super) struct Settings {
@@ -59,6 +57,14 @@ pub(super) struct Settings {
     pub(super) retry_for: Duration,
 }
 
+/// When batches are to be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Now {
+    /// Later, if the server cannot tell now.
+    IfPossible,
+    Surely,
+}
+
 /// Why a load ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
@@ -68,6 +74,8 @@ pub(super) enum Stop {
     Unreachable(String),
     /// The connection to a COUNTING filter broke: so many items may or may not be in.
     Uncertain(String, u64),
+    /// Whether items are confirmed cannot be told.
+    Unproved(String),
     /// Items that were confirmed are not in the filter.
     Lost(String),
     /// Ctrl-C.
@@ -194,10 +202,14 @@ pub(super) struct Delivery<'a> {
     run_id: Option<String>,
     /// Items that the filter must count at least.
     expected: Option<u64>,
-    /// When this connection replaced another one.
-    reconnected: Option<Instant>,
-    /// Whether WAIT covers what an earlier connection may have added.
+    /// Whether WAIT covers all items: it waits for what this connection wrote, and for all before
+    /// that. False after a reconnection, until an item is new.
     wrote: bool,
+    /// What replicas must have reached where WAIT does not cover all items.
+    offset: Option<u64>,
+    /// Items that the filter had after a restart, and no reply told of: of batches whose replies
+    /// are lost, or of other clients. Those may hide that some of ours are lost.
+    excess: u64,
     /// The server restarted, and nobody can say whether items were lost.
     pub(super) doubt: bool,
     totals: Totals,
@@ -246,8 +258,9 @@ impl<'a> Delivery<'a> {
             confirmed: Instant::now(),
             run_id: None,
             expected: None,
-            reconnected: None,
             wrote: true,
+            offset: None,
+            excess: 0,
             doubt: false,
             totals: Totals::default(),
             journals: Vec::new(),
@@ -354,19 +367,31 @@ impl<'a> Delivery<'a> {
         }
         let every = CONFIRM_EVERY[usize::from(self.settings.durable)];
         if self.waits() && (self.held_bytes > HELD || self.confirmed.elapsed() > every) {
-            self.confirm()?;
+            self.confirm(Now::IfPossible)?;
         }
         Ok(())
     }
 
     /// Waits until every batch is confirmed.
-    pub(super) fn confirm(&mut self) -> Result<(), Stop> {
+    pub(super) fn confirm(&mut self, now: Now) -> Result<(), Stop> {
         loop {
             while !self.unsent.is_empty() || !self.under_way.is_empty() {
                 self.step()?;
             }
             if !self.waits() || self.entries.is_empty() {
                 break;
+            }
+            // WAITAOF covers what this connection writes next, and all before that.
+            if self.settings.durable && !self.wrote {
+                if now == Now::IfPossible && self.held_bytes <= 2 * HELD {
+                    self.confirmed = Instant::now();
+                    return Ok(());
+                }
+                return Err(Stop::Unproved(
+                    "the connection broke, and whether what was sent before is synced to the \
+                     append-only file cannot be told"
+                        .to_owned(),
+                ));
             }
             match self.acknowledged() {
                 Ok(true) => break,
@@ -391,7 +416,29 @@ impl<'a> Delivery<'a> {
     /// Compares the number of items in the filter with what was added.
     pub(super) fn check(&mut self) -> Result<(), Stop> {
         let seen = self.patiently(Self::look).map_err(vanished)?;
-        self.compare(&seen)
+        self.compare(&seen)?;
+        self.settle(false);
+        Ok(())
+    }
+
+    /// Sees whether items that nobody told of were ours, when all batches that were sent again are
+    /// answered, or at the end.
+    pub(super) fn settle(&mut self, ended: bool) {
+        let open = |entry: &Entry| entry.resent && !matches!(entry.state, State::Answered(_));
+        if self.excess > 0 && (ended || !self.entries.iter().any(open)) {
+            self.begin_doubt();
+        }
+    }
+
+    /// Nobody can say any more whether items were lost, so nothing may be resumed.
+    fn begin_doubt(&mut self) {
+        self.doubt = true;
+        self.excess = 0;
+        for journal in &mut self.journals {
+            if let Some(Err(error)) = journal.take().map(Journal::remove) {
+                self.output.remark(format_args!("the journal: {error}"));
+            }
+        }
     }
 
     fn waits(&self) -> bool {
@@ -518,13 +565,13 @@ impl<'a> Delivery<'a> {
         self.failing = None;
         if let Some(entry) = self.entry_mut(number) {
             entry.state = State::Answered(new);
-            let resent = entry.resent;
-            if new > 0 {
-                self.wrote = true;
-            } else if resent {
-                self.wrote = false;
+            if entry.resent {
+                let known = entry.batch.count - new;
+                self.excess = self.excess.saturating_sub(known);
             }
+            self.wrote |= new > 0;
         }
+        self.settle(false);
         if !self.waits() {
             self.retire();
         }
@@ -586,6 +633,9 @@ impl<'a> Delivery<'a> {
     /// Whether everything that was answered is acknowledged as the caller asked for.
     fn acknowledged(&mut self) -> Result<bool, Stop> {
         if self.settings.acks > 0 {
+            if !self.wrote && !self.caught_up()? {
+                return Ok(false);
+            }
             let words = [self.settings.acks.to_string(), WAIT.to_string()];
             let reply = self.ask(&["WAIT", &words[0], &words[1]])?;
             if !matches!(reply, Value::Int(acks) if acks as u64 >= self.settings.acks) {
@@ -593,21 +643,44 @@ impl<'a> Delivery<'a> {
             }
         }
         if self.settings.durable {
+            if !self.wrote {
+                return Ok(false);
+            }
             let reply = self.ask(&["WAITAOF", "1", "0", &WAIT.to_string()])?;
             if !matches!(&reply, Value::Array(parts) if matches!(parts[..], [Value::Int(1..), ..]))
             {
                 return Ok(false);
             }
         }
-        // WAIT covers what this connection wrote, and what was written before that. Items that an
-        // earlier connection added are known now: this one wrote nothing, and WAIT returns at once.
-        let covered = self.wrote
-            || self.reconnected.is_none_or(|reconnected| reconnected.elapsed() > SETTLED);
-        if covered {
-            self.wrote = true;
-            self.reconnected = None;
-        }
-        Ok(covered)
+        Ok(true)
+    }
+
+    /// Whether replicas have all that the server had when this was asked first on this connection.
+    /// Items that an earlier connection added are known now: this one wrote nothing, and WAIT
+    /// returns at once.
+    fn caught_up(&mut self) -> Result<bool, Stop> {
+        let text = match self.ask(&["INFO", "replication"]) {
+            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
+            Ok(_) | Err(Stop::Refused(_)) => {
+                return Err(Stop::Unproved(
+                    "the connection broke, and without the right to INFO nobody can tell whether \
+                     replicas have what was sent before"
+                        .to_owned(),
+                ));
+            }
+            Err(other) => return Err(other),
+        };
+        let all = text.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+        let Some(all) = all.and_then(|all| all.trim().parse().ok()) else { return Ok(false) };
+        let all: u64 = *self.offset.get_or_insert(all);
+        let replicas = text.lines().filter(|line| {
+            let fields = || line.trim().split([',', ':']);
+            let offset = fields().find_map(|field| field.strip_prefix("offset="));
+            line.starts_with("slave")
+                && fields().any(|field| field == "state=online")
+                && offset.and_then(|offset| offset.parse().ok()).is_some_and(|at: u64| at >= all)
+        });
+        Ok(replicas.count() as u64 >= self.settings.acks)
     }
 
     /// Acts on an error reply when nothing is under way.
@@ -640,8 +713,7 @@ impl<'a> Delivery<'a> {
                         self.resend();
                         self.connection = connection;
                         self.asking = text.starts_with("ASK ");
-                        self.reconnected = Some(Instant::now());
-                        self.wrote = false;
+                        (self.wrote, self.offset) = (false, None);
                         Ok(())
                     }
                     Err(error) => self.reconnect(&error),
@@ -744,10 +816,10 @@ impl<'a> Delivery<'a> {
                 self.asking = false;
                 match self.look() {
                     Ok(seen) => {
-                        self.reconnected = Some(Instant::now());
-                        self.wrote = false;
+                        (self.wrote, self.offset) = (false, None);
                         self.compare(&seen)?;
                         self.resend();
+                        self.settle(false);
                         return Ok(());
                     }
                     Err(Stop::Refused(text)) if is_missing(&text) => {
@@ -776,12 +848,12 @@ impl<'a> Delivery<'a> {
                 )));
             }
             (Some(expected), Some(items)) => {
-                let unconfirmed: u64 = self.entries.iter().map(|entry| entry.batch.count).sum();
-                // Items of other clients may hide that some of ours are lost.
-                let foreign = items > expected + unconfirmed;
-                self.doubt |= loaded && restarted && foreign && !self.waits();
+                if self.excess > 0 || (loaded && restarted && !self.waits()) {
+                    self.excess += items - expected;
+                }
             }
-            _ => self.doubt |= loaded && restarted && !self.waits(),
+            _ if loaded && restarted && !self.waits() => self.begin_doubt(),
+            _ => {}
         }
         self.run_id.clone_from(&seen.run_id);
         // What is not confirmed may still be lost, and is sent again then.
