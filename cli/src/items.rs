@@ -15,10 +15,10 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter, memchr3, memrchr};
 
 use crate::{amount, error::Error, interrupt::Interrupt};
 
@@ -208,6 +208,8 @@ pub(crate) struct Live {
     interrupt: Interrupt,
     /// Whether a reader knows what to do with `WouldBlock`.
     may_block: bool,
+    /// When the first byte was read after the last `WouldBlock`.
+    since: Option<Instant>,
 }
 
 impl Live {
@@ -246,7 +248,8 @@ impl Live {
                 }
             }
         });
-        Self { pieces, piece: io::Cursor::default(), interrupt: interrupt.clone(), may_block }
+        let (piece, interrupt) = (io::Cursor::default(), interrupt.clone());
+        Self { pieces, piece, interrupt, may_block, since: None }
     }
 }
 
@@ -255,13 +258,20 @@ impl Read for Live {
         loop {
             let size = self.piece.read(buffer)?;
             if size > 0 || buffer.is_empty() {
+                self.since.get_or_insert_with(Instant::now);
                 return Ok(size);
+            }
+            // A slow input that is never idle has its items used, too.
+            if self.may_block && self.since.is_some_and(|since| since.elapsed() >= IDLE) {
+                self.since = None;
+                return Err(io::ErrorKind::WouldBlock.into());
             }
             match self.pieces.recv_timeout(IDLE) {
                 Ok(Ok(piece)) if piece.is_empty() => return Ok(0),
                 Ok(piece) => self.piece = io::Cursor::new(piece?),
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
                 Err(RecvTimeoutError::Timeout) if self.may_block => {
+                    self.since = None;
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
                 Err(RecvTimeoutError::Timeout) if self.interrupt.requested() => {
@@ -289,7 +299,7 @@ enum Form<R> {
     /// At a byte.
     Separated { input: R, separator: u8, buffer: Buffer },
     /// With a record of CSV.
-    Csv { reader: Box<csv::Reader<R>>, column: Column, record: csv::ByteRecord, base: u64 },
+    Csv { reader: Box<csv::Reader<Quotes<R>>>, column: Column, record: csv::ByteRecord, base: u64 },
 }
 
 /// Bytes of the input that are in no batch yet.
@@ -317,7 +327,7 @@ impl<R: Read> Batches<R> {
                 buffer: Buffer::default(),
             },
             Some(column) => Form::Csv {
-                reader: Box::new(csv_reader(input)),
+                reader: Box::new(csv_reader(input, end)),
                 column,
                 record: csv::ByteRecord::new(),
                 base: end,
@@ -361,7 +371,7 @@ impl Batches<Box<dyn Read>> {
             && offset > 0
         {
             let mut record = csv::ByteRecord::new();
-            csv_reader(&file).read_byte_record(&mut record)?;
+            csv_reader(&file, 0).read_byte_record(&mut record)?;
             *named = Column::At(index_of(named, &record)?);
         }
         file.seek(SeekFrom::Start(offset))?;
@@ -459,9 +469,85 @@ impl Buffer {
     }
 }
 
-/// Records may have different numbers of fields, as long as each has the column.
-fn csv_reader<R: Read>(input: R) -> csv::Reader<R> {
-    csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input)
+/// Records may have different numbers of fields, as long as each has the column. The input begins
+/// `base` bytes behind the start of the file.
+fn csv_reader<R: Read>(input: R, base: u64) -> csv::Reader<Quotes<R>> {
+    csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Quotes {
+        input,
+        place: Place::Start,
+        record: base,
+        end: base,
+        longest: MAX_ITEM as u64,
+    })
+}
+
+/// CSV on its way to its reader, which would take all that follows a quote without an end for one
+/// field. This refuses it, and records of any length.
+struct Quotes<R> {
+    input: R,
+    place: Place,
+    /// Where the record begins, in bytes of the file.
+    record: u64,
+    /// Bytes of the file that were read.
+    end: u64,
+    /// Bytes of the longest record.
+    longest: u64,
+}
+
+/// A place in CSV.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A field begins.
+    Start,
+    Plain,
+    Quoted,
+    /// Behind a quote inside of a quoted field: its end, or the first of two quotes.
+    Quote,
+}
+
+impl<R: Read> Read for Quotes<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = self.input.read(buffer)?;
+        let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        let record = self.record;
+        if size == 0 && !buffer.is_empty() && self.place == Place::Quoted {
+            return wrong(format!("the record at byte {record} has a quote without an end"));
+        }
+        self.follow(&buffer[..size]);
+        if self.end - self.record > self.longest {
+            let (record, longest) = (self.record, self.longest);
+            return wrong(format!("the record at byte {record} has more than {longest} bytes"));
+        }
+        Ok(size)
+    }
+}
+
+impl<R> Quotes<R> {
+    fn follow(&mut self, bytes: &[u8]) {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            let rest = &bytes[at..];
+            let (skipped, place) = match (self.place, byte) {
+                (Place::Start | Place::Quote, b'"') => (0, Place::Quoted),
+                (Place::Quoted, _) => match memchr(b'"', rest) {
+                    Some(quote) => (quote, Place::Quote),
+                    None => (rest.len(), Place::Quoted),
+                },
+                _ => match memchr3(b',', b'\n', b'\r', rest) {
+                    Some(end) => {
+                        if rest[end] != b',' {
+                            self.record = self.end + (at + end) as u64 + 1;
+                        }
+                        (end, Place::Start)
+                    }
+                    None => (rest.len(), Place::Plain),
+                },
+            };
+            self.place = place;
+            at += skipped + 1;
+        }
+        self.end += bytes.len() as u64;
+    }
 }
 
 /// The index of a column, by its name in the first record.
@@ -565,6 +651,38 @@ mod tests {
                     text.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }).collect();
                 let lines = Options { null: true, ..lines };
                 assert_eq!(items_of(&null, &lines, most), expected, "{batch} bytes, {most} items");
+            }
+        }
+    }
+
+    #[test]
+    fn a_quote_without_an_end_and_a_long_record_are_refused() {
+        let wrong = |text: &[u8], piece: usize, longest: u64| {
+            let mut quotes = csv_reader(text, 0).into_inner();
+            quotes.longest = longest;
+            let mut buffer = vec![0; piece];
+            loop {
+                match quotes.read(&mut buffer) {
+                    Ok(0) => return None,
+                    Ok(_) => {}
+                    Err(error) => return Some(error.to_string()),
+                }
+            }
+        };
+        let (open, long) = ("has a quote without an end", "has more than 9 bytes");
+        for piece in 1..40 {
+            for (text, why) in [
+                (&b"url\na\nb \"x\"\n\"c\nd\ne\n"[..], Some((12, open))),
+                (b"a,\"b\n", Some((0, open))),
+                (b"\"a\"\"\n", Some((0, open))),
+                (b"\"a\"\"\"\n\"\",\"b,\n\"\n", None),
+                (b"\"a\"b\"\nc\"\n", None),
+                (b"a\r\n123456789", None),
+                (b"a\n1234,67890abc", Some((2, long))),
+            ] {
+                let why = why.map(|(at, why)| format!("the record at byte {at} {why}"));
+                let longest = if text.ends_with(b"e\n") { 99 } else { 9 };
+                assert_eq!(wrong(text, piece, longest), why);
             }
         }
     }

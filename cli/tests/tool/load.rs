@@ -1173,3 +1173,34 @@ fn a_stdout_that_nobody_reads_hides_no_error() {
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("non scaling filter is full"), "{ran:?}");
 }
+
+#[test]
+fn a_stray_quote_in_csv_is_told() {
+    let (server, mut client) = server();
+    let ran = run_with(&server, "load urls --csv url", b"url\na\nb \"x\"\n\"c\nd\ne\nf\n");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("the record at byte 12 has a quote without an end"), "{ran:?}");
+    assert_eq!(card(&mut client), 0);
+}
+
+#[test]
+fn items_of_a_slow_pipe_that_is_never_idle_are_sent() {
+    let (server, mut client) = server();
+    let mut child = command_at(&server, "load urls --quiet")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut lines = 0;
+    wait_until("items are in while more come", || {
+        writeln!(input, "item{lines}").expect("the tool reads");
+        lines += 1;
+        thread::sleep(Duration::from_millis(20));
+        card(&mut client) > 0
+    });
+    drop(input);
+    ended(child).done();
+    assert!(card(&mut client) > 0);
+}
