@@ -100,6 +100,11 @@ impl Identity {
         })
     }
 
+    /// Whether the file has the size and the time of its last change that it had.
+    pub(crate) fn is_unchanged(&self, metadata: &Metadata) -> bool {
+        self.size == metadata.len() && self.modified == modified(metadata)
+    }
+
     /// The length of the file.
     pub(crate) fn size(&self) -> u64 {
         self.size
@@ -155,12 +160,14 @@ impl Journal {
         }
     }
 
-    /// Writes the journal at `position`, and starts the thread that keeps it.
+    /// Writes the journal at `position`, and starts the thread that keeps it. If it cannot be
+    /// written later, the old one stays, `failed` is told once, and the thread goes on trying.
     pub(crate) fn start(
         path: PathBuf,
         file: Identity,
         position: Position,
         every: Duration,
+        failed: impl Fn(&io::Error) + Send + 'static,
     ) -> io::Result<Self> {
         write(&path, &Content { file: file.clone(), position })?;
         let state = Arc::new(Mutex::new(position));
@@ -169,12 +176,20 @@ impl Journal {
             let (path, state) = (path.clone(), Arc::clone(&state));
             thread::spawn(move || {
                 let mut written = position;
+                let mut told = false;
                 loop {
                     let ended = closed.recv_timeout(every) != Err(RecvTimeoutError::Timeout);
                     let position = current(&state);
                     if position != written {
-                        write(&path, &Content { file: file.clone(), position })?;
-                        written = position;
+                        match write(&path, &Content { file: file.clone(), position }) {
+                            Ok(()) => written = position,
+                            Err(error) if ended => return Err(error),
+                            Err(error) if !told => {
+                                told = true;
+                                failed(&error);
+                            }
+                            Err(_) => {}
+                        }
                     }
                     if ended {
                         return Ok(());
@@ -207,6 +222,8 @@ impl Journal {
     pub(crate) fn remove(mut self) -> Result<(), Error> {
         // A journal that could not be written is removed, too.
         let _ = self.close();
+        // A crash, or a full disk, may have left it.
+        let _ = fs::remove_file(new_path(&self.path));
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::file(&self.path)(error))
@@ -220,10 +237,16 @@ fn current(state: &Mutex<Position>) -> Position {
     *state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Replaces the journal as a whole: a crash leaves the old one or the new one.
-fn write(path: &Path, content: &Content) -> io::Result<()> {
+/// Where a journal is written before it replaces the old one.
+fn new_path(path: &Path) -> PathBuf {
     let mut new = OsString::from(path);
     new.push(".new");
+    new.into()
+}
+
+/// Replaces the journal as a whole: a crash leaves the old one or the new one.
+fn write(path: &Path, content: &Content) -> io::Result<()> {
+    let new = new_path(path);
     let mut file = File::create(&new)?;
     serde_json::to_writer(&file, content)?;
     file.write_all(b"\n")?;
@@ -247,9 +270,14 @@ mod tests {
         let journal = path_for(&path);
         assert_eq!(Journal::read(&journal, &path, &first).unwrap(), None);
         let position = Position { offset: 7, items: 2, filter_items: Some(5) };
-        let mut kept =
-            Journal::start(journal.clone(), first.clone(), Position::default(), Duration::MAX)
-                .unwrap();
+        let mut kept = Journal::start(
+            journal.clone(),
+            first.clone(),
+            Position::default(),
+            Duration::MAX,
+            |_| (),
+        )
+        .unwrap();
         kept.confirmed(position);
         kept.close().unwrap();
         assert_eq!(Journal::read(&journal, &path, &first).unwrap(), Some(position));
@@ -274,5 +302,34 @@ mod tests {
         }
         fs::write(&journal, "{").unwrap();
         assert!(why(first).contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_journal_is_written_again_when_there_is_room_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("items");
+        fs::write(&path, "a\nb\n").unwrap();
+        let file = Identity::of(&mut File::open(&path).unwrap(), "urls", String::new()).unwrap();
+        let journal = path_for(&path);
+        let (sender, failures) = channel();
+        let every = Duration::from_millis(1);
+        let start = Position::default();
+        let failed = move |error: &io::Error| drop(sender.send(error.to_string()));
+        let mut kept = Journal::start(journal.clone(), file.clone(), start, every, failed).unwrap();
+        // A directory in the place of the new journal is an error as a full disk is.
+        fs::create_dir(new_path(&journal)).unwrap();
+        let position = Position { offset: 2, items: 1, filter_items: None };
+        kept.confirmed(position);
+        failures.recv().expect("the failure is told");
+        assert_eq!(Journal::read(&journal, &path, &file).unwrap(), Some(start));
+        fs::remove_dir(new_path(&journal)).unwrap();
+        while Journal::read(&journal, &path, &file).unwrap() != Some(position) {
+            thread::sleep(every);
+        }
+        kept.close().unwrap();
+        assert!(failures.recv().is_err(), "it is told once");
+        fs::write(new_path(&journal), "{").unwrap();
+        kept.remove().unwrap();
+        assert!(!journal.exists() && !new_path(&journal).exists());
     }
 }

@@ -31,6 +31,12 @@ impl Arguments {
         let key = name::bytes(&self.name);
         let name = name::readable(key);
         is_filter(&mut server, key).map_err(|error| match error {
+            Error::Refused { text, .. } if text.starts_with("ERR not found") => {
+                Error::RefusedPartly {
+                    what: format!("drop {name}: {text}"),
+                    hint: "There is no filter of this name; `top --once` shows all.".to_owned(),
+                }
+            }
             Error::Refused { text, .. } => Error::Refused { command: format!("drop {name}"), text },
             error => error,
         })?;

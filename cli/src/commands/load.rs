@@ -190,17 +190,16 @@ impl Arguments {
         // A journal of items that may be lost must not be resumed from.
         let ended = loaded.is_ok() || matches!(loaded, Err(Stop::Lost(_)));
         let journals = std::mem::take(&mut delivery.journals);
-        let mut resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
+        let resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
         let mut removed = Ok(());
         for mut journal in journals.into_iter().flatten() {
             if ended {
                 removed = removed.and(journal.remove());
             } else {
                 // The last journal on the disk is older, and right.
-                resumable &= journal
-                    .close()
-                    .inspect_err(|error| output.remark(format_args!("the journal: {error}")))
-                    .is_ok();
+                if let Err(error) = journal.close() {
+                    output.remark(format_args!("the journal: {error}"));
+                }
             }
         }
         let next = match (delivery.doubt, resumable) {
@@ -320,8 +319,12 @@ impl Arguments {
     fn journal(&self, input: &Input, delivery: &Delivery<'_>, output: &Output) -> Option<Journal> {
         let file = input.regular.as_ref().filter(|_| !delivery.counting())?;
         let path = journal::path_for(&file.path);
-        let started =
-            Journal::start(path.clone(), file.identity.clone(), file.start, self.journal_every);
+        let (output_of_thread, shown) = (*output, path.display().to_string());
+        let failed = move |error: &io::Error| {
+            output_of_thread.remark(format_args!("{shown}: {error}; an older journal stays"));
+        };
+        let (identity, every) = (file.identity.clone(), self.journal_every);
+        let started = Journal::start(path.clone(), identity, file.start, every, failed);
         started
             .inspect_err(|error| {
                 output.remark(format_args!(
@@ -347,6 +350,7 @@ impl Arguments {
             let (length, begin) = input.extent();
             let mut progress = Progress::new(output, &input.name, length).from(begin);
             let name = input.name.clone();
+            let kept = input.kept()?;
             let mut batches = input.batches(&self.items, interrupt)?.at_most(most);
             let mut items = 0;
             loop {
@@ -385,6 +389,15 @@ impl Arguments {
                 let end = batch.end;
                 delivery.offer(number, batch)?;
                 progress.at(end, items, Unit::Items);
+            }
+            if let Some((file, identity)) = kept
+                && !file.metadata().is_ok_and(|metadata| identity.is_unchanged(&metadata))
+            {
+                delivery.confirm(Now::Surely)?;
+                return Err(Stop::Failed(Error::Incomplete {
+                    what: format!("{name} changed while it was read"),
+                    hint: "Load it again from the beginning when nobody writes it.".to_owned(),
+                }));
             }
         }
         delivery.confirm(Now::Surely)
@@ -486,6 +499,13 @@ impl Input {
             Some(regular) => (Some(regular.identity.size()), regular.start.offset),
             None => (None, 0),
         }
+    }
+
+    /// The open file, and what it was when it was opened.
+    fn kept(&self) -> Result<Option<(File, Identity)>, Error> {
+        let Some(regular) = &self.regular else { return Ok(None) };
+        let file = regular.file.try_clone().map_err(Error::file(&regular.path))?;
+        Ok(Some((file, regular.identity.clone())))
     }
 
     fn batches(

@@ -25,7 +25,7 @@ fn drop_removes_a_filter_and_nothing_else() {
     assert_eq!(
         ran.stderr,
         "redis-bloom: drop urls: ERR not found\n  \
-         There is no filter of this name; create it first.\n"
+         There is no filter of this name; `top --once` shows all.\n"
     );
     let ran = run_at(&server, "drop text");
     assert_eq!(ran.code, 4, "{ran:?}");

@@ -1204,3 +1204,37 @@ fn items_of_a_slow_pipe_that_is_never_idle_are_sent() {
     ended(child).done();
     assert!(card(&mut client) > 0);
 }
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = server();
+    let (child, path, _) = under_way(&server, &mut client, dir.path(), 100_000, "");
+    let mut writer = fs::OpenOptions::new().append(true).open(&path).expect("the file");
+    writer.write_all(b"one more\n").expect("a file that can be written");
+    let ran = ended(child);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("changed while it was read"), "{ran:?}");
+}
+
+#[test]
+fn a_failover_before_the_first_confirmation_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let items: Vec<_> = (0..96).map(|number| format!("item-{number:010}")).collect();
+    let path = file(dir.path(), "items", &items);
+    let batches = AtomicUsize::new(0);
+    let fake = Fake::start(move |command| {
+        if !items_of(command).is_empty() && batches.fetch_add(1, Ordering::SeqCst) == 2 {
+            return "-READONLY You can't write against a read only replica.\r\n".to_owned();
+        }
+        match command {
+            "INFO replication" => {
+                let text = "slave0:state=online,offset=7\r\nmaster_repl_offset:7\r\n";
+                format!("${}\r\n{text}\r\n", text.len())
+            }
+            _ => usual(command, false),
+        }
+    });
+    let ran = load_at(&fake, "--acks 1", &path);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}

@@ -197,6 +197,8 @@ pub(super) struct Delivery<'a> {
     under_way_bytes: usize,
     held_bytes: usize,
     trouble: Option<Trouble>,
+    /// Whether the server took items.
+    answered_any: bool,
     failing: Option<Instant>,
     confirmed: Instant,
     run_id: Option<String>,
@@ -254,6 +256,7 @@ impl<'a> Delivery<'a> {
             under_way_bytes: 0,
             held_bytes: 0,
             trouble: None,
+            answered_any: false,
             failing: None,
             confirmed: Instant::now(),
             run_id: None,
@@ -535,6 +538,7 @@ impl<'a> Delivery<'a> {
         match outcome {
             Outcome::Added { new } => self.answered(number, new),
             Outcome::Partly { count, new, text } => {
+                self.answered_any |= count > 0;
                 self.totals.items += count;
                 self.totals.new += new;
                 // The batch is not whole; if it is the first, its first items are.
@@ -558,11 +562,12 @@ impl<'a> Delivery<'a> {
 
     /// Whether items were answered here.
     fn loaded(&self) -> bool {
-        self.totals().items > 0
+        self.answered_any
     }
 
     fn answered(&mut self, number: u64, new: u64) {
         self.failing = None;
+        self.answered_any = true;
         if let Some(entry) = self.entry_mut(number) {
             entry.state = State::Answered(new);
             if entry.resent {
@@ -713,6 +718,14 @@ impl<'a> Delivery<'a> {
                         self.resend();
                         self.connection = connection;
                         self.asking = text.starts_with("ASK ");
+                        // Another server is no restart.
+                        match self.run_id() {
+                            Ok(run_id) => self.run_id = run_id,
+                            Err(Stop::Failed(error @ Error::Connection { .. })) => {
+                                return self.reconnect(&error);
+                            }
+                            Err(other) => return Err(other),
+                        }
                         (self.wrote, self.offset) = (false, None);
                         Ok(())
                     }
@@ -797,7 +810,14 @@ impl<'a> Delivery<'a> {
         let mut why = why.to_string();
         loop {
             self.pause(&why)?;
-            for target in self.targets.clone() {
+            for (tried, target) in self.targets.clone().into_iter().enumerate() {
+                let failing = self.failing.map_or(Duration::ZERO, |failing| failing.elapsed());
+                if self.interrupt.requested() {
+                    return Err(Stop::Interrupted);
+                }
+                if tried > 0 && failing >= self.settings.retry_for {
+                    return Err(Stop::Unreachable(why));
+                }
                 match target.connect_for(self.settings.key.as_bytes()) {
                     Ok(connection) => self.connection = connection,
                     Err(error @ (Error::Connection { .. } | Error::Authentication { .. })) => {
@@ -876,16 +896,19 @@ impl<'a> Delivery<'a> {
                 _ => None,
             },
         };
-        let run_id = match self.ask(&["INFO", "server"]) {
-            Err(Stop::Refused(_)) => None,
-            reply => match reply? {
+        Ok(Seen { run_id: self.run_id()?, items })
+    }
+
+    fn run_id(&mut self) -> Result<Option<String>, Stop> {
+        match self.ask(&["INFO", "server"]) {
+            Err(Stop::Refused(_)) => Ok(None),
+            reply => Ok(match reply? {
                 Value::BulkString(text) => String::from_utf8_lossy(&text)
                     .lines()
                     .find_map(|line| Some(line.strip_prefix("run_id:")?.to_owned())),
                 _ => None,
-            },
-        };
-        Ok(Seen { run_id, items })
+            }),
+        }
     }
 
     /// One command on the connection; nothing is under way.
