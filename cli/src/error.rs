@@ -97,6 +97,12 @@ impl Error {
             }
             Self::Refused { text, .. } => refusal_hint(text),
             Self::Reply { .. } => "Is this a server with the module redis-bloom or RedisBloom?",
+            Self::File { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+                "See that the file has the items, and the options their form: --csv, -0."
+            }
+            Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "Make room there."
+            }
             Self::File { .. } => "Check the name and the permissions of the file.",
             Self::Usage { hint, .. }
             | Self::RefusedPartly { hint, .. }
@@ -120,6 +126,10 @@ pub(crate) fn refusal_hint(text: &str) -> &'static str {
         ),
         ("BUSYKEY", "Go on by --resume, put it in place of a filter by --replace, or drop it."),
         ("ERR received bad data", "The server's log says why: another module's format?"),
+        (
+            "ERR Protocol error: invalid bulk length",
+            "An item or --batch is longer than the server's proto-max-bulk-len.",
+        ),
         ("ERR unknown command", "Load a module with BF.* commands into the server (MODULE LIST)."),
         ("ERR not found", "There is no filter of this name; create it first."),
         ("ERR item exists", "Drop the filter first, or use another name."),

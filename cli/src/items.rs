@@ -371,7 +371,7 @@ impl Batches<Box<dyn Read>> {
             && offset > 0
         {
             let mut record = csv::ByteRecord::new();
-            csv_reader(&file, 0).read_byte_record(&mut record)?;
+            csv_reader(&file, 0).read_byte_record(&mut record).map_err(plain)?;
             *named = Column::At(index_of(named, &record)?);
         }
         file.seek(SeekFrom::Start(offset))?;
@@ -481,6 +481,15 @@ fn csv_reader<R: Read>(input: R, base: u64) -> csv::Reader<Quotes<R>> {
     })
 }
 
+/// The error of the input itself, with its kind.
+fn plain(error: csv::Error) -> io::Error {
+    let text = error.to_string();
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        _ => io::Error::new(io::ErrorKind::InvalidData, text),
+    }
+}
+
 /// CSV on its way to its reader, which would take all that follows a quote without an end for one
 /// field. This refuses it, and records of any length.
 struct Quotes<R> {
@@ -573,14 +582,14 @@ fn next_records<R: Read>(
 ) -> io::Result<Option<Packed>> {
     let begin = reader.position().byte();
     if matches!(column, Column::Named(_)) {
-        if !reader.read_byte_record(record)? {
+        if !reader.read_byte_record(record).map_err(plain)? {
             return Ok(None);
         }
         *column = Column::At(index_of(column, record)?);
     }
     let Column::At(index) = *column else { return Ok(None) };
     let (mut blob, mut count) = (Vec::new(), 0);
-    while blob.len() < size && count < most && reader.read_byte_record(record)? {
+    while blob.len() < size && count < most && reader.read_byte_record(record).map_err(plain)? {
         let field = record.get(index).ok_or_else(|| {
             let at = record.position().map_or(0, csv::Position::byte) + base;
             let text = format!("the record at byte {at} has no column {}", index + 1);

@@ -71,7 +71,17 @@ impl Target {
 
     fn broken(&self) -> impl FnOnce(io::Error) -> Error {
         let server = self.to_string();
-        move |source| Error::Connection { server, source }
+        let timeout = self.timeout.as_secs();
+        move |source| {
+            let late = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
+            let source = match source.kind() {
+                kind if late.contains(&kind) => {
+                    io::Error::new(io::ErrorKind::TimedOut, format!("no reply within {timeout} s"))
+                }
+                _ => source,
+            };
+            Error::Connection { server, source }
+        }
     }
 
     fn unauthenticated(&self, error: Error) -> Error {

@@ -117,7 +117,8 @@ impl Options {
             },
             tls: None,
             user: self.user.clone(),
-            password: self.password.clone(),
+            // An empty variable is none, as for redis-cli.
+            password: self.password.clone().filter(|password| !password.is_empty()),
             database: self.database.unwrap_or(0),
             timeout: Duration::from_secs(self.timeout),
         };
@@ -203,11 +204,11 @@ impl Target {
             let port = url.port().unwrap_or(options.port);
             self.address = Address::Tcp { host: decoded(host)?, port };
         }
-        if !url.username().is_empty() && self.user.is_none() {
-            self.user = Some(decoded(url.username())?);
-        }
-        if let Some(password) = url.password() {
-            self.password = Some(decoded(password)?);
+        // User and password are of one source: those of two belong to two accounts.
+        if self.user.is_none() && self.password.is_none() {
+            let name = Some(url.username()).filter(|name| !name.is_empty());
+            self.user = name.map(decoded).transpose()?;
+            self.password = url.password().map(decoded).transpose()?;
         }
         let path = url.path().trim_matches('/');
         if !path.is_empty() && options.database.is_none() {

@@ -103,6 +103,19 @@ fn users_and_passwords_are_sent_from_options_environment_and_uri() {
         .into();
     ran.done();
 
+    // Options win over the URI, and the user and the password are of one source.
+    let uri = &format!("redis://nobody:wrong@127.0.0.1:{port}");
+    connects(&["-u", uri, "--user", "reader", "-a", "secret%/1"]);
+    connects(&["-u", uri, "-a", "secret0"]);
+    let ran: Ran = command()
+        .env("REDISCLI_AUTH", "")
+        .args(["-u", &format!("redis://:secret0@127.0.0.1:{port}")])
+        .args(["drop", "urls", "--dry-run"])
+        .output()
+        .expect("the tool runs")
+        .into();
+    ran.done();
+
     cannot_connect(&["-p", port]);
     cannot_connect(&["-p", port, "-a", "secret1"]);
     cannot_connect(&["-p", port, "--user", "nobody", "-a", "secret0"]);

@@ -620,6 +620,7 @@ fn a_paused_server_is_waited_for() {
     drop(stopped);
     let ran = ended(child);
     assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("no reply within 1 s; trying again"), "{ran:?}");
     assert_all_in(&mut client, &items);
 }
 
@@ -1180,6 +1181,7 @@ fn a_stray_quote_in_csv_is_told() {
     let ran = run_with(&server, "load urls --csv url", b"url\na\nb \"x\"\n\"c\nd\ne\nf\n");
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("the record at byte 12 has a quote without an end"), "{ran:?}");
+    assert!(ran.stderr.contains("the options their form"), "{ran:?}");
     assert_eq!(card(&mut client), 0);
 }
 
