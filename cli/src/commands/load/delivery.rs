@@ -867,11 +867,12 @@ impl<'a> Delivery<'a> {
                     "the filter counts {items} items and had {expected}: the server lost some"
                 )));
             }
-            (Some(expected), Some(items)) => {
-                if self.excess > 0 || (loaded && restarted && !self.waits()) {
-                    self.excess += items - expected;
-                }
+            (Some(expected), Some(items))
+                if self.excess > 0 || (loaded && restarted && !self.waits()) =>
+            {
+                self.excess += items - expected;
             }
+            (Some(_), Some(_)) => {}
             _ if loaded && restarted && !self.waits() => self.begin_doubt(),
             _ => {}
         }
