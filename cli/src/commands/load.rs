@@ -24,6 +24,7 @@ use crate::{
     interrupt::Interrupt,
     items::{self, Batches, Live, Source},
     journal::{self, Identity, Journal, Position},
+    name,
     output::Output,
     progress::{Progress, Unit},
 };
@@ -212,7 +213,7 @@ impl Arguments {
             Ok(()) if delivery.doubt => Err(Error::Incomplete {
                 what: format!(
                     "load {}: the server restarted meanwhile; items sent before may be lost",
-                    self.name
+                    self.shown()
                 ),
                 hint: "Look with `verify`, or load again; --durable and --acks prevent this."
                     .to_owned(),
@@ -291,7 +292,7 @@ impl Arguments {
                 what: format!(
                     "load {}: the filter counts {} items and had {} in the earlier load: some are \
                      lost",
-                    self.name,
+                    self.shown(),
                     now.unwrap_or(0),
                     before.map_or("more".to_owned(), |before| before.to_string())
                 ),
@@ -304,11 +305,11 @@ impl Arguments {
             };
             let early = |stop| self.explained(stop, Next::Skip, Totals::default());
             delivery.create(items, error).map_err(early)?;
-            output.remark(format_args!("{} created", self.name));
+            output.remark(format_args!("{} created", self.shown()));
         }
         if delivery.counting() && self.resume {
             return Err(Error::usage(
-                format!("{} is a COUNTING filter: what is added twice counts twice", self.name),
+                format!("{} is a COUNTING filter: what is added twice counts twice", self.shown()),
                 "Leave out what is loaded by --skip in place of --resume.",
             ));
         }
@@ -437,19 +438,28 @@ impl Arguments {
         let counted = amount::grouped(items);
         output.data(
             &DryRun { items, would_create: !found },
-            format_args!("{counted} items would be added to {}{created}", self.name),
+            format_args!("{counted} items would be added to {}{created}", self.shown()),
         )?;
         Ok(Exit::Done)
     }
 
+    /// The name, for messages.
+    fn shown(&self) -> String {
+        name::readable(self.name.as_bytes())
+    }
+
     fn missing(&self) -> Error {
-        Error::Refused { command: format!("load {}", self.name), text: "ERR not found".to_owned() }
+        Error::Refused {
+            command: format!("load {}", self.shown()),
+            text: "ERR not found".to_owned(),
+        }
     }
 
     /// The error for a load that ended early.
     fn explained(&self, stop: Stop, next: Next, totals: Totals) -> Error {
         let items = amount::grouped(totals.items);
-        let what = |text: &str| format!("load {}: {text}; {items} items are in", self.name);
+        let are = if self.durable || self.acks > 0 { "confirmed" } else { "in" };
+        let what = |text: &str| format!("load {}: {text}; {items} items are {are}", self.shown());
         let on = match next {
             Next::Resume => "Then go on by the same command with --resume.".to_owned(),
             Next::Skip => {
@@ -463,7 +473,7 @@ impl Arguments {
         match stop {
             Stop::Failed(error) => error,
             Stop::Refused(text) if totals.items == 0 => {
-                Error::Refused { command: format!("load {}", self.name), text }
+                Error::Refused { command: format!("load {}", self.shown()), text }
             }
             Stop::Refused(text) => Error::RefusedPartly {
                 what: what(&text),
@@ -483,7 +493,7 @@ impl Arguments {
                 Error::Incomplete { what: what(&text), hint: on.replacen("Then go", "Go", 1) }
             }
             Stop::Lost(text) => Error::Incomplete {
-                what: format!("load {}: {text}", self.name),
+                what: format!("load {}: {text}", self.shown()),
                 hint: "Load again from the beginning; --durable or --acks wait for safe storage."
                     .to_owned(),
             },

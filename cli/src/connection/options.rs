@@ -175,8 +175,8 @@ impl Options {
 }
 
 impl Target {
-    /// Takes server, user, password and database from a URI, where it names them; options that were
-    /// given win. Returns whether the connection is encrypted.
+    /// Takes from a URI what it names: server, user and password, database. As for redis-cli it
+    /// wins over other options. Returns whether the connection is encrypted.
     fn set_from(&mut self, uri: &str, options: &Options) -> Result<bool, Error> {
         // The URI itself may hold a password, so no message shows it.
         let wrong = |what: &str| {
@@ -204,14 +204,21 @@ impl Target {
             let port = url.port().unwrap_or(options.port);
             self.address = Address::Tcp { host: decoded(host)?, port };
         }
-        // User and password are of one source: those of two belong to two accounts.
-        if self.user.is_none() && self.password.is_none() {
-            let name = Some(url.username()).filter(|name| !name.is_empty());
-            self.user = name.map(decoded).transpose()?;
-            self.password = url.password().map(decoded).transpose()?;
+        // User and password are of one source: those of two belong to two accounts. A word before
+        // the @ without a colon is a password, as for redis-cli.
+        let name = Some(url.username()).filter(|name| !name.is_empty());
+        match (name, url.password()) {
+            (None, None) => {}
+            (Some(password), None) => {
+                (self.user, self.password) = (None, Some(decoded(password)?));
+            }
+            (name, Some(password)) => {
+                self.user = name.map(decoded).transpose()?;
+                self.password = Some(decoded(password)?);
+            }
         }
         let path = url.path().trim_matches('/');
-        if !path.is_empty() && options.database.is_none() {
+        if !path.is_empty() {
             self.database = path.parse().map_err(|_| wrong("has a wrong database"))?;
         }
         Ok(encrypted)

@@ -103,10 +103,11 @@ fn users_and_passwords_are_sent_from_options_environment_and_uri() {
         .into();
     ran.done();
 
-    // Options win over the URI, and the user and the password are of one source.
-    let uri = &format!("redis://nobody:wrong@127.0.0.1:{port}");
-    connects(&["-u", uri, "--user", "reader", "-a", "secret%/1"]);
-    connects(&["-u", uri, "-a", "secret0"]);
+    // A word without a colon is a password. The URI wins, with its user and its password.
+    let uri = &format!("redis://secret0@127.0.0.1:{port}");
+    connects(&["-u", uri, "-h", "name.invalid"]);
+    connects(&["-u", uri, "--user", "nobody", "-a", "secret1"]);
+    connects(&["-u", &format!("redis://127.0.0.1:{port}"), "-a", "secret0"]);
     let ran: Ran = command()
         .env("REDISCLI_AUTH", "")
         .args(["-u", &format!("redis://:secret0@127.0.0.1:{port}")])

@@ -475,7 +475,10 @@ fn what_is_not_acknowledged_by_replicas_is_not_confirmed() {
     let ran = run_at(&server, &words);
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.stderr.contains("too few replicas acknowledged"), "{ran:?}");
-    assert!(ran.stderr.contains("0 items are in") && ran.stderr.contains("--resume"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("0 items are confirmed") && ran.stderr.contains("--resume"),
+        "{ran:?}"
+    );
     assert_eq!(offset_in(&journal_of(&path)), Some(0));
 
     let replica = server.replica();
