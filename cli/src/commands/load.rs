@@ -288,6 +288,14 @@ impl Arguments {
         let resumed = starts().any(|start| start.offset > 0);
         let now = if found { delivery.expected() } else { Some(0) };
         if resumed && (!found || now.zip(before).is_some_and(|(now, before)| now < before)) {
+            // They must not be resumed from once other items have brought the count up again.
+            for file in inputs.iter().flat_map(|input| &input.regular) {
+                let journal = journal::path_for(&file.path);
+                fs::remove_file(&journal).or_else(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(Error::file(journal)(error)),
+                })?;
+            }
             return Err(Error::Incomplete {
                 what: format!(
                     "load {}: the filter counts {} items and had {} in the earlier load: some are \
@@ -474,6 +482,15 @@ impl Arguments {
             Stop::Failed(error) => error,
             Stop::Refused(text) if totals.items == 0 => {
                 Error::Refused { command: format!("load {}", self.shown()), text }
+            }
+            // Another filter has nothing of what this one took.
+            Stop::Refused(text) if text.starts_with("ERR non scaling filter is full") => {
+                Error::RefusedPartly {
+                    what: what(&text),
+                    hint: "Create a larger filter, or one that grows, and load everything into it \
+                           from the beginning, without --resume and --skip."
+                        .to_owned(),
+                }
             }
             Stop::Refused(text) => Error::RefusedPartly {
                 what: what(&text),
