@@ -6,7 +6,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use crate::{
     harness::{Cluster, Server, free_port, int, ok},
-    run::{Ran, command, run_at},
+    run::{Ran, command, command_at, run_at},
+    terminal::in_terminal,
 };
 
 /// Runs the tool with these words alone.
@@ -125,6 +126,24 @@ fn users_and_passwords_are_sent_from_options_environment_and_uri() {
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("NOPERM"), "{}", ran.stderr);
     assert_eq!(client.run("EXISTS urls"), int(1));
+}
+
+#[test]
+fn a_password_is_asked_for_on_the_terminal_and_not_shown() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE urls 0.01 1000");
+    client.run("CONFIG SET requirepass secret0");
+    let asking = command_at(&server, "--askpass drop urls --dry-run");
+    for (password, expected) in [("secret0", 0), ("secret1", 3)] {
+        let mut terminal = in_terminal(&asking, 24, 100);
+        terminal.wait_for("Password:");
+        terminal.wait_for_silence();
+        terminal.press(&format!("{password}\n"));
+        let (code, seen) = terminal.end();
+        assert_eq!(code, expected, "{seen:?}");
+        assert!(!seen.contains(password), "{seen:?}");
+    }
 }
 
 /// An authority, and certificates of it, in files.

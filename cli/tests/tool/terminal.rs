@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
-    termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
+    termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
 use crate::{harness::wait_until, run::command};
@@ -110,6 +110,16 @@ impl Terminal {
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) {
         wait_until(&format!("{text:?} on the terminal"), || self.seen().contains(text));
+    }
+
+    /// Waits until the terminal does not show what is typed.
+    #[track_caller]
+    pub(crate) fn wait_for_silence(&self) {
+        let echoes = || {
+            let settings = tcgetattr(&self.line).expect("the settings");
+            settings.local_modes.contains(LocalModes::ECHO)
+        };
+        wait_until("the terminal hides what is typed", || !echoes());
     }
 
     /// Waits for the end of the program; returns its exit code and what it wrote. Checks that the
