@@ -7,6 +7,7 @@
 //!
 //! * [`filter`]: a scaling stack of blocked Bloom layers with one seed. Its false positive rate
 //!   never exceeds the requested rate.
+//! * [`sharding`]: one logical filter as many keys of a cluster: the rule and the descriptor.
 //! * [`codec`]: the filter as bytes, for RDB, AOF and dumps. Decoders treat every input as hostile.
 //! * [`command`]: the options of commands and the texts of error replies.
 //! * `module` (feature `module`, on by default): the data type, the `BF.*` commands, configuration,
@@ -24,3 +25,4 @@ pub mod command;
 pub mod filter;
 #[cfg(feature = "module")]
 pub mod module;
+pub mod sharding;

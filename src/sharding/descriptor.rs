@@ -1,0 +1,254 @@
+//! The descriptor: the hash at the filter's name, which lists the keys of the shards.
+//!
+//! ```text
+//!   rule crc32   state ready   poll 10
+//!   shards 2   generation 1   error 0.001   capacity 1000000   0 {urls:5968}:1   1 {urls:1796}:1
+//!   next.shards ... next.0 ...    the generation that is being filled, while there is one
+//!   base urls-old                 a filter that answers for what was added before the shards
+//! ```
+
+use std::{collections::HashMap, str::FromStr};
+
+use super::{
+    keys::{NameError, shard_keys},
+    rule::{MAX_SHARDS, RULE, shard_of},
+};
+
+/// The state of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The shards are being reserved: the descriptor is half-written.
+    Creating,
+    /// The filter can be used.
+    Ready,
+}
+
+impl State {
+    /// The value of the field `state`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Ready => "ready",
+        }
+    }
+}
+
+/// A sharded filter as its descriptor says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Descriptor {
+    /// The generation that answers questions, and takes additions.
+    pub current: Generation,
+    /// The generation that takes the same additions, while the filter is rebuilt.
+    pub next: Option<Generation>,
+    /// A filter in one key that is asked for what its shard does not hold.
+    pub base: Option<Vec<u8>>,
+    /// A client reads the descriptor again after so many seconds.
+    pub poll: u64,
+}
+
+/// The shards of a sharded filter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// The number of the generation, from 1. It ends each key.
+    pub number: u64,
+    /// The error rate of each shard. A question asks one shard, so it is that of the whole filter.
+    pub error_rate: f64,
+    /// Items that all shards together are made for.
+    pub capacity: u64,
+    /// The keys of the shards, shard 0 first. As many as there are shards.
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// A field of a descriptor: its name and its value.
+pub type Field = (Vec<u8>, Vec<u8>);
+
+/// Why a hash is no descriptor that a client can use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// There is no field: the key does not exist.
+    #[error("there is no descriptor")]
+    Missing,
+    /// Only a newer client knows the rule.
+    #[error("rule '{0}' is unknown: this client knows '{RULE}'")]
+    Rule(String),
+    /// The state is `creating`, or absent.
+    #[error("the descriptor is half-written: the filter is being created, or that failed")]
+    HalfWritten,
+    /// The state is unknown.
+    #[error("state '{0}' is unknown")]
+    State(String),
+    /// The number of shards is 0, above [`MAX_SHARDS`], or not a number.
+    #[error("field '{field}' is '{value}': between 1 and {MAX_SHARDS} shards are possible")]
+    Shards {
+        /// The name of the field.
+        field: String,
+        /// Its value.
+        value: String,
+    },
+    /// The key of a shard is absent.
+    #[error("field '{0}' with the key of a shard is missing")]
+    MissingKey(String),
+    /// Another field is absent.
+    #[error("field '{0}' is missing")]
+    MissingField(String),
+    /// Another field has no value that is possible.
+    #[error("field '{field}' is '{value}'")]
+    Value {
+        /// The name of the field.
+        field: String,
+        /// Its value.
+        value: String,
+    },
+}
+
+impl Descriptor {
+    /// The descriptor of a new filter.
+    ///
+    /// # Errors
+    /// [`NameError`].
+    pub fn new(
+        name: &[u8],
+        shards: u16,
+        error_rate: f64,
+        capacity: u64,
+        poll: u64,
+    ) -> Result<Self, NameError> {
+        let keys = shard_keys(name, shards, 1)?;
+        let current = Generation { number: 1, error_rate, capacity, keys };
+        Ok(Self { current, next: None, base: None, poll })
+    }
+
+    /// Reads the fields of the hash, in any order. Ignores unknown fields.
+    ///
+    /// # Errors
+    /// [`Malformed`]. A client must not add and not ask then.
+    pub fn parse<'a>(
+        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<Self, Malformed> {
+        let fields = Fields(fields.into_iter().collect());
+        if fields.0.is_empty() {
+            return Err(Malformed::Missing);
+        }
+        // A newer rule may come with other states, so it is read first.
+        match fields.get("rule") {
+            Some(rule) if rule != RULE.as_bytes() => return Err(Malformed::Rule(shown(rule))),
+            _ => {}
+        }
+        match fields.get("state") {
+            Some(state) if state == State::Ready.name().as_bytes() => {}
+            Some(state) if state != State::Creating.name().as_bytes() => {
+                return Err(Malformed::State(shown(state)));
+            }
+            _ => return Err(Malformed::HalfWritten),
+        }
+        fields.need("rule")?;
+        let next = fields.get("next.shards").is_some();
+        Ok(Self {
+            current: fields.generation("")?,
+            next: if next { Some(fields.generation("next.")?) } else { None },
+            base: fields.get("base").map(<[u8]>::to_vec),
+            poll: fields.number("poll", |poll| *poll > 0)?,
+        })
+    }
+
+    /// The fields of the hash, in the order in which they are written: `state` is the last one, so
+    /// that a reader of fewer fields finds a descriptor that is half-written.
+    #[must_use]
+    pub fn fields(&self, state: State) -> Vec<Field> {
+        let mut fields = Vec::new();
+        push(&mut fields, "rule", RULE);
+        push(&mut fields, "poll", &self.poll.to_string());
+        if let Some(base) = &self.base {
+            fields.push((b"base".to_vec(), base.clone()));
+        }
+        self.current.push_fields(&mut fields, "");
+        if let Some(next) = &self.next {
+            next.push_fields(&mut fields, "next.");
+        }
+        push(&mut fields, "state", state.name());
+        fields
+    }
+}
+
+impl Generation {
+    /// The number of shards.
+    #[must_use]
+    pub fn shards(&self) -> u16 {
+        // `parse` and `shard_keys` make at most MAX_SHARDS keys.
+        u16::try_from(self.keys.len()).unwrap_or(u16::MAX)
+    }
+
+    /// The key of the shard that `item` belongs to. Empty if there are no keys.
+    #[must_use]
+    pub fn key_of(&self, item: &[u8]) -> &[u8] {
+        let shard = shard_of(item, self.shards());
+        self.keys.get(usize::from(shard)).map_or(&[], Vec::as_slice)
+    }
+
+    fn push_fields(&self, fields: &mut Vec<Field>, prefix: &str) {
+        let mut push = |name: &str, value: &str| push(fields, &format!("{prefix}{name}"), value);
+        push("shards", &self.keys.len().to_string());
+        push("generation", &self.number.to_string());
+        push("error", &self.error_rate.to_string());
+        push("capacity", &self.capacity.to_string());
+        for (index, key) in self.keys.iter().enumerate() {
+            fields.push((format!("{prefix}{index}").into(), key.clone()));
+        }
+    }
+}
+
+fn push(fields: &mut Vec<Field>, name: &str, value: &str) {
+    fields.push((name.into(), value.into()));
+}
+
+/// The fields of a hash, by their names.
+struct Fields<'a>(HashMap<&'a [u8], &'a [u8]>);
+
+impl<'a> Fields<'a> {
+    fn get(&self, field: &str) -> Option<&'a [u8]> {
+        self.0.get(field.as_bytes()).copied()
+    }
+
+    fn need(&self, field: &str) -> Result<&'a [u8], Malformed> {
+        self.get(field).ok_or_else(|| Malformed::MissingField(field.into()))
+    }
+
+    /// The number in a field, if it is `possible`.
+    fn number<T: FromStr>(
+        &self,
+        field: &str,
+        possible: impl FnOnce(&T) -> bool,
+    ) -> Result<T, Malformed> {
+        let value = self.need(field)?;
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        number
+            .filter(possible)
+            .ok_or_else(|| Malformed::Value { field: field.into(), value: shown(value) })
+    }
+
+    /// The generation whose fields begin with `prefix`.
+    fn generation(&self, prefix: &str) -> Result<Generation, Malformed> {
+        let named = |name: &str| format!("{prefix}{name}");
+        let shards = self.number(&named("shards"), |shards| (1..=MAX_SHARDS).contains(shards));
+        let shards: u16 = shards.map_err(|error| match error {
+            Malformed::Value { field, value } => Malformed::Shards { field, value },
+            other => other,
+        })?;
+        let key = |index: u16| {
+            let field = named(&index.to_string());
+            self.get(&field).map(<[u8]>::to_vec).ok_or(Malformed::MissingKey(field))
+        };
+        Ok(Generation {
+            number: self.number(&named("generation"), |number| *number > 0)?,
+            error_rate: self.number(&named("error"), |&rate: &f64| rate > 0.0 && rate < 1.0)?,
+            capacity: self.number(&named("capacity"), |capacity| *capacity > 0)?,
+            keys: (0..shards).map(key).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// A value as an error text shows it: escaped, and its start only.
+fn shown(value: &[u8]) -> String {
+    value.get(..64).unwrap_or(value).escape_ascii().to_string()
+}

@@ -1,0 +1,68 @@
+//! The rule: which shard an item belongs to.
+//!
+//! ```text
+//!   shard(item) = (crc32(item) * n) >> 32
+//! ```
+//!
+//! The CRC-32 is that of zlib, which most languages have in their standard library. The top bits
+//! are used, not the remainder: items that a queue has partitioned by CRC-32 modulo a number still
+//! spread over all shards. Of 2 n shards, 2 i and 2 i + 1 are the halves of shard i.
+//!
+//! The CRC has no secret: whoever wants to can make items of one shard. The error rate of a filter
+//! does not depend on it, because the filter hashes items under its own seed.
+
+/// The name of the rule in a descriptor.
+pub const RULE: &str = "crc32";
+
+/// The largest number of shards.
+pub const MAX_SHARDS: u16 = 1024;
+
+/// The shard of `item` among `count` shards: a number below `count`, or 0 if `count` is 0.
+#[inline]
+#[must_use]
+pub fn shard_of(item: &[u8], count: u16) -> u16 {
+    let crc = crc32fast::hash(item);
+    ((u64::from(crc) * u64::from(count)) >> 32) as u16
+}
+
+/// One of a number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    index: u16,
+    count: u16,
+}
+
+impl Shard {
+    /// Shard `index` of `count`. `None` unless `index` is below `count`, and `count` is at most
+    /// [`MAX_SHARDS`].
+    #[must_use]
+    pub const fn new(index: u16, count: u16) -> Option<Self> {
+        if index < count && count <= MAX_SHARDS { Some(Self { index, count }) } else { None }
+    }
+
+    /// The shard that `item` belongs to, among as many shards as this one is of.
+    #[inline]
+    #[must_use]
+    pub fn of(self, item: &[u8]) -> Self {
+        Self { index: shard_of(item, self.count), ..self }
+    }
+
+    /// The number of this shard, from 0.
+    #[must_use]
+    pub const fn index(self) -> u16 {
+        self.index
+    }
+
+    /// The number of shards.
+    #[must_use]
+    pub const fn count(self) -> u16 {
+        self.count
+    }
+}
+
+/// As in error texts: `5 of 8`.
+impl std::fmt::Display for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {}", self.index, self.count)
+    }
+}

@@ -1,0 +1,50 @@
+//! `docs/sharding.md` is written for people who implement it elsewhere: its vectors are those of
+//! these tests.
+
+use crate::{
+    keys::{DIGESTS, NUMBERS},
+    rule::{COUNTS, VECTORS},
+};
+
+const PAGE: &str = include_str!("../../docs/sharding.md");
+
+/// The first `count` cells of the rows of tables, without backquotes.
+fn rows() -> Vec<Vec<String>> {
+    let rows = PAGE.lines().filter(|line| line.starts_with('|'));
+    let cells = |row: &str| -> Vec<String> {
+        row.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect()
+    };
+    rows.map(cells).collect()
+}
+
+#[test]
+fn the_page_has_the_vectors_of_the_rule() {
+    let rows = rows();
+    let mut head = vec!["item".to_owned(), "CRC-32".to_owned()];
+    head.extend(COUNTS.map(|count| format!("n = {count}")));
+    assert!(rows.contains(&head), "{head:?}");
+    for (item, crc, shards) in VECTORS {
+        let item = match item {
+            b"" => "(empty)".to_owned(),
+            b"\x00\xff" => "the bytes 00 ff".to_owned(),
+            text => String::from_utf8(text.to_vec()).expect("text"),
+        };
+        let mut row = vec![item, format!("{crc:08x}")];
+        row.extend(shards.map(|shard| shard.to_string()));
+        assert!(rows.contains(&row), "{row:?}");
+    }
+}
+
+#[test]
+fn the_page_has_the_vectors_of_the_keys() {
+    let rows = rows();
+    for (name, numbers) in NUMBERS {
+        let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+        let row = vec![name.to_owned(), numbers.len().to_string(), numbers.join(" ")];
+        assert!(rows.contains(&row), "{row:?}");
+    }
+    for (count, digest) in DIGESTS {
+        let row = vec![count.to_string(), digest.to_owned()];
+        assert!(rows.contains(&row), "{row:?}");
+    }
+}
