@@ -32,6 +32,17 @@ pub enum Error {
     /// This family of filters is not known.
     #[error("filter family {0} is not known")]
     Family(u8),
+    /// A record of this kind is not known, or is there twice.
+    #[error("record of kind {0} is not known, or is there twice")]
+    Record(u16),
+    /// A sharded filter has no such shard.
+    #[error("there is no shard {index} of {count}")]
+    Shard {
+        /// The number of the shard.
+        index: u16,
+        /// The number of shards.
+        count: u16,
+    },
     /// This rule for the positions in a classic layer is not known.
     #[error("position rule {0} is not known")]
     Rule(u8),

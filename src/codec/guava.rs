@@ -178,6 +178,7 @@ fn filter(
         seed: 0,
         error_rate,
         expansion: Expansion::NONSCALING,
+        shard: None,
         layers: vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }],
     };
     plan.check()?;

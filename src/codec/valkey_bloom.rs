@@ -165,6 +165,7 @@ impl Arriving {
             seed: 0,
             error_rate: self.error_rate,
             expansion: self.expansion,
+            shard: None,
             layers: self.plans,
         };
         plan.check()?;

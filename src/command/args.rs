@@ -2,9 +2,9 @@
 //! or a refusal. Needs no server.
 //!
 //! ```text
-//!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]
+//!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [SHARD i n]
 //!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]
-//!            [TIGHTENING t] [VALIDATESCALETO n]  ITEMS item ...
+//!            [SHARD i n] [TIGHTENING t] [VALIDATESCALETO n]  ITEMS item ...
 //!   BULKADD  key  [the options of INSERT]  LINES | LENGTHS | WIDTH n  blob
 //!   BULKEXISTS key                         LINES | LENGTHS | WIDTH n  blob
 //!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]
@@ -31,6 +31,7 @@ use crate::{
         packed::{Format, MAX_WIDTH},
     },
     filter::{CellKind, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
+    sharding::Shard,
 };
 
 use super::{number, refusal::Refusal};
@@ -48,6 +49,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Whether the filter has bits or counters.
     pub cells: CellKind,
+    /// The shard of a sharded filter that the filter is; `None` for a filter that takes all items.
+    pub shard: Option<Shard>,
     /// Seed and tightening ratio of a filter as valkey-bloom creates it; `None` for a native
     /// filter.
     pub valkey: Option<Valkey>,
@@ -107,6 +110,8 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
             options.seed = Some(
                 number::unsigned(words.next().ok_or(Refusal::NoSeed)?).ok_or(Refusal::BadSeed)?,
             );
+        } else if is(word, "SHARD") {
+            options.shard = Some(shard(&mut words)?);
         } else {
             let behind = u8::try_from(words.count()).unwrap_or(u8::MAX);
             return Err(Refusal::UnknownOption { behind });
@@ -197,6 +202,8 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
                 Ok(seed) => keys = Some(seed),
                 Err(_) => options.seed = Some(number::unsigned(word).ok_or(Refusal::InsertSeed)?),
             }
+        } else if is(word, "SHARD") {
+            options.shard = Some(shard(words)?);
         } else if is(word, "TIGHTENING") {
             tightening = Some(rate(words.next())?.ok_or(Refusal::Tightening)?);
         } else if is(word, "VALIDATESCALETO") {
@@ -213,7 +220,8 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
         return Err(Refusal::ScalesNot);
     }
     // valkey-bloom never writes these together with its seed.
-    if keys.is_some() && (options.seed.is_some() || options.cells == CellKind::Counters) {
+    let own = options.seed.is_some() || options.shard.is_some();
+    if keys.is_some() && (own || options.cells == CellKind::Counters) {
         return Err(Refusal::InsertSeed);
     }
     options.valkey = keys.map(|seed| Valkey { seed, tightening: tightening.unwrap_or(TIGHTENING) });
@@ -276,6 +284,14 @@ pub fn import<'a>(
     } else {
         Ok(Import::Guava(purpose))
     }
+}
+
+/// A shard: its number, and the number of shards.
+fn shard<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Shard, Refusal> {
+    let mut number =
+        || number::unsigned(words.next()?).and_then(|number| u16::try_from(number).ok());
+    let numbers = number().zip(number());
+    numbers.and_then(|(index, count)| Shard::new(index, count)).ok_or(Refusal::BadShard)
 }
 
 /// A number in (0, 1); `None` for anything else.

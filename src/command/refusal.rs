@@ -13,6 +13,7 @@ use std::{
 use crate::{
     codec::{self, packed::BadByte},
     filter::{self, Unmergeable},
+    sharding::Shard,
 };
 
 /// Why a command is refused. Each refusal has one error text.
@@ -65,6 +66,10 @@ pub enum Refusal {
     Tightening,
     /// INSERT: NONSCALING with VALIDATESCALETO.
     ScalesNot,
+    /// RESERVE, INSERT, BULKADD: not a shard of a possible number of shards.
+    BadShard,
+    /// The item belongs to this shard, and the filter is another one.
+    OtherShard(Shard),
     /// BULKADD, BULKEXISTS: the width is not an integer in range.
     BadWidth,
     /// BULKADD, BULKEXISTS: the packed items are malformed.
@@ -122,6 +127,9 @@ impl Refusal {
                 // The word may have any bytes, so it is escaped: a line break would end the reply.
                 return owned(format!("ERR unknown argument '{}'", start.escape_ascii()));
             }
+            Self::OtherShard(shard) => {
+                return owned(format!("ERR item belongs to shard {shard}"));
+            }
             Self::BadPacked { byte } => return owned(format!("ERR bad blob at byte {byte}")),
             Self::Unmergeable(Unmergeable::Differ(difference)) => {
                 return owned(format!("ERR filters differ in {difference}"));
@@ -159,6 +167,7 @@ impl Refusal {
             Self::InsertSeed => c"ERR Bad seed",
             Self::Tightening => c"ERR (0 < tightening ratio range < 1)",
             Self::ScalesNot => c"ERR cannot use NONSCALING and VALIDATESCALETO options together",
+            Self::BadShard => c"ERR SHARD must be i n with 0 <= i < n <= 1024",
             Self::BadWidth => c"ERR width must be in the range [1, 4096]",
             Self::UnknownField => c"ERR Invalid information value",
             Self::BadIterator => c"ERR Second argument must be numeric",

@@ -50,7 +50,7 @@ pub fn reserve<'a>(
 
 /// Whether no other product writes a BF.RESERVE with these options.
 pub fn is_own(options: &Options) -> bool {
-    options.seed.is_some() || options.cells == CellKind::Counters
+    options.seed.is_some() || options.shard.is_some() || options.cells == CellKind::Counters
 }
 
 /// Reads the arguments of a BF.INSERT of either product after the key, up to and including the word

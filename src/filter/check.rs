@@ -19,6 +19,7 @@ use super::{
     sizing::{MAX_PROBES, layer_rate},
     stack::Filter,
 };
+use crate::sharding::Shard;
 
 /// A filter without its bits: what a decoder has read before it allocates anything.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct Plan {
     pub error_rate: f64,
     /// How the filter grows.
     pub expansion: Expansion,
+    /// The shard that the filter is, if it is one.
+    pub shard: Option<Shard>,
     /// The layers, oldest first.
     pub layers: Vec<LayerPlan>,
 }
@@ -54,6 +57,9 @@ pub enum Broken {
     /// The family does not grow, but the filter has an expansion.
     #[error("a filter of a family that does not grow, with an expansion")]
     Grows,
+    /// A filter of another product is a shard.
+    #[error("a filter of another product that is shard {0}")]
+    Shard(Shard),
     /// No layer, too many, or several in a non-scaling filter.
     #[error("{0} layers")]
     Layers(usize),
@@ -93,6 +99,7 @@ impl Plan {
             seed: filter.seed(),
             error_rate: filter.error_rate(),
             expansion: filter.expansion(),
+            shard: filter.shard(),
             layers: filter.layers().map(layer).collect(),
         }
     }
@@ -126,7 +133,8 @@ impl Plan {
         }
         newest.items = left;
         layers.push(newest);
-        let plan = Self { family: Family::Native, seed, error_rate, expansion, layers };
+        let plan =
+            Self { family: Family::Native, seed, error_rate, expansion, shard: None, layers };
         if plan.bit_bytes() / 8 > MAX_WORDS {
             return Err(not_addressable);
         }
@@ -187,6 +195,11 @@ impl Plan {
         }
         if self.family == Family::Guava && self.expansion.factor().is_some() {
             return Err(Broken::Grows);
+        }
+        if let Some(shard) = self.shard
+            && self.family != Family::Native
+        {
+            return Err(Broken::Shard(shard));
         }
         match self.expansion.factor() {
             Some(factor) if self.family == Family::Native && factor > u32::from(MAX_EXPANSION) => {
@@ -286,6 +299,7 @@ impl Plan {
             layers.push(layer);
         }
         Filter::from_layers(self.family, self.seed, self.error_rate, self.expansion, layers)
+            .map(|filter| filter.with_shard(self.shard))
             .ok_or(Error::OutOfMemory(0).into())
     }
 }

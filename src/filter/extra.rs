@@ -4,6 +4,7 @@ use super::{
     foreign::{Family, Valkey},
     layer::Layer,
 };
+use crate::sharding::Shard;
 
 /// The part of a filter that most filters do not need.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub(super) struct Extra {
     pub(super) older: Vec<Layer>,
     /// Keys and tightening ratio of a valkey-bloom filter.
     pub(super) valkey: Option<Box<Valkey>>,
+    /// The shard of a sharded filter that the filter is.
+    pub(super) shard: Option<Shard>,
 }
 
 impl Extra {
@@ -21,7 +24,8 @@ impl Extra {
             Family::Valkey(valkey) => Some(Box::new(valkey)),
             Family::Native | Family::RedisBloom(_) | Family::Guava => None,
         };
-        (!older.is_empty() || valkey.is_some()).then(|| Box::new(Self { older, valkey }))
+        (!older.is_empty() || valkey.is_some())
+            .then(|| Box::new(Self { older, valkey, shard: None }))
     }
 
     /// Addresses of the allocations; null for an absent one.

@@ -85,6 +85,9 @@ pub enum Difference {
     /// The product that made them, its version, or bits and counters.
     #[error("kind")]
     Kind,
+    /// The shard that they are, if they are shards.
+    #[error("shard")]
+    Shard,
     /// The key of the hash.
     #[error("seed")]
     Seed,
@@ -298,6 +301,7 @@ fn difference(a: &Filter, b: &Filter) -> Option<Difference> {
     };
     let checks = [
         (family.tag() == other.tag() && of_a.cells == of_b.cells, Difference::Kind),
+        (a.shard() == b.shard(), Difference::Shard),
         (seeds, Difference::Seed),
         (of_a.error_rate == of_b.error_rate, Difference::ErrorRate),
         (of_a.capacity == of_b.capacity, Difference::Capacity),

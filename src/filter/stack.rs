@@ -33,6 +33,7 @@ use super::{
     plan::{Demand, LayerPlan},
     sizing::layer_rate,
 };
+use crate::sharding::Shard;
 
 /// A scaling Bloom filter.
 #[derive(Debug)]
@@ -40,8 +41,8 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// `None` if there are no older layers and no valkey-bloom keys, so that small filters stay
-    /// small.
+    /// `None` if there are no older layers, no valkey-bloom keys and no shard, so that small
+    /// filters stay small.
     extra: Option<Box<Extra>>,
     expansion: Expansion,
     family: Tag,
@@ -111,6 +112,23 @@ impl Filter {
             expansion,
             family: family.tag(),
         })
+    }
+
+    /// Makes the filter a shard of a sharded filter, or of none. The filter does not check its
+    /// items: its caller does.
+    #[must_use]
+    pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
+        if shard != self.shard() {
+            self.extra.get_or_insert_default().shard = shard;
+        }
+        self
+    }
+
+    /// The shard that the filter is; `None` for a filter that takes all items.
+    #[inline]
+    #[must_use]
+    pub fn shard(&self) -> Option<Shard> {
+        self.extra.as_deref().and_then(|extra| extra.shard)
     }
 
     /// The product whose rules the filter follows.
@@ -417,11 +435,12 @@ impl Filter {
     pub fn duplicate(&self) -> Result<Self, Error> {
         let older =
             self.older_list().iter().map(Layer::duplicate).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
+        let copy = Self {
             newest: self.newest.duplicate()?,
             extra: Extra::boxed(older, self.family()),
             ..*self
-        })
+        };
+        Ok(copy.with_shard(self.shard()))
     }
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and

@@ -31,7 +31,8 @@ pub(crate) fn filter(ctx: Context, key: &[u8], options: Options) -> Result<Filte
         None => Filter::new(&params, ceiling),
         Some(valkey) => Filter::of_valkey(valkey, &params, ceiling),
     };
-    limit::within(ctx, make).map_err(|error| {
+    let made = limit::within(ctx, make).map(|filter| filter.with_shard(options.shard));
+    made.map_err(|error| {
         stats::REFUSED.add(1);
         ctx.warn_rate_limited(|| {
             format!(

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     command::number,
     filter::{CellKind, Family, Filter, Params},
+    sharding::Shard,
 };
 
 /// What a command that adds changed.
@@ -36,16 +37,17 @@ pub(crate) enum Change<'a> {
     AllAdded(Shape),
 }
 
-/// All parameters of a new filter that determine its bits.
+/// All parameters of a new filter that determine its bits, and which items it takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CreatedWith {
     params: Params,
     family: Family,
+    shard: Option<Shard>,
 }
 
 impl CreatedWith {
     pub(crate) fn of(filter: &Filter) -> Self {
-        Self { params: filter.params(), family: filter.family() }
+        Self { params: filter.params(), family: filter.family(), shard: filter.shard() }
     }
 }
 
@@ -232,6 +234,11 @@ fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
     words.extend([b"SEED".to_vec(), seed]);
     if creation.params.cells == CellKind::Counters {
         words.push(b"COUNTING".to_vec());
+    }
+    if let Some(shard) = creation.shard {
+        let numbers = [shard.index(), shard.count()].map(|number| number.to_string().into());
+        words.push(b"SHARD".to_vec());
+        words.extend(numbers);
     }
     words
 }

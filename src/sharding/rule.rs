@@ -11,6 +11,8 @@
 //! The CRC has no secret: whoever wants to can make items of one shard. The error rate of a filter
 //! does not depend on it, because the filter hashes items under its own seed.
 
+use crc32fast::Hasher;
+
 /// The name of the rule in a descriptor.
 pub const RULE: &str = "crc32";
 
@@ -21,7 +23,12 @@ pub const MAX_SHARDS: u16 = 1024;
 #[inline]
 #[must_use]
 pub fn shard_of(item: &[u8], count: u16) -> u16 {
-    let crc = crc32fast::hash(item);
+    scale(crc32fast::hash(item), count)
+}
+
+/// The shard of an item with this CRC.
+#[inline]
+fn scale(crc: u32, count: u16) -> u16 {
     ((u64::from(crc) * u64::from(count)) >> 32) as u16
 }
 
@@ -45,6 +52,22 @@ impl Shard {
     #[must_use]
     pub fn of(self, item: &[u8]) -> Self {
         Self { index: shard_of(item, self.count), ..self }
+    }
+
+    /// The first of `items` that belongs to another shard: its place, and that shard.
+    #[must_use]
+    pub fn first_foreign<'a>(self, items: impl Iterator<Item = &'a [u8]>) -> Option<(usize, Self)> {
+        // `Hasher::new` looks up what the processor can do: once for all items.
+        let new = Hasher::new();
+        for (place, item) in items.enumerate() {
+            let mut hasher = new.clone();
+            hasher.update(item);
+            let index = scale(hasher.finalize(), self.count);
+            if index != self.index {
+                return Some((place, Self { index, ..self }));
+            }
+        }
+        None
     }
 
     /// The number of this shard, from 0.

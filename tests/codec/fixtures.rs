@@ -23,6 +23,7 @@ use redis_bloom::{
         native::rdb::{self, Stored},
     },
     filter::{CellKind, Filter, Layer, Params},
+    sharding::Shard,
 };
 
 use crate::{
@@ -34,6 +35,8 @@ use crate::{
 struct Fixture {
     name: &'static str,
     params: Params,
+    /// The shard that the filter is, if it is one.
+    shard: Option<(u16, u16)>,
     /// Number of counted items: items of set 1 (`support::item`), in order.
     items: u64,
     /// Number of layers, and bytes of bits.
@@ -42,9 +45,16 @@ struct Fixture {
     partial: Option<u64>,
 }
 
-fn fixtures() -> [Fixture; 8] {
-    let row = |name, params, items, shape| Fixture { name, params, items, shape, partial: None };
+fn fixtures() -> [Fixture; 10] {
+    let row = |name, params, items, shape| {
+        let (shard, partial) = (None, None);
+        Fixture { name, params, shard, items, shape, partial }
+    };
+    let shard = |shard, row| Fixture { shard: Some(shard), ..row };
+    let last = (1_023, 1_024);
     [
+        shard((5, 8), row("shard", params(0.01, 100, 2, 11), 60, (1, 128))),
+        shard(last, row("shard-counting", counting(params(0.001, 20, 2, 7)), 200, (4, 3_232))),
         row("counting", counting(params(0.01, 4_000, 0, 9)), 2_500, (1, 19_968)),
         row("counting-grown", counting(params(0.001, 20, 2, 7)), 200, (4, 3_232)),
         row("empty", params(0.01, 100, 2, 0), 0, (1, 128)),
@@ -74,9 +84,13 @@ impl Fixture {
 
     /// Builds the filter of the file.
     fn filter(&self) -> Filter {
-        let mut filter = filter(&self.params);
+        let mut filter = filter(&self.params).with_shard(self.shard());
         fill(&mut filter, 1, self.items);
         filter
+    }
+
+    fn shard(&self) -> Option<Shard> {
+        self.shard.and_then(|(index, count)| Shard::new(index, count))
     }
 
     /// Builds what the file contains: the filter, or its first `partial` bytes.
@@ -97,6 +111,7 @@ impl Fixture {
     fn check(&self, filter: &Filter) {
         let name = self.name;
         assert_eq!(filter.params(), self.params, "{name}");
+        assert_eq!(filter.shard(), self.shard(), "{name}");
         assert_eq!(filter.items(), self.items, "{name}");
         assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
         let (newest, older) = (filter.newest(), filter.older().map(Layer::items).sum::<u64>());

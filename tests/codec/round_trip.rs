@@ -24,6 +24,7 @@ fn assert_equal(left: &Filter, right: &Filter, case: &str) {
     assert_eq!(Plan::of(left), Plan::of(right), "{case}");
     assert!(sample::stream(left) == sample::stream(right), "{case}: bits");
     assert_eq!(left.params(), right.params(), "{case}");
+    assert_eq!(left.shard(), right.shard(), "{case}");
 }
 
 #[track_caller]

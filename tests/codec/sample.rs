@@ -3,6 +3,7 @@
 use redis_bloom::{
     codec::native::dump,
     filter::{CellKind, Filter, Params},
+    sharding::Shard,
 };
 
 use crate::support::{CELLS, add, fill, filter, item, params};
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Named> {
         .into_iter()
         .flat_map(|shape| CELLS.map(|cells| make(shape, cells)))
         .chain([past])
+        .chain(CELLS.map(|cells| (format!("a shard, {cells:?}"), shard_of(cells))))
         .collect()
 }
 
@@ -79,9 +81,16 @@ pub(crate) fn small_of(cells: CellKind) -> Filter {
     filter
 }
 
-/// The filters of [`small_of`] for bits and for counters.
-pub(crate) fn smalls() -> [Filter; 2] {
-    CELLS.map(small_of)
+/// A filter of [`small_of`] that is shard 5 of 8.
+pub(crate) fn shard_of(cells: CellKind) -> Filter {
+    small_of(cells).with_shard(Shard::new(5, 8))
+}
+
+/// The filters of [`small_of`] for bits and for counters, and a shard: one for each version of the
+/// header.
+pub(crate) fn smalls() -> [Filter; 3] {
+    let [bits, counters] = CELLS.map(small_of);
+    [bits, counters, shard_of(CellKind::Bits)]
 }
 
 /// The bits of all layers as one stream, without the codec.

@@ -6,10 +6,13 @@ use proptest::{
     prelude::*,
     test_runner::{Config, RngSeed},
 };
-use redis_bloom::filter::{
-    CellKind, Classic, CountingLayer, Difference, Error, Expansion, FIXED_SEED, Family, Filter,
-    Layer, LayerPlan, Params, Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable,
-    Valkey, foreign::redisbloom, repeats,
+use redis_bloom::{
+    filter::{
+        CellKind, Classic, CountingLayer, Difference, Error, Expansion, FIXED_SEED, Family, Filter,
+        Layer, LayerPlan, Params, Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable,
+        Valkey, foreign::redisbloom, repeats,
+    },
+    sharding::Shard,
 };
 
 use crate::{
@@ -60,7 +63,7 @@ fn every_kind() -> Vec<(&'static str, Filter)> {
     let one = |family, seed, capacity, error_rate, shape: Classic| {
         let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
         let expansion = Expansion::NONSCALING;
-        let plan = Plan { family, seed, error_rate, expansion, layers };
+        let plan = Plan { family, seed, error_rate, expansion, shard: None, layers };
         plan.check().expect("a sound filter");
         plan.allocate(u64::MAX).expect("memory")
     };
@@ -561,6 +564,28 @@ fn the_error_of_the_count_of_a_union_is_the_predicted_one() {
     }
     println!("{table}");
     assert!(hold, "{table}");
+}
+
+/// A shard is merged with the same shard alone, and the union is that shard.
+#[test]
+fn only_the_same_shards_are_merged() {
+    for cells in CELLS {
+        let shard = |shard: Option<Shard>| {
+            filter(&Params { cells, ..params(0.01, 100, 2, 9) }).with_shard(shard)
+        };
+        let (five, six, other_count) = (Shard::new(5, 8), Shard::new(6, 8), Shard::new(5, 16));
+        let differ = Err(Unmergeable::Differ(Difference::Shard));
+        for other in [six, other_count, None] {
+            assert_eq!(merge(&mut shard(five), 0, &[&shard(other)]), differ);
+            assert_eq!(merge(&mut shard(other), 0, &[&shard(five)]), differ);
+        }
+        let (mut destination, mut source) = (shard(five), shard(five));
+        add_all(&mut destination, 0..70);
+        add_all(&mut source, 50..90);
+        assert_eq!(merge(&mut destination, 0, &[&source]), Ok(()));
+        assert_eq!(destination.shard(), five);
+        assert!((0..90).all(|number| has(&destination, &item(0, number))));
+    }
 }
 
 fn config() -> Config {

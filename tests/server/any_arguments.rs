@@ -55,7 +55,7 @@ const NUMBERS: [&str; 42] = [
     "1e",
     "٣",
 ];
-const WORDS: [&str; 26] = [
+const WORDS: [&str; 27] = [
     "COUNTING",
     "SATURATED",
     "UNDELETED",
@@ -64,6 +64,7 @@ const WORDS: [&str; 26] = [
     "EXPANSION",
     "NONSCALING",
     "SEED",
+    "SHARD",
     "CAPACITY",
     "ERROR",
     "NOCREATE",
@@ -85,10 +86,12 @@ const WORDS: [&str; 26] = [
 ];
 
 /// Calls with options, in addition to those of `commands`.
-const SHAPES: [&str; 15] = [
+const SHAPES: [&str; 17] = [
     "BF.RESERVE k 0.01 100",
     "BF.RESERVE k 0.001 10 EXPANSION 3 SEED 7",
     "BF.RESERVE k 0.5 1 NONSCALING",
+    "BF.RESERVE k 0.01 100 SHARD 3 8",
+    "BF.BULKADD k SHARD 0 2 WIDTH 2 aabb",
     "BF.INSERT k CAPACITY 10 ERROR 0.1 ITEMS a b",
     "BF.INSERT k NOCREATE EXPANSION 2 SEED 1 ITEMS a",
     "BF.INSERT k TIGHTENING 0.5 SEED 0123456789abcdef0123456789abcdef",

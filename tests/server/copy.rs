@@ -21,6 +21,7 @@ fn a_copy_is_identical_and_independent() {
         ("counting", "0.01 100 COUNTING", 70),
         ("counting_grown", "0.01 100 COUNTING", 2_000),
         ("counting_full", "1e-9 500 NONSCALING COUNTING", 500),
+        ("shard", "0.01 100 SHARD 0 1", 2_000),
     ] {
         assert_eq!(client.run(&format!("BF.RESERVE {key} {options}")), ok());
         let items = add_until_card(client, key, "item", card);
@@ -74,6 +75,7 @@ fn the_digest_shows_every_difference() {
         ("0.02 1000 SEED 1", "a b c"),
         ("0.01 1000 EXPANSION 3 SEED 1", "a b c"),
         ("0.01 1000 COUNTING SEED 1", "a b c"),
+        ("0.01 1000 SEED 1 SHARD 0 1", "a b c"),
         ("0.01 1000 SEED 1", "a b d"),
         ("0.01 1000 SEED 1", "a b"),
         ("0.01 1000 SEED 1", "a b c d"),

@@ -33,9 +33,11 @@ fn payloads(client: &mut Client) -> Vec<(&'static str, Payload)> {
     client.run("BF.RESERVE counting 0.1 2 EXPANSION 1 SEED 4 COUNTING");
     add_until_card(client, "counting", "item", 4);
     client.run("BF.DEL counting item-0");
+    client.run("BF.RESERVE shard 0.1 2 EXPANSION 1 SEED 5 SHARD 0 1");
+    add_until_card(client, "shard", "item", 4);
     let header = crate::harness::dump(client, "layers").swap_remove(0);
     assert_eq!(load(client, "half", &header), ok());
-    let keys = ["single", "layers", "full", "counting", "half"];
+    let keys = ["single", "layers", "full", "counting", "shard", "half"];
     keys.map(|key| (key, Payload::of(client, key))).into()
 }
 

@@ -16,6 +16,8 @@ fn make(client: &mut Client) -> Vec<(&'static str, Vec<String>)> {
         ("full", "0.01 1000 NONSCALING", 1_000),
         ("counting", "0.01 1000 COUNTING", 900),
         ("counting_grown", "0.001 100 COUNTING", 2_000),
+        // The only shard takes every item.
+        ("shard", "0.001 100 SHARD 0 1", 2_000),
         ("tiniest", "5e-324 1 NONSCALING", 1),
     ];
     let mut made = Vec::new();

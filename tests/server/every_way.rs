@@ -41,6 +41,12 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     madd(client, "counting", &numbered("item", 800));
     client.call("BF.DEL", "counting", &numbered("item", 1_000));
 
+    // The only shard takes every item.
+    client.run("BF.RESERVE shard 0.012345678901234567 50 EXPANSION 3 SHARD 0 1");
+    madd(client, "shard", &numbered("item", 900));
+    client.cmd(&["BF.BULKADD", "shard_counting", "COUNTING", "SHARD", "0", "1", "LINES", &lines]);
+    client.call("BF.DEL", "shard_counting", &numbered("item", 300));
+
     client.run("MULTI");
     client.run("BF.RESERVE transaction 0.01 20");
     client.call("BF.MADD", "transaction", &numbered("item", 70));
@@ -91,6 +97,8 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         "bulk",
         "bulk_counting",
         "bulk_full",
+        "shard",
+        "shard_counting",
         "transaction",
         "made_inside",
         "script",

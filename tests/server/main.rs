@@ -74,6 +74,7 @@ mod reserve;
 mod reserve_errors;
 mod seed;
 mod sentinel;
+mod shard;
 mod torture;
 mod unlink;
 mod valkey;

@@ -29,6 +29,8 @@ fn make(client: &mut Client) -> Vec<Sample> {
         ("counting_blocks", "0.001 20000 COUNTING", 20_000),
         ("counting_grown", "0.01 100 COUNTING", 3_000),
         ("counting_full", "1e-9 500 NONSCALING COUNTING", 500),
+        // The only shard takes every item.
+        ("shard", "0.01 100 SHARD 0 1", 3_000),
     ];
     let mut samples = Vec::new();
     for (key, options, card) in shapes {

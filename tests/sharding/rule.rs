@@ -64,6 +64,17 @@ fn a_shard_is_below_the_number_of_shards() {
     assert_eq!(shard_of(b"a", 0), 0);
 }
 
+#[test]
+fn the_first_item_of_another_shard_is_found() {
+    let shard = Shard::new(7, 8).expect("in range");
+    let items = [&b"a"[..], b"a", b"123456789", b"a", b"{}"];
+    let first = |items: &[&'static [u8]]| shard.first_foreign(items.iter().copied());
+    assert_eq!(first(&items), Some((2, Shard::new(6, 8).expect("in range"))));
+    assert_eq!(first(&items[3..]), Some((1, Shard::new(5, 8).expect("in range"))));
+    assert_eq!(first(&items[..2]), None);
+    assert_eq!(first(&[]), None);
+}
+
 /// Items that look alike spread as random ones do. The count of a shard is binomial: 5 deviations
 /// are exceeded once in 1.7 million times, and there are 5 * (16 + 128) counts.
 #[test]

@@ -422,6 +422,7 @@ pub(crate) mod tests {
             seed: 0,
             error_rate: rate,
             expansion: Expansion::new(1)?,
+            shard: None,
             layers: vec![layer; count],
         };
         plan.check()?;
@@ -441,6 +442,7 @@ pub(crate) mod tests {
             seed: 5,
             error_rate: 0.25,
             expansion: Expansion::new(1)?,
+            shard: None,
             layers: vec![layer; count],
         };
         plan.check()?;

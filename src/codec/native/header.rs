@@ -48,6 +48,23 @@
 //!   changes is a running hash of all additions and deletions (filter/layer/counting/mod.rs)
 //! ```
 //!
+//! Version 3 is version 2 with records between the fields of the family and the layers, for native
+//! filters with a property that most filters lack. A new property gets a new kind of record, and no
+//! new version.
+//!
+//! ```text
+//!   bytes 0 to 40 of version 1, with version = 3, then:
+//!   ┌────────┬─ ─ ─ ─ ─ ─ ┬─────────┬──────┬────────┬─ ─ ─ ─ ─ ┬─ ─ ─ ┬─ ─ ─ ─ ─ ─ ─ ┬─────────┐
+//!   │ family │ fields of  │ records │ kind │ length │ `length` │ next │ layers,      │ XXH3-64 │
+//!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
+//!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
+//!   kind 1, shard, 4 bytes: number of the shard u16, number of shards u16 (rule: sharding/rule.rs)
+//! ```
+//!
+//! A filter is not the same without a record whose kind is below 32,768, so a release that does not
+//! know that kind refuses the header. Records of kinds from 32,768 on are skipped by releases that
+//! do not know them, and are not part of the identity of the filter.
+//!
 //! The meaning of the bits changed once before the first release, without a new number: builds from
 //! before four probes shared a cache line (`filter/hash/probe.rs`) wrote the same version. From the
 //! first release on, a new meaning takes a new number.
@@ -61,13 +78,16 @@ use crate::{
         CellKind, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan,
         MAX_LAYERS, Plan, RedisBloom, Rule, Shape, Valkey, checksum,
     },
+    sharding::Shard,
 };
 
 pub(in crate::codec) const MAGIC: &str = "rbloom";
 /// The version for native filters of blocked layers.
 const NATIVE: u16 = 1;
-/// The version for all other filters.
+/// The version for all other filters without records.
 const ANY: u16 = 2;
+/// The version for filters with records.
+const RECORDS: u16 = 3;
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
 /// Layer kinds.
@@ -79,6 +99,10 @@ const OWN: u8 = 0;
 const REDISBLOOM: u8 = 1;
 const VALKEY: u8 = 2;
 const GUAVA: u8 = 3;
+/// Kinds of records.
+const SHARD: u16 = 1;
+/// The first kind of the records that a release which does not know them may skip.
+const OPTIONAL: u16 = 1 << 15;
 /// Options of the family `REDISBLOOM`.
 const EXACT: u8 = 1;
 const HASH64: u8 = 4;
@@ -93,6 +117,7 @@ const MITZ64: u8 = 4;
 pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     let counting = |layer: &LayerPlan| matches!(layer.shape, Shape::Counting(_));
     let version = match plan.family {
+        _ if plan.shard.is_some() => RECORDS,
         Family::Native if !plan.layers.iter().any(counting) => NATIVE,
         Family::Native | Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
     };
@@ -118,6 +143,14 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
             out.extend(tightening.to_le_bytes());
         }
         Family::Guava => out.push(GUAVA),
+    }
+    if let Some(shard) = plan.shard {
+        out.extend(1_u16.to_le_bytes());
+        put_record(
+            &mut out,
+            SHARD,
+            [shard.index(), shard.count()].map(u16::to_le_bytes).as_flattened(),
+        );
     }
     for layer in &plan.layers {
         match layer.shape {
@@ -148,6 +181,13 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     seal(out)
 }
 
+fn put_record(out: &mut Vec<u8>, kind: u16, bytes: &[u8]) {
+    out.extend(kind.to_le_bytes());
+    // No record is longer than a few bytes.
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend(bytes);
+}
+
 fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
     out.extend([kind, geometry.probes]);
     out.extend(geometry.block_words.to_le_bytes());
@@ -156,13 +196,14 @@ fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
 
 /// Reads and checks a header: the plan, and the bytes of bits that follow.
 pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
-    let (version, mut reader) = Reader::sealed(bytes, MAGIC, NATIVE..=ANY)?;
+    let (version, mut reader) = Reader::sealed(bytes, MAGIC, NATIVE..=RECORDS)?;
     let seed = reader.u64()?;
     let error_rate = reader.f64()?;
     let factor = reader.u32()?;
     let count = reader.u32()? as usize;
     let present = reader.u64()?;
     let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
+    let shard = if version == RECORDS { records(&mut reader)? } else { None };
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
@@ -185,7 +226,7 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         layers.push(LayerPlan { capacity, items, error_rate, shape });
     }
     reader.end()?;
-    let plan = Plan { family, seed, error_rate, expansion, layers };
+    let plan = Plan { family, seed, error_rate, expansion, shard, layers };
     plan.check()?;
     let total = plan.bit_bytes();
     if present > total {
@@ -210,10 +251,29 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
     }
 }
 
+/// Reads the records: the shard that the filter is, if there is such a record.
+fn records(reader: &mut Reader) -> Result<Option<Shard>, Error> {
+    let mut shard = None;
+    for _ in 0..reader.u16()? {
+        let (kind, length) = (reader.u16()?, reader.u32()?);
+        let mut record = Reader::plain(reader.bytes(length as usize)?);
+        match kind {
+            SHARD if shard.is_none() => {
+                let (index, count) = (record.u16()?, record.u16()?);
+                record.end()?;
+                shard = Some(Shard::new(index, count).ok_or(Error::Shard { index, count })?);
+            }
+            OPTIONAL.. => {}
+            kind => return Err(Error::Record(kind)),
+        }
+    }
+    Ok(shard)
+}
+
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
     match reader.u8()? {
         BLOCKED => Ok(Shape::Blocked(geometry(reader)?)),
-        CLASSIC if version == ANY => {
+        CLASSIC if version != NATIVE => {
             let rule = match reader.u8()? {
                 REMAINDER => Rule::Remainder,
                 LOW_BITS => Rule::LowBits,
@@ -226,7 +286,7 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
             Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))
         }
         // `decode` reads changes and deletions, which follow the numbers of all kinds.
-        COUNTING if version == ANY => Ok(Shape::Counting(Counting::of(geometry(reader)?))),
+        COUNTING if version != NATIVE => Ok(Shape::Counting(Counting::of(geometry(reader)?))),
         kind => Err(Error::Kind(kind)),
     }
 }

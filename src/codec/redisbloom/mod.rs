@@ -97,6 +97,7 @@ impl Chain {
             seed: 0,
             error_rate: if self.halves { doubled } else { first },
             expansion: self.expansion,
+            shard: None,
             layers,
         };
         plan.check()?;

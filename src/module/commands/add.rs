@@ -4,7 +4,7 @@
 //! All items are added before the reply begins, because the length of the reply depends on the
 //! result. An error is the last element of the array: clients stop reading at the first error.
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses, sharded};
 use crate::{
     command::{args::Options, refusal::Refusal},
     filter::{Answers, Error, Filter, Layer},
@@ -38,11 +38,15 @@ impl Command for Add {
     fn run(call: &Call) -> Result<(), Refusal> {
         let ctx = call.ctx;
         let (name, [item]) = call.key_and()?;
-        let lookahead = Lookahead::new(name.bytes(), item.bytes());
+        let bytes = item.bytes();
+        let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(ctx, name, Access::Write);
         let Some(filter) = Value::filter_in_key(&mut key)? else {
             return add_one(call, name, key, item);
         };
+        if sharded::check(filter, bytes).is_err() {
+            return add_one(call, name, key, item);
+        }
         let before = Before::of(filter);
         let hash = lookahead.hash(filter);
         let Ok(new) = filter.add(hash, |demand| limit::ceiling(ctx, demand)) else {
@@ -108,6 +112,9 @@ pub(super) trait Batch<'a>: Copy {
 
     /// The items whose element of `changed` is true, in the form in which they are replicated.
     fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a>;
+
+    /// The first `count` items, or all if there are fewer.
+    fn first(self, count: usize) -> Self;
 }
 
 /// Items that are one argument each.
@@ -119,6 +126,10 @@ impl<'a> Batch<'a> for &[Str<'a>] {
     fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a> {
         let changed = self.iter().zip(changed).filter(|(_, changed)| *changed);
         Items::Listed(changed.map(|(item, _)| *item).collect())
+    }
+
+    fn first(self, count: usize) -> Self {
+        self.get(..count).unwrap_or(self)
     }
 }
 
@@ -159,7 +170,8 @@ pub(super) fn create_with<'a>(
     Ok((answers, change))
 }
 
-/// Adds `items` to a filter in order, and stops at the first item that cannot be added.
+/// Adds `items` to a filter in order, and stops at the first item that cannot be added, or that
+/// belongs to another shard (`sharded.rs`).
 ///
 /// Replicated and AOF additions are accepted even when the filter has no room for them; they are
 /// not counted. A non-scaling filter may be full some items sooner than its original: another
@@ -168,6 +180,7 @@ pub(super) fn create_with<'a>(
 /// original's.
 pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -> Added {
     let ctx = call.ctx;
+    let (items, misrouted) = sharded::cut(filter, items);
     let before = Before::of(filter);
     let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(ctx, demand);
@@ -199,7 +212,7 @@ pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -
         answers,
         counts: before.counts(),
         shape: before.reshaped(filter, counted),
-        error: error.map(|error| refused(call, error)),
+        error: error.map(|error| refused(call, error)).or(misrouted),
     };
     stats::ADDS.add(added.tried() as u64);
     added

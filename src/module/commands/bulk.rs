@@ -4,9 +4,10 @@
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Uses,
+    Argument, Call, Command, CommandSpec, SHARD, Uses,
     add::{Batch, add, create_with},
     exists::{Found, queried},
+    sharded,
 };
 use crate::{
     codec::packed::{self, Packed},
@@ -55,6 +56,7 @@ impl Command for BulkAdd {
             Argument::Flag(c"nocreate", c"NOCREATE"),
             Argument::Flag(c"nonscaling", c"NONSCALING"),
             Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed")),
+            SHARD,
             FORMAT,
             BLOB,
         ],
@@ -80,7 +82,13 @@ impl Command for BulkAdd {
         };
         drop(key);
         effects::announce(call.ctx, name, &change);
-        reply(call, added.count(), &packed::pack_answers(added.chunks()), added.error());
+        reply(
+            call,
+            added.count(),
+            &packed::pack_answers(added.chunks()),
+            added.error(),
+            Uses::Adds,
+        );
         Ok(())
     }
 }
@@ -110,23 +118,24 @@ impl Command for BulkExists {
         let (name, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
         let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
-        let items = Packed::new(format, blob(words.as_slice())?)?.items();
+        let items = Packed::new(format, blob(words.as_slice())?)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let (count, bits) = match queried(&mut key)? {
+        let (count, bits, error) = match queried(&mut key)? {
             Some(filter) => {
+                let (items, error) = sharded::cut(filter, items);
                 let mut found = Found::default();
-                filter.contains_each(items, |chunk| found.push(chunk));
+                filter.contains_each(items.items(), |chunk| found.push(chunk));
                 stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
                 let count = found.chunks().map(Answers::count).sum();
-                (count, packed::pack_answers(found.chunks()))
+                (count, packed::pack_answers(found.chunks()), error)
             }
             None => {
-                let count = items.count();
-                (count, vec![0; count.div_ceil(8)])
+                let count = items.items().count();
+                (count, vec![0; count.div_ceil(8)], None)
             }
         };
         stats::CHECKS.add(count as u64);
-        reply(call, count, &bits, None);
+        reply(call, count, &bits, error, Uses::Reads);
         Ok(())
     }
 }
@@ -141,12 +150,12 @@ fn blob<'a>(words: &[Str<'a>]) -> Result<&'a [u8], Refusal> {
 
 /// Replies with the number of answers, the answers as bits, and the error that stopped the command,
 /// if any.
-fn reply(call: &Call, count: usize, bits: &[u8], error: Option<Refusal>) {
+fn reply(call: &Call, count: usize, bits: &[u8], error: Option<Refusal>, uses: Uses) {
     call.ctx.reply_array(2 + usize::from(error.is_some()));
     call.ctx.reply_integer(count as u64);
     call.ctx.reply_bulk(bits);
     if let Some(error) = error {
-        call.refuse(error, Uses::Adds);
+        call.refuse(error, uses);
     }
 }
 
@@ -157,5 +166,9 @@ impl<'a> Batch<'a> for Packed<'a> {
 
     fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a> {
         Items::Packed(Packed::select(self, changed))
+    }
+
+    fn first(self, count: usize) -> Self {
+        Packed::first(self, count)
     }
 }

@@ -1,6 +1,6 @@
 //! `BF.COUNT key item`: an upper bound on how often an item is in a filter with counters.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried};
+use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried, sharded};
 use crate::{
     command::refusal::Refusal,
     module::api::{Access, Key},
@@ -30,7 +30,10 @@ impl Command for Count {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let count = match queried(&mut key)? {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
-            Some(filter) => filter.count(filter.hash(item.bytes())),
+            Some(filter) => {
+                sharded::check(filter, item.bytes())?;
+                filter.count(filter.hash(item.bytes()))
+            }
             None => 0,
         };
         call.ctx.reply_integer(count);

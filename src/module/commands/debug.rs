@@ -31,8 +31,11 @@ impl Command for Debug {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
         let layers = filter.layers().map(|layer| describe(layer, filter.family()));
+        let shard = filter.shard().map_or(String::new(), |shard| {
+            format!(" shard:{} shards:{}", shard.index(), shard.count())
+        });
         let lines: Vec<String> =
-            std::iter::once(format!("size:{}", filter.items())).chain(layers).collect();
+            std::iter::once(format!("size:{}{shard}", filter.items())).chain(layers).collect();
         call.ctx.reply_array(lines.len());
         lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
         Ok(())

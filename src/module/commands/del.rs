@@ -4,7 +4,7 @@
 //! deletion could cause a false negative for another item (`filter/deletion.rs`). The filter
 //! allocates nothing, so the command runs without `deny-oom`.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried};
+use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried, sharded};
 use crate::{
     command::refusal::Refusal,
     module::{
@@ -33,12 +33,14 @@ impl Command for Del {
     const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, items) = call.key_and_rest(1)?;
+        let (name, all) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
+        let (mut items, mut error) = (all, None);
         let mut deleted = Vec::with_capacity(items.len());
         match queried(&mut key)? {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
+                (items, error) = sharded::cut(filter, all);
                 let (before, refused) = (stats::items_of(filter), filter.refused_deletions());
                 let bytes = items.iter().map(|item| item.bytes());
                 filter.delete_each(bytes, |gone| deleted.extend(gone.each()));
@@ -49,16 +51,21 @@ impl Command for Del {
         }
         drop(key);
         stats::DELETES.add(items.len() as u64);
-        effects::deleted(call.ctx, name, items, &deleted);
+        effects::deleted(call.ctx, name, all, &deleted);
         // A primary sends what it has deleted, and nothing else.
         if deleted.contains(&false) {
             call.report_unapplied(c"an item was not deleted");
         }
-        if let [only] = deleted[..] {
-            call.ctx.reply_bool(only);
-        } else {
-            call.ctx.reply_array(deleted.len());
-            deleted.iter().for_each(|&gone| call.ctx.reply_bool(gone));
+        match (&deleted[..], error, all) {
+            (_, Some(error), [_]) => return Err(error),
+            ([only], None, _) => call.ctx.reply_bool(*only),
+            _ => {
+                call.ctx.reply_array(deleted.len().saturating_add(error.is_some().into()));
+                deleted.iter().for_each(|&gone| call.ctx.reply_bool(gone));
+                if let Some(error) = error {
+                    call.refuse(error, Uses::Deletes);
+                }
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! guard in front of a database, which would then hide all rows. With the setting
 //! `missing-key-error` the reply is an error.
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses, sharded};
 use crate::{
     command::refusal::Refusal,
     filter::{Answers, Filter},
@@ -35,10 +35,16 @@ impl Command for Exists {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
-        let lookahead = Lookahead::new(name.bytes(), item.bytes());
+        let bytes = item.bytes();
+        let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let found =
-            queried(&mut key)?.is_some_and(|filter| filter.contains(lookahead.hash(filter)));
+        let found = match queried(&mut key)? {
+            Some(filter) => {
+                sharded::check(filter, bytes)?;
+                filter.contains(lookahead.hash(filter))
+            }
+            None => false,
+        };
         stats::CHECKS.add(1);
         stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
@@ -67,6 +73,10 @@ impl Command for MultiExists {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = queried(&mut key)?;
+        let (items, error) = match &filter {
+            Some(filter) => sharded::cut(filter, items),
+            None => (items, None),
+        };
         stats::CHECKS.add(items.len() as u64);
         // Compute all answers before the reply begins: an array that stops in the middle leaves the
         // client out of step.
@@ -75,7 +85,7 @@ impl Command for MultiExists {
             filter.contains_each(items.iter().map(|item| item.bytes()), |chunk| found.push(chunk));
             found
         });
-        call.ctx.reply_array(items.len());
+        call.ctx.reply_array(items.len().saturating_add(error.is_some().into()));
         match found {
             Some(found) => {
                 let mut positives = 0;
@@ -86,6 +96,9 @@ impl Command for MultiExists {
                 stats::POSITIVES.add(positives as u64);
             }
             None => items.iter().for_each(|_| call.ctx.reply_bool(false)),
+        }
+        if let Some(error) = error {
+            call.refuse(error, Uses::Reads);
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::{
         api::{Access, Context, Key},
         value::Value,
     },
+    sharding::Shard,
 };
 
 pub(super) struct Info;
@@ -44,6 +45,7 @@ impl Command for Info {
                 (c"layers", c"LAYERS"),
                 (c"saturated", c"SATURATED"),
                 (c"undeleted", c"UNDELETED"),
+                (c"shard", c"SHARD"),
             ],
         )],
     };
@@ -93,13 +95,14 @@ enum Shown<'f> {
     Integer(u64),
     Double(f64),
     Null,
+    Shard(Shard),
     Layers(Vec<(&'f Layer, Estimate)>),
 }
 
 /// The number of fields in the full reply: the first five of `FIELDS`.
 const FULL: usize = 5;
 
-const FIELDS: [Field; 11] = [
+const FIELDS: [Field; 12] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
@@ -153,6 +156,12 @@ const FIELDS: [Field; 11] = [
         label: c"Refused deletions",
         value: |filter| count(filter.counts().then(|| filter.refused_deletions())),
     },
+    // The number of the shard and the number of shards; null for a filter that is no shard.
+    Field {
+        word: "SHARD",
+        label: c"Shard",
+        value: |filter| filter.shard().map_or(Shown::Null, Shown::Shard),
+    },
 ];
 
 impl Field {
@@ -177,6 +186,11 @@ impl Shown<'_> {
             Self::Integer(number) => ctx.reply_integer(*number),
             Self::Double(number) => ctx.reply_double(*number),
             Self::Null => ctx.reply_null(),
+            Self::Shard(shard) => {
+                ctx.reply_array(2);
+                ctx.reply_integer(shard.index().into());
+                ctx.reply_integer(shard.count().into());
+            }
             Self::Layers(layers) => {
                 ctx.reply_array(layers.len());
                 layers.iter().for_each(|(layer, estimate)| reply_layer(ctx, layer, *estimate));

@@ -6,7 +6,7 @@
 //! documentation that clients show.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Uses,
+    Argument, Call, Command, CommandSpec, SHARD, Uses,
     add::{add, create_with},
 };
 use crate::{
@@ -42,6 +42,7 @@ impl Command for Insert {
             Argument::Flag(c"nocreate", c"NOCREATE"),
             Argument::Flag(c"nonscaling", c"NONSCALING"),
             Argument::Own(&Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed"))),
+            Argument::Own(&SHARD),
             Argument::Token(c"items", c"ITEMS"),
             Argument::Items,
         ],

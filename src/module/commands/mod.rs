@@ -8,6 +8,7 @@
 mod registration;
 #[cfg(test)]
 mod reply_order;
+mod sharded;
 mod spec;
 
 use std::ffi::{CStr, c_int};
@@ -54,6 +55,9 @@ commands! {
     reserve: Reserve;
     scandump: ScanDump;
 }
+
+/// The option by which a command creates a shard of a sharded filter.
+const SHARD: Argument = Argument::Pair(c"shard", c"SHARD", [c"index", c"shards"]);
 
 /// A command.
 trait Command {

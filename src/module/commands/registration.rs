@@ -247,6 +247,13 @@ impl Argument {
                     ..leaf(name, BLOCK, Some(token), OPTIONAL)
                 }
             }
+            Self::Pair(name, token, values) => {
+                let members = values.iter().map(|value| leaf(value, INTEGER, None, 0)).collect();
+                raw::RedisModuleCommandArg {
+                    subargs: group(parts, members),
+                    ..leaf(name, BLOCK, Some(token), OPTIONAL)
+                }
+            }
             Self::Own(argument) => {
                 raw::RedisModuleCommandArg { since: OWN_SINCE.as_ptr(), ..argument.describe(parts) }
             }

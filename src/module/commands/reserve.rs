@@ -1,7 +1,7 @@
-//! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]`: creates an
-//! empty filter.
+//! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]
+//! [SHARD i n]`: creates an empty filter.
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec, SHARD, Uses};
 use crate::{
     command::{args, refusal::Refusal, replayed},
     module::{
@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Reserve;
 
 /// The largest number of arguments after the key.
-const MOST_WORDS: usize = 8;
+const MOST_WORDS: usize = 11;
 
 impl Command for Reserve {
     const SPEC: CommandSpec = CommandSpec {
@@ -35,6 +35,7 @@ impl Command for Reserve {
             Argument::Option(c"expansion", c"EXPANSION", &Argument::Integer(c"expansion")),
             Argument::Flag(c"nonscaling", c"NONSCALING"),
             Argument::Own(&Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed"))),
+            Argument::Own(&SHARD),
         ],
     };
 

@@ -57,6 +57,8 @@ pub(super) enum Argument {
     Token(&'static CStr, &'static CStr),
     /// An optional word with a value.
     Option(&'static CStr, &'static CStr, &'static Argument),
+    /// An optional word with two integers.
+    Pair(&'static CStr, &'static CStr, [&'static CStr; 2]),
     /// An argument that RedisBloom's command lacks.
     Own(&'static Argument),
     /// Optionally, one of several words: name and words.

@@ -3,6 +3,7 @@
 
 mod counting;
 mod numbers;
+mod records;
 mod sizes;
 
 use redis_bloom::{

@@ -31,7 +31,9 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
             ("version 0", VERSION, &0_u16.to_le_bytes(), Error::Version(0)),
             // Version 2 has one more byte for the family, so the layers are one byte short.
             ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Truncated),
-            ("version 3", VERSION, &3_u16.to_le_bytes(), Error::Version(3)),
+            // Version 3 has the number of records, too: 1, of the layer's kind and probes.
+            ("version 3", VERSION, &3_u16.to_le_bytes(), Error::Truncated),
+            ("version 4", VERSION, &4_u16.to_le_bytes(), Error::Version(4)),
             ("version 65535", VERSION, &[255; 2], Error::Version(65_535)),
             ("rate 0", ERROR_RATE, &0_f64.to_le_bytes(), rate(0.0)),
             ("rate -0", ERROR_RATE, &(-0_f64).to_le_bytes(), rate(-0.0)),

@@ -19,7 +19,8 @@ pub struct Command {
     pub key: &'static [&'static str],
     /// The first release with the command, of RedisBloom or of this module.
     pub since: &'static str,
-    /// Names of the arguments in order, without `seed` and `counting`, which RedisBloom lacks.
+    /// Names of the arguments in order, without `seed`, `counting` and `shard`, which RedisBloom
+    /// lacks.
     pub arguments: &'static str,
 }
 
