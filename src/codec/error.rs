@@ -32,8 +32,8 @@ pub enum Error {
     /// This family of filters is not known.
     #[error("filter family {0} is not known")]
     Family(u8),
-    /// A record of this kind is not known, or is there twice.
-    #[error("record of kind {0} is not known, or is there twice")]
+    /// A record of this kind is not known, or does not follow a record of a lower kind.
+    #[error("record of kind {0} is not known, or is out of order")]
     Record(u16),
     /// A sharded filter has no such shard.
     #[error("there is no shard {index} of {count}")]

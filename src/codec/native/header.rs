@@ -48,8 +48,8 @@
 //!   changes is a running hash of all additions and deletions (filter/layer/counting/mod.rs)
 //! ```
 //!
-//! Version 3 is version 2 with records between the fields of the family and the layers, for native
-//! filters with a property that most filters lack. A new property gets a new kind of record, and no
+//! Version 3 is version 2 with records between the fields of the family and the layers, for filters
+//! with a property that most filters lack. A new property gets a new kind of record, and no
 //! new version.
 //!
 //! ```text
@@ -58,12 +58,17 @@
 //!   │ family │ fields of  │ records │ kind │ length │ `length` │ next │ layers,      │ XXH3-64 │
 //!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
 //!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
-//!   kind 1, shard, 4 bytes: number of the shard u16, number of shards u16 (rule: sharding/rule.rs)
+//!   kind 1, shard, 4 bytes: number of the shard u16, number of shards u16; native filters only
 //! ```
 //!
+//! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
+//! that each filter has one header, which its identity is computed from.
+//!
 //! A filter is not the same without a record whose kind is below 32,768, so a release that does not
-//! know that kind refuses the header. Records of kinds from 32,768 on are skipped by releases that
-//! do not know them, and are not part of the identity of the filter.
+//! know that kind refuses the header. Records of kinds from 32,768 on are optional: a release that
+//! does not know the kind skips the record, and does not write it again. The identity of a filter
+//! is that of the header without its optional records: if no other record is left, that is a header
+//! of version 1 or 2.
 //!
 //! The meaning of the bits changed once before the first release, without a new number: builds from
 //! before four probes shared a cache line (`filter/hash/probe.rs`) wrote the same version. From the
@@ -116,8 +121,9 @@ const MITZ64: u8 = 4;
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
 pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     let counting = |layer: &LayerPlan| matches!(layer.shape, Shape::Counting(_));
+    let records = records_of(plan);
     let version = match plan.family {
-        _ if plan.shard.is_some() => RECORDS,
+        _ if !records.is_empty() => RECORDS,
         Family::Native if !plan.layers.iter().any(counting) => NATIVE,
         Family::Native | Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
     };
@@ -144,13 +150,14 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
         }
         Family::Guava => out.push(GUAVA),
     }
-    if let Some(shard) = plan.shard {
-        out.extend(1_u16.to_le_bytes());
-        put_record(
-            &mut out,
-            SHARD,
-            [shard.index(), shard.count()].map(u16::to_le_bytes).as_flattened(),
-        );
+    if version == RECORDS {
+        // There are fewer kinds of records than 2^16, and no record has 4 GiB.
+        out.extend((records.len() as u16).to_le_bytes());
+        for (kind, bytes) in records {
+            out.extend(kind.to_le_bytes());
+            out.extend((bytes.len() as u32).to_le_bytes());
+            out.extend(bytes);
+        }
     }
     for layer in &plan.layers {
         match layer.shape {
@@ -181,11 +188,13 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     seal(out)
 }
 
-fn put_record(out: &mut Vec<u8>, kind: u16, bytes: &[u8]) {
-    out.extend(kind.to_le_bytes());
-    // No record is longer than a few bytes.
-    out.extend((bytes.len() as u32).to_le_bytes());
-    out.extend(bytes);
+/// The records of a plan, by ascending kinds: kind and bytes.
+fn records_of(plan: &Plan) -> Vec<(u16, Vec<u8>)> {
+    let shard = |shard: Shard| {
+        let numbers = [shard.index(), shard.count()].map(u16::to_le_bytes);
+        (SHARD, numbers.as_flattened().to_vec())
+    };
+    plan.shard.map(shard).into_iter().collect()
 }
 
 fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
@@ -203,7 +212,8 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let count = reader.u32()? as usize;
     let present = reader.u64()?;
     let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
-    let shard = if version == RECORDS { records(&mut reader)? } else { None };
+    let Records { shard } =
+        if version == RECORDS { Records::read(&mut reader)? } else { Records::default() };
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
@@ -251,23 +261,37 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
     }
 }
 
-/// Reads the records: the shard that the filter is, if there is such a record.
-fn records(reader: &mut Reader) -> Result<Option<Shard>, Error> {
-    let mut shard = None;
-    for _ in 0..reader.u16()? {
-        let (kind, length) = (reader.u16()?, reader.u32()?);
-        let mut record = Reader::plain(reader.bytes(length as usize)?);
-        match kind {
-            SHARD if shard.is_none() => {
-                let (index, count) = (record.u16()?, record.u16()?);
-                record.end()?;
-                shard = Some(Shard::new(index, count).ok_or(Error::Shard { index, count })?);
+/// The records of a header that this release knows.
+#[derive(Default)]
+struct Records {
+    shard: Option<Shard>,
+}
+
+impl Records {
+    /// Reads the records of version 3, which precede the layers.
+    fn read(reader: &mut Reader) -> Result<Self, Error> {
+        let (mut records, mut last) = (Self::default(), 0);
+        for _ in 0..reader.u16()? {
+            let (kind, length) = (reader.u16()?, reader.u32()?);
+            let mut record = Reader::plain(reader.bytes(length as usize)?);
+            if kind <= last {
+                return Err(Error::Record(kind));
             }
-            OPTIONAL.. => {}
-            kind => return Err(Error::Record(kind)),
+            last = kind;
+            match kind {
+                SHARD => records.shard = Some(shard(&mut record)?),
+                OPTIONAL.. => continue,
+                kind => return Err(Error::Record(kind)),
+            }
+            record.end()?;
         }
+        Ok(records)
     }
-    Ok(shard)
+}
+
+fn shard(record: &mut Reader) -> Result<Shard, Error> {
+    let (index, count) = (record.u16()?, record.u16()?);
+    Shard::new(index, count).ok_or(Error::Shard { index, count })
 }
 
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {

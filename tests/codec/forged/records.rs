@@ -1,12 +1,15 @@
 //! The records of version 3: a shard that cannot be, and records of kinds that are not known.
 
 use redis_bloom::{
-    codec::{Error, native::dump::Load},
+    codec::{
+        Error,
+        native::dump::{self, Load},
+    },
     filter::{Broken, CellKind, FIXED_SEED, Family, Params, Plan, TIGHTENING, Valkey},
     sharding::{MAX_SHARDS, Shard},
 };
 
-use super::check;
+use super::{check, refused};
 use crate::{
     forge::{self, header::FIRST},
     sample,
@@ -20,6 +23,8 @@ const LENGTH: usize = KIND + 2;
 const INDEX: usize = LENGTH + 4;
 const COUNT: usize = INDEX + 2;
 const LAYERS: usize = COUNT + 2;
+/// The first kind of the optional records.
+const OPTIONAL: u16 = 32_768;
 
 #[test]
 fn a_shard_that_cannot_be_is_refused() {
@@ -64,25 +69,53 @@ fn with_records(header: &[u8], records: &[(u16, &[u8])]) -> Vec<u8> {
 fn records_of_later_releases_are_skipped_or_refused() {
     for cells in CELLS {
         let filter = sample::shard_of(cells);
-        let (_, header) = redis_bloom::codec::native::dump::header(&filter);
+        let (_, header) = dump::header(&filter);
         let shard = &header[INDEX..LAYERS];
-        let optional = |kind: u16| (kind | 1 << 15, &b"any bytes"[..]);
-        let records = [optional(0), (1, shard), optional(7), optional(7), (u16::MAX, b"")];
+        let records = [(1, shard), (OPTIONAL, b"any bytes"), (OPTIONAL + 7, b""), (u16::MAX, b"x")];
         let load = Load::begin(&with_records(&header, &records), u64::MAX).expect("a header");
         assert_eq!(load.filter().shard(), Shard::new(5, 8));
-        // Chunks of the same filter without the records fit.
+        // The filter is the one without the optional records, which are not written again.
         assert!(load.began_with(&header));
-        for (records, expected) in [
-            (&[(1, shard), (1, shard)][..], Error::Record(1)),
-            (&[(1, shard), (3, b"matters")], Error::Record(3)),
-        ] {
-            let refused = Load::begin(&with_records(&header, records), u64::MAX);
-            assert_eq!(refused.map(|_| ()), Err(expected));
+        assert_eq!(dump::header(load.filter()).1, header);
+        let refused = Load::begin(&with_records(&header, &[(1, shard), (3, b"matters")]), u64::MAX);
+        assert_eq!(refused.map(|_| ()), Err(Error::Record(3)));
+    }
+}
+
+/// A header of version 3 whose records are all optional, or which has none, is that of the filter
+/// that takes all items: a header of version 1 or 2.
+#[test]
+fn a_filter_with_optional_records_alone_is_a_plain_one() {
+    for cells in CELLS {
+        let (_, header) = dump::header(&sample::shard_of(cells));
+        let (_, plain) = dump::header(&sample::small_of(cells));
+        let optional = [(OPTIONAL, &b"any bytes"[..]), (u16::MAX, b"")];
+        for records in [&optional[..0], &optional[..1], &optional] {
+            let load = Load::begin(&with_records(&header, records), u64::MAX).expect("a header");
+            assert_eq!(load.filter().shard(), None);
+            assert!(load.began_with(&plain), "{cells:?} {records:?}");
+            assert_eq!(dump::header(load.filter()).1, plain, "{cells:?} {records:?}");
+            assert!(!load.began_with(&header), "the chunks of a shard are of another filter");
         }
-        // Without a shard it is the filter that takes all items.
-        let plain = Load::begin(&with_records(&header, &[]), u64::MAX).expect("a header");
-        assert_eq!(plain.filter().shard(), None);
-        assert!(!plain.began_with(&header), "the chunks of a shard are of another filter");
+    }
+}
+
+/// Kinds ascend from 1 on.
+#[test]
+fn records_out_of_order_are_refused() {
+    let (_, header) = dump::header(&sample::shard_of(CellKind::Bits));
+    let shard = &header[INDEX..LAYERS];
+    let (first, next) = ((OPTIONAL, &b"x"[..]), (OPTIONAL + 1, &b""[..]));
+    for (case, records, kind) in [
+        ("a shard twice", &[(1, shard), (1, shard)][..], 1),
+        ("a shard behind an optional record", &[first, (1, shard)], 1),
+        ("an optional record twice", &[(1, shard), first, first], OPTIONAL),
+        ("optional records that descend", &[(1, shard), next, first], OPTIONAL),
+        ("kind 0 alone", &[(0, b"")], 0),
+        ("kind 0 behind a shard", &[(1, shard), (0, b"")], 0),
+    ] {
+        let error = refused(&with_records(&header, records), u64::MAX, case);
+        assert_eq!(error, Error::Record(kind), "{case}");
     }
 }
 
@@ -101,6 +134,40 @@ fn only_a_shard_has_records() {
     assert_eq!(with[8..RECORDS], without[8..RECORDS]);
     assert_eq!(with[RECORDS..LAYERS], [1, 0, 1, 0, 4, 0, 0, 0, 5, 0, 8, 0]);
     assert_eq!(with[LAYERS..with.len() - 8], without[RECORDS..without.len() - 8]);
+}
+
+/// The headers of three small filters as the first releases wrote them: version 1 for bits, 2 for
+/// counters, 3 for a shard. Only version 3 has records, and the other versions do not change.
+#[test]
+fn headers_keep_their_bytes() {
+    let header = |cells, shard| {
+        let empty = filter(&Params { cells, ..params(0.01, 100, 2, 0x5EED) }).with_shard(shard);
+        let (_, header) = dump::header(&empty);
+        header.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    // Seed, rate, expansion, number of layers, bytes of bits that follow.
+    let start = "ed5e000000000000 7b14ae47e17a843f 02000000 01000000 0000000000000000";
+    // Probes, words of a block, blocks, capacity, items, rate.
+    let layer = "07 1000 01000000 6400000000000000 0000000000000000 b81e85eb51b87e3f";
+    let zeros = "0000000000000000";
+    for (cells, shard, before, behind) in [
+        (CellKind::Bits, None, "0100", format!("00 {layer} 43be462395ba7297")),
+        (
+            CellKind::Counters,
+            None,
+            "0200",
+            format!("00 02 {layer} {zeros} {zeros} 7309a01c8f7740f2"),
+        ),
+        (
+            CellKind::Bits,
+            Shard::new(5, 8),
+            "0300",
+            format!("00 0100 0100 04000000 0500 0800 00 {layer} 82836921e5a850f5"),
+        ),
+    ] {
+        let expected = format!("72626c6f6f6d {before} {start} {behind}").replace(' ', "");
+        assert_eq!(header(cells, shard), expected, "{cells:?} {shard:?}");
+    }
 }
 
 /// Filters of other products are no shards: their own encodings have no place for it.
