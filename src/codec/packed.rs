@@ -91,16 +91,6 @@ impl<'a> Packed<'a> {
         Items(self)
     }
 
-    /// The first `count` items, or all if there are fewer.
-    #[must_use]
-    pub fn first(self, count: usize) -> Self {
-        let mut items = self.items();
-        items.by_ref().take(count).for_each(drop);
-        let unread = items.0.blob.len();
-        let blob = self.blob.get(..self.blob.len().saturating_sub(unread)).unwrap_or(self.blob);
-        Self { blob, ..self }
-    }
-
     /// Packs those items as LENGTHS whose element of `chosen` is true.
     #[must_use]
     pub fn select(self, chosen: impl Iterator<Item = bool>) -> Vec<u8> {

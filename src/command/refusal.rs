@@ -70,6 +70,8 @@ pub enum Refusal {
     BadShard,
     /// The item belongs to this shard, and the filter is another one.
     OtherShard(Shard),
+    /// INSERT, BULKADD: the command names this shard, and the filter is another one, or none.
+    NotShard(Shard),
     /// BULKADD, BULKEXISTS: the width is not an integer in range.
     BadWidth,
     /// BULKADD, BULKEXISTS: the packed items are malformed.
@@ -130,6 +132,7 @@ impl Refusal {
             Self::OtherShard(shard) => {
                 return owned(format!("ERR item belongs to shard {shard}"));
             }
+            Self::NotShard(shard) => return owned(format!("ERR filter is not shard {shard}")),
             Self::BadPacked { byte } => return owned(format!("ERR bad blob at byte {byte}")),
             Self::Unmergeable(Unmergeable::Differ(difference)) => {
                 return owned(format!("ERR filters differ in {difference}"));

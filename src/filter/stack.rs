@@ -114,11 +114,12 @@ impl Filter {
         })
     }
 
-    /// Makes the filter a shard of a sharded filter, or of none. The filter does not check its
+    /// Makes the filter a shard of a sharded filter, or of none. Leaves a filter of another product
+    /// as it is, because its encodings have no place for a shard. The filter does not check its
     /// items: its caller does.
     #[must_use]
     pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
-        if shard != self.shard() {
+        if self.family == Tag::Native && shard != self.shard() {
             self.extra.get_or_insert_default().shard = shard;
         }
         self

@@ -62,6 +62,9 @@ pub(crate) static REFUSED: Counter = Counter::new();
 pub(crate) static REFUSED_GROWTH: Counter = Counter::new();
 /// Refusals to add to a full non-scaling filter.
 pub(crate) static REFUSED_FULL: Counter = Counter::new();
+/// Commands of clients that stopped at an item of another shard, or named another shard than the
+/// filter is.
+pub(crate) static MISROUTED: Counter = Counter::new();
 /// Commands from a primary, an AOF or a slot migration that could not be applied.
 pub(crate) static UNAPPLIED: Counter = Counter::new();
 /// Layers that were added to full filters.
@@ -173,7 +176,7 @@ const SECTIONS: [(*const c_char, &[Field]); 3] = [
     (c"bloom_defrag_metrics".as_ptr(), &DEFRAG),
 ];
 
-const OWN: [Field; 19] = [
+const OWN: [Field; 20] = [
     (c"filters", || total(|totals| &totals.filters)),
     (c"bytes", || total(|totals| &totals.bytes)),
     (c"items", || total(|totals| &totals.items)),
@@ -191,6 +194,7 @@ const OWN: [Field; 19] = [
     (c"filled", || FILLED.get()),
     (c"deletes", || DELETES.get()),
     (c"undeleted", || UNDELETED.get()),
+    (c"misrouted", || MISROUTED.get()),
     (c"unapplied", || UNAPPLIED.get()),
     (c"huge_page_bytes", huge_pages::bytes),
 ];

@@ -54,20 +54,23 @@ impl Shard {
         Self { index: shard_of(item, self.count), ..self }
     }
 
-    /// The first of `items` that belongs to another shard: its place, and that shard.
-    #[must_use]
-    pub fn first_foreign<'a>(self, items: impl Iterator<Item = &'a [u8]>) -> Option<(usize, Self)> {
-        // `Hasher::new` looks up what the processor can do: once for all items.
+    /// The items that belong to this shard, up to the first one for which `takes_foreign` returns
+    /// false. That function gets the shard of each item that belongs to another one.
+    #[inline]
+    pub fn own<'a, I: Iterator<Item = &'a [u8]> + Clone>(
+        self,
+        items: I,
+        takes_foreign: impl Fn(Self) -> bool + Clone,
+    ) -> impl Iterator<Item = &'a [u8]> + Clone {
+        // `Hasher::new` looks up what the processor can do, which takes as long as an item: so it
+        // is done once.
         let new = Hasher::new();
-        for (place, item) in items.enumerate() {
+        items.take_while(move |item| {
             let mut hasher = new.clone();
             hasher.update(item);
             let index = scale(hasher.finalize(), self.count);
-            if index != self.index {
-                return Some((place, Self { index, ..self }));
-            }
-        }
-        None
+            index == self.index || takes_foreign(Self { index, ..self })
+        })
     }
 
     /// The number of this shard, from 0.

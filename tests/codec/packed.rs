@@ -223,20 +223,6 @@ fn any_bytes_are_read_as_a_plain_loop_reads_them() {
 }
 
 #[test]
-fn the_first_items_are_those_of_the_whole_batch() {
-    let blob = bytes(60);
-    let formats = prop_oneof![Just(Format::Lines), Just(Format::Lengths), Just(width(3))];
-    for_all((formats, blob, 0..70_usize), |(format, blob, count)| {
-        let Ok(packed) = Packed::new(format, &blob) else {
-            return;
-        };
-        let first: Vec<_> = packed.first(count).items().collect();
-        let expected: Vec<_> = packed.items().take(count).collect();
-        assert_eq!(first, expected, "{format:?} {count} {blob:?}");
-    });
-}
-
-#[test]
 fn pack_writes_what_lengths_reads() {
     let item = prop_oneof![
         8 => bytes(5),

@@ -70,7 +70,8 @@ fn clients_are_refused(client: &mut Client) {
     }
 }
 
-fn aof<A: AsRef<[u8]>>(commands: impl IntoIterator<Item = Vec<A>>) -> Vec<u8> {
+/// The commands as an AOF has them.
+pub(crate) fn aof<A: AsRef<[u8]>>(commands: impl IntoIterator<Item = Vec<A>>) -> Vec<u8> {
     let mut aof = Vec::new();
     for words in commands {
         aof.extend(format!("*{}\r\n", words.len()).bytes());

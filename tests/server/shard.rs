@@ -6,6 +6,7 @@ use crate::harness::{
     digest, dump, err, info, int, ints, load, madd, mexists, null, numbered, ok, sealed_with_xxh3,
     wait_until,
 };
+use crate::obeyed::aof;
 
 /// Of 8 shards, `a` belongs to number 7, `b` to 3 and `123456789` to 6 (`tests/sharding/rule.rs`).
 const OTHER: &str = "ERR item belongs to shard 6 of 8";
@@ -139,9 +140,6 @@ fn every_command_that_creates_a_filter_makes_a_shard() {
         assert_eq!(resp3.get("Shard"), Some(&ints(shard)), "{line}");
         let debug = client.run("BF.DEBUG k").elements()[0].text();
         assert!(debug.ends_with(&format!(" shard:{} shards:{}", shard[0], shard[1])), "{debug}");
-        // The options of a filter that exists have no effect.
-        client.run("BF.INSERT k SHARD 0 3 ITEMS a");
-        assert_eq!(client.run("BF.INFO k SHARD"), array([ints(shard)]), "{line}");
         client.run("DEL k");
     }
     for line in ["BF.RESERVE plain 0.01 100", "BF.ADD added a", "BF.RESERVE c 0.01 9 COUNTING"] {
@@ -188,6 +186,138 @@ fn a_shard_that_cannot_be_is_refused() {
     let seed = "0123456789abcdef0123456789abcdef";
     let line = format!("BF.INSERT k SHARD 0 2 TIGHTENING 0.5 SEED {seed} ITEMS a");
     assert_eq!(client.run(&line), err("ERR Bad seed"));
+}
+
+/// A client that names a shard means that one: an existing filter of another shard, or of none, is
+/// refused. Without the word, the filter is what it is.
+#[test]
+fn a_command_for_another_shard_is_refused() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE shard 0.01 100 SHARD 7 8");
+    client.run("BF.RESERVE plain 0.01 100");
+    let not = |shard: &str| err(&format!("ERR filter is not shard {shard}"));
+    let packed = |bits: &[u8]| array([int(1), bulk(bits)]);
+    for (line, reply) in [
+        ("BF.INSERT shard SHARD 0 8 ITEMS a", not("0 of 8")),
+        ("BF.INSERT shard SHARD 7 16 NOCREATE ITEMS a", not("7 of 16")),
+        ("BF.BULKADD shard SHARD 0 8 WIDTH 1 a", not("0 of 8")),
+        ("BF.BULKADD shard SHARD 0 1 LINES a", not("0 of 1")),
+        ("BF.INSERT plain SHARD 7 8 ITEMS a", not("7 of 8")),
+        ("BF.BULKADD plain SHARD 0 1 WIDTH 1 a", not("0 of 1")),
+        ("BF.CARD shard", int(0)),
+        ("BF.CARD plain", int(0)),
+        ("BF.INSERT shard SHARD 7 8 ITEMS a", array([int(1)])),
+        ("BF.BULKADD shard SHARD 7 8 WIDTH 1 a", packed(b"\0")),
+        ("BF.INSERT shard ITEMS a", array([int(0)])),
+        ("BF.BULKADD shard NOCREATE WIDTH 1 a", packed(b"\0")),
+        ("BF.RESERVE shard 0.01 100 SHARD 0 8", err("ERR item exists")),
+    ] {
+        assert_eq!(client.run(line), reply, "{line}");
+    }
+}
+
+/// INFO counts each command that met another shard once, and the log names key and shards.
+#[test]
+fn misrouted_commands_are_counted_and_logged() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE k 0.01 100 COUNTING SHARD 7 8");
+    client.run("BF.RESERVE plain 0.01 100");
+    // The log has a line of the first ten alone.
+    let lines = [
+        "BF.INSERT k SHARD 0 8 ITEMS a",
+        "BF.BULKADD plain SHARD 0 8 WIDTH 1 a",
+        "BF.ADD k 123456789",
+        "BF.MADD k a 123456789 {}",
+        "BF.INSERT k ITEMS 123456789",
+        "BF.BULKADD k WIDTH 1 aba",
+        "BF.EXISTS k 123456789",
+        "BF.MEXISTS k a 123456789 {}",
+        "BF.BULKEXISTS k WIDTH 1 aba",
+        "BF.DEL k 123456789",
+        "BF.COUNT k 123456789",
+    ];
+    for (before, line) in lines.iter().enumerate() {
+        assert_eq!(client.server_info("bf", "bf_misrouted"), before.to_string(), "{line}");
+        client.run(line);
+    }
+    for fine in ["BF.MADD k a a", "BF.MEXISTS k a a", "BF.INSERT k SHARD 7 8 ITEMS a"] {
+        client.run(fine);
+    }
+    assert_eq!(client.server_info("bf", "bf_misrouted"), lines.len().to_string());
+    assert_eq!(client.server_info("bf", "bf_refused"), "0");
+    let log = server.log();
+    for text in [
+        "key 'k': refused: ERR item belongs to shard 6 of 8 (the filter is shard 7 of 8)",
+        "key 'k': refused: ERR filter is not shard 0 of 8 (the filter is shard 7 of 8)",
+        "key 'plain': refused: ERR filter is not shard 0 of 8 (the filter is no shard)",
+    ] {
+        assert!(log.lines().any(|line| line.ends_with(text)), "{text}: {log}");
+    }
+}
+
+/// What a primary has, its replica takes, though the filter there is another shard: a client of the
+/// replica, which takes writes, replaced it.
+#[test]
+fn a_replica_takes_items_of_other_shards_from_its_primary() {
+    let master = Server::start();
+    let client = &mut master.client();
+    let kinds = [("bits", ""), ("counters", "COUNTING")];
+    for (key, kind) in kinds {
+        client.run(&format!("BF.RESERVE {key} 0.0001 1000 SHARD 7 8 {kind}"));
+    }
+    let own = own_items(client, "7 8", 300);
+    let replica = master.replica();
+    let read = &mut replica.client();
+    read.run("CONFIG SET replica-read-only no");
+    for (key, kind) in kinds {
+        read.run(&format!("DEL {key}"));
+        assert_eq!(read.run(&format!("BF.RESERVE {key} 0.0001 1000 SHARD 3 8 {kind}")), ok());
+        client.cmd(&["BF.ADD", key, &own[0]]);
+        client.call("BF.MADD", key, &own[1..100]);
+        let insert =
+            ["NOCREATE", "ITEMS"].iter().map(ToString::to_string).chain(own[100..200].to_vec());
+        client.call("BF.INSERT", key, &insert.collect::<Vec<_>>());
+        client.cmd(&["BF.BULKADD", key, "LINES", &own[200..].join("\n")]);
+    }
+    client.call("BF.DEL", "counters", &own[..50]);
+    assert_eq!(client.run("WAIT 1 30000"), int(1));
+    let of_both =
+        |client: &mut Client| ["bits", "counters"].map(|key| client.run(&format!("BF.CARD {key}")));
+    assert_eq!(of_both(read), [int(300), int(250)]);
+    assert_eq!(of_both(read), of_both(client));
+    assert_eq!(read.server_info("bf", "bf_misrouted"), "0");
+    assert_eq!(read.server_info("bf", "bf_unapplied"), "0");
+    let log = replica.log();
+    let text = "key 'bits': an item of shard 7 of 8 taken, from a primary or an AOF, though the \
+                filter is shard 3 of 8";
+    assert!(log.lines().any(|line| line.ends_with(text)), "{log}");
+    assert!(!log.contains("CRITICAL"), "{log}");
+    // Its own clients are refused.
+    assert_eq!(read.call("BF.ADD", "bits", &own[..1]), err("ERR item belongs to shard 7 of 8"));
+}
+
+#[test]
+fn an_aof_with_items_of_other_shards_is_applied() {
+    let lines = [
+        "BF.RESERVE k 0.01 100 COUNTING SHARD 7 8",
+        "BF.ADD k 123456789",
+        "BF.MADD k a {} b",
+        // The shard of a filter that exists.
+        "BF.INSERT k SHARD 0 3 ITEMS c d",
+        "BF.BULKADD k SHARD 0 3 WIDTH 1 ef",
+        "BF.DEL k 123456789",
+    ];
+    let commands = lines.map(|line| line.split(' ').collect::<Vec<_>>());
+    let server = Server::on_file("appendonly.aof", &aof(commands), &["appendonly yes"]);
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.CARD k"), int(7));
+    assert_eq!(client.run("BF.INFO k SHARD"), array([ints([7, 8])]));
+    for counter in ["bf_misrouted", "bf_unapplied"] {
+        assert_eq!(client.server_info("bf", counter), "0", "{counter}");
+    }
+    assert!(!server.log().contains("CRITICAL"), "{}", server.log());
 }
 
 /// The numbers of a shard survive everything that a filter survives, and so do its refusals.

@@ -1,5 +1,7 @@
 //! The shard of an item, and the capacity of a shard.
 
+use std::cell::RefCell;
+
 use redis_bloom::sharding::{MAX_SHARDS, Shard, shard_capacity, shard_of};
 
 /// The numbers of shards of the vectors.
@@ -65,14 +67,48 @@ fn a_shard_is_below_the_number_of_shards() {
 }
 
 #[test]
-fn the_first_item_of_another_shard_is_found() {
-    let shard = Shard::new(7, 8).expect("in range");
-    let items = [&b"a"[..], b"a", b"123456789", b"a", b"{}"];
-    let first = |items: &[&'static [u8]]| shard.first_foreign(items.iter().copied());
-    assert_eq!(first(&items), Some((2, Shard::new(6, 8).expect("in range"))));
-    assert_eq!(first(&items[3..]), Some((1, Shard::new(5, 8).expect("in range"))));
-    assert_eq!(first(&items[..2]), None);
-    assert_eq!(first(&[]), None);
+fn items_end_before_the_first_one_of_another_shard() {
+    let shard = |index| Shard::new(index, 8).expect("in range");
+    let all = [&b"a"[..], b"a", b"123456789", b"a", b"{}"];
+    for (items, own, foreign) in [
+        (&all[..], 2, &[shard(6)][..]),
+        (&all[3..], 1, &[shard(5)]),
+        (&all[..2], 2, &[]),
+        (&[], 0, &[]),
+    ] {
+        let seen = RefCell::new(Vec::new());
+        let passed = shard(7).own(items.iter().copied(), |owner| {
+            seen.borrow_mut().push(owner);
+            false
+        });
+        assert_eq!(passed.collect::<Vec<_>>(), items[..own]);
+        assert_eq!(*seen.borrow(), foreign);
+    }
+    // All items pass where those of other shards are taken, too.
+    let seen = RefCell::new(Vec::new());
+    let passed = shard(7).own(all.into_iter(), |owner| {
+        seen.borrow_mut().push(owner);
+        true
+    });
+    assert_eq!(passed.collect::<Vec<_>>(), all);
+    assert_eq!(*seen.borrow(), [shard(6), shard(5)]);
+}
+
+/// The CRC is the same at each length, also where the library takes another path: 0 to 300 bytes,
+/// compared with the definition, bit by bit.
+#[test]
+fn items_of_every_length_have_the_crc_of_the_definition() {
+    let by_bits = |item: &[u8]| {
+        let bit = |crc: u32, _| (crc >> 1) ^ if crc & 1 == 0 { 0 } else { 0xedb8_8320 };
+        !item.iter().fold(u32::MAX, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), bit))
+    };
+    for length in 0..=300_u32 {
+        let item: Vec<u8> = (0..length).map(|at| (at * 151 + length * 7) as u8).collect();
+        let index = (u64::from(by_bits(&item)) * 1000) >> 32;
+        assert_eq!(u64::from(shard_of(&item, 1000)), index, "{length} bytes");
+        let shard = Shard::new(index as u16, 1000).expect("in range");
+        assert_eq!(shard.own([&item[..]].into_iter(), |_| false).count(), 1, "{length} bytes");
+    }
 }
 
 /// Items that look alike spread as random ones do. The count of a shard is binomial: 5 deviations

@@ -4,7 +4,10 @@
 //! All items are added before the reply begins, because the length of the reply depends on the
 //! result. An error is the last element of the array: clients stop reading at the first error.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, sharded};
+use super::{
+    Argument, Call, Command, CommandSpec, Uses,
+    sharded::{self, Border},
+};
 use crate::{
     command::{args::Options, refusal::Refusal},
     filter::{Answers, Error, Filter, Layer},
@@ -44,7 +47,7 @@ impl Command for Add {
         let Some(filter) = Value::filter_in_key(&mut key)? else {
             return add_one(call, name, key, item);
         };
-        if sharded::check(filter, bytes).is_err() {
+        if !sharded::owns(filter, bytes) {
             return add_one(call, name, key, item);
         }
         let before = Before::of(filter);
@@ -112,9 +115,6 @@ pub(super) trait Batch<'a>: Copy {
 
     /// The items whose element of `changed` is true, in the form in which they are replicated.
     fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a>;
-
-    /// The first `count` items, or all if there are fewer.
-    fn first(self, count: usize) -> Self;
 }
 
 /// Items that are one argument each.
@@ -126,10 +126,6 @@ impl<'a> Batch<'a> for &[Str<'a>] {
     fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a> {
         let changed = self.iter().zip(changed).filter(|(_, changed)| *changed);
         Items::Listed(changed.map(|(item, _)| *item).collect())
-    }
-
-    fn first(self, count: usize) -> Self {
-        self.get(..count).unwrap_or(self)
     }
 }
 
@@ -172,19 +168,37 @@ pub(super) fn create_with<'a>(
 
 /// Adds `items` to a filter in order, and stops at the first item that cannot be added, or that
 /// belongs to another shard (`sharded.rs`).
+pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -> Added {
+    let added = match filter.shard() {
+        None => add_items(call, filter, items.items()),
+        Some(shard) => {
+            let border = Border::of(call, shard);
+            let added = add_items(call, filter, border.pass(items.items()));
+            let error = added.error.or_else(|| border.refusal(call));
+            Added { error, ..added }
+        }
+    };
+    stats::ADDS.add(added.tried() as u64);
+    added
+}
+
+/// Adds `items` to a filter in order, and stops at the first item that cannot be added.
 ///
 /// Replicated and AOF additions are accepted even when the filter has no room for them; they are
 /// not counted. A non-scaling filter may be full some items sooner than its original: another
 /// product wrote the original, or its commands create a filter with another hash here. For a filter
 /// that has no memory to grow the addition is reported, since its bits then differ from the
 /// original's.
-pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -> Added {
+fn add_items<'a>(
+    call: &Call,
+    filter: &mut Filter,
+    items: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Added {
     let ctx = call.ctx;
-    let (items, misrouted) = sharded::cut(filter, items);
     let before = Before::of(filter);
     let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(ctx, demand);
-    let outcome = filter.add_each(items.items(), ceiling, |chunk| answers.push(chunk));
+    let outcome = filter.add_each(items.clone(), ceiling, |chunk| answers.push(chunk));
     let mut error = outcome.err();
     let count = total(&answers, Answers::count);
     let mut counted = total(&answers, Answers::ones);
@@ -202,20 +216,18 @@ pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -
             call.report_unapplied(c"the filter could not grow, and took items uncounted");
         }
         let before = stats::items_of(filter);
-        filter.add_each_uncounted(items.items().skip(count), |chunk| answers.push(chunk));
+        filter.add_each_uncounted(items.skip(count), |chunk| answers.push(chunk));
         // Other items are counted, if there was memory after all.
         let more = stats::items_of(filter).wrapping_sub(before);
         counted = counted.saturating_add(more as usize);
         error = None;
     }
-    let added = Added {
+    Added {
         answers,
         counts: before.counts(),
         shape: before.reshaped(filter, counted),
-        error: error.map(|error| refused(call, error)).or(misrouted),
-    };
-    stats::ADDS.add(added.tried() as u64);
-    added
+        error: error.map(|error| refused(call, error)),
+    }
 }
 
 /// The sum of `number` over all chunks of answers.

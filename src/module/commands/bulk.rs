@@ -6,13 +6,12 @@
 use super::{
     Argument, Call, Command, CommandSpec, SHARD, Uses,
     add::{Batch, add, create_with},
-    exists::{Found, queried},
+    exists::{ask, queried},
     sharded,
 };
 use crate::{
     codec::packed::{self, Packed},
     command::{args, refusal::Refusal},
-    filter::Answers,
     module::{
         api::{Access, Key, Str},
         effects::{self, Items},
@@ -73,6 +72,7 @@ impl Command for BulkAdd {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let (added, change) = match Value::filter_in_key(&mut key)? {
             Some(filter) => {
+                sharded::check_named(call, filter, options.shard)?;
                 let added = add(call, filter, items);
                 let change = added.change_or_all(items);
                 (added, change)
@@ -122,19 +122,15 @@ impl Command for BulkExists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let (count, bits, error) = match queried(&mut key)? {
             Some(filter) => {
-                let (items, error) = sharded::cut(filter, items);
-                let mut found = Found::default();
-                filter.contains_each(items.items(), |chunk| found.push(chunk));
-                stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
-                let count = found.chunks().map(Answers::count).sum();
-                (count, packed::pack_answers(found.chunks()), error)
+                let (found, error) = ask(call, filter, items);
+                (found.count(), packed::pack_answers(found.chunks()), error)
             }
             None => {
                 let count = items.items().count();
+                stats::CHECKS.add(count as u64);
                 (count, vec![0; count.div_ceil(8)], None)
             }
         };
-        stats::CHECKS.add(count as u64);
         reply(call, count, &bits, error, Uses::Reads);
         Ok(())
     }
@@ -166,9 +162,5 @@ impl<'a> Batch<'a> for Packed<'a> {
 
     fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a> {
         Items::Packed(Packed::select(self, changed))
-    }
-
-    fn first(self, count: usize) -> Self {
-        Packed::first(self, count)
     }
 }

@@ -31,7 +31,7 @@ impl Command for Count {
         let count = match queried(&mut key)? {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
-                sharded::check(filter, item.bytes())?;
+                sharded::check(call, filter, item.bytes())?;
                 filter.count(filter.hash(item.bytes()))
             }
             None => 0,

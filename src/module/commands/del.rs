@@ -4,9 +4,12 @@
 //! deletion could cause a false negative for another item (`filter/deletion.rs`). The filter
 //! allocates nothing, so the command runs without `deny-oom`.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried, sharded};
+use super::{
+    Argument, Call, Command, CommandSpec, Uses, add::Batch, exists::queried, sharded::Border,
+};
 use crate::{
     command::refusal::Refusal,
+    filter::Answers,
     module::{
         api::{Access, Key},
         effects, stats,
@@ -33,30 +36,36 @@ impl Command for Del {
     const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, all) = call.key_and_rest(1)?;
+        let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let (mut items, mut error) = (all, None);
+        let mut error = None;
         let mut deleted = Vec::with_capacity(items.len());
         match queried(&mut key)? {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
-                (items, error) = sharded::cut(filter, all);
                 let (before, refused) = (stats::items_of(filter), filter.refused_deletions());
-                let bytes = items.iter().map(|item| item.bytes());
-                filter.delete_each(bytes, |gone| deleted.extend(gone.each()));
+                let answer = |gone: Answers| deleted.extend(gone.each());
+                match filter.shard() {
+                    None => filter.delete_each(items.items(), answer),
+                    Some(shard) => {
+                        let border = Border::of(call, shard);
+                        filter.delete_each(border.pass(items.items()), answer);
+                        error = border.refusal(call);
+                    }
+                }
                 stats::changed(before, stats::items_of(filter));
                 stats::UNDELETED.add(filter.refused_deletions().saturating_sub(refused));
             }
             None => deleted.resize(items.len(), false),
         }
         drop(key);
-        stats::DELETES.add(items.len() as u64);
-        effects::deleted(call.ctx, name, all, &deleted);
+        stats::DELETES.add(deleted.len() as u64);
+        effects::deleted(call.ctx, name, items, &deleted);
         // A primary sends what it has deleted, and nothing else.
         if deleted.contains(&false) {
             call.report_unapplied(c"an item was not deleted");
         }
-        match (&deleted[..], error, all) {
+        match (&deleted[..], error, items) {
             (_, Some(error), [_]) => return Err(error),
             ([only], None, _) => call.ctx.reply_bool(*only),
             _ => {

@@ -4,7 +4,11 @@
 //! guard in front of a database, which would then hide all rows. With the setting
 //! `missing-key-error` the reply is an error.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, sharded};
+use super::{
+    Argument, Call, Command, CommandSpec, Uses,
+    add::Batch,
+    sharded::{self, Border},
+};
 use crate::{
     command::refusal::Refusal,
     filter::{Answers, Filter},
@@ -40,7 +44,7 @@ impl Command for Exists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let found = match queried(&mut key)? {
             Some(filter) => {
-                sharded::check(filter, bytes)?;
+                sharded::check(call, filter, bytes)?;
                 filter.contains(lookahead.hash(filter))
             }
             None => false,
@@ -72,36 +76,48 @@ impl Command for MultiExists {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = queried(&mut key)?;
-        let (items, error) = match &filter {
-            Some(filter) => sharded::cut(filter, items),
-            None => (items, None),
+        let Some(filter) = queried(&mut key)? else {
+            stats::CHECKS.add(items.len() as u64);
+            call.ctx.reply_array(items.len());
+            items.iter().for_each(|_| call.ctx.reply_bool(false));
+            return Ok(());
         };
-        stats::CHECKS.add(items.len() as u64);
         // Compute all answers before the reply begins: an array that stops in the middle leaves the
         // client out of step.
-        let found = filter.map(|filter| {
-            let mut found = Found::default();
-            filter.contains_each(items.iter().map(|item| item.bytes()), |chunk| found.push(chunk));
-            found
-        });
-        call.ctx.reply_array(items.len().saturating_add(error.is_some().into()));
-        match found {
-            Some(found) => {
-                let mut positives = 0;
-                for chunk in found.chunks() {
-                    positives += chunk.ones();
-                    chunk.each().for_each(|found| call.ctx.reply_bool(found));
-                }
-                stats::POSITIVES.add(positives as u64);
-            }
-            None => items.iter().for_each(|_| call.ctx.reply_bool(false)),
+        let (found, error) = ask(call, filter, items);
+        call.ctx.reply_array(found.count().saturating_add(error.is_some().into()));
+        for chunk in found.chunks() {
+            chunk.each().for_each(|found| call.ctx.reply_bool(found));
         }
         if let Some(error) = error {
             call.refuse(error, Uses::Reads);
         }
         Ok(())
     }
+}
+
+/// Asks a filter for items, and counts them. Stops at the first item that belongs to another shard:
+/// that is the refusal.
+pub(super) fn ask<'a>(
+    call: &Call,
+    filter: &Filter,
+    items: impl Batch<'a>,
+) -> (Found, Option<Refusal>) {
+    let mut found = Found::default();
+    let error = match filter.shard() {
+        None => {
+            filter.contains_each(items.items(), |chunk| found.push(chunk));
+            None
+        }
+        Some(shard) => {
+            let border = Border::of(call, shard);
+            filter.contains_each(border.pass(items.items()), |chunk| found.push(chunk));
+            border.refusal(call)
+        }
+    };
+    stats::CHECKS.add(found.count() as u64);
+    stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
+    (found, error)
 }
 
 /// Answers in chunks. The first chunk has its own field, so that a small batch allocates nothing.
@@ -119,6 +135,11 @@ impl Found {
         } else {
             self.more.push(chunk);
         }
+    }
+
+    /// The number of items answered.
+    pub(super) fn count(&self) -> usize {
+        self.chunks().map(Answers::count).sum()
     }
 
     pub(super) fn chunks(&self) -> impl Iterator<Item = Answers> {

@@ -8,6 +8,7 @@
 use super::{
     Argument, Call, Command, CommandSpec, SHARD, Uses,
     add::{add, create_with},
+    sharded,
 };
 use crate::{
     command::{args, refusal::Refusal, replayed},
@@ -66,6 +67,7 @@ impl Command for Insert {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let (answers, change) = match Value::filter_in_key(&mut key)? {
             Some(filter) => {
+                sharded::check_named(call, filter, options.shard)?;
                 let answers = add(call, filter, items);
                 let change = answers.change(items);
                 (answers, change)

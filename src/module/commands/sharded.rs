@@ -1,40 +1,119 @@
 //! Filters that are a shard of a sharded filter (`sharding/mod.rs`): an item of another shard ends
-//! the command with an error, in additions and in questions.
+//! a client's command with an error, in additions and in questions.
 //!
 //! A client with a wrong rule would else lose items: it would add them to one shard and ask
-//! another. The shard is asked for once a command, so other filters pay no time for each item.
+//! another. What a primary, an AOF or a slot migration sends is obeyed: the item is in the filter
+//! there, and a refusal would lose it here.
+//!
+//! Commands look for the shard once, so other filters pay no time for each item. In shards the
+//! check is a part of the loop that hashes the items: a pass of its own takes twice the time.
 
-use super::add::Batch;
-use crate::{command::refusal::Refusal, filter::Filter, sharding::Shard};
+use std::cell::Cell;
 
-/// Refuses the item of a single command if it belongs to another shard than the filter is.
+use super::Call;
+use crate::{
+    command::refusal::Refusal,
+    filter::Filter,
+    module::{api::logged, stats},
+    sharding::Shard,
+};
+
+/// Whether the item of a single command belongs to the filter.
 #[inline]
-pub(super) fn check(filter: &Filter, item: &[u8]) -> Result<(), Refusal> {
+pub(super) fn owns(filter: &Filter, item: &[u8]) -> bool {
+    filter.shard().is_none_or(|shard| is_owner(shard, item))
+}
+
+#[inline(never)]
+fn is_owner(shard: Shard, item: &[u8]) -> bool {
+    shard.of(item) == shard
+}
+
+/// Refuses the item of a single question if it belongs to another shard than the filter is.
+#[inline]
+pub(super) fn check(call: &Call, filter: &Filter, item: &[u8]) -> Result<(), Refusal> {
     match filter.shard() {
         None => Ok(()),
-        Some(shard) => check_item(shard, item),
+        Some(shard) => check_item(call, shard, item),
     }
 }
 
 #[inline(never)]
-fn check_item(shard: Shard, item: &[u8]) -> Result<(), Refusal> {
+fn check_item(call: &Call, shard: Shard, item: &[u8]) -> Result<(), Refusal> {
     let owner = shard.of(item);
-    if owner == shard { Ok(()) } else { Err(Refusal::OtherShard(owner)) }
-}
-
-/// The items before the first item that belongs to another shard, and the refusal of that item.
-#[inline]
-pub(super) fn cut<'a, B: Batch<'a>>(filter: &Filter, items: B) -> (B, Option<Refusal>) {
-    match filter.shard() {
-        None => (items, None),
-        Some(shard) => cut_items(shard, items),
+    if owner == shard {
+        Ok(())
+    } else {
+        Err(refused(call, Some(shard), Refusal::OtherShard(owner)))
     }
 }
 
-#[inline(never)]
-fn cut_items<'a, B: Batch<'a>>(shard: Shard, items: B) -> (B, Option<Refusal>) {
-    match shard.first_foreign(items.items()) {
-        None => (items, None),
-        Some((place, owner)) => (items.first(place), Some(Refusal::OtherShard(owner))),
+/// Refuses a client's command that names another shard than the filter is, if it names one. An
+/// obeyed command goes on: the shard that it names is an option of a filter that exists.
+pub(super) fn check_named(
+    call: &Call,
+    filter: &Filter,
+    named: Option<Shard>,
+) -> Result<(), Refusal> {
+    match named {
+        Some(named) if filter.shard() != Some(named) && !call.ctx.is_replayed() => {
+            Err(refused(call, filter.shard(), Refusal::NotShard(named)))
+        }
+        _ => Ok(()),
     }
+}
+
+/// What a command does with the items of other shards, on their way into a filter that is a shard.
+pub(super) struct Border {
+    shard: Shard,
+    obeyed: bool,
+    /// A shard that one of the items belongs to, and that the filter is not.
+    foreign: Cell<Option<Shard>>,
+}
+
+impl Border {
+    pub(super) fn of(call: &Call, shard: Shard) -> Self {
+        Self { shard, obeyed: call.ctx.is_replayed(), foreign: Cell::new(None) }
+    }
+
+    /// The items before the first one of another shard; all items of a command that is obeyed.
+    pub(super) fn pass<'a>(
+        &self,
+        items: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.shard.own(items, |owner| {
+            self.foreign.set(Some(owner));
+            self.obeyed
+        })
+    }
+
+    /// The refusal of the item that did not pass, if there was one. Logs items of other shards that
+    /// passed.
+    pub(super) fn refusal(&self, call: &Call) -> Option<Refusal> {
+        let owner = self.foreign.get()?;
+        if !self.obeyed {
+            return Some(refused(call, Some(self.shard), Refusal::OtherShard(owner)));
+        }
+        call.ctx.warn_rate_limited(|| {
+            let (key, shard) = (logged(call.key()), self.shard);
+            format!(
+                "key '{key}': an item of shard {owner} taken, from a primary or an AOF, though the \
+                 filter is shard {shard}"
+            )
+        });
+        None
+    }
+}
+
+/// Counts and logs the refusal of a command for another shard than `shard`, which the filter is.
+#[cold]
+fn refused(call: &Call, shard: Option<Shard>, refusal: Refusal) -> Refusal {
+    stats::MISROUTED.add(1);
+    call.ctx.warn_rate_limited(|| {
+        let text = refusal.text(std::iter::empty());
+        let is = shard.map_or_else(|| "no shard".into(), |shard| format!("shard {shard}"));
+        let (key, text) = (logged(call.key()), text.to_string_lossy());
+        format!("key '{key}': refused: {text} (the filter is {is})")
+    });
+    refusal
 }

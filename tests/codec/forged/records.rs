@@ -170,14 +170,17 @@ fn headers_keep_their_bytes() {
     }
 }
 
-/// Filters of other products are no shards: their own encodings have no place for it.
+/// Filters of other products are no shards, because their own encodings have no place for it: none
+/// becomes one, and a header that says so is refused.
 #[test]
 fn a_filter_of_another_product_is_no_shard() {
     let shard = Shard::new(0, 2).expect("in range");
     let valkey = Valkey { seed: FIXED_SEED, tightening: TIGHTENING };
     let params = Params { cells: CellKind::Bits, ..params(0.01, 100, 2, 0) };
     let foreign = redis_bloom::filter::Filter::of_valkey(valkey, &params, u64::MAX);
-    let mut plan = Plan::of(&foreign.expect("memory"));
+    let foreign = foreign.expect("memory").with_shard(Some(shard));
+    assert_eq!(foreign.shard(), None);
+    let mut plan = Plan::of(&foreign);
     assert_eq!((plan.family, plan.check()), (Family::Valkey(valkey), Ok(())));
     plan.shard = Some(shard);
     assert_eq!(plan.check(), Err(Broken::Shard(shard)));
