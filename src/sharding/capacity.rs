@@ -3,8 +3,15 @@
 /// The capacity with which each of `count` shards is reserved, for `items` items in all: their mean
 /// plus six standard deviations, rounded up.
 ///
-/// The number of items of a shard is binomial, with a variance below its mean. So a shard is full
-/// before `items` items are in with a probability below 1e-9, and one of 1024 shards below 1e-6.
+/// The number of items of a shard is binomial, with a variance below its mean. That it exceeds the
+/// capacity before `items` items are in has at most this probability, by the mean; that one of
+/// `count` shards does, at most `count` times this (exact sums, `tests/sharding/capacity.rs`):
+///
+/// ```text
+///   mean of at least   10       100      1,000    10,000   100,000
+///   probability        2.6e-7   1.3e-8   2.6e-9   1.4e-9   1.1e-9
+/// ```
+///
 /// `None` if `count` is 0.
 #[must_use]
 pub fn shard_capacity(items: u64, count: u16) -> Option<u64> {

@@ -14,6 +14,9 @@ use super::{
     rule::{MAX_SHARDS, RULE, shard_of},
 };
 
+/// The seconds of a descriptor that does not say after how many it is read again.
+pub const POLL: u64 = 10;
+
 /// The state of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -39,11 +42,14 @@ impl State {
 pub struct Descriptor {
     /// The generation that answers questions, and takes additions.
     pub current: Generation,
-    /// The generation that takes the same additions, while the filter is rebuilt.
+    /// The generation that takes the same additions, while the filter is rebuilt. `None` also if
+    /// its fields are not all there and right: they are written at once, so a filter with some of
+    /// them is not being rebuilt.
     pub next: Option<Generation>,
     /// A filter in one key that is asked for what its shard does not hold.
     pub base: Option<Vec<u8>>,
-    /// A client reads the descriptor again after so many seconds.
+    /// A client reads the descriptor again after so many seconds. [`POLL`] if the field is missing
+    /// or no such number.
     pub poll: u64,
 }
 
@@ -114,8 +120,7 @@ impl Descriptor {
         capacity: u64,
         poll: u64,
     ) -> Result<Self, NameError> {
-        let keys = shard_keys(name, shards, 1)?;
-        let current = Generation { number: 1, error_rate, capacity, keys };
+        let current = Generation::new(name, shards, 1, error_rate, capacity)?;
         Ok(Self { current, next: None, base: None, poll })
     }
 
@@ -143,12 +148,11 @@ impl Descriptor {
             _ => return Err(Malformed::HalfWritten),
         }
         fields.need("rule")?;
-        let next = fields.get("next.shards").is_some();
         Ok(Self {
             current: fields.generation("")?,
-            next: if next { Some(fields.generation("next.")?) } else { None },
+            next: fields.generation("next.").ok(),
             base: fields.get("base").map(<[u8]>::to_vec),
-            poll: fields.number("poll", |poll| *poll > 0)?,
+            poll: fields.number("poll", |poll| *poll > 0).unwrap_or(POLL),
         })
     }
 
@@ -164,14 +168,51 @@ impl Descriptor {
         }
         self.current.push_fields(&mut fields, "");
         if let Some(next) = &self.next {
-            next.push_fields(&mut fields, "next.");
+            fields.extend(next.next_fields());
         }
         push(&mut fields, "state", state.name());
         fields
     }
+
+    /// The end of a rebuild: the fields to set and the names of those to delete in one transaction,
+    /// after which the next generation is the current one, and there is no base. `None` if there is
+    /// no next generation.
+    #[must_use]
+    pub fn swap(&self) -> Option<(Vec<Field>, Vec<Vec<u8>>)> {
+        let next = self.next.as_ref()?;
+        let mut set = Vec::new();
+        next.push_fields(&mut set, "");
+        let mut delete: Vec<_> = next.next_fields().into_iter().map(|(name, _)| name).collect();
+        delete.extend((next.shards()..self.current.shards()).map(|index| index.to_string().into()));
+        delete.push(b"base".to_vec());
+        Some((set, delete))
+    }
 }
 
 impl Generation {
+    /// A generation of the filter `name`, with the keys that its shards have.
+    ///
+    /// # Errors
+    /// [`NameError`].
+    pub fn new(
+        name: &[u8],
+        shards: u16,
+        number: u64,
+        error_rate: f64,
+        capacity: u64,
+    ) -> Result<Self, NameError> {
+        let keys = shard_keys(name, shards, number)?;
+        Ok(Self { number, error_rate, capacity, keys })
+    }
+
+    /// The fields that make this the next generation of a descriptor. Set them all at once.
+    #[must_use]
+    pub fn next_fields(&self) -> Vec<Field> {
+        let mut fields = Vec::new();
+        self.push_fields(&mut fields, "next.");
+        fields
+    }
+
     /// The number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {

@@ -35,6 +35,6 @@ mod keys;
 mod rule;
 
 pub use capacity::shard_capacity;
-pub use descriptor::{Descriptor, Field, Generation, Malformed, State};
+pub use descriptor::{Descriptor, Field, Generation, Malformed, POLL, State};
 pub use keys::{NameError, key_slot, middle_slot, shard_keys};
 pub use rule::{MAX_SHARDS, RULE, Shard, shard_of};

@@ -1,6 +1,7 @@
 //! Tests of the rule, the keys and the descriptor of sharded filters. Clients in other languages
 //! compute the same, so no value here may ever change.
 
+mod capacity;
 mod descriptor;
 mod keys;
 mod rule;

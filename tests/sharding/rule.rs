@@ -1,8 +1,8 @@
-//! The shard of an item, and the capacity of a shard.
+//! The shard of an item.
 
 use std::cell::RefCell;
 
-use redis_bloom::sharding::{MAX_SHARDS, Shard, shard_capacity, shard_of};
+use redis_bloom::sharding::{MAX_SHARDS, Shard, shard_of};
 
 /// The numbers of shards of the vectors.
 pub(crate) const COUNTS: [u16; 7] = [2, 3, 8, 16, 64, 128, 1000];
@@ -134,14 +134,4 @@ fn items_spread_evenly() {
             assert!(most <= bound, "kind {index}, {shards} shards: {most} of {bound}");
         }
     }
-}
-
-#[test]
-fn capacity_of_a_shard() {
-    // Mean 78,125,000, deviation 8,838.8.
-    assert_eq!(shard_capacity(10_000_000_000, 128), Some(78_178_034));
-    assert_eq!(shard_capacity(100, 1), Some(160));
-    assert_eq!(shard_capacity(1, 4), Some(4));
-    assert_eq!(shard_capacity(0, 8), Some(0));
-    assert_eq!(shard_capacity(1, 0), None);
 }
