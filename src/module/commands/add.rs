@@ -20,6 +20,7 @@ use crate::{
         stats,
         value::Value,
     },
+    sharding::Shard,
 };
 
 pub(super) struct Add;
@@ -171,15 +172,24 @@ pub(super) fn create_with<'a>(
 pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -> Added {
     let added = match filter.shard() {
         None => add_items(call, filter, items.items()),
-        Some(shard) => {
-            let border = Border::of(call, shard);
-            let added = add_items(call, filter, border.pass(items.items()));
-            let error = added.error.or_else(|| border.refusal(call));
-            Added { error, ..added }
-        }
+        Some(shard) => add_to_shard(call, filter, shard, items),
     };
     stats::ADDS.add(added.tried() as u64);
     added
+}
+
+/// Not inlined, for the reason given in `exists.rs`.
+#[inline(never)]
+fn add_to_shard<'a>(
+    call: &Call,
+    filter: &mut Filter,
+    shard: Shard,
+    items: impl Batch<'a>,
+) -> Added {
+    let border = Border::of(call, shard);
+    let added = add_items(call, filter, border.pass(items.items()));
+    let error = added.error.or_else(|| border.refusal(call));
+    Added { error, ..added }
 }
 
 /// Adds `items` to a filter in order, and stops at the first item that cannot be added.

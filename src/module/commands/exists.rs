@@ -19,6 +19,7 @@ use crate::{
         stats,
         value::Value,
     },
+    sharding::Shard,
 };
 
 pub(super) struct Exists;
@@ -103,21 +104,34 @@ pub(super) fn ask<'a>(
     filter: &Filter,
     items: impl Batch<'a>,
 ) -> (Found, Option<Refusal>) {
-    let mut found = Found::default();
-    let error = match filter.shard() {
-        None => {
-            filter.contains_each(items.items(), |chunk| found.push(chunk));
-            None
-        }
-        Some(shard) => {
-            let border = Border::of(call, shard);
-            filter.contains_each(border.pass(items.items()), |chunk| found.push(chunk));
-            border.refusal(call)
-        }
+    let (found, error) = match filter.shard() {
+        // `inspect` makes the type of the iterator one that BF.MADD does not use. Then the loop
+        // that hashes the items is inlined in both, which saves each 5 instructions an item.
+        None => (found_in(filter, items.items().inspect(|_| {})), None),
+        Some(shard) => ask_shard(call, filter, shard, items),
     };
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
     (found, error)
+}
+
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+fn ask_shard<'a>(
+    call: &Call,
+    filter: &Filter,
+    shard: Shard,
+    items: impl Batch<'a>,
+) -> (Found, Option<Refusal>) {
+    let border = Border::of(call, shard);
+    (found_in(filter, border.pass(items.items())), border.refusal(call))
+}
+
+#[inline]
+fn found_in<'a>(filter: &Filter, items: impl Iterator<Item = &'a [u8]>) -> Found {
+    let mut found = Found::default();
+    filter.contains_each(items, |chunk| found.push(chunk));
+    found
 }
 
 /// Answers in chunks. The first chunk has its own field, so that a small batch allocates nothing.
