@@ -188,7 +188,7 @@ fn add_to_shard<'a>(
 ) -> Added {
     let border = Border::of(call, shard);
     let added = add_items(call, filter, border.pass(items.items()));
-    let error = added.error.or_else(|| border.refusal(call));
+    let error = added.error.or_else(|| border.refusal());
     Added { error, ..added }
 }
 

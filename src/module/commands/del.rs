@@ -50,7 +50,7 @@ impl Command for Del {
                     Some(shard) => {
                         let border = Border::of(call, shard);
                         filter.delete_each(border.pass(items.items()), answer);
-                        error = border.refusal(call);
+                        error = border.refusal();
                     }
                 }
                 stats::changed(before, stats::items_of(filter));

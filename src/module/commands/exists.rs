@@ -124,7 +124,7 @@ fn ask_shard<'a>(
     items: impl Batch<'a>,
 ) -> (Found, Option<Refusal>) {
     let border = Border::of(call, shard);
-    (found_in(filter, border.pass(items.items())), border.refusal(call))
+    (found_in(filter, border.pass(items.items())), border.refusal())
 }
 
 #[inline]

@@ -64,16 +64,16 @@ pub(super) fn check_named(
 }
 
 /// What a command does with the items of other shards, on their way into a filter that is a shard.
-pub(super) struct Border {
+pub(super) struct Border<'a> {
+    call: &'a Call<'a>,
     shard: Shard,
-    obeyed: bool,
     /// A shard that one of the items belongs to, and that the filter is not.
     foreign: Cell<Option<Shard>>,
 }
 
-impl Border {
-    pub(super) fn of(call: &Call, shard: Shard) -> Self {
-        Self { shard, obeyed: call.ctx.is_replayed(), foreign: Cell::new(None) }
+impl<'c> Border<'c> {
+    pub(super) fn of(call: &'c Call<'c>, shard: Shard) -> Self {
+        Self { call, shard, foreign: Cell::new(None) }
     }
 
     /// The items before the first one of another shard; all items of a command that is obeyed.
@@ -83,15 +83,15 @@ impl Border {
     ) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.shard.own(items, |owner| {
             self.foreign.set(Some(owner));
-            self.obeyed
+            self.call.ctx.is_replayed()
         })
     }
 
     /// The refusal of the item that did not pass, if there was one. Logs items of other shards that
     /// passed.
-    pub(super) fn refusal(&self, call: &Call) -> Option<Refusal> {
-        let owner = self.foreign.get()?;
-        if !self.obeyed {
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        let (call, owner) = (self.call, self.foreign.get()?);
+        if !call.ctx.is_replayed() {
             return Some(refused(call, Some(self.shard), Refusal::OtherShard(owner)));
         }
         call.ctx.warn_rate_limited(|| {
