@@ -12,6 +12,7 @@
 //! |----------------|-----------------------------------------------------------------------|
 //! | `commands`     | server CPU and throughput per item, then latency, by size; COUNTING   |
 //! | `packed`       | server CPU and wall time per item of packed batches                   |
+//! | `shards`       | server CPU per item of batches over many shards                       |
 //! | `duplicates`   | adding items that are present already, with the AOF on                |
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
 //! | `merge`        | how long BF.MERGE takes                                               |
@@ -44,6 +45,7 @@ mod persistence;
 mod plot;
 mod report;
 mod server;
+mod shards;
 mod tool;
 
 use report::{Report, Section};
@@ -52,9 +54,10 @@ use report::{Report, Section};
 /// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("commands", commands::run),
     ("packed", packed::run),
+    ("shards", shards::run),
     ("duplicates", duplicates::run),
     ("persistence", persistence::run),
     ("merge", merge::run),

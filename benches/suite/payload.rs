@@ -98,6 +98,11 @@ impl Items {
         self.each().map(|(set, number)| Self::InTurn { set, numbers: number..number + 1 })
     }
 
+    /// The 17 bytes of each item.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = [u8; 17]> + '_ {
+        self.each().map(text_of)
+    }
+
     /// The set and the number of each item.
     fn each(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..self.len()).map(move |i| match self {
