@@ -1,25 +1,20 @@
 """The files of contrib/monitoring, with Debian's prometheus-redis-exporter and promtool.
 
-Run by scripts/test-monitoring, with a server that has the module on REDIS_PORT, and nobody else's data.
+Run by scripts/test-monitoring, with a server that has the module on REDIS_PORT, and nobody else's data. The
+tests of sharded filters start a cluster of their own.
 """
 
 import json
-import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 import unittest
-import urllib.error
-import urllib.request
+
+from exporter import FILES, PORT, Exporter
 
 ROOT = pathlib.Path(__file__).parents[2]
-FILES = ROOT / "contrib" / "monitoring"
-PORT = os.environ["REDIS_PORT"]
-SCRIPT_METRIC = re.compile(r'^redis_script_values\{(?:filename="[^"]*",)?key="([^"]*)".*\} (\S+)$', re.MULTILINE)
 # In an expression of PromQL: a metric of the exporter or of a recording rule, and the `key` asked for.
 NAMED = re.compile(r'\b(redis_bloom:[a-z_]+|redis_[a-z_]+)\b(?:\{key=~?"([^"]*)")?')
 
@@ -37,49 +32,6 @@ def info():
 
 def named_in(text):
     return set(NAMED.findall(text))
-
-
-class Exporter:
-    """Debian's exporter in front of the server, with a copy of the script that lists `keys`."""
-
-    def __init__(self, keys="{}", environment=()):
-        self.dir = tempfile.TemporaryDirectory()
-        script = (FILES / "redis-bloom.lua").read_text()
-        changed = script.replace("local keys = {}", f"local keys = {keys}")
-        path = pathlib.Path(self.dir.name) / "redis-bloom.lua"
-        path.write_text(changed)
-        assert keys == "{}" or changed != script, "the script has no list of keys"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        with open(path.with_name("log"), "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                ["prometheus-redis-exporter", "-script", path, "-web.listen-address", self.address],
-                stdout=log, stderr=log,
-                env={**os.environ, "REDIS_ADDR": f"redis://127.0.0.1:{PORT}", **dict(environment)},
-            )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        self.dir.cleanup()
-
-    def page(self):
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://{self.address}/metrics") as reply:
-                    return reply.read().decode()
-            except urllib.error.URLError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError((pathlib.Path(self.dir.name) / "log").read_text()) from None
-                time.sleep(0.02)
-
-    def values(self):
-        return {key: float(value) for key, value in SCRIPT_METRIC.findall(self.page())}
 
 
 class Metrics(unittest.TestCase):
@@ -107,7 +59,7 @@ class Metrics(unittest.TestCase):
             self.assertEqual(exporter.values(), fields)
 
     def test_the_filters_of_the_list_have_metrics_of_their_own(self):
-        with Exporter("{'urls:seen', 'small', 'missing', 'string'}") as exporter:
+        with Exporter(keys="{'urls:seen', 'small', 'missing', 'string'}") as exporter:
             values = exporter.values()
         own = {name: value for name, value in values.items() if name.startswith("bf_key_")}
         expected = {
@@ -126,7 +78,7 @@ class Metrics(unittest.TestCase):
         redis(*role.replace(">password", ">secret").split())
         self.addCleanup(redis, "ACL", "DELUSER", "monitor")
         user = {"REDIS_USER": "monitor", "REDIS_PASSWORD": "secret"}
-        with Exporter("{'small', 'urls:seen'}", user) as exporter:
+        with Exporter(user, keys="{'small', 'urls:seen'}") as exporter:
             values = exporter.values()
         self.assertEqual({name: values[name] for name in info()}, info())
         self.assertEqual(values["bf_key_items:urls:seen"], 10)
@@ -155,7 +107,12 @@ class Rules(unittest.TestCase):
     def test_the_rules_and_the_dashboard_name_only_metrics_that_exist(self):
         redis("FLUSHALL")
         redis("BF.ADD", "urls:seen", "item")
-        with Exporter("{'urls:seen'}") as exporter:
+        shards = ["{sharded:5}:1", "{sharded:9}:1"]
+        for number, key in enumerate(shards):
+            redis("BF.RESERVE", key, "0.01", "100", "SHARD", str(number), "2")
+        redis("HSET", "sharded", "rule", "crc32", "poll", "10", "shards", "2", "generation", "1", "error", "0.01",
+              "capacity", "200", "0", shards[0], "1", shards[1], "state", "ready")
+        with Exporter(keys="{'urls:seen'}", sharded="{sharded = {2}}") as exporter:
             page = exporter.page()
             keys = exporter.values()
         exported = set(re.findall(r"^(redis_\w+)", page, re.MULTILINE))
