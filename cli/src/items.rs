@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bloom::sharding::shard_of;
 use memchr::{memchr, memchr_iter, memchr3, memrchr};
 
 use crate::{amount, error::Error, interrupt::Interrupt};
@@ -163,6 +164,69 @@ impl Batch {
         };
         self.blob.drain(..size);
         self.count -= skipped;
+    }
+}
+
+impl Batch {
+    /// The items by shard: a batch for each of so many shards, some of them empty. Calls `owned`
+    /// with the shard of each item, in order.
+    pub(crate) fn split(&self, shards: u16, mut owned: impl FnMut(u16)) -> Vec<Batch> {
+        // A little more than the mean, so that few batches grow.
+        let mean = self.blob.len() / usize::from(shards.max(1));
+        let empty = |_| Batch {
+            packing: self.packing,
+            blob: Vec::with_capacity(mean + mean / 8 + 64),
+            count: 0,
+            end: self.end,
+        };
+        let mut batches: Vec<Batch> = (0..shards).map(empty).collect();
+        let mut put = |item: &[u8], packed: &[u8], separator: &[u8]| {
+            let shard = shard_of(item, shards);
+            owned(shard);
+            if let Some(batch) = batches.get_mut(usize::from(shard)) {
+                batch.blob.extend_from_slice(packed);
+                batch.blob.extend_from_slice(separator);
+                batch.count += 1;
+            }
+        };
+        match self.packing {
+            Packing::Lines => {
+                let mut start = 0;
+                for end in memchr_iter(b'\n', &self.blob) {
+                    put(&self.blob[start..end], &self.blob[start..=end], b"");
+                    start = end + 1;
+                }
+                let last = &self.blob[start..];
+                if !last.is_empty() {
+                    put(last, last, b"\n");
+                }
+            }
+            Packing::Lengths => {
+                let mut rest = &self.blob[..];
+                while let Some((length, after)) = length_of(rest) {
+                    let size = rest.len() - after.len() + length;
+                    put(&after[..length], &rest[..size], b"");
+                    rest = &rest[size..];
+                }
+            }
+        }
+        batches
+    }
+
+    /// The items in batches of at most `most` items.
+    pub(crate) fn cut(mut self, most: usize) -> Vec<Batch> {
+        let most = most.max(1) as u64;
+        let mut batches = Vec::new();
+        while self.count > most {
+            let mut front = Batch { blob: self.blob.clone(), ..self };
+            let size = self.blob.len();
+            self.skip(most);
+            front.blob.truncate(size - self.blob.len());
+            front.count = most;
+            batches.push(front);
+        }
+        batches.push(self);
+        batches
     }
 }
 
@@ -335,6 +399,12 @@ impl<R: Read> Batches<R> {
         };
         let size = usize::try_from(options.batch).unwrap_or(usize::MAX).max(1);
         Self { form, size, most: usize::MAX, end }
+    }
+
+    /// Sets the bytes of a batch.
+    pub(crate) fn of_size(mut self, bytes: usize) -> Self {
+        self.size = bytes.max(1);
+        self
     }
 
     /// Limits the number of items in a batch.

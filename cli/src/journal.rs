@@ -10,12 +10,12 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File, Metadata},
+    fs::{self, File, Metadata, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{RecvTimeoutError, Sender, channel},
     },
     thread::{self, JoinHandle},
@@ -25,18 +25,18 @@ use std::{
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::error::Error;
+use crate::{error::Error, name};
 
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 64 << 10;
 /// The form of a journal; others are refused.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What must be equal when a load goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     version: u32,
-    /// The filter.
+    /// The filter, with escapes for bytes that are no text.
     key: String,
     /// The options that items depend on, in words.
     items: String,
@@ -50,14 +50,17 @@ pub(crate) struct Identity {
 }
 
 /// How far a file is loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Position {
     /// Every item before this byte is in the filter.
     pub(crate) offset: u64,
     /// The number of those items.
     pub(crate) items: u64,
-    /// The number of items that the filter has at least; `None` if the server did not say.
-    pub(crate) filter_items: Option<u64>,
+    /// The generations of a sharded filter that have them: that which answers, then the next one.
+    pub(crate) generations: Vec<u64>,
+    /// The number of items that the filter, or each shard of the first generation, has at least;
+    /// `None` where the server did not say.
+    pub(crate) counts: Vec<Option<u64>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +72,8 @@ struct Content {
 /// The journal of one file.
 pub(crate) struct Journal {
     path: PathBuf,
+    /// The file that is loaded, locked: another load of it would write the same journal.
+    _lock: File,
     position: Arc<Mutex<Position>>,
     /// Dropped to end the thread.
     open: Option<Sender<()>>,
@@ -77,7 +82,7 @@ pub(crate) struct Journal {
 
 impl Identity {
     /// Describes an open file. Its position is afterwards at the start.
-    pub(crate) fn of(file: &mut File, key: &str, items: String) -> io::Result<Self> {
+    pub(crate) fn of(file: &mut File, key: &[u8], items: String) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let mut hash = Xxh3::new();
         let mut end = Vec::new();
@@ -90,7 +95,7 @@ impl Identity {
         file.seek(SeekFrom::Start(0))?;
         Ok(Self {
             version: VERSION,
-            key: key.to_owned(),
+            key: name::readable(key),
             items,
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -160,17 +165,26 @@ impl Journal {
         }
     }
 
-    /// Writes the journal at `position`, and starts the thread that keeps it. If it cannot be
-    /// written later, the old one stays, `failed` is told once, and the thread goes on trying.
+    /// Locks the file that is loaded, writes the journal at `position`, and starts the thread that
+    /// keeps it. If it cannot be written later, the old one stays, `failed` is told once, and the
+    /// thread goes on trying.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another process loads the file.
     pub(crate) fn start(
         path: PathBuf,
-        file: Identity,
+        (loaded, file): (File, Identity),
         position: Position,
         every: Duration,
         failed: impl Fn(&io::Error) + Send + 'static,
     ) -> io::Result<Self> {
-        write(&path, &Content { file: file.clone(), position })?;
-        let state = Arc::new(Mutex::new(position));
+        match loaded.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            // A file system without locks has none for the other load either.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        write(&path, &Content { file: file.clone(), position: position.clone() })?;
+        let state = Arc::new(Mutex::new(position.clone()));
         let (open, closed) = channel::<()>();
         let writer = {
             let (path, state) = (path.clone(), Arc::clone(&state));
@@ -179,10 +193,11 @@ impl Journal {
                 let mut told = false;
                 loop {
                     let ended = closed.recv_timeout(every) != Err(RecvTimeoutError::Timeout);
-                    let position = current(&state);
+                    let position = locked(&state).clone();
                     if position != written {
-                        match write(&path, &Content { file: file.clone(), position }) {
-                            Ok(()) => written = position,
+                        let content = Content { file: file.clone(), position };
+                        match write(&path, &content) {
+                            Ok(()) => written = content.position,
                             Err(error) if ended => return Err(error),
                             Err(error) if !told => {
                                 told = true;
@@ -197,17 +212,23 @@ impl Journal {
                 }
             })
         };
-        Ok(Self { path, position: state, open: Some(open), writer: Some(writer) })
+        Ok(Self { path, _lock: loaded, position: state, open: Some(open), writer: Some(writer) })
     }
 
-    /// Notes a position. Every item before it must be confirmed.
-    pub(crate) fn confirmed(&self, position: Position) {
-        *self.position.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = position;
+    /// Notes that `items` more items are confirmed, up to `offset`.
+    pub(crate) fn advance(&self, items: u64, offset: u64) {
+        let mut position = locked(&self.position);
+        position.items += items;
+        position.offset = offset;
     }
 
-    /// The last position that was noted.
-    pub(crate) fn position(&self) -> Position {
-        current(&self.position)
+    /// Notes which generations have the items, and what the filter or its shards count.
+    pub(crate) fn describe(&self, generations: &[u64], counts: &[Option<u64>]) {
+        let mut position = locked(&self.position);
+        position.generations.clear();
+        position.generations.extend(generations);
+        position.counts.clear();
+        position.counts.extend(counts);
     }
 
     /// Writes the last position, and ends the thread. The file stays.
@@ -233,8 +254,8 @@ impl Journal {
     }
 }
 
-fn current(state: &Mutex<Position>) -> Position {
-    *state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn locked(state: &Mutex<Position>) -> MutexGuard<'_, Position> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where a journal is written before it replaces the old one.
@@ -263,23 +284,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("items");
         let identity = |key: &str, items: &str| {
-            Identity::of(&mut File::open(&path).unwrap(), key, items.to_owned()).unwrap()
+            Identity::of(&mut File::open(&path).unwrap(), key.as_bytes(), items.to_owned()).unwrap()
         };
         fs::write(&path, vec![b'a'; 300_000]).unwrap();
         let first = identity("urls", "lines");
         let journal = path_for(&path);
         assert_eq!(Journal::read(&journal, &path, &first).unwrap(), None);
-        let position = Position { offset: 7, items: 2, filter_items: Some(5) };
-        let mut kept = Journal::start(
-            journal.clone(),
-            first.clone(),
-            Position::default(),
-            Duration::MAX,
-            |_| (),
-        )
-        .unwrap();
-        kept.confirmed(position);
+        let start = || {
+            let loaded = (File::open(&path).unwrap(), first.clone());
+            let (journal, start) = (journal.clone(), Position::default());
+            Journal::start(journal, loaded, start, Duration::MAX, |_| ())
+        };
+        let mut kept = start().unwrap();
+        let second = start().map(|_| ()).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "another load has the file");
+        kept.advance(2, 7);
+        kept.describe(&[3], &[Some(5)]);
         kept.close().unwrap();
+        let position =
+            Position { offset: 7, items: 2, generations: vec![3], counts: vec![Some(5)] };
         assert_eq!(Journal::read(&journal, &path, &first).unwrap(), Some(position));
 
         let why = |identity| Journal::read(&journal, &path, &identity).unwrap_err().to_string();
@@ -309,21 +332,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("items");
         fs::write(&path, "a\nb\n").unwrap();
-        let file = Identity::of(&mut File::open(&path).unwrap(), "urls", String::new()).unwrap();
+        let mut loaded = File::open(&path).unwrap();
+        let file = Identity::of(&mut loaded, b"urls", String::new()).unwrap();
         let journal = path_for(&path);
         let (sender, failures) = channel();
         let every = Duration::from_millis(1);
         let start = Position::default();
         let failed = move |error: &io::Error| drop(sender.send(error.to_string()));
-        let mut kept = Journal::start(journal.clone(), file.clone(), start, every, failed).unwrap();
+        let both = (loaded, file.clone());
+        let mut kept = Journal::start(journal.clone(), both, start.clone(), every, failed).unwrap();
         // A directory in the place of the new journal is an error as a full disk is.
         fs::create_dir(new_path(&journal)).unwrap();
-        let position = Position { offset: 2, items: 1, filter_items: None };
-        kept.confirmed(position);
+        kept.advance(1, 2);
+        let position = Position { offset: 2, items: 1, ..Position::default() };
         failures.recv().expect("the failure is told");
         assert_eq!(Journal::read(&journal, &path, &file).unwrap(), Some(start));
         fs::remove_dir(new_path(&journal)).unwrap();
-        while Journal::read(&journal, &path, &file).unwrap() != Some(position) {
+        while Journal::read(&journal, &path, &file).unwrap().as_ref() != Some(&position) {
             thread::sleep(every);
         }
         kept.close().unwrap();

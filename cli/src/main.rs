@@ -6,6 +6,7 @@
 //!      ├─▶ connection/   options as redis-cli's, TCP, Unix sockets, TLS, one command or many
 //!      ├─▶ filter_info   BF.INFO of all modules
 //!      ├─▶ items         items of files, in batches
+//!      ├─▶ loading/      batches into filters, until they are confirmed; the journal
 //!      ├─▶ membership    whether a filter has the items of batches
 //!      ├─▶ dump_file     the file of dump and restore
 //!      ├─▶ statistics    the confidence interval of a measured rate
@@ -27,12 +28,14 @@ mod filter_info;
 mod interrupt;
 mod items;
 mod journal;
+mod loading;
 mod membership;
 mod name;
 mod output;
 mod progress;
 mod scan;
 mod screen;
+mod sharded;
 mod statistics;
 
 use std::process::ExitCode;

@@ -40,6 +40,8 @@ pub(crate) struct Progress {
     length: Option<u64>,
     /// Where the work began, in bytes.
     begin: u64,
+    /// What is shown at the end of the line.
+    note: String,
     started: Instant,
     shown: Instant,
 }
@@ -66,6 +68,7 @@ impl Progress {
             label: label.to_owned(),
             length,
             begin: 0,
+            note: String::new(),
             started: now,
             shown: now,
         }
@@ -75,6 +78,11 @@ impl Progress {
     pub(crate) fn from(mut self, position: u64) -> Self {
         self.begin = position;
         self
+    }
+
+    /// Sets what is shown at the end of the line.
+    pub(crate) fn note(&mut self, note: String) {
+        self.note = note;
     }
 
     /// Shows that the work is at `position` of its length, and has done `amount` units.
@@ -94,6 +102,9 @@ impl Progress {
             let done = (position - self.begin) as f64;
             let left = elapsed * (length.saturating_sub(position) as f64 / done);
             text += &format!("  ETA {}", readable_time(left as u64));
+        }
+        if !self.note.is_empty() {
+            text += &format!("   {}", self.note);
         }
         match &self.bar {
             Some(bar) => {

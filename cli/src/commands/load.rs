@@ -1,16 +1,16 @@
 //! `redis-bloom load NAME [FILE...|-]`: adds the items of files, or of standard input, to a filter.
 //!
 //! ```text
-//!   items::Batches ──batch──▶ Pace ──▶ Delivery ──▶ server
+//!   items::Batches ──batch──▶ Pace ──▶ Delivery or Fleet ──▶ server, or all shards at once
 //!                                        └─confirmed─▶ Journal
 //! ```
 
-mod delivery;
-
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,16 +19,20 @@ use serde::Serialize;
 
 use crate::{
     amount,
-    connection::Options,
-    error::{Error, Exit, refusal_hint},
+    connection::{Connection, Options},
+    error::{Error, Exit},
     interrupt::Interrupt,
-    items::{self, Batches, Live, Source},
+    items::{self, Batch, Batches, Live, Source},
     journal::{self, Identity, Journal, Position},
+    loading::{
+        Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route, Settings, Stop,
+        Totals, all_nodes, passes,
+    },
     name,
     output::Output,
     progress::{Progress, Unit},
+    sharded::{self, Filter},
 };
-use delivery::{Delivery, Now, Settings, Stop, Totals};
 
 /// The longest sleep without a look for Ctrl-C.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -42,7 +46,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
-    name: String,
+    name: OsString,
     /// Files with items; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
@@ -56,9 +60,10 @@ pub(crate) struct Arguments {
     /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
     #[arg(long)]
     durable: bool,
-    /// Counts an item as loaded when so many replicas have it (WAIT)
-    #[arg(long, value_name = "REPLICAS", default_value_t = 0, hide_default_value = true)]
-    acks: u64,
+    /// Counts an item as loaded when so many replicas have it (WAIT). Without it: 1 for the shards
+    /// of a sharded filter whose servers have replicas, else 0
+    #[arg(long, value_name = "REPLICAS")]
+    acks: Option<u64>,
     /// How long to try again when the server cannot be reached
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
     retry_for: Duration,
@@ -138,59 +143,186 @@ struct Regular {
     start: Position,
 }
 
+/// What takes the items.
+enum Sink {
+    Key(Box<Delivery>),
+    Shards(Box<Fleet>),
+}
+
+impl Sink {
+    /// The largest number of items in a batch.
+    fn most(&self) -> usize {
+        match self {
+            Self::Key(delivery) => delivery.most(),
+            Self::Shards(_) => usize::MAX,
+        }
+    }
+
+    /// The bytes of a batch, if one command is to have so many.
+    fn batch_size(&self, command: u64) -> usize {
+        match self {
+            Self::Key(_) => usize::try_from(command).unwrap_or(usize::MAX),
+            Self::Shards(fleet) => fleet.batch_size(command),
+        }
+    }
+
+    fn offer(&mut self, ledger: &Ledger, file: usize, batch: Batch) -> Result<(), Failure> {
+        match self {
+            Self::Key(delivery) => {
+                let number = ledger.open(file, &batch, 1, batch.blob.len());
+                Ok(delivery.offer(Piece { number, batch })?)
+            }
+            Self::Shards(fleet) => fleet.offer(file, batch),
+        }
+    }
+
+    /// There is no other batch at the moment: confirms those that were offered.
+    fn idle(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Key(delivery) => Ok(delivery.confirm(Now::IfPossible)?),
+            Self::Shards(fleet) => fleet.follow(),
+        }
+    }
+
+    /// Confirms all batches. No other one may follow.
+    fn finish(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Key(delivery) => Ok(delivery.confirm(Now::Surely)?),
+            Self::Shards(fleet) => fleet.finish(),
+        }
+    }
+
+    fn counting(&self) -> bool {
+        matches!(self, Self::Key(delivery) if delivery.counting())
+    }
+
+    fn totals(&self) -> Totals {
+        match self {
+            Self::Key(delivery) => delivery.totals(),
+            Self::Shards(fleet) => fleet.totals(),
+        }
+    }
+
+    fn note(&self) -> String {
+        match self {
+            Self::Key(_) => String::new(),
+            Self::Shards(fleet) => fleet.note(),
+        }
+    }
+}
+
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let interrupt = Interrupt::register();
         let inputs = self.files.iter().map(|file| self.input(file, output));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let target = connection.target()?;
-        let settings = Settings {
-            key: self.name.clone(),
-            acks: self.acks,
-            durable: self.durable,
-            retry_for: self.retry_for,
+        let early = |stop: Failure| self.explained(stop, Next::Skip, Totals::default());
+        let mut server = target.connect_for(self.key())?;
+        let filter = self.find(&mut server, &interrupt)?;
+        let ledger = Arc::new(Ledger::default());
+        let route = Route {
+            key: self.key().to_vec(),
+            place: Some(0),
+            targets: all_nodes(target, &mut server)?,
+            ledger: Arc::clone(&ledger),
+            interrupt: interrupt.clone(),
+            output: *output,
+            held: HELD,
         };
-        let early = |stop| self.explained(stop, Next::Skip, Totals::default());
-        let (mut delivery, found) =
-            Delivery::open(settings, target, &interrupt, output).map_err(early)?;
-        if self.dry_run {
-            return self.count(inputs, found, &interrupt, output);
-        }
-        self.find_or_create(&mut delivery, found, &inputs, output)?;
-        delivery.prepare().map_err(early)?;
+        let mut settings =
+            Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for };
+        let mut sink = match filter {
+            Filter::Sharded(_) if self.dry_run => {
+                return self.count(inputs, true, &interrupt, output);
+            }
+            Filter::Sharded(descriptor) => {
+                let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
+                let fleet = fleet.map_err(early)?;
+                self.resume_shards(&fleet, &ledger, &inputs)?;
+                self.remark_found(output);
+                Sink::Shards(Box::new(fleet))
+            }
+            Filter::Key => {
+                settings.acks = Some(self.acks.unwrap_or(0));
+                let opened = Delivery::open(settings, route, server);
+                let (mut delivery, found) = opened.map_err(|stop| early(stop.into()))?;
+                if self.dry_run {
+                    return self.count(inputs, found, &interrupt, output);
+                }
+                self.find_or_create(&mut delivery, found, &inputs, output)?;
+                delivery.prepare().map_err(|stop| early(stop.into()))?;
+                ledger.begin(Vec::new(), vec![delivery.expected()]);
+                Sink::Key(Box::new(delivery))
+            }
+        };
+        let mut journals = Vec::new();
         for input in &inputs {
-            let journal = self.journal(input, &delivery, output);
-            delivery.journals.push(journal);
+            journals.push(self.journal(input, &sink, &ledger, output)?);
         }
+        ledger.keep(journals);
         let started = Instant::now();
-        let loaded =
-            self.load(inputs, &mut delivery, &interrupt, output).and_then(|()| delivery.check());
-        self.end(loaded, delivery, started.elapsed(), output)
+        let loaded = self.load(inputs, &mut sink, &ledger, &interrupt, output);
+        let loaded = match &mut sink {
+            Sink::Key(delivery) => {
+                let loaded = loaded.and_then(|()| Ok(delivery.check()?));
+                delivery.settle(true);
+                loaded
+            }
+            // The other threads confirm what they have; one that lost items matters most.
+            Sink::Shards(fleet) => match (loaded, fleet.finish()) {
+                (Err(_), Err(ended)) if matches!(ended.stop, Stop::Lost(_)) => Err(ended),
+                (loaded, ended) => loaded.and(ended),
+            },
+        };
+        self.end(loaded, sink.totals(), &ledger, started.elapsed(), output)
+    }
+
+    fn key(&self) -> &[u8] {
+        name::bytes(&self.name)
+    }
+
+    /// Finds out what the name stands for. A server that loads its data is waited for.
+    fn find(&self, server: &mut Connection, interrupt: &Interrupt) -> Result<Filter, Error> {
+        let started = Instant::now();
+        loop {
+            match sharded::find(server, self.key()) {
+                Err(error @ Error::Refused { .. })
+                    if passes(&error)
+                        && started.elapsed() < self.retry_for
+                        && !interrupt.requested() =>
+                {
+                    thread::sleep(MOMENT);
+                }
+                found => return found,
+            }
+        }
     }
 
     /// Ends the journals, and prints what was done.
     fn end(
         &self,
-        loaded: Result<(), Stop>,
-        mut delivery: Delivery<'_>,
+        loaded: Result<(), Failure>,
+        totals: Totals,
+        ledger: &Ledger,
         time: Duration,
         output: &Output,
     ) -> Result<Exit, Error> {
-        delivery.settle(true);
-        let totals = delivery.totals();
+        let doubt = ledger.in_doubt();
         let seconds = time.as_secs_f64();
         let summary = Summary {
             items: totals.items,
             new: totals.new,
-            known: totals.items - totals.new,
+            known: totals.items.saturating_sub(totals.new),
             resent: totals.resent,
             seconds,
             items_per_second: totals.items as f64 / seconds.max(1e-9),
-            complete: loaded.is_ok() && !delivery.doubt,
+            complete: loaded.is_ok() && !doubt,
         };
         // A journal of items that may be lost must not be resumed from.
-        let ended = loaded.is_ok() || matches!(loaded, Err(Stop::Lost(_)));
-        let journals = std::mem::take(&mut delivery.journals);
+        let lost = |failure: &Failure| matches!(failure.stop, Stop::Lost(_));
+        let ended = loaded.as_ref().err().is_none_or(lost);
+        let journals = ledger.journals();
         let resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
         let mut removed = Ok(());
         for mut journal in journals.into_iter().flatten() {
@@ -203,14 +335,14 @@ impl Arguments {
                 }
             }
         }
-        let next = match (delivery.doubt, resumable) {
+        let next = match (doubt, resumable) {
             (true, _) => Next::Again,
             (false, true) => Next::Resume,
             (false, false) => Next::Skip,
         };
         let result = match loaded {
             Err(stop) => Err(self.explained(stop, next, totals)),
-            Ok(()) if delivery.doubt => Err(Error::Incomplete {
+            Ok(()) if doubt => Err(Error::Incomplete {
                 what: format!(
                     "load {}: the server restarted meanwhile; items sent before may be lost",
                     self.shown()
@@ -222,6 +354,8 @@ impl Arguments {
         };
         match result {
             Ok(exit) => output.data(&summary, summary.text()).map(|()| exit),
+            // Nothing was read, so there is nothing to say about it.
+            Err(error) if error.exit() == Exit::Usage && summary.items == 0 => Err(error),
             Err(error) => {
                 // Why the load ended matters more than a stdout that cannot be written.
                 let _ = output.try_data(&summary, summary.text());
@@ -246,19 +380,25 @@ impl Arguments {
             return self.no_journal(&name).map(|()| Input { name, source, regular: None });
         }
         let mut file = File::open(path).map_err(Error::file(path))?;
-        let identity = Identity::of(&mut file, &self.name, self.items.form());
+        let identity = Identity::of(&mut file, self.key(), self.items.form());
         let identity = identity.map_err(Error::file(path))?;
         let journal = journal::path_for(path);
         let mut start = Position::default();
         if self.resume {
             match Journal::read(&journal, path, &identity)? {
-                Some(position) => start = position,
-                None => output.remark(format_args!("{}: from the beginning", path.display())),
+                Some(position) => {
+                    start = position;
+                    output.remark(format_args!(
+                        "{name}: goes on at byte {}, behind {} items",
+                        start.offset,
+                        amount::grouped(start.items)
+                    ));
+                }
+                None => output.remark(format_args!("{name}: no journal, so from the beginning")),
             }
         } else if journal.exists() && !self.dry_run {
             output.remark(format_args!(
-                "{}: from the beginning; --resume would go on where an earlier load ended",
-                path.display()
+                "{name}: from the beginning; --resume would go on where an earlier load ended",
             ));
         }
         let path = path.clone();
@@ -278,42 +418,30 @@ impl Arguments {
     /// Sees that there is a filter, and that it is the one of the earlier load.
     fn find_or_create(
         &self,
-        delivery: &mut Delivery<'_>,
+        delivery: &mut Delivery,
         found: bool,
         inputs: &[Input],
         output: &Output,
     ) -> Result<(), Error> {
-        let starts = || inputs.iter().flat_map(|input| &input.regular).map(|file| file.start);
-        let before = starts().filter_map(|start| start.filter_items).max();
-        let resumed = starts().any(|start| start.offset > 0);
-        let now = if found { delivery.expected() } else { Some(0) };
-        if resumed && (!found || now.zip(before).is_some_and(|(now, before)| now < before)) {
-            // They must not be resumed from once other items have brought the count up again.
-            for file in inputs.iter().flat_map(|input| &input.regular) {
-                let journal = journal::path_for(&file.path);
-                fs::remove_file(&journal).or_else(|error| match error.kind() {
-                    io::ErrorKind::NotFound => Ok(()),
-                    _ => Err(Error::file(journal)(error)),
-                })?;
+        for file in resumed(inputs) {
+            let before = file.start.counts.first().copied().flatten();
+            let now = if found { delivery.expected() } else { Some(0) };
+            if !file.start.generations.is_empty() {
+                return Err(self.rebuilt(file));
             }
-            return Err(Error::Incomplete {
-                what: format!(
-                    "load {}: the filter counts {} items and had {} in the earlier load: some are \
-                     lost",
-                    self.shown(),
-                    now.unwrap_or(0),
-                    before.map_or("more".to_owned(), |before| before.to_string())
-                ),
-                hint: "Load the files from their beginning: leave out --resume.".to_owned(),
-            });
+            if !found || now.zip(before).is_some_and(|(now, before)| now < before) {
+                return self.lost_before(inputs, "the filter", now, before);
+            }
         }
         if !found {
             let (Some(items), Some(error)) = (self.capacity, self.error) else {
                 return Err(self.missing());
             };
-            let early = |stop| self.explained(stop, Next::Skip, Totals::default());
+            let early = |stop: Stop| self.explained(stop.into(), Next::Skip, Totals::default());
             delivery.create(items, error).map_err(early)?;
             output.remark(format_args!("{} created", self.shown()));
+        } else {
+            self.remark_found(output);
         }
         if delivery.counting() && self.resume {
             return Err(Error::usage(
@@ -324,60 +452,145 @@ impl Arguments {
         Ok(())
     }
 
+    /// Says that a filter is there which was to be created.
+    fn remark_found(&self, output: &Output) {
+        if self.capacity.is_some() {
+            let name = self.shown();
+            output.remark(format_args!("{name} exists: --items and --error change nothing"));
+        }
+    }
+
+    /// Sees that the shards have what an earlier load put there.
+    fn resume_shards(&self, fleet: &Fleet, ledger: &Ledger, inputs: &[Input]) -> Result<(), Error> {
+        let Some(current) = fleet.generations().first().copied() else { return Ok(()) };
+        let counts = ledger.counts();
+        for file in resumed(inputs) {
+            if !file.start.generations.contains(&current) {
+                return Err(self.rebuilt(file));
+            }
+            if file.start.generations.first() != Some(&current) {
+                continue;
+            }
+            for (shard, (&now, &before)) in counts.iter().zip(&file.start.counts).enumerate() {
+                if now.zip(before).is_some_and(|(now, before)| now < before) {
+                    return self.lost_before(inputs, &format!("shard {shard}"), now, before);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for a journal of another generation, or of a filter in one key.
+    fn rebuilt(&self, file: &Regular) -> Error {
+        Error::usage(
+            format!(
+                "{}: {} was rebuilt since the earlier load",
+                name::readable_path(&file.path),
+                self.shown()
+            ),
+            "Load the file from its beginning: leave out --resume.",
+        )
+    }
+
+    /// The error for a filter that counts fewer items than an earlier load knew. Removes the
+    /// journals: they must not be resumed from once other items have brought the count up again.
+    fn lost_before(
+        &self,
+        inputs: &[Input],
+        filter: &str,
+        now: Option<u64>,
+        before: Option<u64>,
+    ) -> Result<(), Error> {
+        for file in inputs.iter().flat_map(|input| &input.regular) {
+            let journal = journal::path_for(&file.path);
+            fs::remove_file(&journal).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(Error::file(journal)(error)),
+            })?;
+        }
+        Err(Error::Incomplete {
+            what: format!(
+                "load {}: {filter} counts {} items and had {} in the earlier load: some are lost",
+                self.shown(),
+                now.unwrap_or(0),
+                before.map_or("more".to_owned(), |before| before.to_string())
+            ),
+            hint: "Load the files from their beginning: leave out --resume.".to_owned(),
+        })
+    }
+
     /// Starts the journal of a file, if it can have one.
-    fn journal(&self, input: &Input, delivery: &Delivery<'_>, output: &Output) -> Option<Journal> {
-        let file = input.regular.as_ref().filter(|_| !delivery.counting())?;
+    fn journal(
+        &self,
+        input: &Input,
+        sink: &Sink,
+        ledger: &Ledger,
+        output: &Output,
+    ) -> Result<Option<Journal>, Error> {
+        let Some(file) = input.regular.as_ref().filter(|_| !sink.counting()) else {
+            return Ok(None);
+        };
         let path = journal::path_for(&file.path);
         let (output_of_thread, shown) = (*output, path.display().to_string());
         let failed = move |error: &io::Error| {
             output_of_thread.remark(format_args!("{shown}: {error}; an older journal stays"));
         };
-        let (identity, every) = (file.identity.clone(), self.journal_every);
-        let started = Journal::start(path.clone(), identity, file.start, every, failed);
-        started
-            .inspect_err(|error| {
+        let loaded = file.file.try_clone().map_err(Error::file(&file.path))?;
+        let (loaded, every) = ((loaded, file.identity.clone()), self.journal_every);
+        let start = ledger.described(file.start.clone());
+        match Journal::start(path.clone(), loaded, start, every, failed) {
+            Ok(journal) => Ok(Some(journal)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::usage(
+                format!("{} is being loaded already", name::readable_path(&file.path)),
+                "Wait for that load; or read the file from standard input, without a journal.",
+            )),
+            Err(error) => {
                 output.remark(format_args!(
                     "{}: {error}; without a journal this load cannot be resumed",
                     path.display()
                 ));
-            })
-            .ok()
+                Ok(None)
+            }
+        }
     }
 
     /// Reads the files, and delivers their items.
     fn load(
         &self,
         inputs: Vec<Input>,
-        delivery: &mut Delivery<'_>,
+        sink: &mut Sink,
+        ledger: &Ledger,
         interrupt: &Interrupt,
         output: &Output,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Failure> {
         let mut pace = Pace { rate: self.rate, started: Instant::now(), due: 0.0 };
-        let most = delivery.most().min(pace.most());
+        let most = sink.most().min(pace.most());
+        let size = sink.batch_size(self.items.batch);
         let mut skip = self.skip;
         for (number, input) in inputs.into_iter().enumerate() {
             let (length, begin) = input.extent();
             let mut progress = Progress::new(output, &input.name, length).from(begin);
             let name = input.name.clone();
             let kept = input.kept()?;
-            let mut batches = input.batches(&self.items, interrupt)?.at_most(most);
+            let batches = input.batches(&self.items, interrupt)?;
+            let mut batches = batches.at_most(most).of_size(size);
             let mut items = 0;
             loop {
                 if interrupt.requested() {
-                    delivery.confirm(Now::Surely)?;
-                    return Err(Stop::Interrupted);
+                    sink.finish()?;
+                    return Err(Stop::Interrupted.into());
                 }
                 let mut batch = match batches.next_batch() {
                     Ok(Some(batch)) => batch,
                     Ok(None) => break,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        delivery.confirm(Now::IfPossible)?;
+                        sink.idle()?;
                         continue;
                     }
                     Err(_) if interrupt.requested() => continue,
                     Err(error) => {
-                        delivery.confirm(Now::Surely)?;
-                        return Err(Stop::Failed(Error::file(name)(error)));
+                        sink.finish()?;
+                        return Err(Error::file(name)(error).into());
                     }
                 };
                 let skipped = skip.min(batch.count);
@@ -387,29 +600,30 @@ impl Arguments {
                     continue;
                 }
                 while let Some(early) = pace.early() {
-                    delivery.confirm(Now::IfPossible)?;
+                    sink.idle()?;
                     if interrupt.requested() {
-                        return Err(Stop::Interrupted);
+                        return Err(Stop::Interrupted.into());
                     }
                     thread::sleep(early.min(MOMENT));
                 }
                 pace.sent(batch.count);
                 items += batch.count;
                 let end = batch.end;
-                delivery.offer(number, batch)?;
+                sink.offer(ledger, number, batch)?;
+                progress.note(sink.note());
                 progress.at(end, items, Unit::Items);
             }
             if let Some((file, identity)) = kept
                 && !file.metadata().is_ok_and(|metadata| identity.is_unchanged(&metadata))
             {
-                delivery.confirm(Now::Surely)?;
-                return Err(Stop::Failed(Error::Incomplete {
+                sink.finish()?;
+                return Err(Failure::from(Error::Incomplete {
                     what: format!("{name} changed while it was read"),
                     hint: "Load it again from the beginning when nobody writes it.".to_owned(),
                 }));
             }
         }
-        delivery.confirm(Now::Surely)
+        sink.finish()
     }
 
     /// Reads the items, and says how many there are.
@@ -453,7 +667,7 @@ impl Arguments {
 
     /// The name, for messages.
     fn shown(&self) -> String {
-        name::readable(self.name.as_bytes())
+        name::readable(self.key())
     }
 
     fn missing(&self) -> Error {
@@ -464,10 +678,9 @@ impl Arguments {
     }
 
     /// The error for a load that ended early.
-    fn explained(&self, stop: Stop, next: Next, totals: Totals) -> Error {
-        let items = amount::grouped(totals.items);
-        let are = if self.durable || self.acks > 0 { "confirmed" } else { "in" };
-        let what = |text: &str| format!("load {}: {text}; {items} items are {are}", self.shown());
+    fn explained(&self, failure: Failure, next: Next, totals: Totals) -> Error {
+        let confirmed = self.durable || self.acks.map_or(failure.shard.is_some(), |acks| acks > 0);
+        let items = Items { count: totals.items, confirmed };
         let on = match next {
             Next::Resume => "Then go on by the same command with --resume.".to_owned(),
             Next::Skip => {
@@ -478,45 +691,14 @@ impl Arguments {
                     .to_owned()
             }
         };
-        match stop {
-            Stop::Failed(error) => error,
-            Stop::Refused(text) if totals.items == 0 => {
-                Error::Refused { command: format!("load {}", self.shown()), text }
-            }
-            // Another filter has nothing of what this one took.
-            Stop::Refused(text) if text.starts_with("ERR non scaling filter is full") => {
-                Error::RefusedPartly {
-                    what: what(&text),
-                    hint: "Create a larger filter, or one that grows, and load everything into it \
-                           from the beginning, without --resume and --skip."
-                        .to_owned(),
-                }
-            }
-            Stop::Refused(text) => Error::RefusedPartly {
-                what: what(&text),
-                hint: format!("{} {on}", refusal_hint(&text)),
-            },
-            Stop::Unreachable(text) => Error::Incomplete {
-                what: what(&text),
-                hint: format!("See that the server runs, and its log. {on}"),
-            },
-            Stop::Uncertain(text, count) => Error::Incomplete {
-                what: format!("{}, the {count} after them perhaps", what(&text)),
-                hint: format!(
-                    "A COUNTING filter counts what is added twice, so nothing was sent again. {on}"
-                ),
-            },
-            Stop::Unproved(text) => {
-                Error::Incomplete { what: what(&text), hint: on.replacen("Then go", "Go", 1) }
-            }
-            Stop::Lost(text) => Error::Incomplete {
-                what: format!("load {}: {text}", self.shown()),
-                hint: "Load again from the beginning; --durable or --acks wait for safe storage."
-                    .to_owned(),
-            },
-            Stop::Interrupted => Error::Interrupted { hint: on.replacen("Then go", "Go", 1) },
-        }
+        failure.explained(&format!("load {}", self.shown()), &items, &on)
     }
+}
+
+/// The files that an earlier load began.
+fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
+    let files = inputs.iter().flat_map(|input| &input.regular);
+    files.filter(|file| file.start.offset > 0)
 }
 
 impl Input {

@@ -218,7 +218,8 @@ fn a_filter_is_created_only_if_asked_for() {
     assert_eq!((ran.code, ran.stderr.as_str()), (0, "urls created\n"));
     assert_eq!(client.run("BF.INFO urls CAPACITY").elements(), [int(1000)]);
     let ran = run_with(&server, "load urls --items 7 --error 0.5", b"c");
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "it is there already");
+    let told = "urls exists: --items and --error change nothing\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, told), "it is there already");
     let ran = run_with(&server, "load urls --dry-run --json", b"d\n");
     assert_eq!(ran.stdout, "{\"items\":1,\"would_create\":false}\n");
     checked("load-dry-run", &ran.stdout);
@@ -402,6 +403,7 @@ impl Reluctant {
     fn reply(&self, words: &Words) -> Vec<u8> {
         match &words[0][..] {
             b"TYPE" => b"+MBbloom--\r\n".to_vec(),
+            b"HGETALL" => b"-WRONGTYPE Operation against a key\r\n".to_vec(),
             b"CLUSTER" => b"-ERR This instance has cluster support disabled\r\n".to_vec(),
             b"INFO" => b"$8\r\nrun_id:1\r\n".to_vec(),
             b"BF.INFO" if words[2] == b"ITEMS" => b"*1\r\n:0\r\n".to_vec(),
@@ -1018,6 +1020,7 @@ fn usual(command: &str, counting: bool) -> String {
     let words: Vec<_> = command.splitn(5, ' ').collect();
     match words[..] {
         ["TYPE", ..] => "+MBbloom--\r\n".to_owned(),
+        ["HGETALL", ..] => "-WRONGTYPE Operation against a key\r\n".to_owned(),
         ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
         ["INFO", ..] => text("run_id:1\r\n"),
         ["BF.INFO", _, "ITEMS"] => "*1\r\n:0\r\n".to_owned(),

@@ -17,6 +17,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -28,14 +29,17 @@ use crate::{
     error::Error,
     interrupt::Interrupt,
     items::Batch,
-    journal::{Journal, Position},
     output::Output,
 };
 
+use super::ledger::{Ledger, Piece};
+
 /// Bytes of items under way. A server needs some milliseconds for them.
 const WINDOW: usize = 2 << 20;
-/// Bytes of items that wait for their confirmation.
-const HELD: usize = 48 << 20;
+/// Bytes of items that wait for their confirmation, over all deliveries of a load.
+pub(crate) const HELD: usize = 48 << 20;
+/// A buffer for a command that grew larger than this is not kept.
+const BUFFER: usize = 512 << 10;
 /// The longest time between two confirmations by WAIT, and by WAITAOF: a server that syncs its AOF
 /// once a second needs up to a second for each.
 const CONFIRM_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
@@ -44,22 +48,22 @@ const WAIT: u64 = 500;
 /// Pauses between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 /// Items of one BF.INSERT.
-pub(super) const INSERTED: usize = 500;
+pub(crate) const INSERTED: usize = 500;
 
 /// What the caller asks for.
-pub(super) struct Settings {
-    pub(super) key: String,
-    /// Replicas that must acknowledge.
-    pub(super) acks: u64,
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Replicas that must acknowledge; `None` for one if the server has any.
+    pub(crate) acks: Option<u64>,
     /// Whether the AOF must be synced.
-    pub(super) durable: bool,
+    pub(crate) durable: bool,
     /// How long to try again.
-    pub(super) retry_for: Duration,
+    pub(crate) retry_for: Duration,
 }
 
 /// When batches are to be confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Now {
+pub(crate) enum Now {
     /// Later, if the server cannot tell now.
     IfPossible,
     Surely,
@@ -67,7 +71,7 @@ pub(super) enum Now {
 
 /// Why a load ended early.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The server refused a command, and would again.
     Refused(String),
     /// There was no answer, or only "try again", for as long as the user wants to wait.
@@ -82,6 +86,14 @@ pub(super) enum Stop {
     Interrupted,
     /// Anything else.
     Failed(Error),
+}
+
+impl Stop {
+    /// Whether it may mean that the key is no shard any more: a rebuild has replaced it.
+    pub(crate) fn is_stale(&self) -> bool {
+        const STALE: [&str; 3] = ["WRONGTYPE", "ERR item belongs to shard", "ERR not found"];
+        matches!(self, Self::Refused(text) if STALE.iter().any(|start| text.starts_with(start)))
+    }
 }
 
 impl From<Error> for Stop {
@@ -104,21 +116,20 @@ enum Form {
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// Items that are in the filter, and were answered here.
-    pub(super) items: u64,
+    pub(crate) items: u64,
     /// Those of them that were new.
-    pub(super) new: u64,
+    pub(crate) new: u64,
     /// Items before the first that is not confirmed; for a COUNTING filter, not answered.
-    pub(super) before: u64,
+    pub(crate) before: u64,
     /// Items that were sent again.
-    pub(super) resent: u64,
+    pub(crate) resent: u64,
 }
 
-/// A batch, from its offer to its confirmation.
+/// A piece, from its offer to its confirmation.
 struct Entry {
-    batch: Batch,
-    file: usize,
+    piece: Piece,
     state: State,
     resent: bool,
 }
@@ -176,12 +187,24 @@ struct Seen {
     items: Option<u64>,
 }
 
-pub(super) struct Delivery<'a> {
-    settings: Settings,
-    interrupt: &'a Interrupt,
-    output: &'a Output,
+/// Where a delivery goes, and what all deliveries of a load share.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) key: Vec<u8>,
+    /// The place of the filter in the counts of the ledger.
+    pub(crate) place: Option<usize>,
     /// The server of the command line, then the nodes of its cluster.
-    targets: Vec<Target>,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) interrupt: Interrupt,
+    pub(crate) output: Output,
+    /// Bytes of items that may wait for their confirmation.
+    pub(crate) held: usize,
+}
+
+pub(crate) struct Delivery {
+    settings: Settings,
+    route: Route,
     connection: Connection,
     /// Whether the node has the key only for those who send ASKING.
     asking: bool,
@@ -212,39 +235,36 @@ pub(super) struct Delivery<'a> {
     /// Items that the filter had after a restart, and no reply told of: of batches whose replies
     /// are lost, or of other clients. Those may hide that some of ours are lost.
     excess: u64,
-    /// The server restarted, and nobody can say whether items were lost.
-    pub(super) doubt: bool,
     totals: Totals,
-    /// The journals of the files, if they have one.
-    pub(super) journals: Vec<Option<Journal>>,
     buffer: Vec<u8>,
 }
 
-impl<'a> Delivery<'a> {
-    /// Connects, and finds the filter: `None` if there is none.
-    pub(super) fn open(
-        settings: Settings,
-        target: Target,
-        interrupt: &'a Interrupt,
-        output: &'a Output,
-    ) -> Result<(Self, bool), Stop> {
-        let mut connection = target.connect_for(settings.key.as_bytes())?;
-        let nodes = match connection.nodes() {
-            // The user may not ask, or the reply is not understood: there is one server then.
-            Err(Error::Refused { .. } | Error::Reply { .. }) => Vec::new(),
-            nodes => nodes?,
-        };
-        let mut targets = vec![target];
-        for node in nodes {
-            if node.to_string() != targets[0].to_string() {
-                targets.push(node);
-            }
+/// The server, then the other nodes of its cluster.
+pub(crate) fn all_nodes(target: Target, connection: &mut Connection) -> Result<Vec<Target>, Error> {
+    let nodes = match connection.nodes() {
+        // The user may not ask, or the reply is not understood: there is one server then.
+        Err(Error::Refused { .. } | Error::Reply { .. }) => Vec::new(),
+        nodes => nodes?,
+    };
+    let mut targets = vec![target];
+    for node in nodes {
+        if node.to_string() != targets[0].to_string() {
+            targets.push(node);
         }
+    }
+    Ok(targets)
+}
+
+impl Delivery {
+    /// Finds the filter: `false` if there is none. `connection` leads to the server that has it.
+    pub(crate) fn open(
+        settings: Settings,
+        route: Route,
+        connection: Connection,
+    ) -> Result<(Self, bool), Stop> {
         let mut delivery = Self {
             settings,
-            interrupt,
-            output,
-            targets,
+            route,
             connection,
             asking: false,
             form: Form::Packed,
@@ -264,13 +284,29 @@ impl<'a> Delivery<'a> {
             wrote: true,
             offset: None,
             excess: 0,
-            doubt: false,
             totals: Totals::default(),
-            journals: Vec::new(),
             buffer: Vec::new(),
         };
         let found = delivery.patiently(Self::find)?;
+        if delivery.settings.acks.is_none() {
+            let replicas = delivery.patiently(Self::replicas)?;
+            delivery.settings.acks = Some(replicas.min(1));
+        }
         Ok((delivery, found))
+    }
+
+    /// The number of replicas that the server has now; 0 without the right to INFO.
+    fn replicas(&mut self) -> Result<u64, Stop> {
+        let text = match self.ask(&["INFO", "replication"]) {
+            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => return Ok(0),
+            reply => match reply? {
+                Value::BulkString(text) => text,
+                _ => return Ok(0),
+            },
+        };
+        let text = String::from_utf8_lossy(&text);
+        let number = text.lines().find_map(|line| line.strip_prefix("connected_slaves:"));
+        Ok(number.and_then(|number| number.trim().parse().ok()).unwrap_or(0))
     }
 
     /// Asks about the filter; `false` if there is none.
@@ -281,12 +317,12 @@ impl<'a> Delivery<'a> {
         };
         self.run_id = seen.run_id;
         self.expected = seen.items;
-        self.counting = match self.ask(&["BF.INFO", &self.settings.key.clone(), "SATURATED"]) {
+        self.counting = match self.ask_about("BF.INFO", &["SATURATED"]) {
             Ok(Value::Array(values)) => matches!(values[..], [Value::Int(_)]),
             // Other modules have no such field, and no such filters.
             Err(Stop::Refused(text)) if !text.starts_with("NOPERM") => false,
             Err(Stop::Refused(_)) => {
-                self.output.remark(
+                self.route.output.remark(
                     "without the right to BF.INFO the filter is treated as COUNTING: one command \
                      at a time, no --resume",
                 );
@@ -301,10 +337,10 @@ impl<'a> Delivery<'a> {
     }
 
     /// Creates the filter, unless somebody else did.
-    pub(super) fn create(&mut self, items: u64, error: f64) -> Result<(), Stop> {
-        let words = [&self.settings.key.clone(), &error.to_string(), &items.to_string()];
+    pub(crate) fn create(&mut self, items: u64, error: f64) -> Result<(), Stop> {
+        let words = [error.to_string(), items.to_string()];
         self.patiently(|delivery| {
-            match delivery.ask(&["BF.RESERVE", words[0], words[1], words[2]]) {
+            match delivery.ask_about("BF.RESERVE", &[&words[0], &words[1]]) {
                 Err(Stop::Refused(text)) if text.starts_with("ERR item exists") => Ok(()),
                 reply => reply.map(|_| ()),
             }
@@ -314,7 +350,7 @@ impl<'a> Delivery<'a> {
 
     /// Finds out how the server takes items, and whether it can confirm them as asked for. Adds
     /// nothing.
-    pub(super) fn prepare(&mut self) -> Result<(), Stop> {
+    pub(crate) fn prepare(&mut self) -> Result<(), Stop> {
         if self.settings.durable {
             self.patiently(|delivery| delivery.ask(&["WAITAOF", "1", "0", "1"])).map_err(
                 |stop| match stop {
@@ -329,9 +365,8 @@ impl<'a> Delivery<'a> {
                 },
             )?;
         }
-        let key = self.settings.key.clone();
         match self
-            .patiently(|delivery| delivery.ask(&["BF.BULKADD", &key, "NOCREATE", "LINES", ""]))
+            .patiently(|delivery| delivery.ask_about("BF.BULKADD", &["NOCREATE", "LINES", ""]))
         {
             Err(Stop::Refused(text)) if is_unknown(&text) || text.starts_with("NOPERM") => {
                 self.form = Form::Arguments;
@@ -342,12 +377,12 @@ impl<'a> Delivery<'a> {
     }
 
     /// Whether the filter counts additions.
-    pub(super) fn counting(&self) -> bool {
+    pub(crate) fn counting(&self) -> bool {
         self.counting
     }
 
     /// The largest number of items in a batch.
-    pub(super) fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         match self.form {
             Form::Packed => usize::MAX,
             Form::Arguments => INSERTED,
@@ -355,28 +390,52 @@ impl<'a> Delivery<'a> {
     }
 
     /// Items that the filter counts at least.
-    pub(super) fn expected(&self) -> Option<u64> {
+    pub(crate) fn expected(&self) -> Option<u64> {
         self.expected
     }
 
-    /// Takes a batch of a file. Returns when few enough are under way.
-    pub(super) fn offer(&mut self, file: usize, batch: Batch) -> Result<(), Stop> {
+    /// Takes a piece. Returns when few enough are under way.
+    pub(crate) fn offer(&mut self, piece: Piece) -> Result<(), Stop> {
         let number = self.first + self.entries.len() as u64;
-        self.held_bytes += batch.blob.len();
-        self.entries.push_back(Entry { batch, file, state: State::Unsent, resent: false });
+        self.held_bytes += piece.batch.blob.len();
+        self.entries.push_back(Entry { piece, state: State::Unsent, resent: false });
         self.unsent.push_back(number);
         while !self.unsent.is_empty() {
             self.step()?;
         }
         let every = CONFIRM_EVERY[usize::from(self.settings.durable)];
-        if self.waits() && (self.held_bytes > HELD || self.confirmed.elapsed() > every) {
+        if self.waits() && (self.held_bytes > self.route.held || self.confirmed.elapsed() > every) {
             self.confirm(Now::IfPossible)?;
         }
         Ok(())
     }
 
+    /// Receives what is under way, and confirms it if the reader waits for that, or if it is time.
+    /// Returns whether all is confirmed.
+    pub(crate) fn idle(&mut self) -> Result<bool, Stop> {
+        while !self.unsent.is_empty() || !self.under_way.is_empty() {
+            self.step()?;
+        }
+        let every = CONFIRM_EVERY[usize::from(self.settings.durable)];
+        let wanted = self.confirmed.elapsed() > every || self.route.ledger.held() >= HELD;
+        if self.waits() && !self.entries.is_empty() && wanted {
+            self.confirm(Now::IfPossible)?;
+        }
+        Ok(self.entries.is_empty())
+    }
+
+    /// The pieces that are not confirmed.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Piece> {
+        self.entries.into_iter().map(|entry| entry.piece)
+    }
+
+    /// The server that the connection leads to.
+    pub(crate) fn server(&self) -> String {
+        self.connection.target().to_string()
+    }
+
     /// Waits until every batch is confirmed.
-    pub(super) fn confirm(&mut self, now: Now) -> Result<(), Stop> {
+    pub(crate) fn confirm(&mut self, now: Now) -> Result<(), Stop> {
         loop {
             while !self.unsent.is_empty() || !self.under_way.is_empty() {
                 self.step()?;
@@ -386,7 +445,7 @@ impl<'a> Delivery<'a> {
             }
             // WAITAOF covers what this connection writes next, and all before that.
             if self.settings.durable && !self.wrote {
-                if now == Now::IfPossible && self.held_bytes <= 2 * HELD {
+                if now == Now::IfPossible && self.held_bytes <= 2 * self.route.held {
                     self.confirmed = Instant::now();
                     return Ok(());
                 }
@@ -398,7 +457,7 @@ impl<'a> Delivery<'a> {
             }
             match self.acknowledged() {
                 Ok(true) => break,
-                Ok(false) if self.interrupt.requested() => return Err(Stop::Interrupted),
+                Ok(false) if self.route.interrupt.requested() => return Err(Stop::Interrupted),
                 Ok(false) => {
                     self.pause("too few replicas acknowledged, or the AOF is not synced")?;
                 }
@@ -417,7 +476,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Compares the number of items in the filter with what was added.
-    pub(super) fn check(&mut self) -> Result<(), Stop> {
+    pub(crate) fn check(&mut self) -> Result<(), Stop> {
         let seen = self.patiently(Self::look).map_err(vanished)?;
         self.compare(&seen)?;
         self.settle(false);
@@ -426,7 +485,7 @@ impl<'a> Delivery<'a> {
 
     /// Sees whether items that nobody told of were ours, when all batches that were sent again are
     /// answered, or at the end.
-    pub(super) fn settle(&mut self, ended: bool) {
+    pub(crate) fn settle(&mut self, ended: bool) {
         let open = |entry: &Entry| entry.resent && !matches!(entry.state, State::Answered(_));
         if self.excess > 0 && (ended || !self.entries.iter().any(open)) {
             self.begin_doubt();
@@ -435,17 +494,17 @@ impl<'a> Delivery<'a> {
 
     /// Nobody can say any more whether items were lost, so nothing may be resumed.
     fn begin_doubt(&mut self) {
-        self.doubt = true;
         self.excess = 0;
-        for journal in &mut self.journals {
-            if let Some(Err(error)) = journal.take().map(Journal::remove) {
-                self.output.remark(format_args!("the journal: {error}"));
-            }
-        }
+        self.route.ledger.begin_doubt(&self.route.output);
+    }
+
+    /// Replicas that must acknowledge.
+    pub(crate) fn acks(&self) -> u64 {
+        self.settings.acks.unwrap_or(0)
     }
 
     fn waits(&self) -> bool {
-        self.settings.acks > 0 || self.settings.durable
+        self.acks() > 0 || self.settings.durable
     }
 
     /// Sends one batch, or receives one reply; tries again what can be tried again.
@@ -485,7 +544,7 @@ impl<'a> Delivery<'a> {
         if self.trouble.is_some() {
             return false;
         }
-        let next = self.entry(number).map_or(0, |entry| entry.batch.blob.len());
+        let next = self.entry(number).map_or(0, |entry| entry.piece.batch.blob.len());
         self.under_way.is_empty() || (!self.counting && self.under_way_bytes + next <= WINDOW)
     }
 
@@ -505,11 +564,13 @@ impl<'a> Delivery<'a> {
         }
         let mut size = 0;
         if let Some(entry) = self.entry(number) {
-            write_command(&mut buffer, self.form, &self.settings.key, &entry.batch);
-            size = entry.batch.blob.len();
+            write_command(&mut buffer, self.form, &self.route.key, &entry.piece.batch);
+            size = entry.piece.batch.blob.len();
         }
         let sent = self.connection.send_raw(&buffer);
-        self.buffer = buffer;
+        if buffer.capacity() <= BUFFER {
+            self.buffer = buffer;
+        }
         sent?;
         self.unsent.pop_front();
         self.under_way.push_back((number, self.asking));
@@ -528,8 +589,10 @@ impl<'a> Delivery<'a> {
         }
         let reply = self.connection.receive()?;
         self.under_way.pop_front();
-        let Some(count) = self.entry(number).map(|entry| entry.batch.count) else { return Ok(()) };
-        let size = self.entry(number).map_or(0, |entry| entry.batch.blob.len());
+        let Some(count) = self.entry(number).map(|entry| entry.piece.batch.count) else {
+            return Ok(());
+        };
+        let size = self.entry(number).map_or(0, |entry| entry.piece.batch.blob.len());
         self.under_way_bytes -= size;
         let outcome = match self.form {
             Form::Packed => packed_outcome(reply, count),
@@ -571,7 +634,7 @@ impl<'a> Delivery<'a> {
         if let Some(entry) = self.entry_mut(number) {
             entry.state = State::Answered(new);
             if entry.resent {
-                let known = entry.batch.count - new;
+                let known = entry.piece.batch.count - new;
                 self.excess = self.excess.saturating_sub(known);
             }
             self.wrote |= new > 0;
@@ -584,17 +647,17 @@ impl<'a> Delivery<'a> {
 
     /// What was counted so far. A batch that was answered behind one that was refused is in the
     /// filter, too.
-    pub(super) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         let mut totals = self.totals;
         for entry in &self.entries {
             if let State::Answered(new) = entry.state {
                 if !self.waits() {
-                    totals.items += entry.batch.count;
+                    totals.items += entry.piece.batch.count;
                     totals.new += new;
                 }
                 // Not confirmed, but they must not be added twice.
                 if self.counting {
-                    totals.before += entry.batch.count;
+                    totals.before += entry.piece.batch.count;
                 }
             }
         }
@@ -613,37 +676,36 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Confirms the batches at the front that are answered, and notes it in the journals.
+    /// Confirms the pieces at the front that are answered, and notes it in the ledger.
     fn retire(&mut self) {
+        let mut confirmed = Vec::new();
         while let Some(&Entry { state: State::Answered(new), .. }) = self.entries.front()
             && let Some(entry) = self.entries.pop_front()
         {
             self.first += 1;
-            self.held_bytes -= entry.batch.blob.len();
-            self.totals.items += entry.batch.count;
-            self.totals.before += entry.batch.count;
+            let bytes = entry.piece.batch.blob.len();
+            self.held_bytes -= bytes;
+            self.totals.items += entry.piece.batch.count;
+            self.totals.before += entry.piece.batch.count;
             self.totals.new += new;
             // Deletions make the number of items of a COUNTING filter smaller.
             self.expected = self.expected.filter(|_| !self.counting).map(|items| items + new);
-            if let Some(Some(journal)) = self.journals.get(entry.file) {
-                journal.confirmed(Position {
-                    offset: entry.batch.end,
-                    items: journal.position().items + entry.batch.count,
-                    filter_items: self.expected,
-                });
-            }
+            confirmed.push((entry.piece.number, bytes));
+        }
+        if !confirmed.is_empty() {
+            self.route.ledger.confirm(&confirmed, self.route.place, self.expected);
         }
     }
 
     /// Whether everything that was answered is acknowledged as the caller asked for.
     fn acknowledged(&mut self) -> Result<bool, Stop> {
-        if self.settings.acks > 0 {
+        if self.acks() > 0 {
             if !self.wrote && !self.caught_up()? {
                 return Ok(false);
             }
-            let words = [self.settings.acks.to_string(), WAIT.to_string()];
+            let words = [self.acks().to_string(), WAIT.to_string()];
             let reply = self.ask(&["WAIT", &words[0], &words[1]])?;
-            if !matches!(reply, Value::Int(acks) if acks as u64 >= self.settings.acks) {
+            if !matches!(reply, Value::Int(acks) if acks as u64 >= self.acks()) {
                 return Ok(false);
             }
         }
@@ -685,7 +747,7 @@ impl<'a> Delivery<'a> {
                 && fields().any(|field| field == "state=online")
                 && offset.and_then(|offset| offset.parse().ok()).is_some_and(|at: u64| at >= all)
         });
-        Ok(replicas.count() as u64 >= self.settings.acks)
+        Ok(replicas.count() as u64 >= self.acks())
     }
 
     /// Acts on an error reply when nothing is under way.
@@ -737,7 +799,7 @@ impl<'a> Delivery<'a> {
 
     /// Waits before another try, unless the user has waited for long enough.
     fn pause(&mut self, why: &str) -> Result<(), Stop> {
-        if self.interrupt.requested() {
+        if self.route.interrupt.requested() {
             return Err(Stop::Interrupted);
         }
         let failing = *self.failing.get_or_insert_with(Instant::now);
@@ -776,7 +838,7 @@ impl<'a> Delivery<'a> {
             if entry.state != State::Unsent {
                 entry.state = State::Unsent;
                 entry.resent = true;
-                again += entry.batch.count;
+                again += entry.piece.batch.count;
             }
         }
         self.unsent = (self.first..self.first + self.entries.len() as u64).collect();
@@ -784,12 +846,13 @@ impl<'a> Delivery<'a> {
         self.under_way.clear();
         self.under_way_bytes = 0;
         self.totals.resent += again;
+        self.route.ledger.resend(again);
     }
 
     /// Refuses to go on where what was sent must not be sent again.
     fn certain(&self, why: &str) -> Result<(), Stop> {
         let sent = self.entries.iter().filter(|entry| entry.state != State::Unsent);
-        match sent.map(|entry| entry.batch.count).sum() {
+        match sent.map(|entry| entry.piece.batch.count).sum() {
             uncertain if self.counting && uncertain > 0 => {
                 Err(Stop::Uncertain(why.to_owned(), uncertain))
             }
@@ -801,8 +864,8 @@ impl<'a> Delivery<'a> {
     fn reconnect(&mut self, why: &Error) -> Result<(), Stop> {
         self.certain(&why.to_string())?;
         let quiet = self.failing.is_some();
-        if !quiet {
-            self.output.remark(format_args!(
+        if !quiet && self.route.ledger.may_remark(self.connection.target().to_string()) {
+            self.route.output.remark(format_args!(
                 "{why}; trying again for {} s",
                 self.settings.retry_for.as_secs()
             ));
@@ -810,15 +873,15 @@ impl<'a> Delivery<'a> {
         let mut why = why.to_string();
         loop {
             self.pause(&why)?;
-            for (tried, target) in self.targets.clone().into_iter().enumerate() {
+            for (tried, target) in self.route.targets.clone().into_iter().enumerate() {
                 let failing = self.failing.map_or(Duration::ZERO, |failing| failing.elapsed());
-                if self.interrupt.requested() {
+                if self.route.interrupt.requested() {
                     return Err(Stop::Interrupted);
                 }
                 if tried > 0 && failing >= self.settings.retry_for {
                     return Err(Stop::Unreachable(why));
                 }
-                match target.connect_for(self.settings.key.as_bytes()) {
+                match target.connect_for(&self.route.key) {
                     Ok(connection) => self.connection = connection,
                     Err(error @ (Error::Connection { .. } | Error::Authentication { .. })) => {
                         why = error.to_string();
@@ -885,7 +948,7 @@ impl<'a> Delivery<'a> {
     }
 
     fn look(&mut self) -> Result<Seen, Stop> {
-        let items = match self.ask(&["BF.INFO", &self.settings.key.clone(), "ITEMS"]) {
+        let items = match self.ask_about("BF.INFO", &["ITEMS"]) {
             Err(Stop::Refused(text)) if text.starts_with("NOPERM") => None,
             reply => match reply? {
                 Value::Array(values) => match values[..] {
@@ -914,16 +977,14 @@ impl<'a> Delivery<'a> {
 
     /// One command on the connection; nothing is under way.
     fn ask(&mut self, words: &[&str]) -> Result<Value, Stop> {
-        Ok(self.connection.call_for_key(&command(words))?)
+        Ok(self.connection.call_for_key(Cmd::new().arg(words))?)
     }
-}
 
-fn command(words: &[&str]) -> Cmd {
-    let mut command = Cmd::new();
-    for word in words {
-        command.arg(*word);
+    /// One command about the filter; nothing is under way.
+    fn ask_about(&mut self, name: &str, words: &[&str]) -> Result<Value, Stop> {
+        let command = &mut redis::cmd(name);
+        Ok(self.connection.call_for_key(command.arg(&self.route.key).arg(words))?)
     }
-    command
 }
 
 fn is_missing(text: &str) -> bool {
@@ -957,7 +1018,7 @@ fn trouble(text: String, loaded: bool) -> Trouble {
 }
 
 /// Appends the command for a batch.
-fn write_command(buffer: &mut Vec<u8>, form: Form, key: &str, batch: &Batch) {
+fn write_command(buffer: &mut Vec<u8>, form: Form, key: &[u8], batch: &Batch) {
     let word = |buffer: &mut Vec<u8>, word: &[u8]| {
         buffer.extend(format!("${}\r\n", word.len()).as_bytes());
         buffer.extend(word);
@@ -966,7 +1027,7 @@ fn write_command(buffer: &mut Vec<u8>, form: Form, key: &str, batch: &Batch) {
     match form {
         Form::Packed => {
             buffer.extend(b"*5\r\n$10\r\nBF.BULKADD\r\n");
-            word(buffer, key.as_bytes());
+            word(buffer, key);
             word(buffer, b"NOCREATE");
             word(buffer, batch.packing.word().as_bytes());
             word(buffer, &batch.blob);
@@ -974,7 +1035,7 @@ fn write_command(buffer: &mut Vec<u8>, form: Form, key: &str, batch: &Batch) {
         Form::Arguments => {
             let items = batch.items();
             buffer.extend(format!("*{}\r\n$9\r\nBF.INSERT\r\n", 4 + items.len()).as_bytes());
-            word(buffer, key.as_bytes());
+            word(buffer, key);
             word(buffer, b"NOCREATE");
             word(buffer, b"ITEMS");
             for item in items {

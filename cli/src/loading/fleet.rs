@@ -1,0 +1,554 @@
+//! Deliveries to all shards at once: a thread and a connection for each shard.
+//!
+//! ```text
+//!   offer(batch) ──split by the rule──▶ piece ──▶ thread of shard 0: Delivery ──▶ its node
+//!                                       piece ──▶ thread of shard 1: Delivery ──▶ its node
+//!   while the filter is rebuilt: and once more, by the rule of the next generation
+//! ```
+//!
+//! **Memory.** All pieces that are not confirmed have at most [`HELD`] bytes together, and one batch
+//! more; then the reader waits. A batch has 64 KiB for each shard, at most 8 MiB: so pieces do not
+//! thin out up to 128 shards. A thread keeps one command.
+//!
+//! **The descriptor** is read again every `poll` seconds, and when a shard answers that it is none
+//! any more. If its generations changed, all threads end, others begin, and what is not confirmed
+//! is split anew.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use bloom::sharding::{Descriptor, Generation, Shard};
+
+use super::{Delivery, Failure, HELD, Now, Piece, Route, Settings, Stop, Totals};
+use crate::{
+    amount,
+    error::Error,
+    items::Batch,
+    sharded::{self, Filter},
+};
+
+/// Bytes of a piece, where the input has as many.
+const PIECE: u64 = 64 << 10;
+/// Bytes of a batch, whatever the number of shards is.
+const BATCH: u64 = 8 << 20;
+/// How long a thread without work waits before it looks whether to confirm.
+const IDLE: Duration = Duration::from_millis(10);
+/// How long the reader waits before it looks whether a thread ended.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// Where items go.
+#[expect(dead_code, reason = "rebuild and repair use it")]
+#[derive(Clone, Debug)]
+pub(crate) enum Goal {
+    /// A sharded filter: the generation that answers and the next one, as its descriptor says, which
+    /// is read again and again.
+    Filter(Descriptor),
+    /// The shards of one generation, whatever the descriptor says.
+    Generation(Generation),
+    /// One shard under this key. Items of the other shards are left out.
+    Shard(Shard, Vec<u8>),
+}
+
+/// The shards that take items by one rule.
+struct Plan {
+    generation: u64,
+    /// The keys of the shards; `None` for a shard whose items are left out.
+    keys: Vec<Option<Vec<u8>>>,
+}
+
+impl Goal {
+    fn plans(&self) -> Vec<Plan> {
+        let plan = |generation: &Generation| Plan {
+            generation: generation.number,
+            keys: generation.keys.iter().cloned().map(Some).collect(),
+        };
+        match self {
+            Self::Filter(filter) => [Some(&filter.current), filter.next.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(plan)
+                .collect(),
+            Self::Generation(generation) => vec![plan(generation)],
+            Self::Shard(shard, key) => {
+                let mut keys = vec![None; usize::from(shard.count())];
+                if let Some(own) = keys.get_mut(usize::from(shard.index())) {
+                    *own = Some(key.clone());
+                }
+                vec![Plan { generation: 0, keys }]
+            }
+        }
+    }
+}
+
+/// The threads of a plan.
+struct Lane {
+    generation: u64,
+    /// A thread for each shard.
+    workers: Vec<Option<Worker>>,
+}
+
+struct Worker {
+    pieces: Sender<Piece>,
+    thread: JoinHandle<Ended>,
+}
+
+/// What a thread leaves.
+struct Ended {
+    result: Result<(), Stop>,
+    totals: Totals,
+    /// Pieces that are not confirmed.
+    pieces: Vec<Piece>,
+    /// Pieces that came after the thread had ended.
+    later: Receiver<Piece>,
+}
+
+/// A thread is ready.
+struct Ready {
+    server: String,
+    /// Items that the shard counts.
+    count: Option<u64>,
+    /// The largest number of items in a piece.
+    most: usize,
+    acks: u64,
+}
+
+/// A piece that is to be sent to the shards of another generation, and its own generation.
+type Leftover = (u64, Piece);
+
+pub(crate) struct Fleet {
+    goal: Goal,
+    settings: Settings,
+    /// The route of each thread, but for key and place. Its key is that of the descriptor.
+    route: Route,
+    lanes: Vec<Lane>,
+    /// A thread ended early.
+    failed: Arc<AtomicBool>,
+    /// The largest number of items in a piece.
+    most: usize,
+    servers: usize,
+    /// When the descriptor was read.
+    read: Instant,
+    totals: Totals,
+}
+
+impl Fleet {
+    /// Connects to all shards.
+    pub(crate) fn start(goal: Goal, settings: Settings, route: Route) -> Result<Self, Failure> {
+        let mut fleet = Self {
+            goal,
+            settings,
+            route,
+            lanes: Vec::new(),
+            failed: Arc::default(),
+            most: usize::MAX,
+            servers: 0,
+            read: Instant::now(),
+            totals: Totals::default(),
+        };
+        let without = fleet.begin()?;
+        if without > 0 && fleet.settings.acks.is_none() {
+            fleet.route.output.remark(format_args!(
+                "{without} of {} shards are on servers without a replica: there an item counts as \
+                 loaded when its server has it",
+                fleet.lanes.iter().map(|lane| lane.workers.iter().flatten().count()).sum::<usize>()
+            ));
+        }
+        Ok(fleet)
+    }
+
+    /// Starts a thread for each shard, and returns when all of them are connected: the number of
+    /// shards without a replica.
+    fn begin(&mut self) -> Result<usize, Failure> {
+        let plans = self.goal.plans();
+        let numbers = plans.iter().map(|plan| plan.generation).collect();
+        let first = plans.first().map_or(0, |plan| plan.keys.len());
+        self.route.ledger.begin(numbers, vec![None; first]);
+        self.failed = Arc::default();
+        let (sender, ready) = channel();
+        let held = HELD / plans.iter().map(|plan| plan.keys.len()).sum::<usize>().max(1);
+        for (number, plan) in plans.into_iter().enumerate() {
+            let shards = plan.keys.len();
+            let workers = plan.keys.into_iter().enumerate().map(|(shard, key)| {
+                let place = (number == 0).then_some(shard);
+                let route = Route { key: key?, place, held, ..self.route.clone() };
+                let (settings, failed) = (self.settings.clone(), Arc::clone(&self.failed));
+                let (pieces, received) = channel();
+                let sender = sender.clone();
+                let ready = move |ready: Result<Ready, Stop>| {
+                    // The reader is there until all threads are ready.
+                    let _ = sender.send((shard, shards, place, ready));
+                };
+                let thread = thread::spawn(move || work(settings, route, received, &failed, ready));
+                Some(Worker { pieces, thread })
+            });
+            self.lanes.push(Lane { generation: plan.generation, workers: workers.collect() });
+        }
+        drop(sender);
+        let (mut servers, mut without, mut result) = (HashSet::new(), 0, Ok(()));
+        for (shard, shards, place, ready) in ready {
+            match ready {
+                Ok(ready) => {
+                    servers.insert(ready.server);
+                    without += usize::from(ready.acks == 0);
+                    self.most = self.most.min(ready.most);
+                    self.route.ledger.confirm(&[], place, ready.count);
+                }
+                Err(stop) if result.is_ok() => {
+                    result = Err(Failure { stop, shard: Some((shard, shards)) });
+                }
+                Err(_) => {}
+            }
+        }
+        self.servers = servers.len();
+        if result.is_err() {
+            self.join();
+        }
+        result.map(|()| without)
+    }
+
+    /// For the progress: servers that have shards, and items that were sent again.
+    pub(crate) fn note(&self) -> String {
+        let plural = if self.servers == 1 { "" } else { "s" };
+        let resent = amount::readable_items(self.route.ledger.resent());
+        format!("{} node{plural}  retried {resent}", self.servers)
+    }
+
+    /// The bytes of a batch, if one command is to have so many.
+    pub(crate) fn batch_size(&self, command: u64) -> usize {
+        let shards = self.lanes.iter().map(|lane| lane.workers.len()).max().unwrap_or(1);
+        let size = command.min(PIECE).saturating_mul(shards as u64).min(BATCH);
+        usize::try_from(size).unwrap_or(usize::MAX)
+    }
+
+    /// Takes a batch of a file. Returns when few enough are under way.
+    pub(crate) fn offer(&mut self, file: usize, batch: Batch) -> Result<(), Failure> {
+        self.follow()?;
+        let stopped = |fleet: &Self| {
+            fleet.failed.load(Ordering::Relaxed) || fleet.route.interrupt.requested()
+        };
+        while !self.route.ledger.has_room(HELD, MOMENT) && !stopped(self) {}
+        if self.failed.load(Ordering::Relaxed) {
+            self.join_and_follow()?;
+        }
+        let pieces: Vec<_> = self.lanes.iter().map(|lane| split(&batch, lane, self.most)).collect();
+        let all = || pieces.iter().flatten();
+        let bytes = all().map(|(_, batch)| batch.blob.len()).sum();
+        let number = self.route.ledger.open(file, &batch, all().count(), bytes);
+        for (lane, pieces) in self.lanes.iter().zip(pieces) {
+            lane.send(number, pieces);
+        }
+        Ok(())
+    }
+
+    /// Reads the descriptor again if it is time, and goes on as it says.
+    pub(crate) fn follow(&mut self) -> Result<(), Failure> {
+        let Goal::Filter(descriptor) = &self.goal else { return Ok(()) };
+        if self.read.elapsed() < Duration::from_secs(descriptor.poll) {
+            return Ok(());
+        }
+        let now = self.descriptor()?;
+        if generations(&now) == self.generations() {
+            return Ok(());
+        }
+        let (failures, leftovers) = self.join();
+        match failures.into_iter().find(|failure| !failure.stop.is_stale()) {
+            Some(failure) => Err(failure),
+            None => self.go_on(now, leftovers),
+        }
+    }
+
+    /// Confirms all that was offered, and ends the threads.
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+        loop {
+            if self.lanes.is_empty() {
+                return Ok(());
+            }
+            if !self.join_and_follow()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends all threads. Starts others if the shards are none any more, because the filter was
+    /// rebuilt: returns whether it did.
+    fn join_and_follow(&mut self) -> Result<bool, Failure> {
+        let old = self.generations();
+        let (mut failures, leftovers) = self.join();
+        let Some(other) = failures.iter().position(|failure| !failure.stop.is_stale()) else {
+            let Some(failure) = failures.pop() else { return Ok(false) };
+            if !matches!(self.goal, Goal::Filter(_)) {
+                return Err(failure);
+            }
+            let now = self.descriptor()?;
+            if generations(&now) == old {
+                return Err(failure);
+            }
+            return self.go_on_from(&old, now, leftovers).map(|()| true);
+        };
+        Err(failures.swap_remove(other))
+    }
+
+    fn go_on(&mut self, now: Descriptor, leftovers: Vec<Leftover>) -> Result<(), Failure> {
+        let old = match &self.goal {
+            Goal::Filter(descriptor) => generations(descriptor),
+            _ => Vec::new(),
+        };
+        self.go_on_from(&old, now, leftovers)
+    }
+
+    /// Starts threads for the generations of a descriptor, and sends them what is not confirmed.
+    fn go_on_from(
+        &mut self,
+        old: &[u64],
+        now: Descriptor,
+        leftovers: Vec<Leftover>,
+    ) -> Result<(), Failure> {
+        self.route.output.remark(format_args!(
+            "the filter is being rebuilt, or was: generation {}",
+            generations(&now).iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
+        ));
+        self.goal = Goal::Filter(now);
+        self.begin()?;
+        for (generation, piece) in leftovers {
+            // What the next generation has not confirmed is sent to it; a generation that is new
+            // gets what that which answered has not confirmed.
+            let takes = |lane: &&Lane| {
+                let known = old.contains(&lane.generation);
+                generation == if known { lane.generation } else { old[0] }
+            };
+            let lanes: Vec<_> = self.lanes.iter().filter(takes).collect();
+            let parts: Vec<_> =
+                lanes.iter().map(|lane| split(&piece.batch, lane, self.most)).collect();
+            let all = || parts.iter().flatten();
+            let bytes: usize = all().map(|(_, batch)| batch.blob.len()).sum();
+            let added = bytes as isize - piece.batch.blob.len() as isize;
+            self.route.ledger.split(piece.number, all().count(), added);
+            self.route.ledger.resend(piece.batch.count);
+            for (lane, parts) in lanes.into_iter().zip(parts) {
+                lane.send(piece.number, parts);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all threads have confirmed what they can. Returns why threads ended early, and
+    /// what is not confirmed.
+    fn join(&mut self) -> (Vec<Failure>, Vec<Leftover>) {
+        let (mut failures, mut leftovers) = (Vec::new(), Vec::new());
+        // All of them hear of the end before one of them is waited for.
+        let lanes: Vec<_> = self.lanes.drain(..).map(Lane::closed).collect();
+        for (number, (generation, threads)) in lanes.into_iter().enumerate() {
+            let shards = threads.len();
+            for (shard, thread) in threads.into_iter().enumerate() {
+                let Some(thread) = thread else { continue };
+                let ended = match thread.join() {
+                    Ok(ended) => ended,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                };
+                if number == 0 {
+                    self.totals.items += ended.totals.items;
+                    self.totals.new += ended.totals.new;
+                }
+                let pieces = ended.pieces.into_iter().chain(ended.later.try_iter());
+                leftovers.extend(pieces.map(|piece| (generation, piece)));
+                if let Err(stop) = ended.result {
+                    failures.push(Failure { stop, shard: Some((shard, shards)) });
+                }
+            }
+        }
+        (failures, leftovers)
+    }
+
+    /// What was counted by threads that have ended.
+    pub(crate) fn totals(&self) -> Totals {
+        let ledger = &self.route.ledger;
+        Totals { before: ledger.before(), resent: ledger.resent(), ..self.totals }
+    }
+
+    /// The generations that take the items.
+    pub(crate) fn generations(&self) -> Vec<u64> {
+        self.lanes.iter().map(|lane| lane.generation).collect()
+    }
+
+    /// Reads the descriptor, from any node that knows it.
+    fn descriptor(&mut self) -> Result<Descriptor, Failure> {
+        let started = Instant::now();
+        loop {
+            let mut why = Error::usage("no server", "");
+            for target in &self.route.targets {
+                let found = target
+                    .connect_for(&self.route.key)
+                    .and_then(|mut server| sharded::find(&mut server, &self.route.key));
+                match found {
+                    Ok(Filter::Sharded(descriptor)) => {
+                        self.read = Instant::now();
+                        return Ok(descriptor);
+                    }
+                    Ok(Filter::Key) => {
+                        return Err(Stop::Lost("its descriptor is gone".to_owned()).into());
+                    }
+                    Err(error) if passes(&error) => why = error,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if self.route.interrupt.requested() {
+                return Err(Stop::Interrupted.into());
+            }
+            if started.elapsed() >= self.settings.retry_for {
+                return Err(Stop::Unreachable(format!("its descriptor: {why}")).into());
+            }
+            thread::sleep(MOMENT);
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+impl Lane {
+    /// Sends the pieces of a batch. A thread that has ended gives them back when it is joined.
+    fn send(&self, number: u64, pieces: Vec<(usize, Batch)>) {
+        for (shard, batch) in pieces {
+            if let Some(Some(worker)) = self.workers.get(shard) {
+                let _ = worker.pieces.send(Piece { number, batch });
+            }
+        }
+    }
+
+    /// Tells the threads that nothing more comes.
+    fn closed(self) -> (u64, Vec<Option<JoinHandle<Ended>>>) {
+        let threads = self.workers.into_iter().map(|worker| worker.map(|worker| worker.thread));
+        (self.generation, threads.collect())
+    }
+}
+
+/// The pieces of a batch for the shards of a lane.
+fn split(batch: &Batch, lane: &Lane, most: usize) -> Vec<(usize, Batch)> {
+    let shards = u16::try_from(lane.workers.len()).unwrap_or(u16::MAX);
+    let pieces = batch.split(shards, |_| ()).into_iter().enumerate();
+    pieces
+        .filter(|(shard, batch)| {
+            batch.count > 0 && lane.workers.get(*shard).is_some_and(Option::is_some)
+        })
+        .flat_map(|(shard, batch)| batch.cut(most).into_iter().map(move |part| (shard, part)))
+        .collect()
+}
+
+fn generations(descriptor: &Descriptor) -> Vec<u64> {
+    let next = descriptor.next.as_ref();
+    std::iter::once(&descriptor.current).chain(next).map(|one| one.number).collect()
+}
+
+/// Whether an error may pass: the node failed, or its slots are on the move.
+pub(crate) fn passes(error: &Error) -> bool {
+    const PASSING: [&str; 7] =
+        ["CLUSTERDOWN", "TRYAGAIN", "LOADING", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK"];
+    match error {
+        Error::Connection { .. } => true,
+        Error::Refused { text, .. } => {
+            PASSING.contains(&text.split(' ').next().unwrap_or_default())
+        }
+        _ => false,
+    }
+}
+
+/// The thread of a shard.
+fn work(
+    settings: Settings,
+    route: Route,
+    pieces: Receiver<Piece>,
+    failed: &AtomicBool,
+    ready: impl FnOnce(Result<Ready, Stop>),
+) -> Ended {
+    let mut delivery = match opened(settings, route) {
+        Ok(delivery) => delivery,
+        Err(stop) => {
+            ready(Err(stop));
+            let totals = Totals::default();
+            return Ended { result: Ok(()), totals, pieces: Vec::new(), later: pieces };
+        }
+    };
+    ready(Ok(Ready {
+        server: delivery.server(),
+        count: delivery.expected(),
+        most: delivery.most(),
+        acks: delivery.acks(),
+    }));
+    let result = deliver(&mut delivery, &pieces);
+    if result.is_err() {
+        failed.store(true, Ordering::Relaxed);
+    }
+    delivery.settle(true);
+    let totals = delivery.totals();
+    Ended { result, totals, pieces: delivery.into_pieces().collect(), later: pieces }
+}
+
+/// Connects to the node of the shard. Waits for a node that fails at the moment.
+fn opened(settings: Settings, route: Route) -> Result<Delivery, Stop> {
+    let started = Instant::now();
+    let connection = 'connected: loop {
+        let mut why = String::new();
+        for target in &route.targets {
+            match target.connect_for(&route.key) {
+                Ok(connection) => break 'connected connection,
+                Err(error) if passes(&error) => why = error.to_string(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if route.interrupt.requested() {
+            return Err(Stop::Interrupted);
+        }
+        if started.elapsed() >= settings.retry_for {
+            return Err(Stop::Unreachable(why));
+        }
+        thread::sleep(MOMENT);
+    };
+    let (mut delivery, found) = Delivery::open(settings, route, connection)?;
+    if !found {
+        return Err(Stop::Refused("ERR not found".to_owned()));
+    }
+    if delivery.counting() {
+        return Err(Stop::Failed(Error::usage(
+            "a sharded filter with counters cannot be loaded: an item that is sent again would \
+             count twice",
+            "Load a filter of bits; without the right to BF.INFO nobody can tell which it is.",
+        )));
+    }
+    delivery.prepare()?;
+    Ok(delivery)
+}
+
+fn deliver(delivery: &mut Delivery, pieces: &Receiver<Piece>) -> Result<(), Stop> {
+    loop {
+        let piece = match pieces.try_recv() {
+            Ok(piece) => piece,
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {
+                let next = if delivery.idle()? {
+                    pieces.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                } else {
+                    pieces.recv_timeout(IDLE)
+                };
+                match next {
+                    Ok(piece) => piece,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        };
+        delivery.offer(piece)?;
+    }
+    delivery.confirm(Now::Surely)?;
+    delivery.check()
+}

@@ -1,0 +1,225 @@
+//! Which batches of the input are confirmed, over all deliveries of a load.
+//!
+//! ```text
+//!   batch ──split──▶ pieces of shards 0, 3, 5 ──confirmed──▶ pieces left: 2, 1, 0 ──▶ journal
+//! ```
+//!
+//! A batch of a filter in one key is one piece. The journal of a file is at the end of the last
+//! batch before the first that is not confirmed.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    items::Batch,
+    journal::{Journal, Position},
+    output::Output,
+};
+
+/// Time between two remarks about one server.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A part of a batch, for one filter.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The number of its batch in the ledger.
+    pub(crate) number: u64,
+    pub(crate) batch: Batch,
+}
+
+#[derive(Default)]
+pub(crate) struct Ledger {
+    books: Mutex<Books>,
+    /// Bytes were confirmed.
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Books {
+    /// The first one has pieces that are not confirmed.
+    batches: VecDeque<Open>,
+    /// The number of the first of `batches`.
+    first: u64,
+    /// Bytes of pieces that are not confirmed.
+    held: usize,
+    /// Items before the first of `batches`.
+    before: u64,
+    journals: Vec<Option<Journal>>,
+    /// The generations that take the items; none for a filter in one key.
+    generations: Vec<u64>,
+    /// Items that the filter, or each shard, counts at least.
+    counts: Vec<Option<u64>>,
+    /// A server restarted, and nobody can say whether items were lost.
+    doubt: bool,
+    /// Items that were sent again.
+    resent: u64,
+    /// When a remark about a server was printed last.
+    remarks: HashMap<String, Instant>,
+}
+
+/// A batch with pieces that are not confirmed.
+struct Open {
+    file: usize,
+    /// Where it ends in the file, in bytes.
+    end: u64,
+    count: u64,
+    pieces: usize,
+}
+
+impl Ledger {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the filters that take the items: the generations, and what each filter counts.
+    pub(crate) fn begin(&self, generations: Vec<u64>, counts: Vec<Option<u64>>) {
+        let mut books = self.books();
+        (books.generations, books.counts) = (generations, counts);
+    }
+
+    /// What each filter counts.
+    pub(crate) fn counts(&self) -> Vec<Option<u64>> {
+        self.books().counts.clone()
+    }
+
+    /// A position in a file, with the filters as they are now.
+    pub(crate) fn described(&self, position: Position) -> Position {
+        let books = self.books();
+        let (generations, counts) = (books.generations.clone(), books.counts.clone());
+        Position { generations, counts, ..position }
+    }
+
+    /// Takes the journals of the files.
+    pub(crate) fn keep(&self, journals: Vec<Option<Journal>>) {
+        self.books().journals = journals;
+    }
+
+    /// Gives the journals back.
+    pub(crate) fn journals(&self) -> Vec<Option<Journal>> {
+        std::mem::take(&mut self.books().journals)
+    }
+
+    /// Notes a batch of a file that travels in so many pieces, of so many bytes together. Returns
+    /// its number.
+    pub(crate) fn open(&self, file: usize, batch: &Batch, pieces: usize, bytes: usize) -> u64 {
+        let mut books = self.books();
+        books.batches.push_back(Open { file, end: batch.end, count: batch.count, pieces });
+        books.held += bytes;
+        let number = books.first + books.batches.len() as u64 - 1;
+        books.retire();
+        number
+    }
+
+    /// Notes that a piece of a batch travels on in `pieces`: `added` bytes more, or fewer.
+    pub(crate) fn split(&self, number: u64, pieces: usize, added: isize) {
+        let mut books = self.books();
+        books.held = books.held.saturating_add_signed(added);
+        if let Some(open) = books.batch_mut(number) {
+            open.pieces = (open.pieces + pieces).saturating_sub(1);
+        }
+        if pieces == 0 {
+            books.retire();
+        }
+    }
+
+    /// Notes that pieces are confirmed, by their batches and bytes, of the filter at `place` of the
+    /// counts, which counts at least so many items.
+    pub(crate) fn confirm(
+        &self,
+        pieces: &[(u64, usize)],
+        place: Option<usize>,
+        count: Option<u64>,
+    ) {
+        let mut books = self.books();
+        for &(number, bytes) in pieces {
+            books.held = books.held.saturating_sub(bytes);
+            if let Some(open) = books.batch_mut(number) {
+                open.pieces = open.pieces.saturating_sub(1);
+            }
+        }
+        if let Some(found) = place.and_then(|place| books.counts.get_mut(place)) {
+            *found = count;
+        }
+        books.retire();
+        drop(books);
+        self.freed.notify_all();
+    }
+
+    /// Waits until less than `limit` bytes are not confirmed, or for a moment.
+    pub(crate) fn has_room(&self, limit: usize, moment: Duration) -> bool {
+        let books = self.books();
+        let full = |books: &mut Books| books.held >= limit;
+        let waited = self.freed.wait_timeout_while(books, moment, full);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Bytes that are not confirmed.
+    pub(crate) fn held(&self) -> usize {
+        self.books().held
+    }
+
+    /// Notes that items are sent again.
+    pub(crate) fn resend(&self, items: u64) {
+        self.books().resent += items;
+    }
+
+    /// Items that were sent again.
+    pub(crate) fn resent(&self) -> u64 {
+        self.books().resent
+    }
+
+    /// Whether to print that a server cannot be reached: not if another delivery just did.
+    pub(crate) fn may_remark(&self, server: String) -> bool {
+        let now = Instant::now();
+        let earlier = self.books().remarks.insert(server, now);
+        earlier.is_none_or(|earlier| now.duration_since(earlier) > SILENCE)
+    }
+
+    /// Items before the first batch that is not confirmed.
+    pub(crate) fn before(&self) -> u64 {
+        self.books().before
+    }
+
+    /// Whether nobody can say that no item was lost.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.books().doubt
+    }
+
+    /// Nobody can say any more whether items were lost, so nothing may be resumed.
+    pub(crate) fn begin_doubt(&self, output: &Output) {
+        let mut books = self.books();
+        books.doubt = true;
+        for journal in &mut books.journals {
+            if let Some(Err(error)) = journal.take().map(Journal::remove) {
+                output.remark(format_args!("the journal: {error}"));
+            }
+        }
+    }
+}
+
+impl Books {
+    fn batch_mut(&mut self, number: u64) -> Option<&mut Open> {
+        self.batches.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Notes the batches at the front that are confirmed in the journals.
+    fn retire(&mut self) {
+        while let Some(Open { pieces: 0, .. }) = self.batches.front()
+            && let Some(open) = self.batches.pop_front()
+        {
+            self.first += 1;
+            self.before += open.count;
+            let followed = self.batches.front();
+            let last = followed.is_none_or(|next| next.pieces > 0 || next.file != open.file);
+            if let Some(Some(journal)) = self.journals.get(open.file) {
+                journal.advance(open.count, open.end);
+                if last {
+                    journal.describe(&self.generations, &self.counts);
+                }
+            }
+        }
+    }
+}

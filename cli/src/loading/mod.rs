@@ -1,0 +1,201 @@
+//! Brings the items of files into filters: into one key, or into all shards of a sharded filter at
+//! once.
+//!
+//! ```text
+//!   items::Batches ──batch──▶ Delivery ──────────────────▶ server        one key
+//!                  ──batch──▶ Fleet ──piece──▶ Delivery ─▶ server        a shard, a thread
+//!                                   ──piece──▶ Delivery ─▶ server        ...
+//!                             Ledger ◀──confirmed── all of them
+//!                                └──▶ Journal of each file
+//! ```
+
+mod delivery;
+mod fleet;
+mod ledger;
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, all_nodes};
+pub(crate) use fleet::{Fleet, Goal, passes};
+pub(crate) use ledger::{Ledger, Piece};
+
+use crate::{
+    amount,
+    connection::Target,
+    error::{Error, refusal_hint},
+    interrupt::Interrupt,
+    items::{self, Batches, Source},
+    output::Output,
+    progress::{Progress, Unit},
+};
+
+/// Why a load ended early.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) stop: Stop,
+    /// The number of the shard, and the number of shards.
+    pub(crate) shard: Option<(usize, usize)>,
+}
+
+impl<S: Into<Stop>> From<S> for Failure {
+    fn from(stop: S) -> Self {
+        Self { stop: stop.into(), shard: None }
+    }
+}
+
+impl Failure {
+    /// The error for the user. `task` is the subcommand with the filter, `items` says how many items
+    /// are in, `on` what to do when the cause is removed.
+    pub(crate) fn explained(self, task: &str, items: &Items, on: &str) -> Error {
+        let task = match self.shard {
+            Some((shard, shards)) => format!("{task}: shard {shard} of {shards}"),
+            None => task.to_owned(),
+        };
+        let what = |text: &str| format!("{task}: {text}; {items}");
+        let go_on = || on.replacen("Then go", "Go", 1);
+        match (self.stop, self.shard) {
+            (Stop::Failed(error), _) => error,
+            (Stop::Lost(_), Some((shard, _))) => lost(&task, shard),
+            (Stop::Refused(text), Some((shard, _))) if text.starts_with("ERR not found") => {
+                lost(&task, shard)
+            }
+            (Stop::Refused(text), _) if items.count == 0 => Error::Refused { command: task, text },
+            // Another filter has nothing of what this one took.
+            (Stop::Refused(text), _) if text.starts_with("ERR non scaling filter is full") => {
+                Error::RefusedPartly {
+                    what: what(&text),
+                    hint: "Create a larger filter, or one that grows, and load everything into it \
+                           from the beginning, without --resume and --skip."
+                        .to_owned(),
+                }
+            }
+            (Stop::Refused(text), _) => Error::RefusedPartly {
+                what: what(&text),
+                hint: format!("{} {on}", refusal_hint(&text)),
+            },
+            (Stop::Unreachable(text), _) => Error::Incomplete {
+                what: what(&text),
+                hint: format!("See that the server runs, and its log. {on}"),
+            },
+            (Stop::Uncertain(text, count), _) => Error::Incomplete {
+                what: format!("{}, the {count} after them perhaps", what(&text)),
+                hint: format!(
+                    "A COUNTING filter counts what is added twice, so nothing was sent again. {on}"
+                ),
+            },
+            (Stop::Unproved(text), _) => Error::Incomplete { what: what(&text), hint: go_on() },
+            (Stop::Lost(text), None) => Error::Incomplete {
+                what: format!("{task}: {text}"),
+                hint: "Load again from the beginning; --durable or --acks wait for safe storage."
+                    .to_owned(),
+            },
+            (Stop::Interrupted, _) => Error::Interrupted { hint: go_on() },
+        }
+    }
+}
+
+/// The error for a shard that is not there, or lost items.
+fn lost(task: &str, shard: usize) -> Error {
+    Error::Incomplete {
+        what: format!("{task} is lost, or lost items"),
+        hint: format!(
+            "Load its items from their source by `repair NAME --shard {shard} --from FILE`, then \
+             this from the beginning."
+        ),
+    }
+}
+
+/// How many items are in.
+pub(crate) struct Items {
+    pub(crate) count: u64,
+    /// Whether replicas have them, or the append-only file.
+    pub(crate) confirmed: bool,
+}
+
+impl fmt::Display for Items {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let are = if self.confirmed { "confirmed" } else { "in" };
+        write!(formatter, "{} items are {are}", amount::grouped(self.count))
+    }
+}
+
+/// Files with items, and how to read them.
+pub(crate) struct Files<'f> {
+    pub(crate) paths: &'f [PathBuf],
+    pub(crate) items: &'f items::Options,
+}
+
+/// Adds the items of files to the shards of a generation, or to one shard under another key: for
+/// `rebuild` and `repair`. No journal is kept: if it ends early, it is done again from the
+/// beginning, because to add an item twice is harmless.
+///
+/// `task` is the subcommand with the filter, for messages: `rebuild urls`. `target` is any node of
+/// the cluster. Every key must exist. With `acks: None` an item counts when a replica has it,
+/// wherever there is one.
+///
+/// # Errors
+/// They name the shard, and say how many items are in.
+#[expect(dead_code, reason = "rebuild and repair use it")]
+pub(crate) fn load_files(
+    task: &str,
+    goal: Goal,
+    files: &Files<'_>,
+    settings: Settings,
+    target: Target,
+    interrupt: &Interrupt,
+    output: &Output,
+) -> Result<Totals, Error> {
+    let confirmed = settings.durable || settings.acks != Some(0);
+    let explained = |failure: Failure, totals: Totals| {
+        let items = Items { count: totals.items, confirmed };
+        failure.explained(task, &items, "Then do it again: to add an item twice is harmless.")
+    };
+    let targets = match target.connect() {
+        Ok(mut server) => all_nodes(target, &mut server)?,
+        Err(error) => return Err(error),
+    };
+    let route = Route {
+        key: Vec::new(),
+        place: None,
+        targets,
+        ledger: Arc::default(),
+        interrupt: interrupt.clone(),
+        output: *output,
+        held: HELD,
+    };
+    let started = Fleet::start(goal, settings, route);
+    let mut fleet = started.map_err(|failure| explained(failure, Totals::default()))?;
+    let read = read_all(&mut fleet, files, interrupt, output);
+    let ended = fleet.finish();
+    let totals = fleet.totals();
+    // A thread that ended early is why the reader stopped.
+    ended.and(read).map_err(|failure| explained(failure, totals))?;
+    Ok(totals)
+}
+
+fn read_all(
+    fleet: &mut Fleet,
+    files: &Files<'_>,
+    interrupt: &Interrupt,
+    output: &Output,
+) -> Result<(), Failure> {
+    for (number, path) in files.paths.iter().enumerate() {
+        let source = Source::named(path);
+        let (input, length) = source.open()?;
+        let mut progress = Progress::new(output, &source.name(), length);
+        let size = fleet.batch_size(files.items.batch);
+        let mut batches = Batches::new(input, files.items).of_size(size);
+        let mut items = 0;
+        while let Some(batch) = batches.next_batch().map_err(Error::file(source.name()))? {
+            if interrupt.requested() {
+                return Err(Stop::Interrupted.into());
+            }
+            items += batch.count;
+            let end = batch.end;
+            fleet.offer(number, batch)?;
+            progress.note(fleet.note());
+            progress.at(end, items, Unit::Items);
+        }
+    }
+    Ok(())
+}
