@@ -16,13 +16,13 @@ use crate::{
     connection::Options,
     error::{Error, Exit},
     items::{self, Batch, Batches, Packing, Source, push_item},
-    membership::{Answers, Membership},
+    membership::{Answer, Answers, Membership},
     name,
     output::{self, Output},
     progress::{Progress, Unit},
 };
 
-/// Tells whether items are in a filter; exits with 1 if one is absent
+/// Tells whether items are in a filter; exits with 1 if one is absent, with 5 if a shard is lost
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Prints the absent items, in the form of the input
     #[arg(long, conflicts_with = "answers")]
     absent: bool,
-    /// Prints 1 or 0 for each item, a line each
+    /// Prints 1 or 0 for each item, a line each; ? if its shard is lost
     #[arg(long)]
     answers: bool,
     // Last, because the heading of its options goes on for those that follow.
@@ -47,12 +47,24 @@ struct Counts {
     items: u64,
     present: u64,
     absent: u64,
+    /// Items of lost shards.
+    #[serde(skip_serializing_if = "is_zero")]
+    unknown: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.items == 1 { "" } else { "s" };
         write!(formatter, "{} item{plural}", amount::grouped(self.items))?;
+        if self.unknown > 0 {
+            let [present, absent, unknown] =
+                [self.present, self.absent, self.unknown].map(amount::grouped);
+            return write!(formatter, ": {present} present, {absent} absent, {unknown} not known");
+        }
         match (self.present, self.absent) {
             (0, 0) => Ok(()),
             (1, 0) => formatter.write_str(": present"),
@@ -70,12 +82,13 @@ impl fmt::Display for Counts {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let mut server = connection.target()?.connect()?;
-        let mut membership = Membership::of(&mut server, name::bytes(&self.name))?;
+        let mut membership = Membership::find(&mut server, name::bytes(&self.name))?;
         let mut counts = Counts::default();
         let mut lines = BufWriter::new(io::stdout().lock());
         let answered = |batch: &Batch, answers: &Answers| {
             counts.items += answers.items;
             counts.present += answers.present;
+            counts.unknown += answers.unknown;
             self.print(batch, answers, output, &mut lines).or_else(output::ended_by_reader)
         };
         let from_arguments = !self.items.is_empty() && self.items != ["-"];
@@ -85,7 +98,8 @@ impl Arguments {
         } else {
             let source = Source::named(Path::new("-"));
             let (input, length) = source.open()?;
-            let mut batches = Batches::new(input, &self.input);
+            let size = membership.batch_size(self.input.batch);
+            let mut batches = Batches::new(input, &self.input).of_size(size as usize);
             let mut progress = Progress::new(output, &source.name(), length);
             let mut items = 0;
             let next = || {
@@ -100,11 +114,15 @@ impl Arguments {
         }
         lines.flush().or_else(output::ended_by_reader)?;
         drop(lines);
-        counts.absent = counts.items - counts.present;
+        counts.absent = counts.items - counts.present - counts.unknown;
         if self.absent || self.answers {
             output.remark(&counts);
         } else {
             output.data(&counts, &counts)?;
+        }
+        if counts.unknown > 0 {
+            let task = format!("check {}", name::readable(name::bytes(&self.name)));
+            return Err(membership.unknown(&task, counts.unknown));
         }
         Ok(if counts.absent == 0 { Exit::Done } else { Exit::No })
     }
@@ -132,18 +150,26 @@ impl Arguments {
             return Ok(());
         }
         if self.answers && !output.json() {
-            return answers
-                .iter()
-                .try_for_each(|present| lines.write_all(if present { b"1\n" } else { b"0\n" }));
+            return answers.iter().try_for_each(|answer| {
+                lines.write_all(match answer {
+                    Answer::Present => b"1\n",
+                    Answer::Absent => b"0\n",
+                    Answer::Unknown => b"?\n",
+                })
+            });
         }
-        for (item, present) in batch.items().into_iter().zip(answers.iter()) {
-            if self.absent && present {
+        for (item, answer) in batch.items().into_iter().zip(answers.iter()) {
+            if self.absent && answer != Answer::Absent {
                 continue;
             }
             if output.json() {
                 let mut value = json_of(item);
                 if self.answers {
-                    value["present"] = present.into();
+                    value["present"] = match answer {
+                        Answer::Present => true.into(),
+                        Answer::Absent => false.into(),
+                        Answer::Unknown => serde_json::Value::Null,
+                    };
                 }
                 writeln!(lines, "{value}")?;
             } else if self.input.csv.is_some() {
@@ -189,9 +215,11 @@ mod tests {
             (0, 3, "3 items: all absent"),
             (1_000, 1, "1,001 items: 1,000 present, 1 absent"),
         ] {
-            let counts = Counts { items: present + absent, present, absent };
+            let counts = Counts { items: present + absent, present, absent, unknown: 0 };
             assert_eq!(counts.to_string(), expected);
         }
+        let counts = Counts { items: 6, present: 1, absent: 2, unknown: 3 };
+        assert_eq!(counts.to_string(), "6 items: 1 present, 2 absent, 3 not known");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! when a filter passes: `statistics.rs`.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fmt,
     fs::File,
@@ -17,14 +18,14 @@ use serde::Serialize;
 
 use crate::{
     amount,
-    connection::{Connection, Options, text_of},
+    connection::{Connection, Options, Target, text_of},
     error::{Error, Exit},
-    filter_info::{Detail, Reader},
     items::{self, Batch, Batches, Packing, Source, push_item},
-    membership::Membership,
+    membership::{Answer, Membership},
     name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
+    sharded::{self, Filter},
     statistics,
 };
 
@@ -87,9 +88,16 @@ impl<'n> Report<'n> {
 struct Items {
     items: u64,
     lost: u64,
+    /// Items of lost shards.
+    #[serde(skip_serializing_if = "is_zero")]
+    unknown: u64,
     repaired: u64,
     /// The first of the lost items, escaped.
     lost_items: Vec<String>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The measured rate.
@@ -129,19 +137,25 @@ impl Arguments {
             ));
         }
         let mut server = connection.target()?.connect()?;
+        let target = server.target().clone();
         let key = name::bytes(&self.name);
         let mut report = Report::of(key);
-        let info = Reader::default().read_one(&mut server, key, Detail::Filter)?;
+        let mut membership = Membership::find(&mut server, key)?;
+        let (asked, estimated) = membership.rates()?;
+        let mut unknown = 0;
         if let Some(file) = &self.file {
-            report.items = Some(self.look_for_items(&Source::named(file), &mut server, output)?);
+            let source = Source::named(file);
+            let items = self.look_for_items(&source, &target, &mut membership, output)?;
+            unknown = items.unknown;
+            report.items = Some(items);
         }
-        let asked = self.error.or(info.error_rate);
+        let asked = self.error.or(asked);
         let probes = self.probes.unwrap_or_else(|| {
             // Without a rate: as for one in a thousand.
             statistics::trials(asked.unwrap_or(1e-3).max(LOWEST_MEASURED), self.rate_within)
         });
         if probes > 0 {
-            let positives = self.count_positives(probes, &mut server, output)?;
+            let (probes, positives) = count_positives(probes, &mut membership, output)?;
             let (rate_low, rate_high) = statistics::interval(positives, probes).into_inner();
             report.rate = Some(Rate {
                 probes,
@@ -150,15 +164,19 @@ impl Arguments {
                 rate_low,
                 rate_high,
                 asked_rate: asked,
-                estimated_rate: info.rate_now,
+                estimated_rate: estimated,
             });
         }
-        let found = report.items.as_ref().map(|items| items.lost == items.repaired);
+        let found =
+            report.items.as_ref().map(|items| items.lost == items.repaired && items.unknown == 0);
         let rate = report.rate.as_ref().and_then(Rate::passes);
         report.passed = [found, rate].into_iter().flatten().reduce(|one, other| one && other);
         output.data(&report, &report)?;
         if report.rate.is_some() && rate.is_none() {
             output.remark("No rate to compare with: name it by --error.");
+        }
+        if membership.loses_shards() {
+            return Err(membership.unknown(&format!("verify {}", name::readable(key)), unknown));
         }
         Ok(if report.passed == Some(false) { Exit::No } else { Exit::Done })
     }
@@ -166,32 +184,33 @@ impl Arguments {
     fn look_for_items(
         &self,
         source: &Source,
-        server: &mut Connection,
+        target: &Target,
+        membership: &mut Membership<'_>,
         output: &Output,
     ) -> Result<Items, Error> {
-        // Replies to questions are under way on the other connection.
-        let key = name::bytes(&self.name);
-        let mut repairing = self.repair.then(|| server.target().connect_for(key)).transpose()?;
-        let mut membership = Membership::of(server, key)?;
+        // Replies to questions are under way on the other connections.
+        let mut repairing = self.repair.then(|| self.repairing(target)).transpose()?;
         let (input, length) = source.open()?;
-        let mut batches = Batches::new(input, &self.input);
+        let size = membership.batch_size(self.input.batch);
+        let mut batches = Batches::new(input, &self.input).of_size(size as usize);
         let mut progress = Progress::new(output, &source.name(), length);
         let mut found = Items::default();
         let next = || batches.next_batch().map_err(Error::file(source.name()));
         membership.ask(next, |batch, answers| {
             found.items += answers.items;
             progress.at(batch.end, found.items, Unit::Items);
-            if answers.present == answers.items {
+            found.unknown += answers.unknown;
+            if answers.present + answers.unknown == answers.items {
                 return Ok(());
             }
             let items = batch.items().into_iter().zip(answers.iter());
-            let lost: Vec<_> =
-                items.filter(|(_, present)| !present).map(|(item, _)| item).collect();
+            let lost = items.filter(|(_, answer)| *answer == Answer::Absent);
+            let lost: Vec<_> = lost.map(|(item, _)| item).collect();
             found.lost += lost.len() as u64;
             let room = SHOWN - found.lost_items.len();
             found.lost_items.extend(lost.iter().take(room).map(|item| escaped(item)));
-            if let Some(server) = &mut repairing {
-                add(server, key, &lost)?;
+            if let Some((server, filter)) = &mut repairing {
+                self.add(server, filter, &lost)?;
                 found.repaired += lost.len() as u64;
             }
             Ok(())
@@ -199,33 +218,61 @@ impl Arguments {
         Ok(found)
     }
 
-    /// The number of random items that test present.
-    fn count_positives(
-        &self,
-        probes: u64,
-        server: &mut Connection,
-        output: &Output,
-    ) -> Result<u64, Error> {
-        const SOURCE: &str = "/dev/urandom";
-        let mut random = File::open(SOURCE).map_err(Error::file(SOURCE))?;
-        let mut progress = Progress::new(output, "probes", Some(probes));
-        let (mut sent, mut asked, mut positives) = (0, 0, 0);
-        let next = || {
-            let count = PROBES.min(probes - sent);
-            sent += count;
-            if count == 0 {
-                return Ok(None);
-            }
-            random_items(&mut random, count).map(Some).map_err(Error::file(SOURCE))
-        };
-        Membership::of(server, name::bytes(&self.name))?.ask(next, |_, answers| {
-            positives += answers.present;
-            asked += answers.items;
-            progress.at(asked, asked, Unit::Items);
-            Ok(())
-        })?;
-        Ok(positives)
+    /// A connection to add lost items, and what the name stands for.
+    fn repairing(&self, target: &Target) -> Result<(Connection, Filter), Error> {
+        let key = name::bytes(&self.name);
+        let mut server = target.connect_for(key)?;
+        let filter = sharded::find(&mut server, key)?;
+        Ok((server, filter))
     }
+
+    /// Adds items to the filter: while it is rebuilt, to both generations.
+    fn add(&self, server: &mut Connection, filter: &Filter, items: &[&[u8]]) -> Result<(), Error> {
+        let descriptor = match filter {
+            Filter::Key => return add(server, name::bytes(&self.name), items),
+            Filter::Sharded(descriptor) => descriptor,
+        };
+        for generation in
+            [Some(&descriptor.current), descriptor.next.as_ref()].into_iter().flatten()
+        {
+            let mut shards: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+            for item in items {
+                shards.entry(generation.key_of(item)).or_default().push(item);
+            }
+            for (key, items) in shards {
+                add(server, key, &items)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks for random items: how many were answered, and how many of them test present.
+fn count_positives(
+    probes: u64,
+    membership: &mut Membership<'_>,
+    output: &Output,
+) -> Result<(u64, u64), Error> {
+    const SOURCE: &str = "/dev/urandom";
+    let mut random = File::open(SOURCE).map_err(Error::file(SOURCE))?;
+    let mut progress = Progress::new(output, "probes", Some(probes));
+    let (mut sent, mut asked, mut positives) = (0, 0, 0);
+    let most = membership.batch_size(PROBES * (PROBE as u64 + 1)) / (PROBE as u64 + 1);
+    let next = || {
+        let count = most.min(probes - sent);
+        sent += count;
+        if count == 0 {
+            return Ok(None);
+        }
+        random_items(&mut random, count).map(Some).map_err(Error::file(SOURCE))
+    };
+    membership.ask(next, |_, answers| {
+        positives += answers.present;
+        asked += answers.items - answers.unknown;
+        progress.at(asked, asked, Unit::Items);
+        Ok(())
+    })?;
+    Ok((asked, positives))
 }
 
 fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
@@ -243,7 +290,7 @@ fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<(), Error
     for items in items.chunks(REPAIRED) {
         let mut command = redis::cmd(COMMAND);
         command.arg(key).arg("NOCREATE").arg("ITEMS").arg(items);
-        let reply = server.call(&command)?;
+        let reply = server.call_for_key(&command)?;
         let wrong = || Error::Reply { command: COMMAND.to_owned(), reply: format!("{reply:?}") };
         let Value::Array(answers) = &reply else { return Err(wrong()) };
         for answer in answers {
@@ -288,7 +335,11 @@ impl fmt::Display for Items {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.items == 1 { "" } else { "s" };
         write!(formatter, "{} item{plural}: ", amount::grouped(self.items))?;
+        if self.unknown > 0 {
+            write!(formatter, "{} not known, ", amount::grouped(self.unknown))?;
+        }
         match (self.lost, self.repaired) {
+            (0, _) if self.unknown > 0 => formatter.write_str("all others present."),
             (0, _) => formatter.write_str("all present."),
             (lost, 0) => write!(formatter, "{} LOST.", amount::grouped(lost)),
             (lost, _) => write!(formatter, "{} lost and added again.", amount::grouped(lost)),
@@ -380,7 +431,7 @@ mod tests {
         );
         let lost = (0..12).map(|number| format!("item-{number}")).take(SHOWN).collect();
         let report = Report {
-            items: Some(Items { items: 100, lost: 12, repaired: 0, lost_items: lost }),
+            items: Some(Items { items: 100, lost: 12, lost_items: lost, ..Items::default() }),
             ..Report::of(b"urls")
         };
         let text = report.to_string();

@@ -44,6 +44,11 @@ const IDLE: Duration = Duration::from_millis(10);
 /// How long the reader waits before it looks whether a thread ended.
 const MOMENT: Duration = Duration::from_millis(100);
 
+/// The bytes of a batch for so many shards, if one command is to have `command` bytes.
+pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
+    command.min(PIECE).saturating_mul(shards as u64).min(BATCH)
+}
+
 /// Where items go.
 #[expect(dead_code, reason = "rebuild and repair use it")]
 #[derive(Clone, Debug)]
@@ -224,8 +229,7 @@ impl Fleet {
     /// The bytes of a batch, if one command is to have so many.
     pub(crate) fn batch_size(&self, command: u64) -> usize {
         let shards = self.lanes.iter().map(|lane| lane.workers.len()).max().unwrap_or(1);
-        let size = command.min(PIECE).saturating_mul(shards as u64).min(BATCH);
-        usize::try_from(size).unwrap_or(usize::MAX)
+        usize::try_from(batch_bytes(command, shards)).unwrap_or(usize::MAX)
     }
 
     /// Takes a batch of a file. Returns when few enough are under way.

@@ -16,7 +16,7 @@ mod ledger;
 use std::{fmt, path::PathBuf, sync::Arc};
 
 pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, all_nodes};
-pub(crate) use fleet::{Fleet, Goal, passes};
+pub(crate) use fleet::{Fleet, Goal, batch_bytes, passes};
 pub(crate) use ledger::{Ledger, Piece};
 
 use crate::{
