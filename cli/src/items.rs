@@ -829,6 +829,50 @@ mod tests {
         }
     }
 
+    /// Every item is in the batch of its shard, in order, whatever bytes it has.
+    #[test]
+    fn a_batch_is_split_by_shard_and_cut() {
+        let texts: [(&[u8], bool); 6] = [
+            (b"a\nb\n\nc", false),
+            (b"a\nb\n\nc\n\n", false),
+            (b"one", false),
+            (b"", false),
+            (b"x\ny\0\0z\0", true),
+            (b"\0", true),
+        ];
+        for (text, null) in texts {
+            let options = Options { null, ..options(1 << 20) };
+            let Some(batch) = Batches::new(text, &options).next_batch().unwrap() else {
+                assert!(text.is_empty());
+                continue;
+            };
+            for shards in [1, 2, 7, 1024] {
+                let mut owners = Vec::new();
+                let parts = batch.split(shards, |shard| owners.push(shard));
+                assert_eq!(parts.len(), usize::from(shards));
+                let mut expected = vec![Vec::new(); parts.len()];
+                for (item, owner) in batch.items().into_iter().zip(&owners) {
+                    assert_eq!(*owner, shard_of(item, shards));
+                    expected[usize::from(*owner)].push(item);
+                }
+                assert_eq!(owners.len() as u64, batch.count);
+                for (part, expected) in parts.into_iter().zip(expected) {
+                    assert_eq!(
+                        (part.items(), part.count),
+                        (expected.clone(), expected.len() as u64)
+                    );
+                    for most in [1, 2, 100] {
+                        let again = Batch { blob: part.blob.clone(), ..part };
+                        let cut = again.cut(most);
+                        assert!(cut.iter().all(|cut| cut.count <= most as u64));
+                        let items: Vec<_> = cut.iter().flat_map(Batch::items).collect();
+                        assert_eq!(items, expected, "{most}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn items_are_skipped_within_a_batch() {
         let text = [&b"a"[..], b"", &[b'x'; 200], b"last"];

@@ -22,7 +22,7 @@ use crate::{
     progress::{Progress, Unit},
 };
 
-/// Tells whether items are in a filter; exits with 1 if one is absent, with 5 if a shard is lost
+/// Tells whether items are in a filter; exits with 1 if one is absent
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter

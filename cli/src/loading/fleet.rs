@@ -6,9 +6,9 @@
 //!   while the filter is rebuilt: and once more, by the rule of the next generation
 //! ```
 //!
-//! **Memory.** All pieces that are not confirmed have at most [`HELD`] bytes together, and one batch
-//! more; then the reader waits. A batch has 64 KiB for each shard, at most 8 MiB: so pieces do not
-//! thin out up to 128 shards. A thread keeps one command.
+//! **Memory.** All pieces that are not confirmed have at most [`HELD`] bytes together, and one
+//! batch more; then the reader waits. A batch has 64 KiB for each shard, at most 8 MiB: so pieces
+//! do not thin out up to 128 shards. A thread keeps one command.
 //!
 //! **The descriptor** is read again every `poll` seconds, and when a shard answers that it is none
 //! any more. If its generations changed, all threads end, others begin, and what is not confirmed
@@ -53,8 +53,8 @@ pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
 #[expect(dead_code, reason = "rebuild and repair use it")]
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
-    /// A sharded filter: the generation that answers and the next one, as its descriptor says, which
-    /// is read again and again.
+    /// A sharded filter: the generation that answers and the next one, as its descriptor says,
+    /// which is read again and again.
     Filter(Descriptor),
     /// The shards of one generation, whatever the descriptor says.
     Generation(Generation),

@@ -223,3 +223,37 @@ impl Books {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::items::Packing;
+
+    fn batch(count: u64, end: u64) -> Batch {
+        Batch { packing: Packing::Lines, blob: Vec::new(), count, end }
+    }
+
+    /// A batch is behind the first that is not confirmed only if all its pieces are.
+    #[test]
+    fn batches_are_confirmed_in_order_when_all_their_pieces_are() {
+        let ledger = Ledger::default();
+        let first = ledger.open(0, &batch(10, 100), 2, 50);
+        let second = ledger.open(0, &batch(5, 150), 1, 20);
+        assert_eq!((ledger.held(), ledger.before()), (70, 0));
+        ledger.confirm(&[(second, 20)], None, None);
+        ledger.confirm(&[(first, 30)], None, None);
+        assert_eq!((ledger.held(), ledger.before()), (20, 0));
+        // The last piece goes on as three, of which two are of this generation.
+        ledger.split(first, 3, 10);
+        ledger.confirm(&[(first, 10), (first, 10)], None, None);
+        assert_eq!((ledger.held(), ledger.before()), (10, 0));
+        ledger.confirm(&[(first, 10)], None, None);
+        assert_eq!((ledger.held(), ledger.before()), (0, 15));
+        // A batch without pieces is confirmed at once, and so is one whose last piece is dropped.
+        ledger.open(1, &batch(7, 70), 0, 0);
+        assert_eq!(ledger.before(), 22);
+        let last = ledger.open(1, &batch(1, 80), 1, 9);
+        ledger.split(last, 0, -9);
+        assert_eq!((ledger.held(), ledger.before()), (0, 23));
+    }
+}

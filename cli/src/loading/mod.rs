@@ -44,8 +44,8 @@ impl<S: Into<Stop>> From<S> for Failure {
 }
 
 impl Failure {
-    /// The error for the user. `task` is the subcommand with the filter, `items` says how many items
-    /// are in, `on` what to do when the cause is removed.
+    /// The error for the user. `task` is the subcommand with the filter, `items` says how many
+    /// items are in, `on` what to do when the cause is removed.
     pub(crate) fn explained(self, task: &str, items: &Items, on: &str) -> Error {
         let task = match self.shard {
             Some((shard, shards)) => format!("{task}: shard {shard} of {shards}"),
@@ -55,9 +55,9 @@ impl Failure {
         let go_on = || on.replacen("Then go", "Go", 1);
         match (self.stop, self.shard) {
             (Stop::Failed(error), _) => error,
-            (Stop::Lost(_), Some((shard, _))) => lost(&task, shard),
+            (Stop::Lost(text), Some((shard, _))) => lost(&task, &text, shard),
             (Stop::Refused(text), Some((shard, _))) if text.starts_with("ERR not found") => {
-                lost(&task, shard)
+                lost(&task, "the filter is gone: removed, evicted, or lost with its server", shard)
             }
             (Stop::Refused(text), _) if items.count == 0 => Error::Refused { command: task, text },
             // Another filter has nothing of what this one took.
@@ -95,9 +95,9 @@ impl Failure {
 }
 
 /// The error for a shard that is not there, or lost items.
-fn lost(task: &str, shard: usize) -> Error {
+fn lost(task: &str, text: &str, shard: usize) -> Error {
     Error::Incomplete {
-        what: format!("{task} is lost, or lost items"),
+        what: format!("{task}: {text}"),
         hint: format!(
             "Load its items from their source by `repair NAME --shard {shard} --from FILE`, then \
              this from the beginning."

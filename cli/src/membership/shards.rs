@@ -97,8 +97,7 @@ impl Shards {
         self.shards = self.generation.keys.iter().map(|key| Shard::of(key)).collect();
         self.base = descriptor.base.map(|key| Shard::of(&key));
         for shard in self.shards.iter_mut().chain(&mut self.base) {
-            let found = shard
-                .patiently(&self.targets, |question, connection| question.find_command(connection));
+            let found = shard.patiently(&self.targets, Question::find_command);
             match found {
                 // The answer to the first items says what it means.
                 Ok(()) | Err(Error::Refused { .. }) => {}

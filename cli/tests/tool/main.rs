@@ -20,6 +20,7 @@ mod pictures;
 mod plan;
 mod run;
 mod schema;
+mod sharded_load;
 mod terminal;
 mod top;
 mod verify;

@@ -156,6 +156,7 @@ fn an_unknown_asked_rate_is_no_pass() {
     let info = array(&[&fields[..], &more].concat());
     let fake = Fake::start(move |command| match command.split(' ').collect::<Vec<_>>()[..] {
         ["BF.INFO", "urls"] => info.clone(),
+        ["HGETALL", ..] => "-WRONGTYPE Operation against a key\r\n".to_owned(),
         ["BF.INFO", ..] | ["BF.DEBUG", ..] => "-NOPERM no permissions\r\n".to_owned(),
         ["BF.BULKEXISTS", ..] => "-ERR unknown command\r\n".to_owned(),
         ["BF.MEXISTS", ..] => array(&[":0"]),
