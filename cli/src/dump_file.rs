@@ -174,6 +174,11 @@ impl Writer {
         self.totals.bytes
     }
 
+    /// The checksum of the checksums so far, as [`Reader::checksums`].
+    pub(crate) fn checksums(&self) -> u64 {
+        self.totals.checksums.digest()
+    }
+
     /// Appends a chunk.
     pub(crate) fn push(&mut self, iterator: u64, data: &[u8]) -> Result<(), Error> {
         let mut head = [0; HEAD];
@@ -250,13 +255,37 @@ fn part_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Opens `FILE.part` for this program alone.
-fn open_part(path: &Path, part: &Path) -> Result<File, Error> {
+/// Checks that a dump may take this name: that of no file, of an older dump or of an empty file.
+///
+/// # Errors
+/// `Error::Usage` for what is not to be overwritten.
+pub(crate) fn may_write(path: &Path) -> Result<(), Error> {
+    let shown = name::readable_path(path);
+    if path == Path::new("-") {
+        return Err(Error::usage(
+            "a dump cannot go to standard output: it gets its name when it is complete",
+            "Name a file.",
+        ));
+    }
+    let Ok(metadata) = path.metadata() else { return Ok(()) };
     // A rename would replace a device such as /dev/null by a file.
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        let what = format!("{}: not a regular file", name::readable_path(path));
+    if !metadata.is_file() {
+        let what = format!("{shown}: not a regular file");
         return Err(Error::usage(what, "Name a file: it is written beside, then renamed."));
     }
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(Error::file(path))?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(Error::file(path))?;
+    if start.is_empty() || start == MAGIC {
+        return Ok(());
+    }
+    let what = format!("{shown}: it exists, and is no dump of a filter");
+    Err(Error::usage(what, "Name another file, or remove this one."))
+}
+
+/// Opens `FILE.part` for this program alone.
+fn open_part(path: &Path, part: &Path) -> Result<File, Error> {
+    may_write(path)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     // A link here may have been made by somebody who wants another file to be overwritten.

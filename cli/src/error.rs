@@ -124,7 +124,6 @@ pub(crate) fn refusal_hint(text: &str) -> &'static str {
             "ERR unknown command 'BF.SCANDUMP'",
             "This server's module cannot dump one filter (valkey-bloom): use DUMP and RESTORE.",
         ),
-        ("BUSYKEY", "Go on by --resume, put it in place of a filter by --replace, or drop it."),
         ("ERR received bad data", "The server's log says why: another module's format?"),
         (
             "ERR Protocol error: invalid bulk length",

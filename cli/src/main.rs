@@ -9,6 +9,8 @@
 //!      ├─▶ loading/      batches into filters, until they are confirmed; the journal
 //!      ├─▶ membership    whether a filter has the items of batches
 //!      ├─▶ dump_file     the file of dump and restore
+//!      ├─▶ dump_key      a filter into that file
+//!      ├─▶ restore_key   that file into a filter
 //!      ├─▶ statistics    the confidence interval of a measured rate
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
@@ -23,6 +25,7 @@ mod amount;
 mod commands;
 mod connection;
 mod dump_file;
+mod dump_key;
 mod error;
 mod filter_info;
 mod interrupt;
@@ -33,6 +36,7 @@ mod membership;
 mod name;
 mod output;
 mod progress;
+mod restore_key;
 mod scan;
 mod screen;
 mod sharded;

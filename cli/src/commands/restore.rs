@@ -11,24 +11,22 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
+use bloom::sharding::key_slot;
 use redis::Value;
 use serde::Serialize;
 
 use crate::{
     amount,
     connection::{Connection, Options},
-    dump_file::{Chunk, Reader},
     error::{Error, Exit, refusal_hint},
     interrupt::Interrupt,
     membership::lacks_command,
     name::{self, Named},
     output::Output,
-    progress::{Progress, Unit},
+    progress::Alone,
+    restore_key::{Checked, Restore},
     scan::TYPES,
 };
-
-/// Chunks under way: the server loads one while the next is on its way.
-const UNDER_WAY: u64 = 2;
 
 /// Makes a filter from a file of dump
 #[derive(clap::Args, Debug)]
@@ -59,36 +57,19 @@ struct Report<'a> {
     bytes: u64,
 }
 
-/// A file that was read to its end, and is right.
-struct Checked {
-    product: String,
-    chunks: u64,
-    bytes: u64,
-    checksums: u64,
-    /// A newer header, in place of the first chunk.
-    header: Option<Vec<u8>>,
-}
-
-/// A restore under way.
-struct Restore<'a> {
-    file: &'a PathBuf,
-    checked: &'a Checked,
-    server: &'a mut Connection,
-    /// The key that is filled.
-    key: &'a [u8],
-}
-
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let interrupt = Interrupt::register();
-        let checked = self.check_file(&interrupt, output)?;
+        let mut progress = Alone::new(output, "checking".to_owned());
+        let checked = Checked::of(&self.file, &interrupt, &mut progress)?;
+        drop(progress);
         let name = name::bytes(&self.name);
         let shown = name::readable(name);
         let mut server = connection.target()?.connect_for(name)?;
         let exists = filter_exists(&mut server, name)?;
-        let taken = || Error::Refused {
-            command: format!("restore {shown}"),
-            text: "BUSYKEY the filter exists".to_owned(),
+        let taken = || Error::RefusedPartly {
+            what: format!("restore {shown}: BUSYKEY the filter exists"),
+            hint: "Put the file in its place by --replace, or use another name.".to_owned(),
         };
         if exists && !self.replace {
             return Err(taken());
@@ -112,17 +93,16 @@ impl Arguments {
             Restore { file: &self.file, checked: &checked, server: &mut server, key: &key };
         let mut done = self.chunks_done(&mut restore, output)?;
         if done == 0 {
-            // The header makes the key. A server that refuses it has nothing of the filter.
-            let (_, header) = restore.reader(0)?;
-            restore.send(&header).and_then(|()| restore.receive()).map_err(
-                |error| match error {
-                    Error::Refused { .. } => error,
-                    error => half_loaded(error, &key),
-                },
-            )?;
+            restore.begin().map_err(|error| match error {
+                Error::Refused { .. } => error,
+                error => half_loaded(error, &key),
+            })?;
             done = 1;
         }
-        restore.load(done, &interrupt, output).map_err(|error| half_loaded(error, &key))?;
+        let mut progress = Alone::new(output, name::readable(&key));
+        let loaded = restore.load(done, &interrupt, &mut progress);
+        loaded.map_err(|error| half_loaded(error, &key))?;
+        drop(progress);
         // Complete filters answer it, others do not.
         server.call(redis::cmd("BF.INFO").arg(&key)).map_err(|error| half_loaded(error, &key))?;
         if self.replace {
@@ -140,27 +120,6 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// Reads the whole file.
-    fn check_file(&self, interrupt: &Interrupt, output: &Output) -> Result<Checked, Error> {
-        let mut reader = Reader::open(&self.file)?;
-        let mut progress = Progress::new(output, "checking", Some(reader.length()));
-        let (mut chunks, mut bytes, mut header) = (0, 0, None);
-        while let Some(chunk) = reader.next()? {
-            progress.at(reader.position(), reader.position(), Unit::Bytes);
-            if interrupt.requested() {
-                return Err(Error::Interrupted { hint: "Nothing was restored.".to_owned() });
-            }
-            if reader.replaced() {
-                header = Some(chunk.data);
-            } else {
-                chunks += 1;
-                bytes += chunk.data.len() as u64;
-            }
-        }
-        let (product, checksums) = (reader.product().to_owned(), reader.checksums());
-        Ok(Checked { product, chunks, bytes, checksums, header })
-    }
-
     /// How many chunks an earlier restore loaded.
     fn chunks_done(&self, restore: &mut Restore, output: &Output) -> Result<u64, Error> {
         let key = restore.key;
@@ -169,9 +128,11 @@ impl Arguments {
             return Ok(0);
         }
         if !self.resume {
-            return Err(Error::Refused {
-                command: "restore".to_owned(),
-                text: format!("BUSYKEY {shown}: another restore is under way or was interrupted"),
+            return Err(Error::RefusedPartly {
+                what: format!(
+                    "restore: BUSYKEY {shown}: another restore is under way or was interrupted"
+                ),
+                hint: format!("Go on with that one by --resume, or give it up by `drop {shown}`."),
             });
         }
         let done = restore.chunks_done()?;
@@ -182,113 +143,6 @@ impl Arguments {
             restore.server.call(redis::cmd("UNLINK").arg(key))?;
         }
         Ok(done)
-    }
-}
-
-impl Restore<'_> {
-    /// How many chunks the key has: 0 if it cannot be continued.
-    fn chunks_done(&mut self) -> Result<u64, Error> {
-        // This module answers OK to chunks that it has and to the next one, and refuses those
-        // behind it. RedisBloom overwrites any part of any filter, but refuses a header of a filter
-        // that exists.
-        let header = self.reader(0)?.1;
-        if !self.accepts(&header)? {
-            return Ok(0);
-        }
-        // All before `low` are in; `high` is not.
-        let (mut low, mut high) = (1, self.checked.chunks);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let (_, chunk) = self.reader(middle)?;
-            if self.accepts(&chunk)? { low = middle + 1 } else { high = middle }
-        }
-        Ok(low)
-    }
-
-    /// The chunk with this index, and the reader behind it.
-    fn reader(&self, index: u64) -> Result<(Reader, Chunk), Error> {
-        let mut reader = Reader::open(self.file)?;
-        for _ in 0..index {
-            self.next(&mut reader)?;
-        }
-        let chunk = self.next(&mut reader)?;
-        match &self.checked.header {
-            Some(newer) if index == 0 => {
-                Ok((reader, Chunk { iterator: chunk.iterator, data: newer.clone() }))
-            }
-            _ => Ok((reader, chunk)),
-        }
-    }
-
-    fn next(&self, reader: &mut Reader) -> Result<Chunk, Error> {
-        reader.next()?.ok_or_else(|| self.changed())
-    }
-
-    fn changed(&self) -> Error {
-        Error::usage(
-            format!("{}: changed while it was read", name::readable_path(self.file)),
-            "Restore it again when nobody writes to it.",
-        )
-    }
-
-    fn accepts(&mut self, chunk: &Chunk) -> Result<bool, Error> {
-        self.send(chunk)?;
-        match self.receive() {
-            Ok(()) => Ok(true),
-            Err(Error::Refused { text, .. })
-                if text.starts_with("ERR received bad data")
-                    || text.starts_with("ERR invalid offset") =>
-            {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Loads all chunks but the first `done`.
-    fn load(&mut self, done: u64, interrupt: &Interrupt, output: &Output) -> Result<(), Error> {
-        let mut reader = Reader::open(self.file)?;
-        for _ in 0..done {
-            self.next(&mut reader)?;
-        }
-        let length = Some(reader.length());
-        let mut progress =
-            Progress::new(output, &name::readable(self.key), length).from(reader.position());
-        let mut under_way = 0;
-        for _ in done..self.checked.chunks {
-            let chunk = self.next(&mut reader)?;
-            self.send(&chunk)?;
-            under_way += 1;
-            if under_way == UNDER_WAY {
-                self.receive()?;
-                under_way -= 1;
-            }
-            progress.at(reader.position(), reader.position(), Unit::Bytes);
-            if interrupt.requested() {
-                (0..under_way).try_for_each(|_| self.receive())?;
-                return Err(Error::Interrupted { hint: String::new() });
-            }
-        }
-        (0..under_way).try_for_each(|_| self.receive())?;
-        // What was loaded is what was checked.
-        while reader.next()?.is_some() {}
-        if reader.checksums() == self.checked.checksums { Ok(()) } else { Err(self.changed()) }
-    }
-
-    fn send(&mut self, chunk: &Chunk) -> Result<(), Error> {
-        let iterator = chunk.iterator.to_string();
-        self.server.send_parts(&[b"BF.LOADCHUNK", self.key, iterator.as_bytes(), &chunk.data])
-    }
-
-    fn receive(&mut self) -> Result<(), Error> {
-        match self.server.receive()? {
-            Value::Okay => Ok(()),
-            Value::ServerError(error) => Err(self.server.refused("BF.LOADCHUNK", &error)),
-            other => Err(Error::Reply {
-                command: "BF.LOADCHUNK".to_owned(),
-                reply: format!("{other:?}"),
-            }),
-        }
     }
 }
 
@@ -375,25 +229,10 @@ fn filter_exists(server: &mut Connection, name: &[u8]) -> Result<bool, Error> {
 /// smallest K that hashes alike. A name with a tag in braces gives its slot to all names that begin
 /// with it.
 fn temporary_name(name: &[u8]) -> Vec<u8> {
-    let wanted = slot(name);
+    let wanted = key_slot(name);
     let named = |number: u64| [name, format!(":restoring:{number}").as_bytes()].concat();
     // One of 16,384 numbers has the slot, so that a million are enough in any case.
-    (0..1 << 20).map(named).find(|name| slot(name) == wanted).unwrap_or_else(|| named(0))
-}
-
-/// The slot of a key in a cluster: CRC-16 (XMODEM) of the tag in the first braces, or of the key.
-fn slot(key: &[u8]) -> u16 {
-    let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
-        let rest = &key[open + 1..];
-        let close = rest.iter().position(|&byte| byte == b'}')?;
-        (close > 0).then(|| &rest[..close])
-    });
-    let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, &byte| {
-        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
-        })
-    });
-    crc % 16_384
+    (0..1 << 20).map(named).find(|name| key_slot(name) == wanted).unwrap_or_else(|| named(0))
 }
 
 #[cfg(test)]
@@ -416,22 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_those_of_a_cluster() {
-        // The check value of CRC-16/XMODEM, and keys of the cluster specification.
-        assert_eq!(slot(b"123456789"), 0x31c3);
-        assert_eq!(slot(b""), 0);
-        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
-        assert_ne!(slot(b"foo{}{bar}"), slot(b"bar"));
-        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
-        assert_eq!(slot(b"foo{bar}{zap}"), slot(b"bar"));
-    }
-
-    #[test]
     fn temporary_names_have_the_slot_of_the_filter() {
         for name in ["urls", "{urls:1}:2", "a{b", "a}b", "{}a", "a{}b{c}", "{", "", "x{y}z", "ü"] {
             let temporary = temporary_name(name.as_bytes());
             assert!(temporary.starts_with(format!("{name}:restoring:").as_bytes()), "{name}");
-            assert_eq!(slot(&temporary), slot(name.as_bytes()), "{name}");
+            assert_eq!(key_slot(&temporary), key_slot(name.as_bytes()), "{name}");
         }
         assert_eq!(temporary_name(b"{urls:1}:2"), b"{urls:1}:2:restoring:0");
     }

@@ -134,6 +134,36 @@ fn what_they_say() {
     }
 }
 
+/// A file of items that is named by mistake stays; a dump of yesterday is replaced.
+#[test]
+fn a_dump_overwrites_nothing_but_a_dump() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("BF.ADD urls a");
+    fs::write(&file, "https://example.com/\n").unwrap();
+    for words in ["dump urls -o FILE", "dump urls -o FILE --resume", "dump urls -o FILE --dry-run"]
+    {
+        let ran = run_on(&server, words, &file);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words}: {ran:?}");
+        assert!(ran.stderr.contains("it exists, and is no dump of a filter\n"), "{ran:?}");
+        assert_eq!(fs::read(&file).unwrap(), b"https://example.com/\n");
+    }
+    // The empty file of mktemp, then the dump.
+    fs::write(&file, "").unwrap();
+    for _ in 0..2 {
+        assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
+        assert!(fs::read(&file).unwrap().starts_with(b"rb-dump\n"));
+    }
+    let mut command = command_at(&server, "dump urls -o -");
+    let ran = Ran::from(command.current_dir(server.dir()).output().expect("the tool runs"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    let error = "redis-bloom: a dump cannot go to standard output: it gets its name when it is \
+                 complete\n  Name a file.\n";
+    assert_eq!(ran.stderr, error);
+    assert!(!server.dir().join("-").exists() && !server.dir().join("-.part").exists());
+}
+
 #[test]
 fn names_are_any_bytes() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
@@ -176,8 +206,9 @@ fn an_existing_filter_is_replaced_only_on_demand() {
     let before = harness::digest(&mut client, "urls");
     let ran = run_on(&server, "restore FILE urls", &file);
     assert_eq!((ran.code, ran.stdout.as_str()), (4, ""));
-    let error = "redis-bloom: restore urls: BUSYKEY the filter exists\n";
-    assert!(ran.stderr.starts_with(error), "{ran:?}");
+    let error = "redis-bloom: restore urls: BUSYKEY the filter exists\n  \
+                 Put the file in its place by --replace, or use another name.\n";
+    assert_eq!(ran.stderr, error);
     assert_eq!(harness::digest(&mut client, "urls"), before);
     assert_eq!(run_on(&server, "restore FILE urls --replace", &file).code, 0);
     assert_eq!(client.run("BF.EXISTS urls new"), int(0));

@@ -1,0 +1,289 @@
+//! One filter into one file: BF.SCANDUMP, chunk by chunk.
+//!
+//! A dump takes many commands, and the filter may change meanwhile. Bits only rise, so the copy has
+//! all items that were in when the dump began. What else may happen:
+//!
+//! ```text
+//!   format          how a change shows                      what is done
+//!   redis-bloom     a filter that grew or was replaced,     the dump begins again
+//!                   or counters that changed: another
+//!                   identity in header or chunks
+//!                   items were added: other counts in the   nothing: chunks carry the newest count
+//!                   header
+//!   RedisBloom      another header at the end               the dump begins again; with
+//!                                                           --allow-changes, the newer counts are
+//!                                                           kept if no layer was added
+//! ```
+
+use std::path::Path;
+
+use bloom::{codec::native::dump::Load, filter::checksum};
+use redis::Value;
+
+use crate::{
+    connection::Connection,
+    dump_file::{RESUME, Resumed, Writer},
+    error::Error,
+    filter_info::{Cells, FilterInfo, Module},
+    interrupt::Interrupt,
+    name,
+    output::Output,
+    progress::Watch,
+};
+
+/// How often a dump of a filter that changes begins again.
+const ATTEMPTS: u32 = 3;
+/// The first bytes of a header and of a chunk of this module.
+const HEADER: &[u8] = b"rbloom";
+const FRAME: &[u8] = b"rbchnk";
+
+/// A filter, and the file that it goes into.
+pub(crate) struct Dump<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) path: &'a Path,
+    /// The module of the server, and its version.
+    pub(crate) product: &'a str,
+    /// Whether additions to a filter in RedisBloom's format are accepted during the dump.
+    pub(crate) allow_changes: bool,
+    pub(crate) interrupt: &'a Interrupt,
+    pub(crate) output: &'a Output,
+}
+
+/// A file that was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dumped {
+    pub(crate) chunks: u64,
+    pub(crate) bytes: u64,
+    /// The checksum of the file's checksums.
+    pub(crate) checksums: u64,
+    /// Whether items were added during the dump.
+    pub(crate) changed: bool,
+}
+
+/// How an attempt ended.
+enum Attempt {
+    /// The dump is whole.
+    Whole { writer: Writer, changed: bool },
+    /// The filter changed: the copy has parts of two states.
+    Changed(Writer),
+}
+
+impl Dump<'_> {
+    /// Writes the file. `resume`: goes on with what an interrupted dump left, if that is of the
+    /// filter as it is now.
+    ///
+    /// # Errors
+    /// `Error::Incomplete` for a filter that changes all the time, and for a connection that broke.
+    pub(crate) fn run(
+        &self,
+        server: &mut Connection,
+        info: &FilterInfo,
+        resume: bool,
+        watch: &mut dyn Watch,
+    ) -> Result<Dumped, Error> {
+        let mut resumed = if resume { Writer::resume(self.path)? } else { None };
+        for _ in 0..ATTEMPTS {
+            match self.attempt(resumed.take(), server, watch)? {
+                Attempt::Whole { writer, changed } => {
+                    let dumped = Dumped {
+                        chunks: writer.chunks(),
+                        bytes: writer.bytes(),
+                        checksums: writer.checksums(),
+                        changed,
+                    };
+                    writer.finish()?;
+                    return Ok(dumped);
+                }
+                Attempt::Changed(writer) => {
+                    let shown = name::readable(self.key);
+                    self.output.remark(format_args!("{shown} changed during the dump"));
+                    writer.discard()?;
+                }
+            }
+        }
+        Err(Error::Incomplete {
+            what: format!("{} changed during the dump, {ATTEMPTS} times", name::readable(self.key)),
+            hint: hint(info).to_owned(),
+        })
+    }
+
+    fn attempt(
+        &self,
+        resumed: Option<Resumed>,
+        server: &mut Connection,
+        watch: &mut dyn Watch,
+    ) -> Result<Attempt, Error> {
+        let (_, header) = scan(server, self.key, 0)?;
+        let resumed = resumed.filter(|resumed| {
+            let same = self.is_same(&resumed.header, &header);
+            if !same {
+                self.output.remark("The filter is not the same: the dump begins again.");
+            }
+            same
+        });
+        let (mut writer, header) = match resumed {
+            Some(Resumed { writer, header }) => (writer, header),
+            None => {
+                let mut writer = Writer::create(self.path, self.product)?;
+                writer.push(1, &header)?;
+                (writer, header)
+            }
+        };
+        let length = Load::begin(&header, u64::MAX).ok().map(|load| load.filter().bit_bytes());
+        watch.begin(writer.last().saturating_sub(1), length);
+        // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
+        let mut identity = None;
+        let mut from = writer.last();
+        ask(server, self.key, from).map_err(resumable)?;
+        loop {
+            let (next, data) = answer(server).map_err(resumable)?;
+            if next == 0 {
+                break;
+            }
+            if next <= from {
+                return Err(Error::Reply {
+                    command: "BF.SCANDUMP".to_owned(),
+                    reply: format!("iterator {next} after {from}"),
+                });
+            }
+            // The server reads the next chunk while this one is written.
+            ask(server, self.key, next).map_err(resumable)?;
+            if !is_whole(&data) {
+                return Err(Error::Incomplete {
+                    what: format!("the chunk behind iterator {from} was damaged on its way"),
+                    hint: RESUME.to_owned(),
+                });
+            }
+            let found = identity_of(&data);
+            if identity.is_some() && identity != found {
+                answer(server).map_err(resumable)?;
+                return Ok(Attempt::Changed(writer));
+            }
+            identity = found;
+            writer.push(next, &data)?;
+            watch.at(next - 1);
+            from = next;
+            if self.interrupt.requested() {
+                return Err(Error::Interrupted { hint: RESUME.to_owned() });
+            }
+        }
+        let (_, end) = scan(server, self.key, 0).map_err(resumable)?;
+        let changed = end != header;
+        if !self.is_same(&header, &end) {
+            return Ok(Attempt::Changed(writer));
+        }
+        if changed && !end.starts_with(HEADER) {
+            writer.push(1, &end)?;
+        }
+        Ok(Attempt::Whole { writer, changed })
+    }
+
+    /// Whether chunks of a filter with the first header may be continued with those of the filter
+    /// that has the second header now.
+    fn is_same(&self, old: &[u8], new: &[u8]) -> bool {
+        if old == new {
+            return true;
+        }
+        if old.starts_with(HEADER) {
+            return Load::begin(old, u64::MAX).is_ok_and(|load| load.began_with(new));
+        }
+        // RedisBloom's header begins with the count of items, and has a part for each layer.
+        let count = |header: &[u8]| header.first_chunk().map(|count| u64::from_le_bytes(*count));
+        self.allow_changes && old.len() == new.len() && count(old) < count(new)
+    }
+}
+
+fn hint(info: &FilterInfo) -> &'static str {
+    match (info.module, info.cells) {
+        (Module::RedisBloom, Cells::Counters) => {
+            "Counters must not change: COPY the filter, and dump the copy."
+        }
+        (Module::RedisBloom, Cells::Bits) => "Dump it when it does not grow.",
+        _ => "Stop the writers, or let additions in by --allow-changes.",
+    }
+}
+
+/// The error of a connection that broke: what is written stays.
+fn resumable(error: Error) -> Error {
+    match error {
+        Error::Connection { .. } => {
+            Error::Incomplete { what: error.to_string(), hint: RESUME.to_owned() }
+        }
+        other => other,
+    }
+}
+
+/// The identity of the filter in a chunk of this module (`codec/native/dump.rs`).
+fn identity_of(data: &[u8]) -> Option<[u8; 8]> {
+    data.starts_with(FRAME).then(|| data.get(8..16)?.try_into().ok()).flatten()
+}
+
+/// Whether the checksum at the end of a chunk of this module is right. RedisBloom's have none.
+fn is_whole(data: &[u8]) -> bool {
+    match data.split_last_chunk() {
+        Some((body, seal)) if data.starts_with(FRAME) => {
+            checksum(body) == u64::from_le_bytes(*seal)
+        }
+        _ => true,
+    }
+}
+
+fn ask(server: &mut Connection, key: &[u8], iterator: u64) -> Result<(), Error> {
+    server.send(redis::cmd("BF.SCANDUMP").arg(key).arg(iterator))
+}
+
+fn answer(server: &mut Connection) -> Result<(u64, Vec<u8>), Error> {
+    const COMMAND: &str = "BF.SCANDUMP";
+    let wrong = |reply| Error::Reply { command: COMMAND.to_owned(), reply };
+    match server.receive_long()? {
+        Value::ServerError(error) => Err(server.refused(COMMAND, &error)),
+        Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
+            Ok([Value::Int(next), Value::BulkString(data)]) => {
+                Ok((u64::try_from(next).map_err(|_| wrong(format!("iterator {next}")))?, data))
+            }
+            Ok([Value::Int(0), Value::Nil]) => Ok((0, Vec::new())),
+            _ => Err(wrong("an array of other elements".to_owned())),
+        },
+        _ => Err(wrong("no array".to_owned())),
+    }
+}
+
+fn scan(server: &mut Connection, key: &[u8], iterator: u64) -> Result<(u64, Vec<u8>), Error> {
+    ask(server, key, iterator)?;
+    answer(server)
+}
+
+/// The name of the module and, where the user may ask for it, its version.
+pub(crate) fn product_of(server: &mut Connection, module: Module) -> Result<String, Error> {
+    let list = match server.call(redis::cmd("MODULE").arg("LIST")) {
+        Ok(Value::Array(list)) => list,
+        Ok(_) | Err(Error::Refused { .. }) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let version = list.iter().find_map(|fields| {
+        let Value::Array(fields) = fields else { return None };
+        let field = |name: &str| {
+            let mut pairs = fields.chunks_exact(2);
+            pairs.find(|pair| text(&pair[0]) == Some(name)).map(|pair| &pair[1])
+        };
+        match (field("name").and_then(text), field("ver")) {
+            (Some("bf"), Some(Value::Int(version))) => Some(*version),
+            _ => None,
+        }
+    });
+    Ok(match version {
+        Some(number) => {
+            let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+            format!("{} {major}.{minor}.{patch}", module.name())
+        }
+        None => module.name().to_owned(),
+    })
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::SimpleString(text) => Some(text),
+        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
