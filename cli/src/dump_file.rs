@@ -248,6 +248,11 @@ fn incomplete(part: &Path, error: &io::Error, hint: &str) -> Error {
     Error::Incomplete { what, hint: hint.to_owned() }
 }
 
+/// Whether there is a part of a dump that `--resume` goes on with.
+pub(crate) fn has_part(path: &Path) -> bool {
+    part_of(path).exists()
+}
+
 /// The name of a file that is not complete.
 fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

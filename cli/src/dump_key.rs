@@ -29,6 +29,7 @@ use crate::{
     name,
     output::Output,
     progress::Watch,
+    restore_key::Checked,
 };
 
 /// How often a dump of a filter that changes begins again.
@@ -107,6 +108,25 @@ impl Dump<'_> {
         })
     }
 
+    /// What an earlier dump has completed, if that is of the filter as it is now.
+    pub(crate) fn kept(
+        &self,
+        server: &mut Connection,
+        watch: &mut dyn Watch,
+    ) -> Result<Option<Dumped>, Error> {
+        if !self.path.exists() {
+            return Ok(None);
+        }
+        let Ok(checked) = Checked::of(self.path, self.interrupt, watch) else { return Ok(None) };
+        let (_, header) = scan(server, self.key, 0)?;
+        Ok(self.is_same(&checked.header, &header).then_some(Dumped {
+            chunks: checked.chunks,
+            bytes: checked.bytes,
+            checksums: checked.checksums,
+            changed: checked.header != header,
+        }))
+    }
+
     fn attempt(
         &self,
         resumed: Option<Resumed>,
@@ -134,9 +154,9 @@ impl Dump<'_> {
         // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
         let mut identity = None;
         let mut from = writer.last();
-        ask(server, self.key, from).map_err(resumable)?;
+        ask(server, self.key, from)?;
         loop {
-            let (next, data) = answer(server).map_err(resumable)?;
+            let (next, data) = answer(server)?;
             if next == 0 {
                 break;
             }
@@ -147,7 +167,7 @@ impl Dump<'_> {
                 });
             }
             // The server reads the next chunk while this one is written.
-            ask(server, self.key, next).map_err(resumable)?;
+            ask(server, self.key, next)?;
             if !is_whole(&data) {
                 return Err(Error::Incomplete {
                     what: format!("the chunk behind iterator {from} was damaged on its way"),
@@ -156,7 +176,7 @@ impl Dump<'_> {
             }
             let found = identity_of(&data);
             if identity.is_some() && identity != found {
-                answer(server).map_err(resumable)?;
+                answer(server)?;
                 return Ok(Attempt::Changed(writer));
             }
             identity = found;
@@ -167,7 +187,7 @@ impl Dump<'_> {
                 return Err(Error::Interrupted { hint: RESUME.to_owned() });
             }
         }
-        let (_, end) = scan(server, self.key, 0).map_err(resumable)?;
+        let (_, end) = scan(server, self.key, 0)?;
         let changed = end != header;
         if !self.is_same(&header, &end) {
             return Ok(Attempt::Changed(writer));
@@ -200,16 +220,6 @@ fn hint(info: &FilterInfo) -> &'static str {
         }
         (Module::RedisBloom, Cells::Bits) => "Dump it when it does not grow.",
         _ => "Stop the writers, or let additions in by --allow-changes.",
-    }
-}
-
-/// The error of a connection that broke: what is written stays.
-fn resumable(error: Error) -> Error {
-    match error {
-        Error::Connection { .. } => {
-            Error::Incomplete { what: error.to_string(), hint: RESUME.to_owned() }
-        }
-        other => other,
     }
 }
 

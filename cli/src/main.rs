@@ -9,6 +9,9 @@
 //!      ├─▶ loading/      batches into filters, until they are confirmed; the journal
 //!      ├─▶ membership    whether a filter has the items of batches
 //!      ├─▶ dump_file     the file of dump and restore
+//!      ├─▶ dump_directory  the directory of dump and restore of a sharded filter
+//!      ├─▶ at_once       work on all shards at once
+//!      ├─▶ descriptor    changes of the descriptor of a sharded filter
 //!      ├─▶ dump_key      a filter into that file
 //!      ├─▶ restore_key   that file into a filter
 //!      ├─▶ statistics    the confidence interval of a measured rate
@@ -22,8 +25,11 @@
 //! Each subcommand ends with an exit code of [`error::Exit`].
 
 mod amount;
+mod at_once;
 mod commands;
 mod connection;
+mod descriptor;
+mod dump_directory;
 mod dump_file;
 mod dump_key;
 mod error;

@@ -49,7 +49,7 @@ fn read(name: &[u8], reply: &Value) -> Result<Filter, Error> {
     }
 }
 
-fn explained(name: &[u8], malformed: &Malformed) -> Error {
+pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
     let what = format!("{}: {malformed}", name::readable(name));
     match malformed {
         Malformed::Rule(_) | Malformed::State(_) => Error::RefusedPartly {

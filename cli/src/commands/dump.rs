@@ -1,4 +1,7 @@
-//! `redis-bloom dump NAME -o FILE`: a filter as a file, by BF.SCANDUMP (`dump_key.rs`).
+//! `redis-bloom dump NAME -o FILE`: a filter as a file, by BF.SCANDUMP (`dump_key.rs`); a sharded
+//! filter as a directory (`dump_directory.rs`).
+
+mod sharded;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -7,7 +10,7 @@ use serde::Serialize;
 use crate::{
     amount,
     connection::{Connection, Options},
-    dump_file,
+    dump_file::{self, RESUME},
     dump_key::{Dump, product_of},
     error::{Error, Exit},
     filter_info::{Detail, FilterInfo, Module, Reader},
@@ -15,6 +18,7 @@ use crate::{
     name::{self, Named},
     output::Output,
     progress::Alone,
+    sharded::{Filter, find},
 };
 
 /// Writes a filter to a file
@@ -22,7 +26,7 @@ use crate::{
 pub(crate) struct Arguments {
     /// Name of the filter
     name: OsString,
-    /// File to write; it holds the filter's seed
+    /// File to write, or directory for a sharded filter; it holds the filter's seed
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Goes on with an interrupted dump to this file, if the filter is still the same
@@ -62,8 +66,11 @@ struct DryRun<'a> {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let interrupt = Interrupt::register();
-        dump_file::may_write(&self.output)?;
         let mut server = connection.target()?.connect()?;
+        if let Filter::Sharded(descriptor) = find(&mut server, self.key())? {
+            return self.dump_shards(&server, &descriptor, &interrupt, output);
+        }
+        dump_file::may_write(&self.output)?;
         let info = Reader::default().read_one(&mut server, self.key(), Detail::Filter)?;
         let file = name::readable_path(&self.output);
         if self.dry_run {
@@ -98,7 +105,15 @@ impl Arguments {
             output,
         };
         let mut progress = Alone::new(output, self.shown());
-        let dumped = dump.run(server, info, self.resume, &mut progress)?;
+        let dumped = dump.run(server, info, self.resume, &mut progress).map_err(|error| {
+            match error {
+                // What is written stays.
+                Error::Connection { .. } if dump_file::has_part(&self.output) => {
+                    Error::Incomplete { what: error.to_string(), hint: RESUME.to_owned() }
+                }
+                error => error,
+            }
+        })?;
         drop(progress);
         let report = Report {
             name: Named::of(self.key()),

@@ -9,6 +9,8 @@
 //!
 //! A damaged file never reaches the server, and readers of NAME never see a part of the filter.
 
+mod sharded;
+
 use std::{ffi::OsString, path::PathBuf};
 
 use bloom::sharding::key_slot;
@@ -31,7 +33,7 @@ use crate::{
 /// Makes a filter from a file of dump
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// File that dump wrote
+    /// File that dump wrote, or its directory of a sharded filter
     file: PathBuf,
     /// Name of the filter to make
     name: OsString,
@@ -60,6 +62,9 @@ struct Report<'a> {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let interrupt = Interrupt::register();
+        if self.file.is_dir() {
+            return self.restore_shards(connection, &interrupt, output);
+        }
         let mut progress = Alone::new(output, "checking".to_owned());
         let checked = Checked::of(&self.file, &interrupt, &mut progress)?;
         drop(progress);

@@ -21,6 +21,7 @@ mod plan;
 mod run;
 mod schema;
 mod sharded_load;
+mod sharded_move;
 mod terminal;
 mod top;
 mod verify;

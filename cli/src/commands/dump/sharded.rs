@@ -1,0 +1,171 @@
+//! The dump of a sharded filter: a file for each shard, in a directory, all nodes at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bloom::sharding::Descriptor;
+use serde::Serialize;
+
+use super::Arguments;
+use crate::{
+    amount,
+    at_once::{Servers, on_all},
+    connection::Connection,
+    dump_directory::{Directory, Entry, Manifest, may_make, path_of},
+    dump_file::RESUME,
+    dump_key::{Dump, Dumped, product_of},
+    error::{Error, Exit},
+    filter_info::{Detail, Reader},
+    interrupt::Interrupt,
+    name::{self, Named},
+    output::Output,
+    progress::{Part, Progress, Unit},
+    sharded::{self, Filter},
+};
+
+/// What was written, or would be.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    name: Named<'a>,
+    directory: &'a str,
+    shards: usize,
+    bytes: u64,
+    /// Whether items were added during the dump; null without a dump.
+    changed: Option<bool>,
+}
+
+/// An error of the work on a shard, with the number of the shard.
+fn of_shard(error: Error, shard: usize, shards: usize) -> Error {
+    match error {
+        Error::Refused { text, .. } if text.starts_with("ERR not found") => Error::Incomplete {
+            what: format!("shard {shard} of {shards} is lost"),
+            hint: format!(
+                "Load its items from their source by `repair NAME --shard {shard} --from FILE`."
+            ),
+        },
+        // A rebuild may replace a shard at any time, an error of a connection passes.
+        Error::Refused { command, text } => {
+            let passing = crate::loading::passes(&Error::Refused {
+                command: command.clone(),
+                text: text.clone(),
+            });
+            let command =
+                if passing { command } else { format!("shard {shard} of {shards}: {command}") };
+            Error::Refused { command, text }
+        }
+        error => error,
+    }
+}
+
+impl Arguments {
+    pub(super) fn dump_shards(
+        &self,
+        server: &Connection,
+        descriptor: &Descriptor,
+        interrupt: &Interrupt,
+        output: &Output,
+    ) -> Result<Exit, Error> {
+        let shown = self.shown();
+        if descriptor.base.is_some() {
+            return Err(Error::usage(
+                format!("{shown}: a dump of its shards lacks the items of its base"),
+                "Rebuild it from the source of its items first; then it needs no base.",
+            ));
+        }
+        may_make(&self.output)?;
+        let servers = Servers::of(server.target().clone())?;
+        let keys = &descriptor.current.keys;
+        let count = keys.len();
+        let infos = on_all(
+            &servers,
+            keys,
+            |server, at, _| {
+                Reader::default()
+                    .read_one(server, &keys[at], Detail::Filter)
+                    .map_err(|error| of_shard(error, at, count))
+            },
+            || {},
+        )?;
+        let bytes = infos.iter().map(|info| info.bytes).sum();
+        let directory = name::readable_path(&self.output);
+        let mut report = Report {
+            name: Named::of(self.key()),
+            directory: &self.output.display().to_string(),
+            shards: count,
+            bytes,
+            changed: None,
+        };
+        if self.dry_run {
+            let size = amount::readable_bytes(bytes);
+            let text = format!("{shown}: {count} shards, {size} would be written to {directory}");
+            output.data(&report, text)?;
+            return Ok(Exit::Done);
+        }
+        let product = product_of(&mut servers.connect(self.key())?, infos[0].module)?;
+        let written = Directory::begin(&self.output, self.resume)?;
+        let sum = AtomicU64::new(0);
+        let mut progress = Progress::new(output, &shown, Some(bytes));
+        let dumped = on_all(
+            &servers,
+            keys,
+            |server, at, again| {
+                let path = path_of(&written.part, at);
+                let dump = Dump {
+                    key: &keys[at],
+                    path: &path,
+                    product: &product,
+                    allow_changes: false,
+                    interrupt,
+                    output,
+                };
+                let resume = self.resume || again;
+                let part = &mut Part::of(&sum);
+                let kept = if resume { dump.kept(server, part)? } else { None };
+                kept.map_or_else(|| dump.run(server, &infos[at], resume, part), Ok)
+                    .map_err(|error| of_shard(error, at, count))
+            },
+            || progress.at(sum.load(Ordering::Relaxed), sum.load(Ordering::Relaxed), Unit::Bytes),
+        )
+        .map_err(resumable)?;
+        drop(progress);
+        // A rebuild that ended meanwhile has replaced the shards, one after the other.
+        match sharded::find(&mut servers.connect(self.key())?, self.key())? {
+            Filter::Sharded(now) if now.current == descriptor.current => {}
+            _ => {
+                return Err(Error::Incomplete {
+                    what: format!("{shown} was rebuilt during the dump"),
+                    hint: "Dump it again, without --resume.".to_owned(),
+                });
+            }
+        }
+        let entry = |(at, dumped): (usize, &Dumped)| {
+            Entry::new(at, dumped.chunks, dumped.bytes, dumped.checksums)
+        };
+        let files = dumped.iter().enumerate().map(entry).collect();
+        written.finish(Manifest::new(self.key(), descriptor, &product, files))?;
+        report.bytes = dumped.iter().map(|dumped| dumped.bytes).sum();
+        let changed = dumped.iter().any(|dumped| dumped.changed);
+        report.changed = Some(changed);
+        if changed {
+            output
+                .remark("Items were added during the dump. It has all that were in when it began.");
+        }
+        output.remark(format_args!(
+            "{directory} holds the filters' seeds: whoever reads it can make items that collide."
+        ));
+        let size = amount::readable_bytes(report.bytes);
+        output.data(&report, format_args!("{shown}: {count} shards, {size} in {directory}"))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The error of a connection that broke: what is written stays.
+fn resumable(error: Error) -> Error {
+    match error {
+        Error::Connection { .. } => {
+            Error::Incomplete { what: error.to_string(), hint: RESUME.to_owned() }
+        }
+        Error::Interrupted { .. } => Error::Interrupted { hint: RESUME.to_owned() },
+        other => other,
+    }
+}

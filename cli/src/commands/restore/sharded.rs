@@ -1,0 +1,336 @@
+//! The restore of a sharded filter: all files of the directory are checked, then the shards of a new
+//! generation are loaded, all nodes at once, and at last the descriptor is written.
+//!
+//! ```text
+//!   NAME                        meanwhile                     at the end
+//!   is free                     `state creating`: no client   `state ready`
+//!                               uses it
+//!   is a sharded filter         serves as before; the field   one transaction puts the new
+//!   (--replace)                 `restoring` is the lock       generation in; tombstones replace
+//!                                                             the old shards
+//! ```
+//!
+//! A restore that was killed leaves the descriptor with its generation in `spare.*`: --resume goes
+//! on there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bloom::{
+    codec::native::dump::Load,
+    sharding::{Descriptor, Generation, Shard, State},
+};
+use serde::Serialize;
+
+use super::Arguments;
+use crate::{
+    amount,
+    at_once::{Servers, acknowledged, on_all},
+    connection::{Connection, Options},
+    descriptor::{
+        Change, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields, unused, update,
+    },
+    dump_directory::{Manifest, path_of},
+    error::{Error, Exit},
+    interrupt::Interrupt,
+    name::{self, Named},
+    output::Output,
+    progress::{Alone, Part, Progress, Unit, Watch},
+    restore_key::{Checked, Restore},
+};
+
+/// The field that holds the identity of the dump.
+const RESTORING: &[u8] = b"restoring";
+
+/// What was restored, or would be.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    name: Named<'a>,
+    directory: &'a str,
+    product: &'a str,
+    shards: u16,
+    bytes: u64,
+}
+
+/// What to do about the name.
+enum Start {
+    /// Nothing is under way; the generation must be above this one.
+    Begin(u64),
+    /// An earlier restore of this dump has begun this generation.
+    Resume(Generation),
+}
+
+impl Arguments {
+    pub(super) fn restore_shards(
+        &self,
+        connection: &Options,
+        interrupt: &Interrupt,
+        output: &Output,
+    ) -> Result<Exit, Error> {
+        let manifest = Manifest::read(&self.file)?;
+        let mut progress = Alone::new(output, "checking".to_owned());
+        let checked = self.check_shards(&manifest, interrupt, &mut progress)?;
+        drop(progress);
+        let name = name::bytes(&self.name);
+        let shown = name::readable(name);
+        let servers = Servers::of(connection.target()?)?;
+        let start = self.start(&servers, &manifest)?;
+        let bytes: u64 = checked.iter().map(|checked| checked.bytes).sum();
+        let (size, count) = (amount::readable_bytes(bytes), manifest.shards);
+        let directory = name::readable_path(&self.file);
+        let report = Report {
+            name: Named::of(name),
+            directory: &self.file.display().to_string(),
+            product: &manifest.product,
+            shards: count,
+            bytes,
+        };
+        if self.dry_run {
+            let text = format!("{directory}: {count} shards, {size}; would be {shown}");
+            output.data(&report, text)?;
+            return Ok(Exit::Done);
+        }
+        bury(&servers, name)?;
+        let generation = match start {
+            Start::Resume(generation) => generation,
+            Start::Begin(above) => self.lock(&servers, &manifest, above)?,
+        };
+        let total = AtomicU64::new(0);
+        let mut progress = Progress::new(output, &shown, Some(bytes));
+        on_all(
+            &servers,
+            &generation.keys,
+            |server, at, _| {
+                let (key, file) = (&generation.keys[at], path_of(&self.file, at));
+                let mut part = Part::of(&total);
+                load_shard(server, key, &file, &checked[at], interrupt, &mut part)
+            },
+            || {
+                progress.at(
+                    total.load(Ordering::Relaxed),
+                    total.load(Ordering::Relaxed),
+                    Unit::Bytes,
+                );
+            },
+        )
+        .map_err(|error| half_loaded(error, &shown))?;
+        drop(progress);
+        publish(&servers, name, &manifest, &generation)
+            .and_then(|()| bury(&servers, name))
+            .map_err(|error| half_loaded(error, &shown))?;
+        let text = format!("{shown}: {count} shards, {size} from {directory}");
+        output.data(&report, text)?;
+        Ok(Exit::Done)
+    }
+
+    /// Reads all files to their ends.
+    fn check_shards(
+        &self,
+        manifest: &Manifest,
+        interrupt: &Interrupt,
+        progress: &mut Alone,
+    ) -> Result<Vec<Checked>, Error> {
+        let check = |(at, _)| check_shard(&self.file, manifest, at, interrupt, progress);
+        manifest.files.iter().enumerate().map(check).collect()
+    }
+
+    /// Sees what is at the name, and changes nothing.
+    fn start(&self, servers: &Servers, manifest: &Manifest) -> Result<Start, Error> {
+        let name = name::bytes(&self.name);
+        let shown = name::readable(name);
+        let refused = |what: &str, hint: &str| Error::RefusedPartly {
+            what: format!("restore {shown}: {what}"),
+            hint: hint.to_owned(),
+        };
+        let seen = update(servers, name, |fields| Ok((Change::default(), fields.clone())));
+        let fields = seen.map_err(|error| match error {
+            Error::Refused { text, .. } if text.starts_with("WRONGTYPE") => refused(
+                "WRONGTYPE the name holds something else than a sharded filter",
+                "Drop that first, or use another name.",
+            ),
+            error => error,
+        })?;
+        if fields.is_empty() {
+            return Ok(Start::Begin(0));
+        }
+        if let Some(identity) = fields.get(RESTORING) {
+            return match spare(&fields) {
+                Some(generation)
+                    if self.resume && *identity == manifest.identity().into_bytes() =>
+                {
+                    Ok(Start::Resume(generation))
+                }
+                _ if self.resume => Err(refused(
+                    "another dump is being restored there, or was interrupted",
+                    "Go on with that dump, or remove the filter by `drop`.",
+                )),
+                _ => Err(refused(
+                    "BUSYKEY another restore is under way or was interrupted",
+                    "Go on with that one by --resume, or remove the filter by `drop`.",
+                )),
+            };
+        }
+        let descriptor = parsed(name, &fields)?;
+        if descriptor.next.is_some() || fields.contains_key(&b"rebuild"[..]) {
+            return Err(refused(
+                "the filter is being rebuilt",
+                "Finish that by `rebuild --commit`, or give it up by `rebuild --abort`.",
+            ));
+        }
+        if !self.replace {
+            return Err(refused(
+                "BUSYKEY the filter exists",
+                "Put the dump in its place by --replace, or use another name.",
+            ));
+        }
+        Ok(Start::Begin(descriptor.current.number))
+    }
+
+    /// Takes the name: nobody else restores there then.
+    fn lock(
+        &self,
+        servers: &Servers,
+        manifest: &Manifest,
+        above: u64,
+    ) -> Result<Generation, Error> {
+        let name = name::bytes(&self.name);
+        let generation = unused(
+            servers,
+            name,
+            manifest.shards,
+            above + 1,
+            manifest.error_rate(),
+            manifest.capacity,
+        )?;
+        let identity = manifest.identity().into_bytes();
+        update(servers, name, |fields| {
+            if fields.get(RESTORING) == Some(&identity)
+                && spare(fields).as_ref() == Some(&generation)
+            {
+                return Ok((Change::default(), ()));
+            }
+            let changed = fields.contains_key(RESTORING)
+                || fields.contains_key(&b"rebuild"[..])
+                || (above == 0) != fields.is_empty();
+            if changed {
+                return Err(Error::Incomplete {
+                    what: format!("{}: somebody else has begun to change it", name::readable(name)),
+                    hint: "Look again, and repeat the command if it is free.".to_owned(),
+                });
+            }
+            let mut set = spare_fields(&generation);
+            set.push((RESTORING.to_vec(), identity.clone()));
+            if fields.is_empty() {
+                set.push((b"state".to_vec(), State::Creating.name().into()));
+            }
+            Ok((Change { set, delete: Vec::new() }, ()))
+        })?;
+        Ok(generation)
+    }
+}
+
+/// Reads the file of a shard to its end. It must be the one that the manifest names, and hold that
+/// shard.
+fn check_shard(
+    directory: &std::path::Path,
+    manifest: &Manifest,
+    at: usize,
+    interrupt: &Interrupt,
+    watch: &mut dyn Watch,
+) -> Result<Checked, Error> {
+    let path = path_of(directory, at);
+    let checked = Checked::of(&path, interrupt, watch)?;
+    let entry = &manifest.files[at];
+    let shard = u16::try_from(at).ok().and_then(|at| Shard::new(at, manifest.shards));
+    let held = Load::begin(&checked.header, u64::MAX).ok().and_then(|load| load.filter().shard());
+    if !entry.is_of(checked.checksums) || held.is_none() || held != shard {
+        return Err(Error::usage(
+            format!("{}: a file of another dump, or of another shard", name::readable_path(&path)),
+            "Restore the directory as dump wrote it.",
+        ));
+    }
+    Ok(checked)
+}
+
+/// Loads a shard into its key, or what an earlier restore has not loaded of it.
+fn load_shard(
+    server: &mut Connection,
+    key: &[u8],
+    file: &std::path::Path,
+    checked: &Checked,
+    interrupt: &Interrupt,
+    watch: &mut dyn Watch,
+) -> Result<(), Error> {
+    if interrupt.requested() {
+        return Err(Error::Interrupted { hint: String::new() });
+    }
+    let found = server.call_for_key(redis::cmd("BF.INFO").arg(key));
+    let mut restore = Restore { file, checked, server, key };
+    let mut done = match found {
+        // Nobody else has keys of this generation: it is complete.
+        Ok(_) => {
+            watch.at(checked.bytes);
+            return Ok(());
+        }
+        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => 0,
+        Err(Error::Refused { text, .. }) if text.contains("BF.LOADCHUNK") => {
+            let done = restore.chunks_done()?;
+            if done == 0 {
+                restore.server.call(redis::cmd("UNLINK").arg(key))?;
+            }
+            done
+        }
+        Err(error) => return Err(error),
+    };
+    if done == 0 {
+        restore.begin()?;
+        done = 1;
+    }
+    restore.load(done, interrupt, watch)?;
+    // Complete filters answer it, others do not.
+    server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
+    acknowledged(server)
+}
+
+/// Makes the generation the one that answers.
+fn publish(
+    servers: &Servers,
+    name: &[u8],
+    manifest: &Manifest,
+    generation: &Generation,
+) -> Result<(), Error> {
+    update(servers, name, |fields: &Fields| {
+        if !fields.contains_key(RESTORING) {
+            // An earlier attempt, whose reply was lost.
+            return Ok((Change::default(), ()));
+        }
+        let old = parsed(name, fields).ok();
+        let poll = old.as_ref().map_or(manifest.poll, |old| old.poll);
+        let new = Descriptor { current: generation.clone(), next: None, base: None, poll };
+        let mut delete = names_of(fields, "spare.");
+        delete.extend([RESTORING.to_vec(), b"base".to_vec()]);
+        let mut set = new.fields(State::Ready);
+        if let Some(old) = &old {
+            let more = generation.shards()..old.current.shards();
+            delete.extend(more.map(|index| index.to_string().into_bytes()));
+            set.extend(retired_fields(&old.current.keys));
+        }
+        Ok((Change { set, delete }, ()))
+    })
+}
+
+/// An error after the name was taken: --resume goes on.
+fn half_loaded(error: Error, shown: &str) -> Error {
+    let hint = format!("restore --resume goes on from here, `drop {shown}` removes all of it.");
+    match error {
+        Error::Refused { command, text } => {
+            Error::RefusedPartly { what: format!("{command}: {text}"), hint }
+        }
+        Error::Connection { .. } | Error::Incomplete { .. } => {
+            Error::Incomplete { what: error.to_string(), hint }
+        }
+        Error::Interrupted { .. } => Error::Interrupted { hint },
+        Error::Usage { .. } | Error::File { .. } => Error::usage(error.to_string(), hint),
+        other => other,
+    }
+}

@@ -1,0 +1,214 @@
+//! Changes of a descriptor, the hash at the name of a sharded filter: each is one transaction that
+//! sees what it changes.
+//!
+//! Beside the fields of docs/sharding.md, which clients read, the tool keeps its own there, so that
+//! a subcommand that was killed can be finished or undone. Clients ignore them:
+//!
+//! ```text
+//!   rebuild                    the step of a rebuild (commands/rebuild.rs)
+//!   spare.shards, spare.0 ...  the generation whose shards are being reserved
+//!   restoring                  the dump that is being restored
+//!   retired.0 ...              keys of shards that become tombstones
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use bloom::sharding::{Descriptor, Field, Generation, NameError};
+use redis::Value;
+
+use crate::{
+    at_once::{RETRY_FOR, Servers, acknowledged, on_all},
+    connection::Connection,
+    error::Error,
+    loading::passes,
+    name, sharded,
+};
+
+/// Seconds for which a tombstone stays.
+const TOMBSTONE: u64 = 7 * 24 * 3600;
+
+/// The fields of the hash.
+pub(crate) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What a transaction changes.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) set: Vec<Field>,
+    /// Deleted before the others are set.
+    pub(crate) delete: Vec<Vec<u8>>,
+}
+
+/// Reads the hash, and changes it as `change` says, in one step. `change` is asked again if the
+/// hash changed meanwhile or the connection broke, so it must recognize what is done already.
+///
+/// # Errors
+/// Those of `change`, and `Error::Incomplete` if no replica has the new fields.
+pub(crate) fn update<T>(
+    servers: &Servers,
+    name: &[u8],
+    mut change: impl FnMut(&Fields) -> Result<(Change, T), Error>,
+) -> Result<T, Error> {
+    let started = Instant::now();
+    loop {
+        match attempt(servers, name, &mut change) {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => {}
+            Err(error) if passes(&error) && started.elapsed() < RETRY_FOR => {
+                thread::sleep(Duration::from_millis(100));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// `None` if the hash changed between the look and the change.
+fn attempt<T>(
+    servers: &Servers,
+    name: &[u8],
+    change: impl FnOnce(&Fields) -> Result<(Change, T), Error>,
+) -> Result<Option<T>, Error> {
+    let mut server = servers.connect(name)?;
+    server.call_for_key(redis::cmd("WATCH").arg(name))?;
+    let fields = read(&mut server, name)?;
+    let (change, result) = change(&fields)?;
+    if change.set.is_empty() && change.delete.is_empty() {
+        return Ok(Some(result));
+    }
+    server.call(&redis::cmd("MULTI"))?;
+    if !change.delete.is_empty() {
+        server.call(redis::cmd("HDEL").arg(name).arg(&change.delete))?;
+    }
+    if !change.set.is_empty() {
+        let mut command = redis::cmd("HSET");
+        command.arg(name);
+        for (field, value) in &change.set {
+            command.arg(field).arg(value);
+        }
+        server.call(&command)?;
+    }
+    match server.call(&redis::cmd("EXEC"))? {
+        Value::Nil => return Ok(None),
+        Value::Array(replies) => {
+            for reply in &replies {
+                if let Value::ServerError(error) = reply {
+                    return Err(server.refused("HSET", error));
+                }
+            }
+        }
+        other => {
+            return Err(Error::Reply { command: "EXEC".to_owned(), reply: format!("{other:?}") });
+        }
+    }
+    acknowledged(&mut server)?;
+    Ok(Some(result))
+}
+
+fn read(server: &mut Connection, name: &[u8]) -> Result<Fields, Error> {
+    let reply = server.call(redis::cmd("HGETALL").arg(name))?;
+    let wrong = || Error::Reply { command: "HGETALL".to_owned(), reply: format!("{reply:?}") };
+    let Value::Array(values) = &reply else { return Err(wrong()) };
+    let pair = |pair: &[Value]| match pair {
+        [Value::BulkString(field), Value::BulkString(value)] => Ok((field.clone(), value.clone())),
+        _ => Err(wrong()),
+    };
+    values.chunks(2).map(pair).collect()
+}
+
+/// The descriptor in these fields.
+///
+/// # Errors
+/// Those of [`sharded::find`], also if there is none.
+pub(crate) fn parsed(name: &[u8], fields: &Fields) -> Result<Descriptor, Error> {
+    let pairs = fields.iter().map(|(field, value)| (&field[..], &value[..]));
+    Descriptor::parse(pairs).map_err(|malformed| sharded::explained(name, &malformed))
+}
+
+/// The fields of a generation with `spare.` before their names.
+pub(crate) fn spare_fields(generation: &Generation) -> Vec<Field> {
+    let fields = generation.next_fields().into_iter();
+    fields.map(|(field, value)| ([b"spare.", &field[5..]].concat(), value)).collect()
+}
+
+/// The generation in the fields that begin with `spare.`.
+pub(crate) fn spare(fields: &Fields) -> Option<Generation> {
+    let stripped = fields
+        .iter()
+        .filter_map(|(field, value)| Some((field.strip_prefix(b"spare.")?, &value[..])));
+    let more = [(&b"rule"[..], &b"crc32"[..]), (b"state", b"ready")];
+    Descriptor::parse(stripped.chain(more)).ok().map(|descriptor| descriptor.current)
+}
+
+/// The names of the fields that begin with `prefix`.
+pub(crate) fn names_of(fields: &Fields, prefix: &str) -> Vec<Vec<u8>> {
+    fields.keys().filter(|field| field.starts_with(prefix.as_bytes())).cloned().collect()
+}
+
+/// Fields that make these keys become tombstones.
+pub(crate) fn retired_fields(keys: &[Vec<u8>]) -> Vec<Field> {
+    let field = |(place, key): (usize, &Vec<u8>)| (format!("retired.{place}").into(), key.clone());
+    keys.iter().enumerate().map(field).collect()
+}
+
+/// Puts tombstones in the places of retired shards, if there are any: what a rebuild that was
+/// killed has left, too. A client with an old descriptor gets WRONGTYPE there, and reads the new.
+pub(crate) fn bury(servers: &Servers, name: &[u8]) -> Result<(), Error> {
+    let (keys, fields, number) = update(servers, name, |fields| {
+        let names = names_of(fields, "retired.");
+        let keys: Vec<_> = names.iter().filter_map(|name| fields.get(name).cloned()).collect();
+        let number = fields.get(&b"generation"[..]).cloned().unwrap_or_default();
+        Ok((Change::default(), (keys, names, number)))
+    })?;
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let text = [b"moved to ", &number[..]].concat();
+    on_all(
+        servers,
+        &keys,
+        |server, place, _| {
+            let key = &keys[place];
+            server.call(&redis::cmd("MULTI"))?;
+            server.call_for_key(redis::cmd("UNLINK").arg(key))?;
+            server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;
+            server.call(&redis::cmd("EXEC"))?;
+            Ok(())
+        },
+        || {},
+    )?;
+    update(servers, name, |_| Ok((Change { set: Vec::new(), delete: fields.clone() }, ())))
+}
+
+/// A generation of which no key exists, with a number from `first` on.
+pub(crate) fn unused(
+    servers: &Servers,
+    name: &[u8],
+    shards: u16,
+    first: u64,
+    error_rate: f64,
+    capacity: u64,
+) -> Result<Generation, Error> {
+    let mut number = first;
+    loop {
+        let generation = Generation::new(name, shards, number, error_rate, capacity)
+            .map_err(|error| bad_name(name, error))?;
+        let keys = &generation.keys;
+        let exists = on_all(
+            servers,
+            keys,
+            |server, place, _| server.call_for_key(redis::cmd("EXISTS").arg(&keys[place])),
+            || {},
+        )?;
+        if exists.iter().all(|count| *count == Value::Int(0)) {
+            return Ok(generation);
+        }
+        number += 1;
+    }
+}
+
+fn bad_name(name: &[u8], error: NameError) -> Error {
+    Error::usage(format!("{}: {error}", name::readable(name)), "Use another name.")
+}

@@ -1,0 +1,254 @@
+//! The directory of a dump of a sharded filter: a file of dump for each shard (`dump_file.rs`), and
+//! `descriptor.json`, which says what they are together.
+//!
+//! ```text
+//!   urls.dump/descriptor.json      rule, shards, error, capacity ..., the checksum of each file
+//!   urls.dump/shard-000.rbloom     one filter, as dump writes it and restore reads it
+//!   urls.dump/shard-001.rbloom
+//! ```
+//!
+//! The directory is written as `urls.dump.part` and renamed when it is complete and on disk. Only
+//! its owner may read it: the files hold the seeds of the filters.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use bloom::sharding::RULE;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{error::Error, name};
+
+const FORMAT: &str = "redis-bloom sharded dump 1";
+const MANIFEST: &str = "descriptor.json";
+/// More than 1,024 shards need.
+const MAX_MANIFEST: u64 = 1 << 20;
+
+/// What the files of a directory are together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    format: String,
+    /// The name of the filter, for people.
+    name: String,
+    rule: String,
+    pub(crate) shards: u16,
+    generation: u64,
+    /// The error rate, as in the descriptor.
+    error: String,
+    pub(crate) capacity: u64,
+    pub(crate) poll: u64,
+    pub(crate) product: String,
+    pub(crate) files: Vec<Entry>,
+}
+
+/// The file of a shard.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    file: String,
+    pub(crate) chunks: u64,
+    pub(crate) bytes: u64,
+    /// The checksum of the file's checksums, in hexadecimal digits.
+    checksum: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    #[serde(flatten)]
+    manifest: Manifest,
+    /// XXH3-64 of the other fields as one line of JSON.
+    checksum: String,
+}
+
+impl Entry {
+    pub(crate) fn new(shard: usize, chunks: u64, bytes: u64, checksums: u64) -> Self {
+        Self { file: file_of(shard), chunks, bytes, checksum: format!("{checksums:016x}") }
+    }
+
+    /// Whether this is the file with these checksums.
+    pub(crate) fn is_of(&self, checksums: u64) -> bool {
+        self.checksum == format!("{checksums:016x}")
+    }
+}
+
+impl Manifest {
+    pub(crate) fn new(
+        name: &[u8],
+        descriptor: &bloom::sharding::Descriptor,
+        product: &str,
+        files: Vec<Entry>,
+    ) -> Self {
+        let current = &descriptor.current;
+        Self {
+            format: FORMAT.to_owned(),
+            name: name::readable(name),
+            rule: RULE.to_owned(),
+            shards: current.shards(),
+            generation: current.number,
+            error: current.error_rate.to_string(),
+            capacity: current.capacity,
+            poll: descriptor.poll,
+            product: product.to_owned(),
+            files,
+        }
+    }
+
+    fn checksum(&self) -> String {
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        format!("{:016x}", xxh3_64(&text))
+    }
+
+    /// The error rate.
+    pub(crate) fn error_rate(&self) -> f64 {
+        self.error.parse().unwrap_or(0.0)
+    }
+
+    /// What tells this dump from others.
+    pub(crate) fn identity(&self) -> String {
+        self.checksum()
+    }
+
+    /// Reads and checks the manifest of a directory; its files are not read.
+    pub(crate) fn read(directory: &Path) -> Result<Self, Error> {
+        let path = directory.join(MANIFEST);
+        let shown = name::readable_path(&path);
+        let damaged = |what: &str| {
+            Error::usage(
+                format!("{shown}: {what}"),
+                "The file was cut or changed: use another copy, or dump the filter again.",
+            )
+        };
+        let file = File::open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::usage(
+                format!("{}: no {MANIFEST}", name::readable_path(directory)),
+                "Name a directory that redis-bloom dump has completed.",
+            ),
+            _ => Error::file(&path)(error),
+        })?;
+        let mut text = Vec::new();
+        file.take(MAX_MANIFEST).read_to_end(&mut text).map_err(Error::file(&path))?;
+        let sealed: Sealed =
+            serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
+        let manifest = sealed.manifest;
+        if manifest.format != FORMAT || manifest.rule != RULE {
+            return Err(Error::usage(
+                format!("{shown}: an unknown format or rule"),
+                "Use the release of redis-bloom that wrote it, or a newer one.",
+            ));
+        }
+        if manifest.checksum() != sealed.checksum {
+            return Err(damaged("the checksum is wrong"));
+        }
+        let named = manifest.files.iter().enumerate().all(|(at, entry)| entry.file == file_of(at));
+        let rate = manifest.error_rate();
+        if !named
+            || manifest.files.len() != usize::from(manifest.shards)
+            || manifest.files.is_empty()
+            || !(rate > 0.0 && rate < 1.0)
+        {
+            return Err(damaged("what it says is not possible"));
+        }
+        Ok(manifest)
+    }
+}
+
+/// The name of the file of a shard.
+fn file_of(shard: usize) -> String {
+    format!("shard-{shard:03}.rbloom")
+}
+
+/// The path of the file of a shard.
+pub(crate) fn path_of(directory: &Path, shard: usize) -> PathBuf {
+    directory.join(file_of(shard))
+}
+
+/// A directory that is written.
+pub(crate) struct Directory {
+    path: PathBuf,
+    pub(crate) part: PathBuf,
+    /// Holds the lock.
+    _locked: File,
+}
+
+/// Checks that a dump of a sharded filter may take this name: that of nothing or of an empty
+/// directory.
+pub(crate) fn may_make(path: &Path) -> Result<(), Error> {
+    let shown = name::readable_path(path);
+    if path == Path::new("-") {
+        return Err(Error::usage(
+            "a dump cannot go to standard output: it gets its name when it is complete",
+            "Name a directory.",
+        ));
+    }
+    let hint = "Name another directory, or remove this one.";
+    match fs::read_dir(path) {
+        Ok(mut entries) => match entries.next() {
+            Some(_) => Err(Error::usage(format!("{shown}: a directory that is not empty"), hint)),
+            None => Ok(()),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(Error::usage(
+            format!("{shown}: a file; the dump of a sharded filter is a directory"),
+            hint,
+        )),
+        Err(error) => Err(Error::file(path)(error)),
+    }
+}
+
+impl Directory {
+    /// Makes `PATH.part`, or goes on in it. Without `resume` the files that are there are removed.
+    pub(crate) fn begin(path: &Path, resume: bool) -> Result<Self, Error> {
+        let path: PathBuf = path.components().collect();
+        may_make(&path)?;
+        let mut part = path.clone().into_os_string();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        match DirBuilder::new().mode(0o700).create(&part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(Error::file(&part))?,
+        }
+        let locked = File::open(&part).map_err(Error::file(&part))?;
+        locked.try_lock().map_err(|error| {
+            Error::usage(
+                format!("{}: {error}", name::readable_path(&part)),
+                "Another dump to this directory is under way: wait, or name another one.",
+            )
+        })?;
+        if !resume {
+            for entry in fs::read_dir(&part).map_err(Error::file(&part))? {
+                let found = entry.map_err(Error::file(&part))?.path();
+                let file = found.file_name().unwrap_or_default().as_encoded_bytes();
+                if file.starts_with(b"shard-") || file == MANIFEST.as_bytes() {
+                    fs::remove_file(&found).map_err(Error::file(&found))?;
+                }
+            }
+        }
+        Ok(Self { path, part, _locked: locked })
+    }
+
+    /// Writes the manifest, waits until all is on disk, and gives the directory its name.
+    pub(crate) fn finish(self, manifest: Manifest) -> Result<(), Error> {
+        let path = self.part.join(MANIFEST);
+        let checksum = manifest.checksum();
+        let mut text =
+            serde_json::to_vec_pretty(&Sealed { manifest, checksum }).unwrap_or_default();
+        text.push(b'\n');
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+        opened
+            .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
+            .map_err(Error::file(&path))?;
+        let synced = |path: &Path| {
+            File::open(path).and_then(|file| file.sync_all()).map_err(Error::file(path))
+        };
+        synced(&self.part)?;
+        fs::rename(&self.part, &self.path).map_err(Error::file(&self.path))?;
+        synced(match self.path.parent() {
+            Some(directory) if directory != Path::new("") => directory,
+            _ => Path::new("."),
+        })
+    }
+}

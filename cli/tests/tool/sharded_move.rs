@@ -1,0 +1,220 @@
+//! `dump` and `restore` of sharded filters.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use redis_bloom_harness::{Client, Cluster, Reply, Server, int, numbered, slot};
+
+use crate::{
+    run::{Ran, command, command_at},
+    schema::checked,
+};
+
+/// The keys of two shards of `urls`, and of `copy`, as docs/sharding.md computes them.
+const URLS: [&str; 2] = ["{urls:5968}", "{urls:1796}"];
+
+/// Makes a sharded filter of two shards on a server.
+fn create(client: &mut Client, items: &[String]) {
+    for (shard, key) in URLS.iter().enumerate() {
+        let reserve = format!("BF.RESERVE {key}:1 0.001 1000 EXPANSION 1 SHARD {shard} 2");
+        assert_eq!(client.run(&reserve).text(), "OK");
+    }
+    client.run(&format!(
+        "HSET urls rule crc32 poll 1 shards 2 generation 1 error 0.001 capacity 1000 0 {}:1 1 \
+         {}:1 state ready",
+        URLS[0], URLS[1]
+    ));
+    for item in items {
+        // The shard is the top bit of the CRC-32; the other shard refuses the item.
+        let added = URLS.iter().filter(|key| {
+            client.cmd(&["BF.INSERT", &format!("{key}:1"), "NOCREATE", "ITEMS", item]).elements()
+                == [int(1)]
+        });
+        assert!(added.count() <= 1, "{item}");
+    }
+}
+
+fn run_in(server: &Server, words: &str) -> Ran {
+    command_at(server, words).current_dir(server.dir()).output().expect("the tool runs").into()
+}
+
+fn directory(server: &Server) -> PathBuf {
+    server.dir().join("urls.dump")
+}
+
+/// The digests of the shards that the descriptor lists.
+fn digests(client: &mut Client, name: &str) -> Vec<Reply> {
+    let keys: Vec<_> =
+        (0..2).map(|shard| client.run(&format!("HGET {name} {shard}")).text()).collect();
+    keys.iter().map(|key| client.cmd(&["DEBUG", "DIGEST-VALUE", key])).collect()
+}
+
+#[test]
+fn a_sharded_filter_is_dumped_and_restored() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 500));
+    let before = digests(&mut client, "urls");
+    let ran = run_in(&server, "dump urls -o urls.dump --dry-run");
+    assert!(ran.done().starts_with("urls: 2 shards, "));
+    assert!(!directory(&server).exists());
+    let ran = run_in(&server, "--json dump urls -o urls.dump");
+    let report = &checked("dump-shards", &ran.stdout)[0];
+    assert_eq!((ran.code, &report["shards"], &report["changed"]), (0, &2.into(), &false.into()));
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory(&server)), 0o700);
+    for file in ["descriptor.json", "shard-000.rbloom", "shard-001.rbloom"] {
+        assert_eq!(mode(&directory(&server).join(file)), 0o600, "{file}");
+    }
+    assert!(!server.dir().join("urls.dump.part").exists());
+    // It is not overwritten, and a file is no directory.
+    assert_eq!(run_in(&server, "dump urls -o urls.dump").code, 2);
+    fs::write(server.dir().join("items"), "a\n").unwrap();
+    assert_eq!(run_in(&server, "dump urls -o items").code, 2);
+
+    let ran = run_in(&server, "--json restore urls.dump copy");
+    assert_eq!((ran.code, &checked("restore-shards", &ran.stdout)[0]["shards"]), (0, &2.into()));
+    assert_eq!(digests(&mut client, "copy"), before);
+    assert_eq!(client.run("HGET copy state").text(), "ready");
+    assert_eq!(client.run("HLEN copy"), int(9), "no field of the restore is left");
+    // Each file is a dump that restore takes alone.
+    assert_eq!(run_in(&server, "restore urls.dump/shard-001.rbloom one").code, 0);
+    assert_eq!(client.run("DEBUG DIGEST-VALUE one"), before[1]);
+
+    // An existing name: only on demand, with tombstones for clients with the old descriptor.
+    let ran = run_in(&server, "restore urls.dump urls");
+    assert!(ran.code == 4 && ran.stderr.contains("BUSYKEY the filter exists"), "{ran:?}");
+    let ran = run_in(&server, "restore urls.dump urls --replace");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(client.run("HGET urls generation").text(), "2");
+    assert_eq!(client.run("HLEN urls"), int(9));
+    assert_eq!(digests(&mut client, "urls"), before);
+    for key in URLS {
+        assert_eq!(client.run(&format!("GET {key}:1")).text(), "moved to 2");
+        assert!(client.run(&format!("TTL {key}:1")).int() > 600_000);
+    }
+}
+
+/// Nothing is written to the server, whatever is wrong with the directory.
+#[test]
+fn a_damaged_missing_or_foreign_file_is_refused_before_anything_is_written() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 100));
+    run_in(&server, "dump urls -o urls.dump").done();
+    let files = ["descriptor.json", "shard-000.rbloom", "shard-001.rbloom"];
+    let path = |file: &str| directory(&server).join(file);
+    let good = files.map(|file| fs::read(path(file)).unwrap());
+    // A dump of another filter of the same form.
+    client.run(&format!("DEL urls {}:1 {}:1", URLS[0], URLS[1]));
+    create(&mut client, &numbered("item", 100));
+    run_in(&server, "dump urls -o other.dump").done();
+    let foreign = fs::read(server.dir().join("other.dump/shard-000.rbloom")).unwrap();
+    let before = digests(&mut client, "urls");
+    client.run("CONFIG RESETSTAT");
+    let refused = |what: &str| {
+        let ran = run_in(&server, "restore urls.dump urls --replace");
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{what}: {ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 2, "{what}: {ran:?}");
+    };
+    for (file, good) in files.iter().zip(&good) {
+        for at in (0..good.len()).step_by(if file.ends_with("json") { 1 } else { 97 }) {
+            // White space and the case of digits do not matter in JSON.
+            if good[at].is_ascii_whitespace() {
+                continue;
+            }
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(path(file), bad).unwrap();
+            refused(&format!("{file}, byte {at}"));
+        }
+        fs::write(path(file), &good[..good.len() / 2]).unwrap();
+        refused(&format!("{file}, cut"));
+        fs::remove_file(path(file)).unwrap();
+        refused(&format!("{file}, missing"));
+        fs::write(path(file), good).unwrap();
+    }
+    fs::write(path(files[1]), foreign).unwrap();
+    refused("a shard of another dump");
+    fs::write(path(files[1]), &good[2]).unwrap();
+    refused("another shard");
+    fs::write(path(files[1]), &good[1]).unwrap();
+    let calls = client.run("INFO commandstats").text().to_ascii_lowercase();
+    assert!(!calls.contains("bf.loadchunk") && !calls.contains("_hset:"), "{calls}");
+    assert_eq!(digests(&mut client, "urls"), before);
+    assert_eq!(run_in(&server, "restore urls.dump urls --replace").code, 0);
+}
+
+#[test]
+fn an_interrupted_dump_and_restore_are_resumed() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 500));
+    let before = digests(&mut client, "urls");
+    // A killed dump has completed one shard.
+    run_in(&server, "dump urls -o urls.dump").done();
+    let part = server.dir().join("urls.dump.part");
+    fs::rename(directory(&server), &part).unwrap();
+    for file in ["descriptor.json", "shard-001.rbloom"] {
+        fs::remove_file(part.join(file)).unwrap();
+    }
+    client.run("CONFIG RESETSTAT");
+    run_in(&server, "dump urls -o urls.dump --resume").done();
+    // The header of the shard that was there; two headers, a chunk and the end of the other one.
+    let calls = client.run("INFO commandstats").text().to_ascii_lowercase();
+    assert!(calls.contains("cmdstat_bf.scandump:calls=5,"), "{calls}");
+
+    // A restore that the server refuses at its second shard leaves what --resume goes on with.
+    let first = (0..).map(|k| format!("{{copy:{k}}}:1")).find(|key| slot(key) == 4096).unwrap();
+    let user = format!("ACL SETUSER half on nopass +@all %R~* ~copy ~{first}");
+    assert_eq!(client.run(&user).text(), "OK");
+    let ran = run_in(&server, "--user half -a x restore urls.dump copy");
+    assert!(ran.code == 4 && ran.stderr.contains("restore --resume goes on from here"), "{ran:?}");
+    assert_eq!(client.run("HGET copy state").text(), "creating");
+    let ran = run_in(&server, "check copy a");
+    assert!(ran.code == 5 && ran.stderr.contains("half-written"), "{ran:?}");
+    let ran = run_in(&server, "restore urls.dump copy");
+    assert!(ran.code == 4 && ran.stderr.contains("BUSYKEY another restore"), "{ran:?}");
+    client.run("BF.INSERT {urls:5968}:1 ITEMS b");
+    client.run("BF.INSERT {urls:1796}:1 ITEMS b");
+    run_in(&server, "dump urls -o later.dump").done();
+    let ran = run_in(&server, "restore later.dump copy --resume");
+    assert!(ran.code == 4 && ran.stderr.contains("another dump is being restored"), "{ran:?}");
+    client.run("CONFIG RESETSTAT");
+    assert_eq!(run_in(&server, "restore urls.dump copy --resume").code, 0);
+    let calls = client.run("INFO commandstats").text().to_ascii_lowercase();
+    assert!(calls.contains("cmdstat_bf.loadchunk:calls=2,"), "the second shard alone: {calls}");
+    assert_eq!(client.run(&format!("DEBUG DIGEST-VALUE {first}")), before[0]);
+    assert_eq!(digests(&mut client, "copy"), before);
+}
+
+/// The same answers in a cluster, and in one server again.
+#[test]
+fn a_cluster_of_another_size_gets_the_same_filter() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 500));
+    let before = digests(&mut client, "urls");
+    run_in(&server, "dump urls -o urls.dump").done();
+    let cluster = Cluster::start();
+    let port = cluster.nodes[2].port().to_string();
+    let run = |words: &str| -> Ran {
+        let mut command = command();
+        command.args(["-p", &port]).args(words.split_whitespace()).current_dir(server.dir());
+        command.output().expect("the tool runs").into()
+    };
+    let ran = run("restore urls.dump urls");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let mut nodes = cluster.client();
+    for (shard, key) in URLS.iter().enumerate() {
+        let key = format!("{key}:1");
+        assert_eq!(nodes.call(&key, &["DEBUG", "DIGEST-VALUE", &key]), before[shard]);
+    }
+    assert_ne!(nodes.owner(URLS[0]), nodes.owner(URLS[1]));
+    assert_eq!(run("dump urls -o again.dump").code, 0);
+    assert_eq!(run_in(&server, "restore again.dump back").code, 0);
+    assert_eq!(digests(&mut client, "back"), before);
+}
