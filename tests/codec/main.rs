@@ -16,6 +16,7 @@ mod packed;
 #[path = "../fixtures/products.rs"]
 mod products;
 mod redisbloom;
+mod replica;
 mod round_trip;
 mod sample;
 mod sane;

@@ -3,6 +3,9 @@
 //! Run them with `make test-cli`, which builds the module and the tool. Each file covers one
 //! subcommand or one behaviour. Each test starts its own server.
 
+// The name that examples/replica.rs uses.
+extern crate bloom as redis_bloom;
+
 use redis_bloom_harness as harness;
 
 mod check;
@@ -22,6 +25,7 @@ mod run;
 mod schema;
 mod sharded_load;
 mod sharded_move;
+mod sharded_replica;
 mod terminal;
 mod top;
 mod verify;
