@@ -174,17 +174,20 @@ impl Descriptor {
         fields
     }
 
-    /// The end of a rebuild: the fields to set and the names of those to delete in one transaction,
-    /// after which the next generation is the current one, and there is no base. `None` if there is
-    /// no next generation.
+    /// The exchange of a rebuild: the fields to set and the names of those to delete in one
+    /// transaction, after which the next generation answers questions, and the one that answered
+    /// until now is the next one, so that additions go to both as before. `None` if there is no
+    /// next generation.
     #[must_use]
-    pub fn swap(&self) -> Option<(Vec<Field>, Vec<Vec<u8>>)> {
+    pub fn exchange(&self) -> Option<(Vec<Field>, Vec<Vec<u8>>)> {
         let next = self.next.as_ref()?;
         let mut set = Vec::new();
         next.push_fields(&mut set, "");
-        let mut delete: Vec<_> = next.next_fields().into_iter().map(|(name, _)| name).collect();
-        delete.extend((next.shards()..self.current.shards()).map(|index| index.to_string().into()));
-        delete.push(b"base".to_vec());
+        set.extend(self.current.next_fields());
+        let indices = |from: &Generation, to: &Generation| from.shards()..to.shards();
+        let mut delete = Vec::new();
+        delete.extend(indices(next, &self.current).map(|index| index.to_string().into()));
+        delete.extend(indices(&self.current, next).map(|index| format!("next.{index}").into()));
         Some((set, delete))
     }
 }
