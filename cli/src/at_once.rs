@@ -67,25 +67,47 @@ pub(crate) fn on_all<T: Send>(
     servers: &Servers,
     keys: &[Vec<u8>],
     work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error> + Sync,
+    watch: impl FnMut(),
+) -> Result<Vec<T>, Error> {
+    let one = |place: usize| on_one(servers, &keys[place], place, RETRY_FOR, &work);
+    spread(servers, keys.len(), one, watch)
+}
+
+/// Like [`on_all`], to look at all shards whatever happens to one of them: nothing is tried again,
+/// and an error of one key is its result.
+pub(crate) fn on_each<T: Send>(
+    servers: &Servers,
+    keys: &[Vec<u8>],
+    work: impl Fn(&mut Connection, usize) -> Result<T, Error> + Sync,
+) -> Result<Vec<Result<T, Error>>, Error> {
+    let work = |server: &mut Connection, place, _| work(server, place);
+    let one = |place: usize| Ok(on_one(servers, &keys[place], place, Duration::ZERO, work));
+    spread(servers, keys.len(), one, || {})
+}
+
+/// Does `one` for each place below `count`.
+fn spread<T: Send>(
+    servers: &Servers,
+    count: usize,
+    one: impl Fn(usize) -> Result<T, Error> + Sync,
     mut watch: impl FnMut(),
 ) -> Result<Vec<T>, Error> {
-    let each = keys.len().div_ceil(servers.primaries).max(1);
+    let each = count.div_ceil(servers.primaries).max(1);
     let stop = AtomicBool::new(false);
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let mut results: Vec<Vec<T>> = Vec::new();
     thread::scope(|scope| {
-        let threads: Vec<_> = keys
-            .chunks(each)
-            .enumerate()
-            .map(|(number, run)| {
-                let (stop, failed, work) = (&stop, &failed, &work);
+        let threads: Vec<_> = (0..count)
+            .step_by(each)
+            .map(|first| {
+                let (stop, failed, one) = (&stop, &failed, &one);
                 scope.spawn(move || {
                     let mut done = Vec::new();
-                    for (offset, key) in run.iter().enumerate() {
+                    for place in first..count.min(first + each) {
                         if stop.load(Ordering::Relaxed) {
                             break;
                         }
-                        match on_one(servers, key, number * each + offset, work) {
+                        match one(place) {
                             Ok(result) => done.push(result),
                             Err(error) => {
                                 stop.store(true, Ordering::Relaxed);
@@ -121,6 +143,7 @@ fn on_one<T>(
     servers: &Servers,
     key: &[u8],
     place: usize,
+    retry_for: Duration,
     work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let started = Instant::now();
@@ -128,7 +151,7 @@ fn on_one<T>(
     loop {
         let result = servers.connect(key).and_then(|mut server| work(&mut server, place, again));
         match result {
-            Err(error) if passes(&error) && started.elapsed() < RETRY_FOR => {
+            Err(error) if passes(&error) && started.elapsed() < retry_for => {
                 again = true;
                 thread::sleep(PAUSE);
             }

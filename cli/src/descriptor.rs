@@ -7,7 +7,9 @@
 //! ```text
 //!   rebuild                    the step of a rebuild (commands/rebuild.rs)
 //!   spare.shards, spare.0 ...  the generation whose shards are being reserved
+//!   creator                    the run of `create` that has begun the filter
 //!   restoring                  the dump that is being restored
+//!   dropping                   the filter is being removed
 //!   retired.0 ...              keys of shards that become tombstones
 //! ```
 
@@ -30,6 +32,9 @@ use crate::{
 
 /// Seconds for which a tombstone stays.
 const TOMBSTONE: u64 = 7 * 24 * 3600;
+
+/// The field of a filter that is being removed.
+pub(crate) const DROPPING: &[u8] = b"dropping";
 
 /// The fields of the hash.
 pub(crate) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;

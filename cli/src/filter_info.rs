@@ -98,6 +98,9 @@ pub(crate) struct FilterInfo {
     pub(crate) saturated_counters: Option<u64>,
     /// Deletions of items that tested present and stayed.
     pub(crate) refused_deletions: Option<u64>,
+    /// Which shard of how many it knows it is; `None` for a filter that takes all items.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shard: Option<(u64, u64)>,
     /// The number of layers.
     pub(crate) layer_count: u64,
     /// The layers, oldest first; empty unless they were asked for and the server tells.
@@ -169,7 +172,7 @@ impl Reader {
             .collect();
         let mut found = Vec::new();
         let mut results = Vec::new();
-        for (key, reply) in keys.iter().zip(call_all(connection, &commands)?) {
+        for (key, reply) in keys.iter().zip(connection.request_all(&commands)?) {
             match accepted(connection, reply).and_then(FilterInfo::from_fields) {
                 Ok(info) => {
                     results.push(Ok(found.len()));
@@ -201,7 +204,7 @@ impl Reader {
             .iter()
             .flat_map(|(key, _)| questions.iter().map(|question| question.command(key)))
             .collect();
-        let mut replies = call_all(connection, &commands)?.into_iter();
+        let mut replies = connection.request_all(&commands)?.into_iter();
         for (_, info) in infos {
             info.module = module;
             for (question, reply) in questions.iter().zip(&mut replies) {
@@ -259,8 +262,14 @@ enum Question {
 /// The questions that a module answers.
 fn questions(module: Module, detail: Detail) -> &'static [Question] {
     use Question::{Debug, Word};
-    const FILTER: &[Question] =
-        &[Word("ERROR"), Word("FPR"), Word("FILL"), Word("SATURATED"), Word("UNDELETED")];
+    const FILTER: &[Question] = &[
+        Word("ERROR"),
+        Word("FPR"),
+        Word("FILL"),
+        Word("SATURATED"),
+        Word("UNDELETED"),
+        Word("SHARD"),
+    ];
     // Before BF.DEBUG, which adds the probes to the layers.
     const LAYERS: &[Question] = &[
         Word("LAYERS"),
@@ -269,6 +278,7 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
         Word("FILL"),
         Word("SATURATED"),
         Word("UNDELETED"),
+        Word("SHARD"),
         Debug,
     ];
     match (module, detail) {
@@ -312,6 +322,7 @@ impl Question {
             "ERROR" => info.error_rate = Some(double(value)?),
             "FPR" => info.rate_now = Some(double(value)?),
             "FILL" => info.fill = Some(double(value)?),
+            "SHARD" => info.shard = shard(value)?,
             "UNDELETED" => info.refused_deletions = optional(value)?,
             "SATURATED" => {
                 info.saturated_counters = optional(value)?;
@@ -347,6 +358,7 @@ impl FilterInfo {
             max_capacity: fields.get("Max scaled capacity").map_or(Ok(None), optional)?,
             saturated_counters: None,
             refused_deletions: None,
+            shard: None,
             layer_count: fields.integer("Number of filters")?,
             layers: Vec::new(),
         })
@@ -505,6 +517,17 @@ fn optional(value: &Value) -> Result<Option<u64>, Error> {
     }
 }
 
+/// The number of a shard and the number of shards, or null.
+fn shard(value: &Value) -> Result<Option<(u64, u64)>, Error> {
+    let Value::Array(numbers) = value else { return optional(value).map(|_| None) };
+    match numbers[..] {
+        [Value::Int(index), Value::Int(count)] => {
+            Ok(u64::try_from(index).ok().zip(u64::try_from(count).ok()))
+        }
+        _ => Err(unexpected("BF.INFO", value)),
+    }
+}
+
 /// A fraction: a string in RESP2.
 fn double(value: &Value) -> Result<f64, Error> {
     match value {
@@ -526,23 +549,6 @@ fn accepted(connection: &Connection, reply: Value) -> Result<Value, Error> {
         Value::ServerError(error) => Err(connection.refused("BF.INFO", &error)),
         reply => Ok(reply),
     }
-}
-
-/// Sends commands in groups, and returns all replies in order; error replies among them.
-fn call_all(connection: &mut Connection, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
-    /// The replies to so many commands fit into the buffers of a connection, so that neither side
-    /// waits for the other.
-    const GROUP: usize = 64;
-    let mut replies = Vec::with_capacity(commands.len());
-    for group in commands.chunks(GROUP) {
-        for command in group {
-            connection.send(command)?;
-        }
-        for _ in group {
-            replies.push(connection.receive()?);
-        }
-    }
-    Ok(replies)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
 //!      ├─▶ scan          all filters of a server or a cluster
+//!      ├─▶ sharded       what a name stands for: a filter in one key, or a sharded filter
+//!      ├─▶ glob          patterns of names
 //!      ├─▶ screen        a terminal that is redrawn in place
 //!      └─▶ progress      a bar, or a line every ten seconds
 //! ```
@@ -34,6 +36,7 @@ mod dump_file;
 mod dump_key;
 mod error;
 mod filter_info;
+mod glob;
 mod interrupt;
 mod items;
 mod journal;

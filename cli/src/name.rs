@@ -42,13 +42,31 @@ pub(crate) struct Named<'n> {
 
 impl<'n> Named<'n> {
     pub(crate) fn of(name: &'n [u8]) -> Self {
-        match str::from_utf8(name) {
-            Ok(text) => Self { name: Some(text), name_hex: None },
-            Err(_) => {
-                let hex = name.iter().map(|byte| format!("{byte:02x}")).collect();
-                Self { name: None, name_hex: Some(hex) }
-            }
-        }
+        let (name, name_hex) = text_or_hex(name);
+        Self { name, name_hex }
+    }
+}
+
+/// A key of a server in JSON: `"key"`, or `"key_hex"` if it is not UTF-8.
+#[derive(Debug, Serialize)]
+pub(crate) struct Key<'k> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'k str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+}
+
+impl<'k> Key<'k> {
+    pub(crate) fn of(key: &'k [u8]) -> Self {
+        let (key, key_hex) = text_or_hex(key);
+        Self { key, key_hex }
+    }
+}
+
+fn text_or_hex(bytes: &[u8]) -> (Option<&str>, Option<String>) {
+    match str::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(_) => (None, Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())),
     }
 }
 

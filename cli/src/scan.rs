@@ -26,7 +26,9 @@ use crate::{
     connection::{Connection, Target},
     error::Error,
     filter_info::{Detail, FilterInfo, Module, Reader},
+    glob::Glob,
     output::Output,
+    sharded::shard_name,
 };
 
 /// The names of the data types of Bloom filters: RedisBloom's, which is also this project's, and
@@ -83,15 +85,25 @@ enum Update {
 /// How to look for filters.
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
-    /// Names must match this pattern, in the server's syntax.
-    pub(crate) pattern: Option<String>,
+    /// Names must match this pattern. Of a shard, the name of its filter must.
+    pub(crate) pattern: Option<Glob>,
     /// Time between two readings; `None` for one pass only.
     pub(crate) every: Option<Duration>,
+}
+
+impl Search {
+    /// Whether the filter in this key is looked for.
+    fn shows(&self, key: &[u8]) -> bool {
+        let Some(pattern) = &self.pattern else { return true };
+        // Whether it is a shard is not known before it is read.
+        pattern.matches(key) || shard_name(key).is_some_and(|(name, _)| pattern.matches(name))
+    }
 }
 
 /// The filters of all nodes, as far as they are known.
 pub(crate) struct State {
     pub(crate) nodes: Vec<Node>,
+    pattern: Option<Glob>,
     updates: Receiver<(usize, Update)>,
 }
 
@@ -131,13 +143,18 @@ impl State {
                 }
             });
         }
-        Ok(Self { nodes, updates })
+        Ok(Self { nodes, pattern: search.pattern.clone(), updates })
     }
 
     /// What nodes have that nobody asks any more.
     #[cfg(test)]
     pub(crate) fn of(nodes: Vec<Node>) -> Self {
-        Self { nodes, updates: mpsc::channel().1 }
+        Self { nodes, pattern: None, updates: mpsc::channel().1 }
+    }
+
+    /// Whether a filter of this name is looked for.
+    pub(crate) fn shows(&self, name: &[u8]) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
     }
 
     /// Whether a pass over each node is complete.
@@ -296,9 +313,6 @@ impl Watcher<'_> {
     ) -> Result<Option<(Vec<u8>, Vec<Vec<u8>>)>, Error> {
         let mut command = redis::cmd("SCAN");
         command.arg(cursor).arg("COUNT").arg(KEYS_A_STEP).arg("TYPE").arg(kind);
-        if let Some(pattern) = &self.search.pattern {
-            command.arg("MATCH").arg(pattern);
-        }
         let reply = match self.server.call(&command) {
             Ok(reply) => reply,
             Err(Error::Refused { text, .. }) if text.contains("unknown type") => return Ok(None),
@@ -308,7 +322,7 @@ impl Watcher<'_> {
             && let [Value::BulkString(cursor), Value::Array(names)] = &parts[..]
         {
             let names = names.iter().filter_map(|name| match name {
-                Value::BulkString(name) => Some(name.clone()),
+                Value::BulkString(name) if self.search.shows(name) => Some(name.clone()),
                 _ => None,
             });
             return Ok(Some((cursor.clone(), names.collect())));

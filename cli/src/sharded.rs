@@ -1,8 +1,14 @@
 //! What a name stands for: a filter in one key, or a sharded filter, whose descriptor lists its
 //! keys (docs/sharding.md).
 
-use bloom::sharding::{Descriptor, Malformed};
-use redis::{Cmd, Value};
+mod parts;
+mod summary;
+
+use bloom::sharding::{Descriptor, Field, Malformed};
+use redis::Value;
+
+pub(crate) use parts::{named_keys, shard_name, tombstone_keys};
+pub(crate) use summary::{Summary, Worst};
 
 use crate::{connection::Connection, error::Error, name};
 
@@ -17,38 +23,57 @@ pub(crate) enum Filter {
 /// Finds out what `name` stands for.
 ///
 /// # Errors
-/// `Error::Incomplete` for a descriptor that is half-written or damaged, `Error::Refused` for one
-/// that only a newer release understands.
+/// `Error::Incomplete` for a descriptor that is half-written or damaged, `Error::RefusedPartly` for
+/// one that only a newer release understands.
 pub(crate) fn find(server: &mut Connection, name: &[u8]) -> Result<Filter, Error> {
-    match server.call_for_key(Cmd::new().arg("HGETALL").arg(name)) {
-        Ok(reply) => read(name, &reply),
-        // A filter in one key, or a user of such filters alone.
-        Err(Error::Refused { text, .. })
-            if ["WRONGTYPE", "NOPERM"].iter().any(|code| text.starts_with(code)) =>
-        {
-            Ok(Filter::Key)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn read(name: &[u8], reply: &Value) -> Result<Filter, Error> {
-    let wrong = || Error::Reply { command: "HGETALL".to_owned(), reply: format!("{reply:?}") };
-    let Value::Array(values) = reply else { return Err(wrong()) };
-    let mut fields = Vec::new();
-    for pair in values.chunks(2) {
-        let [Value::BulkString(field), Value::BulkString(value)] = pair else {
-            return Err(wrong());
-        };
-        fields.push((&field[..], &value[..]));
-    }
-    match Descriptor::parse(fields) {
+    let Some(fields) = fields(server, name)? else { return Ok(Filter::Key) };
+    match Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..]))) {
         Ok(descriptor) => Ok(Filter::Sharded(descriptor)),
         Err(Malformed::Missing) => Ok(Filter::Key),
         Err(malformed) => Err(explained(name, &malformed)),
     }
 }
 
+/// Like [`find`], for subcommands that work on sharded filters only.
+///
+/// # Errors
+/// Those of [`find`], and `Error::Refused` if `name` is no sharded filter.
+pub(crate) fn find_sharded(server: &mut Connection, name: &[u8]) -> Result<Descriptor, Error> {
+    match find(server, name)? {
+        Filter::Sharded(descriptor) => Ok(descriptor),
+        Filter::Key => Err(Error::RefusedPartly {
+            what: format!("{}: there is no sharded filter of this name", name::readable(name)),
+            hint: "`create NAME --shards N` makes one; other filters are in one key, their name."
+                .to_owned(),
+        }),
+    }
+}
+
+/// The fields of the hash at `name`; `None` if there is no hash, or if the user may not read it,
+/// as a user of filters in one key alone.
+pub(crate) fn fields(server: &mut Connection, name: &[u8]) -> Result<Option<Vec<Field>>, Error> {
+    let reply = match server.call_for_key(redis::cmd("HGETALL").arg(name)) {
+        Ok(reply) => reply,
+        Err(Error::Refused { text, .. })
+            if ["WRONGTYPE", "NOPERM"].iter().any(|code| text.starts_with(code)) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let wrong = || Error::Reply { command: "HGETALL".to_owned(), reply: format!("{reply:?}") };
+    let Value::Array(values) = &reply else { return Err(wrong()) };
+    let mut fields = Vec::new();
+    for pair in values.chunks(2) {
+        let [Value::BulkString(field), Value::BulkString(value)] = pair else {
+            return Err(wrong());
+        };
+        fields.push((field.clone(), value.clone()));
+    }
+    Ok(Some(fields).filter(|fields| !fields.is_empty()))
+}
+
+/// The error for a descriptor that cannot be used.
 pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
     let what = format!("{}: {malformed}", name::readable(name));
     match malformed {

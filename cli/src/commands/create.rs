@@ -3,11 +3,14 @@
 //! The seed of the filter is random and the server's. There is no option for it: a command line is
 //! no place for a secret.
 
+mod shards;
+
 use std::ffi::OsString;
 
 use bloom::{
     command::number,
     filter::{CellKind, Expansion, MAX_EXPANSION, Params},
+    sharding::MAX_SHARDS,
 };
 use redis::Cmd;
 use serde::Serialize;
@@ -22,7 +25,7 @@ use crate::{
     output::Output,
 };
 
-/// Creates an empty filter
+/// Creates an empty filter, in one key or sharded over the nodes of a cluster
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
@@ -36,7 +39,19 @@ pub(crate) struct Arguments {
     /// Makes counters in place of bits: items can be deleted, for four times the memory
     #[arg(long)]
     counting: bool,
-    /// Size of each new layer over the size of the one before; without it, the server's setting
+    /// Makes a sharded filter: so many filters that together are one, each on a node of a cluster
+    #[arg(long, value_name = "N", conflicts_with = "counting")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
+    shards: Option<u16>,
+    /// Goes on where an earlier run ended
+    #[arg(long, requires = "shards")]
+    resume: bool,
+    /// Seconds after which a client reads again where the shards are
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "shards")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    poll: u64,
+    /// Size of each new layer over the size of the one before; without it, the server's setting, or
+    /// 1 for shards
     #[arg(long, value_name = "N", conflicts_with = "nonscaling")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_EXPANSION)))]
     expansion: Option<u64>,
@@ -61,12 +76,17 @@ struct Created<'n> {
     error_rate: f64,
     bytes: Option<u64>,
     bits_per_item: Option<f64>,
+    #[serde(flatten)]
+    shards: Option<shards::Made>,
 }
 
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let key = name::bytes(&self.name);
-        let planned = self.planned()?;
+        if let Some(count) = self.shards {
+            return self.create_shards(count, connection, output);
+        }
+        let planned = self.planned(self.items, 2)?;
         let mut server = connection.target()?.connect()?;
         let mut created = Created {
             name: Named::of(key),
@@ -77,6 +97,7 @@ impl Arguments {
             error_rate: self.error,
             bytes: Some(planned.bytes),
             bits_per_item: Some(planned.bits_per_item),
+            shards: None,
         };
         if self.dry_run {
             nothing_at(&mut server, key)?;
@@ -106,18 +127,18 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// The filter as the module makes it.
-    fn planned(&self) -> Result<Variant, Error> {
-        let expansion = if self.nonscaling { 0 } else { self.expansion.unwrap_or(2) };
+    /// The filter for so many items as the module makes it, `expansion` being the default.
+    fn planned(&self, items: u64, expansion: u64) -> Result<Variant, Error> {
+        let expansion = if self.nonscaling { 0 } else { self.expansion.unwrap_or(expansion) };
         let params = Params {
             error_rate: self.error,
-            capacity: self.items,
+            capacity: items,
             expansion: Expansion::new(expansion)
                 .map_err(|error| Error::usage(error.to_string(), "Lower --expansion."))?,
             seed: 0,
             cells: if self.counting { CellKind::Counters } else { CellKind::Bits },
         };
-        Variant::of(&params, self.items)
+        Variant::of(&params, items)
     }
 
     /// `BF.RESERVE`, as all modules have it.
@@ -137,9 +158,14 @@ impl Arguments {
     }
 
     fn text(&self, created: &Created<'_>) -> String {
-        let would = if created.created { "created" } else { "would be created" };
+        let would = match created.created {
+            true => "created",
+            false if self.dry_run => "would be created",
+            false => "is there already",
+        };
+        let shards = created.shards.as_ref().map_or_else(String::new, shards::Made::text);
         let mut text = format!(
-            "{} {would}: {} items at {}",
+            "{} {would}: {shards}{} items at {}",
             name::readable(name::bytes(&self.name)),
             amount::readable_items(self.items),
             amount::readable_rate(self.error)

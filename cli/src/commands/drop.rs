@@ -1,18 +1,28 @@
 //! `redis-bloom drop NAME`: removes a filter, and nothing else.
 //!
-//! It asks no question on a terminal: it removes one key, which the user has named, and only a
-//! filter. `--dry-run` is there for who is not sure.
+//! It asks no question on a terminal: it removes one filter, which the user has named, and keys
+//! that are filters alone. `--dry-run` is there for who is not sure.
+//!
+//! Of a sharded filter the descriptor becomes half-written first, so that a client finds no filter,
+//! not a part of one. It goes last: a run that was killed can be repeated.
 
-use std::ffi::OsString;
+use std::{
+    ffi::OsString,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
+use bloom::sharding::{Descriptor, Field, Malformed, State};
 use redis::Value;
 
 use crate::{
+    at_once::{Servers, on_all},
     connection::{Connection, Options},
+    descriptor::{Change, DROPPING, update},
     error::{Error, Exit},
     name,
     output::Output,
     scan::TYPES,
+    sharded,
 };
 
 /// Removes a filter
@@ -27,10 +37,22 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
-        let mut server = connection.target()?.connect()?;
+        let target = connection.target()?;
+        let mut server = target.connect()?;
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        is_filter(&mut server, key).map_err(|error| match error {
+        let filter = match is_filter(&mut server, key) {
+            Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
+                match sharded::fields(&mut server, key)? {
+                    Some(fields) if is_descriptor(&fields) => {
+                        return self.drop_shards(&Servers::of(target)?, &fields, output);
+                    }
+                    _ => Err(Error::Refused { command: String::new(), text }),
+                }
+            }
+            filter => filter,
+        };
+        filter.map_err(|error| match error {
             Error::Refused { text, .. } if text.starts_with("ERR not found") => {
                 Error::RefusedPartly {
                     what: format!("drop {name}: {text}"),
@@ -49,6 +71,116 @@ impl Arguments {
         output.remark(format_args!("{name} removed"));
         Ok(Exit::Done)
     }
+}
+
+/// What was at the key of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Shard,
+    /// A string in the place of a shard of an earlier generation.
+    Tombstone,
+    Nothing,
+    /// Something that is none of these, and stays.
+    Other,
+}
+
+impl Arguments {
+    fn drop_shards(
+        &self,
+        servers: &Servers,
+        fields: &[Field],
+        output: &Output,
+    ) -> Result<Exit, Error> {
+        let key = name::bytes(&self.name);
+        let name = name::readable(key);
+        let parsed =
+            Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..])));
+        if let Err(malformed @ (Malformed::Rule(_) | Malformed::State(_))) = parsed {
+            return Err(sharded::explained(key, &malformed));
+        }
+        let mut keys = sharded::named_keys(fields);
+        let named = keys.len();
+        keys.extend(sharded::tombstone_keys(key, fields));
+        if !self.dry_run {
+            update(servers, key, |fields| {
+                let mut set = Vec::new();
+                if !fields.is_empty() && !fields.contains_key(DROPPING) {
+                    set.push((DROPPING.to_vec(), b"1".to_vec()));
+                    set.push((b"state".to_vec(), State::Creating.name().into()));
+                }
+                Ok((Change { set, delete: Vec::new() }, ()))
+            })?;
+        }
+        let removed = AtomicUsize::new(0);
+        let work = |server: &mut Connection, place: usize, _| {
+            let found = self.drop_key(server, &keys[place])?;
+            removed.fetch_add(usize::from(found == Found::Shard), Ordering::Relaxed);
+            Ok(found)
+        };
+        let found = on_all(servers, &keys, work, || {}).map_err(|error| {
+            match removed.load(Ordering::Relaxed) {
+                0 => error,
+                _ if self.dry_run => error,
+                removed => Error::Incomplete {
+                    what: format!("drop {name}: {removed} of {named} shards removed: {error}"),
+                    hint: "Run it again: it goes on where it ended.".to_owned(),
+                },
+            }
+        })?;
+        let count = |what| found.iter().filter(|&&found| found == what).count();
+        for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found == Found::Other) {
+            output.remark(format_args!("{} is no filter: it stays", name::readable(key)));
+        }
+        if !self.dry_run {
+            servers.connect(key)?.call_for_key(redis::cmd("UNLINK").arg(key))?;
+        }
+        let would = if self.dry_run { "would be removed" } else { "removed" };
+        let mut text = format!("{name} {would}: {}", counted(count(Found::Shard), "shard"));
+        if count(Found::Tombstone) > 0 {
+            text += &format!(", {}", counted(count(Found::Tombstone), "tombstone"));
+        }
+        output.remark(text);
+        Ok(Exit::Done)
+    }
+
+    /// Removes a key of a sharded filter.
+    fn drop_key(&self, server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
+        let found = match is_filter(server, key) {
+            Ok(()) => Found::Shard,
+            Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => Found::Nothing,
+            Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
+                match server.call_for_key(redis::cmd("GET").arg(key)) {
+                    Ok(Value::BulkString(text)) if text.starts_with(b"moved to ") => {
+                        Found::Tombstone
+                    }
+                    Err(Error::Refused { text, .. })
+                        if !["WRONGTYPE", "NOPERM"].iter().any(|code| text.starts_with(code)) =>
+                    {
+                        return Err(Error::Refused { command: "GET".to_owned(), text });
+                    }
+                    Ok(_) | Err(Error::Refused { .. }) => Found::Other,
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        if !self.dry_run && matches!(found, Found::Shard | Found::Tombstone) {
+            server.call_for_key(redis::cmd("UNLINK").arg(key))?;
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a hash is a descriptor, whole or not. One that was only begun has no field but `state`,
+/// or those of a generation that is being reserved.
+fn is_descriptor(fields: &[Field]) -> bool {
+    let has = |name: &[u8]| fields.iter().any(|(field, _)| field == name);
+    let more = [&b"shards"[..], b"spare.shards", b"restoring"];
+    has(b"rule") || (has(b"state") && (fields.len() == 1 || more.into_iter().any(has)))
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Checks that the key is a filter, complete or not. Leads the connection to the node that has it.

@@ -1,5 +1,7 @@
 //! `redis-bloom info [NAME...]`: everything about some filters, or a line about each filter.
 
+mod shards;
+
 use std::{ffi::OsString, fmt::Write as _};
 
 use serde::Serialize;
@@ -7,11 +9,13 @@ use serde::Serialize;
 use super::{plan::bits_per_item, top};
 use crate::{
     amount,
-    connection::Options,
+    at_once::Servers,
+    connection::{Nodes, Options},
     error::{Error, Exit},
     filter_info::{Cells, Detail, FilterInfo, Reader},
     name::{self, Named},
     output::{Column, Output, Style, Table},
+    sharded::{self, Filter},
 };
 
 /// Shows everything about some filters; without a name, a line about each filter
@@ -36,33 +40,48 @@ impl Arguments {
         if self.names.is_empty() {
             return top::Arguments::once().run(connection, output);
         }
-        let mut server = connection.target()?.connect()?;
+        let target = connection.target()?;
+        let mut server = target.connect()?;
         let mut reader = Reader::default();
         let mut failed = None;
         let mut shown = false;
         for name in &self.names {
             let key = name::bytes(name);
-            let info = match reader.read_one(&mut server, key, Detail::Layers) {
-                Ok(info) => info,
-                Err(Error::Refused { command, text }) => {
-                    let error = Error::Refused {
-                        command: format!("{command} {}", name::readable(key)),
-                        text,
-                    };
-                    // The last error ends the program.
-                    if let Some(before) = failed.replace(error) {
-                        output.error(&before);
-                    }
-                    continue;
+            let before = if shown { "\n" } else { "" };
+            let result = match reader.read_one(&mut server, key, Detail::Layers) {
+                Ok(info) => {
+                    let text = text_of(&name::readable(key), &info, output.coloured());
+                    shown = true;
+                    let line = Shown { name: Named::of(key), info };
+                    output.data(&line, format_args!("{before}{text}"))
                 }
+                // A hash may be the descriptor of a sharded filter.
+                Err(Error::Refused { command, text }) if text.starts_with("WRONGTYPE") => {
+                    match sharded::find(&mut server, key) {
+                        Ok(Filter::Sharded(descriptor)) => {
+                            shown = true;
+                            let servers = Servers::of(target.clone())?;
+                            let nodes = Nodes::of_if_allowed(&mut server)?;
+                            shards::show(key, &descriptor, &servers, &nodes, before, output)
+                        }
+                        Ok(Filter::Key) => Err(Error::Refused { command, text }),
+                        Err(error) => Err(error),
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            let error = match result {
+                Ok(()) => continue,
+                Err(Error::Refused { command, text }) => {
+                    Error::Refused { command: format!("{command} {}", name::readable(key)), text }
+                }
+                Err(error @ (Error::Incomplete { .. } | Error::RefusedPartly { .. })) => error,
                 Err(error) => return Err(error),
             };
-            let mut text = text_of(&name::readable(key), &info, output.coloured());
-            if shown {
-                text.insert(0, '\n');
+            // The last error ends the program.
+            if let Some(before) = failed.replace(error) {
+                output.error(&before);
             }
-            output.data(&Shown { name: Named::of(key), info }, text)?;
-            shown = true;
         }
         failed.map_or(Ok(Exit::Done), Err)
     }
@@ -111,6 +130,9 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
         let count = |count: Option<u64>| count.map_or_else(unknown, |count| count.to_string());
         lines.push(("counters at 15", count(info.saturated_counters)));
         lines.push(("refused deletions", count(info.refused_deletions)));
+    }
+    if let Some((index, count)) = info.shard {
+        lines.push(("shard", format!("{index} of {count}")));
     }
     lines.push(("layers", info.layer_count.to_string()));
     let mut text = Style::Bold.apply(name, coloured);

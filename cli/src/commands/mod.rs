@@ -9,6 +9,7 @@ mod info;
 mod load;
 mod plan;
 mod restore;
+mod shard;
 mod top;
 mod verify;
 
@@ -42,6 +43,7 @@ enum Subcommand {
     Verify(verify::Arguments),
     Info(info::Arguments),
     Top(top::Arguments),
+    Shard(shard::Arguments),
     Dump(dump::Arguments),
     Restore(restore::Arguments),
     Drop(drop::Arguments),
@@ -65,6 +67,7 @@ impl Arguments {
             Subcommand::Verify(arguments) => arguments.run(&self.connection, output),
             Subcommand::Info(arguments) => arguments.run(&self.connection, output),
             Subcommand::Top(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Shard(arguments) => arguments.run(&self.connection, output),
             Subcommand::Dump(arguments) => arguments.run(&self.connection, output),
             Subcommand::Restore(arguments) => arguments.run(&self.connection, output),
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),

@@ -3,11 +3,14 @@
 //! The sizes come from the library of the module (`Plan::for_items`), so the filter that a server
 //! makes has exactly these bytes.
 
+mod shards;
+
 use std::fmt::Write as _;
 
 use bloom::{
     command::number,
     filter::{CellKind, Error as Refused, Expansion, MAX_EXPANSION, Params, Plan},
+    sharding::MAX_SHARDS,
 };
 use serde::Serialize;
 
@@ -44,6 +47,23 @@ pub(crate) struct Arguments {
     /// Chooses the filter with counters: items can be deleted
     #[arg(long)]
     counting: bool,
+    /// Shows into how many shards to divide it over so many primaries of a cluster
+    #[arg(long, value_name = "M", requires = "error")]
+    #[arg(conflicts_with_all = ["max_memory", "initial", "expansion", "nonscaling", "counting"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_SHARDS)))]
+    nodes: Option<u64>,
+    /// Largest shard: 256mb move by every means, 512mb by MIGRATE, 2gb by Redis 8.4 and Valkey 9
+    #[arg(long, value_name = "SIZE", default_value = "256mb", requires = "nodes")]
+    #[arg(value_parser = amount::bytes)]
+    max_shard: u64,
+    /// Chooses this number of shards, in place of the smallest that --max-shard allows
+    #[arg(long, value_name = "N", requires = "nodes")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
+    shards: Option<u16>,
+    /// Replicas of each primary
+    #[arg(long, value_name = "R", default_value_t = 0, requires = "nodes")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=1000))]
+    replicas: u64,
 }
 
 /// Everything that is planned.
@@ -125,6 +145,11 @@ pub(super) fn bits_per_item(bytes: u64, items: u64) -> f64 {
 
 impl Arguments {
     pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
+        if let Some((nodes, rate)) = self.nodes.zip(self.error) {
+            let planned = self.planned_shards(nodes, rate)?;
+            output.data(&planned, planned.text(output.coloured()))?;
+            return Ok(Exit::Done);
+        }
         let planned = self.planned()?;
         output.data(&planned, planned.text(output.coloured()))?;
         Ok(Exit::Done)

@@ -1,32 +1,36 @@
 //! `redis-bloom top`: a line about each filter of a server or a cluster. Live on a terminal, once
 //! elsewhere.
 
-use std::{cmp::Ordering, time::Duration};
+mod fold;
 
-use serde::Serialize;
+use std::{cmp::Ordering, time::Duration};
 
 use crate::{
     amount,
     connection::Options,
     error::{Error, Exit},
     filter_info::FilterInfo,
+    glob::Glob,
     interrupt::Interrupt,
-    name::{self, Named},
+    name,
     output::{Column, Output, Style, Table},
     progress::{Progress, Unit},
     scan::{Search, State},
     screen::{Key, Screen},
 };
+use fold::{Folded, Line};
 
 /// Time between two looks at the keyboard.
 const TICK: Duration = Duration::from_millis(50);
 /// Columns that the names leave to the numbers on a screen.
 const NUMBERS_WIDTH: usize = 66;
+/// Further columns of the numbers of shards.
+const SHARDS_WIDTH: usize = 32;
 
 /// Shows all filters of a server or a cluster; live on a terminal, where q ends it
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Shows only filters whose names match, such as 'urls:*'
+    /// Shows only filters whose names match, such as 'urls:*'; of a sharded filter its name counts
     #[arg(long = "match", value_name = "GLOB")]
     pattern: Option<String>,
     /// Time between two readings, such as 500ms or 2s
@@ -71,19 +75,6 @@ impl Sort {
     }
 }
 
-/// A filter and where it is.
-#[derive(Debug, Serialize)]
-struct Line<'s> {
-    #[serde(flatten)]
-    name: Named<'s>,
-    #[serde(skip)]
-    bytes: &'s [u8],
-    /// The server that has it.
-    server: &'s str,
-    #[serde(flatten)]
-    info: &'s FilterInfo,
-}
-
 impl Arguments {
     /// The arguments of a run that prints all filters once.
     pub(super) fn once() -> Self {
@@ -92,7 +83,8 @@ impl Arguments {
 
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let live = !self.once && !output.json() && Screen::possible();
-        let search = Search { pattern: self.pattern.clone(), every: live.then_some(self.every) };
+        let pattern = self.pattern.as_deref().map(|pattern| Glob::new(pattern.as_bytes()));
+        let search = Search { pattern, every: live.then_some(self.every) };
         let state = State::start(&connection.target()?, &search, output)?;
         if live { self.watch(state, output) } else { self.print(state, output) }
     }
@@ -161,28 +153,22 @@ impl Arguments {
 
 /// All filters, in order.
 fn lines(state: &State, sort: Sort) -> Vec<Line<'_>> {
-    let mut lines: Vec<_> = state
-        .nodes
-        .iter()
-        .flat_map(|node| {
-            node.filters.iter().map(|(name, info)| Line {
-                name: Named::of(name),
-                bytes: name,
-                server: &node.name,
-                info,
-            })
-        })
-        .collect();
+    let mut lines = fold::lines(state);
     lines.sort_by(|one, other| {
-        sort.compare(one.info, other.info).then_with(|| one.bytes.cmp(other.bytes))
+        sort.compare(one.info(), other.info()).then_with(|| one.name.cmp(other.name))
     });
     lines
 }
 
-/// The lines as a table. Names are cut to `width` characters, if given.
+/// The lines as a table, with columns for shards if there are any. Names are cut so that a line
+/// has `width` characters, if given.
 fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
-    let mut table = Table::new(&[
-        Column::Text("NAME"),
+    let sharded = lines.iter().any(|line| line.shards().is_some());
+    let mut columns = vec![Column::Text("NAME")];
+    if sharded {
+        columns.push(Column::Number("SHARDS"));
+    }
+    columns.extend([
         Column::Number("ITEMS"),
         Column::Number("OF"),
         Column::Number("FILL"),
@@ -191,17 +177,27 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
         Column::Number("MEMORY"),
         Column::Number("LAYERS"),
     ]);
+    let mut room = NUMBERS_WIDTH;
+    if sharded {
+        columns.push(Column::Text("WORST SHARD"));
+        room += SHARDS_WIDTH;
+    }
+    let width = width.map(|width| width.saturating_sub(room).max(12));
+    let mut table = Table::new(&columns);
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
     for line in lines {
-        let info = line.info;
-        let mut name = name::readable(line.bytes);
+        let info = line.info();
+        let mut name = line.readable_name();
         if let Some(width) = width
             && name.chars().count() > width
         {
             name = name.chars().take(width - 1).chain(['…']).collect();
         }
-        let cells = vec![
-            name,
+        let mut cells = vec![name];
+        if sharded {
+            cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::count));
+        }
+        cells.extend([
             amount::readable_items(info.items),
             amount::readable_items(info.capacity),
             rate(info.fill),
@@ -209,17 +205,22 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
             rate(info.error_rate),
             amount::readable_bytes(info.bytes),
             info.layer_count.to_string(),
-        ];
-        table.row(cells, style(info));
+        ]);
+        if sharded {
+            cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::worst));
+        }
+        table.row(cells, style(line));
     }
     table
 }
 
-/// Red: more false positives than asked for, by more than an estimate may be wrong. Yellow: a
-/// filter that does not grow is nearly full.
-fn style(info: &FilterInfo) -> Style {
+/// Red: more false positives than asked for, by more than an estimate may be wrong, or a shard that
+/// is lost. Yellow: a filter that does not grow is nearly full.
+fn style(line: &Line<'_>) -> Style {
+    let info = line.info();
     let wrong = |(now, asked): (f64, f64)| now > 1.1 * asked;
-    if info.rate_now.zip(info.error_rate).is_some_and(wrong) {
+    let worst = line.shards().map_or(info.rate_now, Folded::worst_rate);
+    if worst.zip(info.error_rate).is_some_and(wrong) || line.shards().is_some_and(Folded::lacks) {
         Style::Red
     } else if info.expansion.is_none() && info.items >= info.capacity - info.capacity / 10 {
         Style::Yellow
@@ -250,8 +251,7 @@ fn frame(state: &State, sort: Sort, size: (usize, usize), coloured: bool) -> Vec
     // The title, the header of the table, a line about what is left out, and the keys.
     let room = rows.saturating_sub(4);
     let (shown, left) = lines.split_at(room.min(lines.len()));
-    let width = columns.saturating_sub(NUMBERS_WIDTH).max(12);
-    frame.extend(table(shown, Some(width)).lines(coloured));
+    frame.extend(table(shown, Some(columns)).lines(coloured));
     if !left.is_empty() {
         frame.push(format!("... and {} more", left.len()));
     } else if let Some(remark) = unread(state) {
@@ -297,6 +297,7 @@ mod tests {
             max_capacity: None,
             saturated_counters: None,
             refused_deletions: None,
+            shard: None,
             layer_count: 1,
             layers: Vec::new(),
         };

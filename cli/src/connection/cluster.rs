@@ -1,18 +1,123 @@
-//! The nodes of a cluster.
+//! The nodes of a cluster, and which of them has a key.
 
+use std::ops::RangeInclusive;
+
+use bloom::sharding::key_slot;
 use redis::Value;
 
 use super::{Connection, Target};
 use crate::error::Error;
 
+/// Some slots of a cluster and the servers that have them: the primary first, then its replicas.
+#[derive(Clone)]
+struct Range {
+    slots: RangeInclusive<u16>,
+    servers: Vec<Target>,
+}
+
+/// Which node of a cluster has which slot; or a server that is in no cluster.
+#[derive(Clone)]
+pub(crate) struct Nodes {
+    /// The server that was asked.
+    asked: Target,
+    /// `None` if there is no cluster.
+    ranges: Option<Vec<Range>>,
+}
+
+impl Nodes {
+    /// Asks a server: `CLUSTER SLOTS`, which all servers with clusters have.
+    ///
+    /// # Errors
+    /// `Error::Refused` if the user may not ask.
+    pub(crate) fn of(server: &mut Connection) -> Result<Self, Error> {
+        let asked = server.target.clone();
+        let reply = match server.call(redis::cmd("CLUSTER").arg("SLOTS")) {
+            Ok(reply) => reply,
+            Err(Error::Refused { text, .. }) if text.contains("cluster support disabled") => {
+                return Ok(Self { asked, ranges: None });
+            }
+            Err(error) => return Err(error),
+        };
+        let wrong =
+            || Error::Reply { command: "CLUSTER SLOTS".to_owned(), reply: format!("{reply:?}") };
+        let Value::Array(ranges) = &reply else { return Err(wrong()) };
+        let ranges: Option<Vec<Range>> =
+            ranges.iter().map(|range| Range::read(range, &asked)).collect();
+        Ok(Self { ranges: Some(ranges.ok_or_else(wrong)?), asked })
+    }
+
+    /// Like [`Nodes::of`]. If the user may not ask, this server alone: redirections lead to the
+    /// others then.
+    pub(crate) fn of_if_allowed(server: &mut Connection) -> Result<Self, Error> {
+        match Self::of(server) {
+            Err(Error::Refused { .. }) => Ok(Self { asked: server.target.clone(), ranges: None }),
+            nodes => nodes,
+        }
+    }
+
+    /// The primary that has the slot of `key`; `None` if no node has it.
+    pub(crate) fn node_of(&self, key: &[u8]) -> Option<&Target> {
+        self.servers_of(key).first()
+    }
+
+    /// The primary that has the slot of `key`, and its replicas. Empty if no node has it.
+    fn servers_of(&self, key: &[u8]) -> &[Target] {
+        let Some(ranges) = &self.ranges else { return std::slice::from_ref(&self.asked) };
+        let slot = key_slot(key);
+        let range = ranges.iter().find(|range| range.slots.contains(&slot));
+        range.map_or(&[], |range| &range.servers)
+    }
+
+    /// The servers that have keys: the primaries of the cluster, or this server alone.
+    pub(crate) fn primaries(&self) -> Vec<Target> {
+        self.first_of_each(1)
+    }
+
+    /// All servers, replicas included.
+    pub(crate) fn all(&self) -> Vec<Target> {
+        self.first_of_each(usize::MAX)
+    }
+
+    /// The first `most` servers of each range of slots. A cluster without slots has no keys, but
+    /// the server that was asked can say so itself.
+    fn first_of_each(&self, most: usize) -> Vec<Target> {
+        let mut nodes: Vec<Target> = Vec::new();
+        for range in self.ranges.iter().flatten() {
+            for server in range.servers.iter().take(most) {
+                if nodes.iter().all(|known| known.address != server.address) {
+                    nodes.push(server.clone());
+                }
+            }
+        }
+        if nodes.is_empty() {
+            nodes.push(self.asked.clone());
+        }
+        nodes
+    }
+}
+
+impl Range {
+    /// A range of the reply: first slot, last slot, primary, replicas.
+    fn read(range: &Value, asked: &Target) -> Option<Self> {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), servers @ ..] = &parts[..] else { return None };
+        let servers: Option<Vec<_>> = servers
+            .iter()
+            .map(|server| address_of(server).map(|(host, port)| asked.at(&host, port)))
+            .collect();
+        let servers = servers.filter(|servers| !servers.is_empty())?;
+        Some(Self { slots: u16::try_from(*first).ok()?..=u16::try_from(*last).ok()?, servers })
+    }
+}
+
 impl Connection {
     /// The servers that have keys: the primaries of the cluster, or this server alone if it is in
-    /// no cluster. Asks `CLUSTER SLOTS`, which all servers with clusters have.
+    /// no cluster.
     ///
     /// # Errors
     /// `Error::Refused` if the user may not ask.
     pub(crate) fn primaries(&mut self) -> Result<Vec<Target>, Error> {
-        self.nodes_of_each(1)
+        Nodes::of(self).map(|nodes| nodes.primaries())
     }
 
     /// All servers of the cluster, replicas included.
@@ -20,39 +125,7 @@ impl Connection {
     /// # Errors
     /// `Error::Refused` if the user may not ask.
     pub(crate) fn nodes(&mut self) -> Result<Vec<Target>, Error> {
-        self.nodes_of_each(usize::MAX)
-    }
-
-    /// The first `most` nodes of each range of slots.
-    fn nodes_of_each(&mut self, most: usize) -> Result<Vec<Target>, Error> {
-        let reply = match self.call(redis::cmd("CLUSTER").arg("SLOTS")) {
-            Ok(reply) => reply,
-            Err(Error::Refused { text, .. }) if text.contains("cluster support disabled") => {
-                return Ok(vec![self.target.clone()]);
-            }
-            Err(error) => return Err(error),
-        };
-        let wrong =
-            || Error::Reply { command: "CLUSTER SLOTS".to_owned(), reply: format!("{reply:?}") };
-        let Value::Array(ranges) = &reply else { return Err(wrong()) };
-        let mut nodes: Vec<Target> = Vec::new();
-        for range in ranges {
-            // First slot, last slot, primary, replicas.
-            let Value::Array(parts) = range else { return Err(wrong()) };
-            let Some(servers @ [_, ..]) = parts.get(2..) else { return Err(wrong()) };
-            for server in servers.iter().take(most) {
-                let (host, port) = address_of(server).ok_or_else(wrong)?;
-                let node = self.target.at(&host, port);
-                if nodes.iter().all(|known| known.address != node.address) {
-                    nodes.push(node);
-                }
-            }
-        }
-        // A cluster without slots has no keys, but this server can say so itself.
-        if nodes.is_empty() {
-            nodes.push(self.target.clone());
-        }
-        Ok(nodes)
+        Nodes::of(self).map(|nodes| nodes.all())
     }
 }
 

@@ -16,6 +16,7 @@ use std::io::{self, Read as _, Write as _};
 
 use redis::{Cmd, Parser, ServerError, Value};
 
+pub(crate) use cluster::Nodes;
 pub(crate) use options::{Options, Target};
 use stream::Stream;
 
@@ -29,13 +30,17 @@ pub(crate) struct Connection {
     target: Target,
     stream: Stream,
     parser: Parser,
+    /// Whether the server is about to get the slot of the key (`ASK`): it then answers a command
+    /// about the key only directly after `ASKING`.
+    asking: bool,
 }
 
 impl Target {
     /// Connects, authenticates, and selects the database.
     pub(crate) fn connect(&self) -> Result<Connection, Error> {
         let stream = Stream::open(self).map_err(self.broken())?;
-        let mut connection = Connection { target: self.clone(), stream, parser: Parser::new() };
+        let mut connection =
+            Connection { target: self.clone(), stream, parser: Parser::new(), asking: false };
         if let Some(password) = &self.password {
             let mut command = redis::cmd("AUTH");
             if let Some(user) = &self.user {
@@ -104,15 +109,44 @@ impl Connection {
     /// # Errors
     /// `Error::Refused` for an error reply; an array may hold errors nevertheless.
     pub(crate) fn call(&mut self, command: &Cmd) -> Result<Value, Error> {
-        self.send(command)?;
-        match self.receive()? {
+        match self.request(command)? {
             Value::ServerError(error) => Err(self.refused(&name_of(command), &error)),
             reply => Ok(reply),
         }
     }
 
+    /// Like [`Connection::call`], but an error reply is a `Value::ServerError`.
+    fn request(&mut self, command: &Cmd) -> Result<Value, Error> {
+        if self.asking {
+            self.send(&redis::cmd("ASKING"))?;
+            self.receive()?;
+        }
+        self.send(command)?;
+        self.receive()
+    }
+
+    /// Sends commands in groups, and returns all replies in order; error replies among them.
+    pub(crate) fn request_all(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
+        /// The replies to so many commands fit into the buffers of a connection, so that neither
+        /// side waits for the other.
+        const GROUP: usize = 64;
+        if self.asking {
+            return commands.iter().map(|command| self.request(command)).collect();
+        }
+        let mut replies = Vec::with_capacity(commands.len());
+        for group in commands.chunks(GROUP) {
+            for command in group {
+                self.send(command)?;
+            }
+            for _ in group {
+                replies.push(self.receive()?);
+            }
+        }
+        Ok(replies)
+    }
+
     /// Like [`Connection::call`]. Follows the redirections of a cluster: this connection then leads
-    /// to the node that has the key.
+    /// to the node that has the key, also while the slot of the key moves there.
     pub(crate) fn call_for_key(&mut self, command: &Cmd) -> Result<Value, Error> {
         let mut redirections = 0;
         loop {
@@ -124,9 +158,7 @@ impl Connection {
                 return result;
             }
             *self = target.connect()?;
-            if text.starts_with("ASK ") {
-                self.call(&redis::cmd("ASKING"))?;
-            }
+            self.asking = text.starts_with("ASK ");
         }
     }
 

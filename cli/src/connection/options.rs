@@ -236,6 +236,11 @@ impl Target {
         Some(self.at(host, port))
     }
 
+    /// Whether both have the same address.
+    pub(crate) fn same_server(&self, other: &Self) -> bool {
+        self.address == other.address
+    }
+
     /// Another node of this server's cluster. An empty host is this server's.
     pub(crate) fn at(&self, host: &str, port: u16) -> Self {
         let host = match &self.address {

@@ -174,7 +174,7 @@ impl Certificates {
 }
 
 /// A server that speaks TLS on the second of its ports, with the filter `urls`.
-fn tls_server(dir: &Path, host: &str, lines: &[&str]) -> (Server, String) {
+pub(crate) fn tls_server(dir: &Path, host: &str, lines: &[&str]) -> (Server, String) {
     let certificates = Certificates::new(dir);
     certificates.write(dir, "server", host);
     certificates.write(dir, "client", "client");

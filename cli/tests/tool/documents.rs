@@ -32,7 +32,7 @@ fn examples(page: &str) -> Vec<(&str, String)> {
 /// blanks.
 fn without_numbers(text: &str) -> String {
     let masked = |word: &str| {
-        if word.trim_start_matches('(').starts_with(|first: char| first.is_ascii_digit()) {
+        if word.trim_start_matches(['(', '#']).starts_with(|first: char| first.is_ascii_digit()) {
             "#".to_owned()
         } else if word.ends_with("/s") {
             "/s".to_owned()

@@ -23,6 +23,7 @@ mod pictures;
 mod plan;
 mod run;
 mod schema;
+mod sharded_admin;
 mod sharded_load;
 mod sharded_move;
 mod sharded_replica;

@@ -1,0 +1,463 @@
+//! `create --shards`: a sharded filter.
+//!
+//! ```text
+//!   look      the name is free; every node has room, and a module with SHARD; slots are served
+//!   lock      one transaction: `state creating`, the new generation in `spare.*`, and `creator`
+//!   reserve   BF.RESERVE of every shard, WAIT
+//!   ready     one transaction: the generation is the current one, `state ready`; WAIT
+//! ```
+//!
+//! After the lock, a run that ends early is finished by `create --resume` or undone by `drop`.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use bloom::{
+    command::number,
+    sharding::{Descriptor, Generation, Malformed, NameError, State, key_slot, shard_capacity},
+};
+use redis::{Cmd, Value};
+use serde::Serialize;
+
+use super::{Arguments, Created};
+use crate::{
+    amount,
+    at_once::{Servers, acknowledged, on_all},
+    commands::plan::{Variant, bits_per_item},
+    connection::{Connection, Nodes, Options, Target},
+    descriptor::{Change, DROPPING, Fields, names_of, spare, spare_fields, unused, update},
+    error::{Error, Exit},
+    filter_info::Module,
+    interrupt::Interrupt,
+    name::{self, Named},
+    output::Output,
+};
+
+/// How to go on after the lock was taken.
+const GO_ON: &str = "Finish it by the same command with --resume, or remove it by `drop`.";
+
+/// The field that tells whose lock it is: of two that create a filter at once, one is refused.
+const CREATOR: &[u8] = b"creator";
+
+/// What was made, beyond what is said of every filter.
+#[derive(Debug, Serialize)]
+pub(super) struct Made {
+    shards: u16,
+    /// Items that each shard is made for.
+    shard_capacity: u64,
+    /// Bytes of each shard.
+    shard_bytes: u64,
+    /// The number that ends the keys.
+    generation: u64,
+    /// Nodes that have shards.
+    nodes: usize,
+}
+
+impl Made {
+    pub(super) fn text(&self) -> String {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let (shards, nodes) = (usize::from(self.shards), self.nodes);
+        format!("{shards} shard{} on {nodes} node{}, ", plural(shards), plural(nodes))
+    }
+}
+
+/// What is at the name.
+enum Present {
+    Nothing,
+    /// A run that ended early; the shards that it was reserving, if it came so far.
+    Begun(Option<Generation>),
+    Ready(Descriptor),
+    /// Another key, or a filter that is being restored.
+    Other,
+}
+
+/// What a run has done.
+struct Run {
+    generation: u64,
+    /// Whether it made the filter; false for a dry run, and for a filter that was there.
+    created: bool,
+}
+
+/// A sharded filter that is being created.
+struct Making<'a> {
+    arguments: &'a Arguments,
+    name: &'a [u8],
+    count: u16,
+    /// Items that each shard is reserved for.
+    shard_capacity: u64,
+    planned: Variant,
+    servers: Servers,
+    nodes: Nodes,
+    /// The nodes that have shards, whatever the generation is.
+    having: Vec<Target>,
+    interrupt: Interrupt,
+    output: Output,
+}
+
+impl Arguments {
+    pub(super) fn create_shards(
+        &self,
+        count: u16,
+        connection: &Options,
+        output: &Output,
+    ) -> Result<Exit, Error> {
+        let name = name::bytes(&self.name);
+        let first = Generation::new(name, count, 1, self.error, self.items);
+        let first = first.map_err(|error| wrong_name(name, error))?;
+        // The options have at least one shard, and at least one item is needed for a plan.
+        let shard_capacity = shard_capacity(self.items, count).unwrap_or(0);
+        let planned = self.planned(shard_capacity, 1)?;
+        let target = connection.target()?;
+        let nodes = Nodes::of_if_allowed(&mut target.connect()?)?;
+        let making = Making {
+            having: nodes_with(&nodes, name, &first.keys)?,
+            arguments: self,
+            name,
+            count,
+            shard_capacity,
+            planned,
+            servers: Servers::of(target)?,
+            nodes,
+            interrupt: Interrupt::register(),
+            output: *output,
+        };
+        let Run { generation, created } = making.run()?;
+        let bytes = making.planned.bytes * u64::from(count);
+        let created = Created {
+            name: Named::of(name),
+            created,
+            module: Some(Module::RedisBloom),
+            counting: false,
+            capacity: self.items,
+            error_rate: self.error,
+            bytes: Some(bytes),
+            bits_per_item: Some(bits_per_item(bytes, self.items)),
+            shards: Some(Made {
+                shards: count,
+                shard_capacity,
+                shard_bytes: making.planned.bytes,
+                generation,
+                nodes: making.having.len(),
+            }),
+        };
+        output.data(&created, self.text(&created))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Making<'_> {
+    /// Creates the filter.
+    fn run(&self) -> Result<Run, Error> {
+        let resumes = self.arguments.resume;
+        let begun = match self.present()? {
+            Present::Nothing => None,
+            Present::Ready(descriptor) if resumes => {
+                self.same_as(&descriptor.current)?;
+                return Ok(Run { generation: descriptor.current.number, created: false });
+            }
+            Present::Begun(begun) if resumes => begun,
+            Present::Begun(_) => return Err(self.busy()),
+            Present::Ready(_) | Present::Other => return Err(exists()),
+        };
+        if let Some(begun) = &begun {
+            self.same_as(begun)?;
+        }
+        let generation = match &begun {
+            Some(begun) => begun.clone(),
+            None => {
+                let Arguments { error, items, .. } = self.arguments;
+                unused(&self.servers, self.name, self.count, 1, *error, *items)?
+            }
+        };
+        self.modules_know_shards()?;
+        self.is_room(&generation.keys)?;
+        if !self.arguments.dry_run {
+            if begun.is_none() {
+                self.lock(&generation)?;
+            }
+            self.make(&generation).map_err(|error| self.ended_early(error))?;
+        }
+        let created = !self.arguments.dry_run;
+        Ok(Run { generation: generation.number, created })
+    }
+
+    /// What is at the name.
+    fn present(&self) -> Result<Present, Error> {
+        let seen =
+            update(&self.servers, self.name, |fields| Ok((Change::default(), fields.clone())));
+        let fields = match seen {
+            Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
+                return Ok(Present::Other);
+            }
+            fields => fields?,
+        };
+        let pairs = fields.iter().map(|(field, value)| (&field[..], &value[..]));
+        Ok(match Descriptor::parse(pairs) {
+            Ok(descriptor) => Present::Ready(descriptor),
+            Err(Malformed::Missing) => Present::Nothing,
+            Err(Malformed::HalfWritten) if is_begun(&fields) => Present::Begun(spare(&fields)),
+            Err(_) => Present::Other,
+        })
+    }
+
+    /// Checks that an earlier run was making the same filter.
+    fn same_as(&self, begun: &Generation) -> Result<(), Error> {
+        let Arguments { error, items, .. } = self.arguments;
+        if (begun.shards(), begun.error_rate, begun.capacity) == (self.count, *error, *items) {
+            return Ok(());
+        }
+        Err(Error::RefusedPartly {
+            what: format!(
+                "{} was begun with --shards {} --items {} --error {}",
+                name::readable(self.name),
+                begun.shards(),
+                begun.capacity,
+                number::shortest(begun.error_rate),
+            ),
+            hint: "Name these again, or remove it by `drop`.".to_owned(),
+        })
+    }
+
+    /// Checks that the module of each node, replicas included, has the word `SHARD`.
+    fn modules_know_shards(&self) -> Result<(), Error> {
+        for node in self.nodes.all() {
+            let mut server = node.connect()?;
+            match server.call(redis::cmd("COMMAND").arg("DOCS").arg("BF.RESERVE")) {
+                Ok(docs) if mentions_shard(&docs) => {}
+                Ok(_) => {
+                    return Err(Error::RefusedPartly {
+                        what: format!("{node}: BF.RESERVE of its module has no SHARD"),
+                        hint: "Load this release of redis-bloom into every node, replicas first."
+                            .to_owned(),
+                    });
+                }
+                Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
+                    self.output.remark(format_args!(
+                        "whether every node has a module with SHARD is unknown: {text}"
+                    ));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that each node has room for its shards below its `maxmemory`. Those of an earlier run
+    /// have their room already.
+    fn is_room(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
+        let absent = on_all(
+            &self.servers,
+            keys,
+            |server, place, _| {
+                let count = server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))?;
+                Ok(count == Value::Int(0))
+            },
+            || {},
+        )?;
+        for node in &self.having {
+            let here = |key: &[u8]| self.nodes.node_of(key).is_some_and(|at| at.same_server(node));
+            let count =
+                keys.iter().zip(&absent).filter(|(key, absent)| **absent && here(key)).count();
+            let needed = self.planned.bytes.saturating_mul(count as u64);
+            let info = match node.connect()?.call(redis::cmd("INFO").arg("memory")) {
+                Ok(info) => text_of(&info),
+                Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
+                    self.output
+                        .remark(format_args!("whether the nodes have room is unknown: {text}"));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            let field = |name: &str| {
+                let line = info.lines().find_map(|line| line.strip_prefix(name));
+                line.and_then(|value| value.trim().parse::<u64>().ok())
+            };
+            let Some((most, used)) = field("maxmemory:").zip(field("used_memory:")) else {
+                continue;
+            };
+            let free = most.saturating_sub(used);
+            if most > 0 && needed > free {
+                return Err(Error::RefusedPartly {
+                    what: format!(
+                        "{node}: its shards need {}, and {} are free below maxmemory",
+                        amount::readable_bytes(needed),
+                        amount::readable_bytes(free)
+                    ),
+                    hint: "Raise maxmemory there, move slots away, or lower --items.".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the name: of two that create it at once, one goes on.
+    fn lock(&self, generation: &Generation) -> Result<(), Error> {
+        // The standard library seeds each of its hashers from the system's random numbers.
+        let creator = RandomState::new().build_hasher().finish().to_string().into_bytes();
+        update(&self.servers, self.name, |fields| {
+            if fields.get(CREATOR) == Some(&creator) {
+                // An earlier attempt, whose reply was lost.
+                return Ok((Change::default(), ()));
+            }
+            let resumes = self.arguments.resume && is_begun(fields) && spare(fields).is_none();
+            if !fields.is_empty() && !resumes {
+                return Err(self.busy());
+            }
+            let mut set = spare_fields(generation);
+            set.push((CREATOR.to_vec(), creator.clone()));
+            set.push((b"state".to_vec(), State::Creating.name().into()));
+            Ok((Change { set, delete: Vec::new() }, ()))
+        })
+    }
+
+    /// Makes the shards and the descriptor. Each step can be done again.
+    fn make(&self, generation: &Generation) -> Result<(), Error> {
+        let work = |server: &mut Connection, place: usize, _| {
+            if self.interrupt.requested() {
+                return Err(Error::Interrupted { hint: GO_ON.to_owned() });
+            }
+            self.reserve(server, &generation.keys[place], place)?;
+            acknowledged(server)
+        };
+        on_all(&self.servers, &generation.keys, work, || {})?;
+        update(&self.servers, self.name, |fields| {
+            if spare(fields).as_ref() != Some(generation) {
+                // An earlier attempt, whose reply was lost; or somebody removed the filter.
+                return match fields.get(&b"state"[..]) {
+                    Some(state) if state == State::Ready.name().as_bytes() => {
+                        Ok((Change::default(), ()))
+                    }
+                    _ => Err(self.busy()),
+                };
+            }
+            let poll = self.arguments.poll;
+            let whole = Descriptor { current: generation.clone(), next: None, base: None, poll };
+            let mut delete = names_of(fields, "spare.");
+            delete.push(CREATOR.to_vec());
+            Ok((Change { set: whole.fields(State::Ready), delete }, ()))
+        })
+    }
+
+    /// Reserves a shard, unless this filter has it already.
+    fn reserve(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<(), Error> {
+        let mut command = redis::cmd("BF.RESERVE");
+        command.arg(key).arg(number::shortest(self.arguments.error)).arg(self.shard_capacity);
+        if self.arguments.nonscaling {
+            command.arg("NONSCALING");
+        } else {
+            command.arg("EXPANSION").arg(self.arguments.expansion.unwrap_or(1));
+        }
+        command.arg("SHARD").arg(place).arg(self.count);
+        match server.call_for_key(&command) {
+            Ok(_) => Ok(()),
+            Err(Error::Refused { text, .. }) if text.starts_with("ERR item exists") => {
+                self.is_own(server, key, place)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks that a filter is the shard that is to be made: an earlier run made it, or this one
+    /// did and the reply was lost.
+    fn is_own(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<(), Error> {
+        let mut ask = |word: &str| server.call_for_key(&with_key(&["BF.INFO", "", word], key));
+        let shard = [place as i64, i64::from(self.count)].map(Value::Int).to_vec();
+        let capacity = i64::try_from(self.shard_capacity).unwrap_or(i64::MAX);
+        let own = ask("SHARD")? == Value::Array(vec![Value::Array(shard)])
+            && ask("CAPACITY")? == Value::Array(vec![Value::Int(capacity)])
+            && ask("ITEMS")? == Value::Array(vec![Value::Int(0)]);
+        if own {
+            return Ok(());
+        }
+        Err(Error::RefusedPartly {
+            what: format!("{} is another filter", name::readable(key)),
+            hint: "Remove that key, or use another name.".to_owned(),
+        })
+    }
+
+    fn busy(&self) -> Error {
+        Error::RefusedPartly {
+            what: format!(
+                "{}: somebody is creating it, or a run ended early",
+                name::readable(self.name)
+            ),
+            hint: GO_ON.to_owned(),
+        }
+    }
+
+    /// The error of a run that took the lock.
+    fn ended_early(&self, error: Error) -> Error {
+        let what = format!("{} is half-written: {error}", name::readable(self.name));
+        let hint = GO_ON.to_owned();
+        match error {
+            Error::Interrupted { .. } | Error::Incomplete { .. } => error,
+            Error::Connection { .. } => Error::Incomplete { what, hint },
+            _ => Error::RefusedPartly { what, hint },
+        }
+    }
+}
+
+/// The nodes that have the keys. Checks that the name has a node, too.
+fn nodes_with(nodes: &Nodes, name: &[u8], keys: &[Vec<u8>]) -> Result<Vec<Target>, Error> {
+    let mut having: Vec<Target> = Vec::new();
+    for key in [name].into_iter().chain(keys.iter().map(Vec::as_slice)) {
+        let Some(node) = nodes.node_of(key) else {
+            return Err(Error::RefusedPartly {
+                what: format!("no node of the cluster has slot {}", key_slot(key)),
+                hint: "Let `redis-cli --cluster fix` give every slot a node first.".to_owned(),
+            });
+        };
+        if key != name && having.iter().all(|known| !known.same_server(node)) {
+            having.push(node.clone());
+        }
+    }
+    Ok(having)
+}
+
+/// A command whose second word is a key.
+fn with_key(words: &[&str], key: &[u8]) -> Cmd {
+    let mut command = Cmd::new();
+    for (place, word) in words.iter().enumerate() {
+        if place == 1 {
+            command.arg(key);
+        } else {
+            command.arg(*word);
+        }
+    }
+    command
+}
+
+fn exists() -> Error {
+    Error::Refused { command: "create".to_owned(), text: "ERR item exists".to_owned() }
+}
+
+fn wrong_name(name: &[u8], error: NameError) -> Error {
+    Error::usage(format!("{}: {error}", name::readable(name)), "Use a name without { and }.")
+}
+
+/// Whether `create` has begun a filter that is not ready. `restore` and `drop` note more.
+fn is_begun(fields: &Fields) -> bool {
+    let creating = Some(State::Creating.name().as_bytes());
+    fields.get(&b"state"[..]).map(Vec::as_slice) == creating
+        && !fields.contains_key(&b"restoring"[..])
+        && !fields.contains_key(DROPPING)
+}
+
+/// Whether the documentation of a command has the word `SHARD` somewhere.
+fn mentions_shard(docs: &Value) -> bool {
+    match docs {
+        Value::Array(values) => values.iter().any(mentions_shard),
+        Value::Map(pairs) => pairs.iter().any(|(_, value)| mentions_shard(value)),
+        Value::BulkString(text) => text == b"SHARD",
+        Value::SimpleString(text) => text == "SHARD",
+        _ => false,
+    }
+}
+
+fn text_of(reply: &Value) -> String {
+    match reply {
+        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    }
+}

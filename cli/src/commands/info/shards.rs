@@ -1,0 +1,403 @@
+//! `info` of a sharded filter: all shards, what they are together, and those that are lost.
+
+use std::fmt::Write as _;
+
+use bloom::sharding::{Descriptor, Generation};
+use serde::Serialize;
+
+use crate::{
+    amount,
+    at_once::{Servers, on_each},
+    commands::plan::bits_per_item,
+    connection::{Connection, Nodes},
+    error::Error,
+    filter_info::{Detail, FilterInfo, Reader},
+    name::{self, Key, Named},
+    output::{Column, Output, Style, Table},
+    sharded::{Summary, Worst},
+};
+
+/// A sharded filter in JSON: the fields of every filter, summed, and those of the shards.
+#[derive(Debug, Serialize)]
+struct Shown<'s> {
+    #[serde(flatten)]
+    name: Named<'s>,
+    /// Null if no shard could be read.
+    #[serde(flatten)]
+    summary: Option<&'s Summary>,
+    /// Items that it was made for.
+    made_for: u64,
+    generation: u64,
+    poll: u64,
+    base: Option<Base<'s>>,
+    /// How many shards are lost.
+    lost: usize,
+    shards: Vec<ShownShard<'s>>,
+    next: Option<ShownNext<'s>>,
+}
+
+/// The filter in one key that is asked for older items.
+#[derive(Debug, Serialize)]
+struct Base<'s> {
+    #[serde(flatten)]
+    key: Key<'s>,
+}
+
+/// The generation that is being filled.
+#[derive(Debug, Serialize)]
+struct ShownNext<'s> {
+    generation: u64,
+    made_for: u64,
+    items: u64,
+    bytes: u64,
+    lost: usize,
+    shards: Vec<ShownShard<'s>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownShard<'s> {
+    shard: usize,
+    #[serde(flatten)]
+    key: Key<'s>,
+    /// The primary that has its slot; null if no node has it.
+    node: Option<&'s str>,
+    /// Why it is lost, or could not be read; null if it is as it should be.
+    problem: Option<&'s str>,
+    items: Option<u64>,
+    bytes: Option<u64>,
+    fill: Option<f64>,
+    rate_now: Option<f64>,
+    layer_count: Option<u64>,
+}
+
+/// What a shard answered.
+struct Read {
+    node: Option<String>,
+    result: Result<FilterInfo, Trouble>,
+}
+
+/// Why a shard has no answers.
+enum Trouble {
+    /// There is no such filter at its key.
+    Lost(String),
+    /// It may be as it should be.
+    Unread(Error),
+}
+
+impl Read {
+    fn info(&self) -> Option<&FilterInfo> {
+        self.result.as_ref().ok()
+    }
+
+    fn problem(&self) -> Option<String> {
+        match &self.result {
+            Ok(_) => None,
+            Err(Trouble::Lost(text)) => Some(text.clone()),
+            Err(Trouble::Unread(error)) => Some(error.to_string()),
+        }
+    }
+}
+
+/// A generation and what its shards answered.
+struct Seen<'d> {
+    generation: &'d Generation,
+    shards: Vec<Read>,
+    problems: Vec<Option<String>>,
+    summary: Option<Summary>,
+}
+
+/// Shows a sharded filter.
+///
+/// # Errors
+/// `Error::Incomplete` if a shard is lost, after all is shown.
+pub(super) fn show(
+    name: &[u8],
+    descriptor: &Descriptor,
+    servers: &Servers,
+    nodes: &Nodes,
+    before: &str,
+    output: &Output,
+) -> Result<(), Error> {
+    let current = Seen::of(&descriptor.current, servers, nodes)?;
+    let next = descriptor.next.as_ref().map(|next| Seen::of(next, servers, nodes)).transpose()?;
+    let shown = Shown {
+        name: Named::of(name),
+        summary: current.summary.as_ref(),
+        made_for: descriptor.current.capacity,
+        generation: descriptor.current.number,
+        poll: descriptor.poll,
+        base: descriptor.base.as_ref().map(|base| Base { key: Key::of(base) }),
+        lost: current.lost(),
+        shards: current.shown(),
+        next: next.as_ref().map(|next| ShownNext {
+            generation: next.generation.number,
+            made_for: next.generation.capacity,
+            items: next.summary.as_ref().map_or(0, |summary| summary.whole.items),
+            bytes: next.summary.as_ref().map_or(0, |summary| summary.whole.bytes),
+            lost: next.lost(),
+            shards: next.shown(),
+        }),
+    };
+    let text = current.text(&name::readable(name), descriptor, next.as_ref(), output.coloured());
+    output.data(&shown, format_args!("{before}{text}"))?;
+    current.verdict(name, |name, place| {
+        format!(
+            "Answers for its items are unknown. `repair {name} --shard {place} --from FILE` adds \
+             them again."
+        )
+    })?;
+    let Some(next) = next else { return Ok(()) };
+    next.verdict(name, |name, _| {
+        format!("Give up the next generation by `rebuild {name} --abort`, and begin it again.")
+    })
+}
+
+impl<'d> Seen<'d> {
+    fn of(generation: &'d Generation, servers: &Servers, nodes: &Nodes) -> Result<Self, Error> {
+        let count = u64::from(generation.shards());
+        let results = on_each(servers, &generation.keys, |server, place| {
+            read(server, &generation.keys[place], (place as u64, count))
+        })?;
+        let shards: Vec<_> = results
+            .into_iter()
+            .zip(&generation.keys)
+            .map(|(result, key)| Read {
+                node: nodes.node_of(key).map(ToString::to_string),
+                result: result.unwrap_or_else(|error| Err(Trouble::Unread(error))),
+            })
+            .collect();
+        let problems = shards.iter().map(Read::problem).collect();
+        let whole = shards.iter().enumerate();
+        let summary =
+            Summary::of(whole.filter_map(|(place, shard)| Some((place as u64, shard.info()?))));
+        Ok(Self { generation, shards, problems, summary })
+    }
+
+    fn lost(&self) -> usize {
+        let lost = |shard: &&Read| matches!(shard.result, Err(Trouble::Lost(_)));
+        self.shards.iter().filter(lost).count()
+    }
+
+    fn shown(&self) -> Vec<ShownShard<'_>> {
+        let all = self.shards.iter().zip(&self.generation.keys).zip(&self.problems);
+        all.enumerate()
+            .map(|(place, ((shard, key), problem))| ShownShard {
+                shard: place,
+                key: Key::of(key),
+                node: shard.node.as_deref(),
+                problem: problem.as_deref(),
+                items: shard.info().map(|info| info.items),
+                bytes: shard.info().map(|info| info.bytes),
+                fill: shard.info().and_then(|info| info.fill),
+                rate_now: shard.info().and_then(|info| info.rate_now),
+                layer_count: shard.info().map(|info| info.layer_count),
+            })
+            .collect()
+    }
+
+    /// The first shard that is lost, or could not be read. `hint` says what to do about the
+    /// shard of that number.
+    fn verdict(self, name: &[u8], hint: impl FnOnce(&str, usize) -> String) -> Result<(), Error> {
+        let (count, lost) = (self.shards.len(), self.lost());
+        let mut unread = None;
+        for (place, (shard, key)) in self.shards.into_iter().zip(&self.generation.keys).enumerate()
+        {
+            match shard.result {
+                Err(Trouble::Lost(text)) => {
+                    let others = match lost {
+                        1 => String::new(),
+                        lost => format!(", and {} more", lost - 1),
+                    };
+                    let (name, key) = (name::readable(name), name::readable(key));
+                    return Err(Error::Incomplete {
+                        what: format!(
+                            "{name}: shard {place} of {count} is LOST: {key} {text}{others}"
+                        ),
+                        hint: hint(&name, place),
+                    });
+                }
+                Err(Trouble::Unread(error)) => unread = unread.or(Some(error)),
+                Ok(_) => {}
+            }
+        }
+        unread.map_or(Ok(()), Err)
+    }
+
+    fn text(
+        &self,
+        name: &str,
+        descriptor: &Descriptor,
+        next: Option<&Seen<'_>>,
+        coloured: bool,
+    ) -> String {
+        let mut text = Style::Bold.apply(name, coloured);
+        for (label, value) in self.lines(descriptor, next) {
+            // Writing to a string does not fail.
+            let _ = write!(text, "\n  {label:<18}{value}");
+        }
+        text += "\n";
+        for line in self.table().lines(coloured) {
+            let _ = write!(text, "\n  {line}");
+        }
+        text
+    }
+
+    fn lines(
+        &self,
+        descriptor: &Descriptor,
+        next: Option<&Seen<'_>>,
+    ) -> Vec<(&'static str, String)> {
+        let mut nodes: Vec<_> =
+            self.shards.iter().filter_map(|shard| shard.node.as_ref()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let mut shards = format!(
+            "{} on {} node{}, generation {}",
+            self.shards.len(),
+            nodes.len(),
+            plural(nodes.len()),
+            self.generation.number
+        );
+        if self.lost() > 0 {
+            shards += &format!(", {} LOST", self.lost());
+        }
+        let mut lines = vec![];
+        if let Some(Summary { whole, worst_fill, worst_rate, imbalance }) = &self.summary {
+            let rate =
+                |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
+            let worst = |mean: Option<f64>, worst: &Option<Worst>, word: &str| match worst {
+                Some(worst) => format!(
+                    "{}, the {word} shard {} (#{})",
+                    rate(mean),
+                    amount::readable_rate(worst.value),
+                    worst.shard
+                ),
+                None => rate(mean),
+            };
+            let made_for = self.generation.capacity;
+            lines.push(("module", whole.module.name().to_owned()));
+            lines.push(("shards", shards));
+            lines.push((
+                "items",
+                format!(
+                    "{} of {} ({})",
+                    amount::readable_items(whole.items),
+                    amount::readable_items(made_for),
+                    amount::readable_rate(whole.items as f64 / made_for.max(1) as f64)
+                ),
+            ));
+            lines.push(("fill", worst(whole.fill, worst_fill, "fullest")));
+            lines.push(("rate now", worst(whole.rate_now, worst_rate, "worst")));
+            lines.push(("asked", amount::readable_rate(self.generation.error_rate)));
+            if let Some(most) = imbalance {
+                lines.push((
+                    "imbalance",
+                    format!("{:.3} times the mean of items in #{}", most.value, most.shard),
+                ));
+            }
+            lines.push((
+                "memory",
+                format!(
+                    "{}, {:.2} bits an item at capacity",
+                    amount::readable_bytes(whole.bytes),
+                    bits_per_item(whole.bytes, whole.capacity)
+                ),
+            ));
+            lines.push((
+                "expansion",
+                whole
+                    .expansion
+                    .map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string()),
+            ));
+            lines.push(("layers", format!("{} at most", whole.layer_count)));
+        } else {
+            lines.push(("shards", shards));
+            lines.push(("asked", amount::readable_rate(self.generation.error_rate)));
+        }
+        if let Some(base) = &descriptor.base {
+            lines.push(("base", name::readable(base)));
+        }
+        if let Some(next) = next {
+            let items = next.summary.as_ref().map_or(0, |summary| summary.whole.items);
+            let mut value = format!(
+                "{}: {} shards, {} of {} items",
+                next.generation.number,
+                next.shards.len(),
+                amount::readable_items(items),
+                amount::readable_items(next.generation.capacity)
+            );
+            if next.lost() > 0 {
+                value += &format!(", {} LOST", next.lost());
+            }
+            lines.push(("next generation", value));
+        }
+        lines
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            Column::Number("SHARD"),
+            Column::Number("ITEMS"),
+            Column::Number("OF"),
+            Column::Number("FILL"),
+            Column::Number("RATE NOW"),
+            Column::Number("MEMORY"),
+            Column::Number("LAYERS"),
+            Column::Text("NODE"),
+            Column::Text("KEY"),
+        ]);
+        let unknown = || "-".to_owned();
+        let rate = |rate: Option<f64>| rate.map_or_else(unknown, amount::readable_rate);
+        for (place, (shard, key)) in self.shards.iter().zip(&self.generation.keys).enumerate() {
+            let node = shard.node.clone().unwrap_or_else(unknown);
+            let numbers = match &shard.result {
+                Ok(info) => [
+                    amount::readable_items(info.items),
+                    amount::readable_items(info.capacity),
+                    rate(info.fill),
+                    rate(info.rate_now),
+                    amount::readable_bytes(info.bytes),
+                    info.layer_count.to_string(),
+                ],
+                Err(trouble) => {
+                    let word = match trouble {
+                        Trouble::Lost(_) => "LOST",
+                        Trouble::Unread(_) => "?",
+                    };
+                    [word.to_owned(), unknown(), unknown(), unknown(), unknown(), unknown()]
+                }
+            };
+            let mut cells = vec![place.to_string()];
+            cells.extend(numbers);
+            cells.extend([node, name::readable(key)]);
+            let style = if shard.result.is_err() { Style::Red } else { Style::Plain };
+            table.row(cells, style);
+        }
+        table
+    }
+}
+
+/// Reads a shard.
+fn read(
+    server: &mut Connection,
+    key: &[u8],
+    shard: (u64, u64),
+) -> Result<Result<FilterInfo, Trouble>, Error> {
+    let lost = |text: &str| Ok(Err(Trouble::Lost(text.to_owned())));
+    match Reader::default().read_one(server, key, Detail::Filter) {
+        Ok(info) => match info.shard {
+            Some(own) if own == shard => Ok(Ok(info)),
+            Some((index, count)) => lost(&format!("is shard {index} of {count}")),
+            // BF.ADD made it anew, perhaps; or the server has another module.
+            None => lost("is a filter that is no shard"),
+        },
+        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => {
+            lost("does not exist")
+        }
+        Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
+            lost("holds another type")
+        }
+        Err(error) => Err(error),
+    }
+}
