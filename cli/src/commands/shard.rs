@@ -13,7 +13,7 @@ use crate::{
     sharded,
 };
 
-/// Shows which shard of a sharded filter an item belongs to, its key, its slot and its node
+/// Shows which shard an item belongs to, its key, its slot and its node
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the sharded filter

@@ -1,5 +1,5 @@
-//! The restore of a sharded filter: all files of the directory are checked, then the shards of a new
-//! generation are loaded, all nodes at once, and at last the descriptor is written.
+//! The restore of a sharded filter: all files of the directory are checked, then the shards of a
+//! new generation are loaded, all nodes at once, and at last the descriptor is written.
 //!
 //! ```text
 //!   NAME                        meanwhile                     at the end
