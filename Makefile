@@ -58,7 +58,7 @@ CARGO_DEB := 3.8.0
 help: ## List the targets and the settings
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nSettings\n  PORT=%s  REDIS_SERVER=%s  PREFIX=%s  DESTDIR=%s  BENCH=%s  PEERS=%s  SECONDS=%s\n' \
 		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)' '$(SECONDS)'
 	@printf '  REV=%s  CASE=%s  ROUNDS=%s  COUNT=%s\n' '$(REV)' '$(CASE)' '$(ROUNDS)' '$(COUNT)'
@@ -239,6 +239,16 @@ test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and V
 	@scripts/setup tests clients
 	scripts/test-unpack-server
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix
+
+.PHONY: test-arm64
+test-arm64: build ## Tests on arm64 in qemu, with Debian testing's Rust and servers; RECORD=1 writes docs/platforms.md
+	@scripts/setup tests cross
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-cross
+
+.PHONY: test-msrv
+test-msrv: ## Build with the rust-version of Cargo.toml, which must be the active toolchain or one of rustup
+	@scripts/setup
+	@scripts/test-msrv
 
 .PHONY: test-packages
 test-packages: deb dist ## Install the package and the tarball into empty directories, and load the module from there

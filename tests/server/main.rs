@@ -60,6 +60,7 @@ mod notifications;
 mod obeyed;
 mod observe;
 mod one_name;
+mod other_platform;
 mod persistence;
 mod placeholders;
 #[path = "../fixtures/products.rs"]

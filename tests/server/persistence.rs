@@ -6,12 +6,12 @@ use crate::harness::{
 };
 
 /// The key of a filter, and the items that were added.
-struct Sample {
-    key: &'static str,
-    items: Vec<String>,
+pub(crate) struct Sample {
+    pub(crate) key: &'static str,
+    pub(crate) items: Vec<String>,
 }
 
-fn make(client: &mut Client) -> Vec<Sample> {
+pub(crate) fn make(client: &mut Client) -> Vec<Sample> {
     let shapes = [
         ("empty", "0.01 100", 0),
         ("one_block", "0.01 100", 60),
@@ -43,7 +43,7 @@ fn make(client: &mut Client) -> Vec<Sample> {
 }
 
 /// Everything that a client can read of the filters: each command with its reply.
-fn snapshot(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
+pub(crate) fn snapshot(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
     let others = numbered("other", 3_000);
     let mut seen = Vec::new();
     for Sample { key, items } in samples {
@@ -61,7 +61,7 @@ fn snapshot(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
 }
 
 #[track_caller]
-fn assert_same(before: &[(String, Reply)], after: &[(String, Reply)], way: &str) {
+pub(crate) fn assert_same(before: &[(String, Reply)], after: &[(String, Reply)], way: &str) {
     assert_eq!(before.len(), after.len());
     for ((what, before), (_, after)) in before.iter().zip(after) {
         assert_eq!(before, after, "{what} after {way}");
@@ -70,7 +70,7 @@ fn assert_same(before: &[(String, Reply)], after: &[(String, Reply)], way: &str)
 
 /// Asserts that the loaded filters still work: a full one refuses items, and the others take more.
 #[track_caller]
-fn assert_usable(client: &mut Client, way: &str) {
+pub(crate) fn assert_usable(client: &mut Client, way: &str) {
     assert_eq!(
         client.run("BF.ADD single_item another"),
         err("ERR non scaling filter is full"),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::server::Server;
-use super::version::version;
+use super::version::{server_program, version};
 
 /// How many ports a start tries: another process may bind a port between our check and the
 /// server's bind.
@@ -34,6 +34,7 @@ pub fn module_path() -> PathBuf {
 /// The description of a server.
 #[derive(Clone, Default)]
 pub struct Builder {
+    program: Option<String>,
     file: String,
     lines: Vec<String>,
     module_arguments: Vec<String>,
@@ -66,6 +67,17 @@ impl Builder {
     pub fn without_module(mut self) -> Builder {
         self.without_module = true;
         self
+    }
+
+    /// Runs another server program, of the same version.
+    pub fn on(mut self, program: &str) -> Builder {
+        self.program = Some(program.to_owned());
+        self
+    }
+
+    /// The server program.
+    pub fn program(&self) -> String {
+        self.program.clone().unwrap_or_else(server_program)
     }
 
     /// Loads the module from another path.

@@ -13,7 +13,6 @@ use super::builder::Builder;
 use super::client::{Client, Protocol};
 use super::port::free_port;
 use super::reply::{Reply, simple};
-use super::version::server_program;
 
 /// How long a start or a stop may take; loading the largest file of these tests takes seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -178,7 +177,7 @@ impl Server {
         }
         let log =
             File::options().create(true).append(true).open(self.log_path()).expect("a log file");
-        let program = server_program();
+        let program = self.builder.program();
         let mut command = match self.builder.preparation() {
             None => Command::new(&program),
             Some(preparation) => {
