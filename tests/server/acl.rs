@@ -6,7 +6,6 @@ use crate::harness::{
     listed, load, ok, version,
 };
 
-/// Whether the server lets a module add ACL categories.
 /// Whether commands of modules can be in the server's own categories.
 fn has_categories() -> bool {
     version().at_least((7, 2), (8, 0))
