@@ -34,9 +34,11 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # server link of scripts/setup.
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CARGO_TARGET_DIR)/bin
 
-SO := $(CARGO_TARGET_DIR)/release/libredis_bloom.so
+# Where cargo puts what it builds: scripts/cross sets CARGO_BUILD_TARGET.
+BUILT := $(CARGO_TARGET_DIR)$(addprefix /,$(CARGO_BUILD_TARGET))
+SO := $(BUILT)/release/libredis_bloom.so
 RUN := $(CARGO_TARGET_DIR)/run/$(PORT)
-TOOL := $(CARGO_TARGET_DIR)/cli/redis-bloom
+TOOL := $(BUILT)/cli/redis-bloom
 FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
 CLIENT_RS := tests/clients/rust/Cargo.toml
@@ -48,9 +50,6 @@ MACRO_RS := $(wildcard src/module/commands/*.rs)
 SECONDS ?= 60
 # In CI the build must use the committed Cargo.lock.
 LOCKED := $(if $(CI),--locked)
-# Built into target/tools if missing, without optimisation: that takes a minute less, and packing is
-# as fast.
-CARGO_DEB := 3.8.0
 
 ##@ Use
 
@@ -94,7 +93,7 @@ run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files 
 install: ## Install what is built: the module to PREFIX/lib/redis/modules, the tool to PREFIX/bin
 	@test -f "$(SO)" || { echo 'The module is not built: run make build first.' >&2; exit 1; }
 	install -D -m 0755 "$(SO)" "$(DESTDIR)$(PREFIX)/lib/redis/modules/libredis_bloom.so"
-	@if [ -e "$(CARGO_TARGET_DIR)/cli/redis-bloom" ]; then scripts/tool-files "$(DESTDIR)$(PREFIX)"; fi
+	@if [ -e "$(TOOL)" ]; then scripts/tool-files "$(DESTDIR)$(PREFIX)"; fi
 	@echo 'For redis.conf: loadmodule $(PREFIX)/lib/redis/modules/libredis_bloom.so'
 	@echo "Debian's redis-server.service loads modules only from below /usr/lib: for it, install with PREFIX=/usr."
 
@@ -106,8 +105,8 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pure test-fuzz test-server test-huge \
-	test-cli test-clients test-monitoring test-docker test-packages doc
+TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pure test-fuzz test-server \
+	test-huge test-cli test-clients test-monitoring test-docker test-packages doc
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -251,8 +250,16 @@ test-msrv: ## Build with the rust-version of Cargo.toml, which must be the activ
 	@scripts/test-msrv
 
 .PHONY: test-packages
-test-packages: deb dist ## Install the package and the tarball into empty directories, and load the module from there
-	scripts/test-packages "$(CARGO_TARGET_DIR)"/debian/*.deb "$(CARGO_TARGET_DIR)"/dist/*.tar.gz
+test-packages: packages ## Install the packages and the tarball into empty directories, and load the module from there
+	@scripts/setup packages server
+	scripts/test-packages "$(CARGO_TARGET_DIR)"/debian/*.deb "$(CARGO_TARGET_DIR)"/rpm/*.rpm "$(CARGO_TARGET_DIR)"/dist/*.tar.gz
+
+.PHONY: test-packages-arm64
+test-packages-arm64: packages-arm64 ## Do what test-packages does for arm64, with Debian testing's server for arm64, in qemu
+	server=$$(scripts/unpack-server testing redis arm64); \
+		REDIS_SERVER="$$server" scripts/cross arm64 $(MAKE) --no-print-directory test-packages; \
+		version=$$("$$server" --version | sed -E 's/^(\w+) server v=(\S+).*/\1 \2/'); \
+		scripts/platform 'Linux arm64, in qemu' "$$version" 'make test-packages-arm64' passed
 
 .PHONY: doc
 doc: ## Build the API documentation, no warnings
@@ -282,20 +289,26 @@ compare: ## Compare the pure filter of commit REV with that of this tree: CASE, 
 
 ##@ Release
 
-.PHONY: deb
-deb: build cli ## The Debian package redis-module-bloom with module and tool, in target/debian
-	@scripts/setup packages
-	cargo install --quiet --debug --locked --root "$(CARGO_TARGET_DIR)/tools" cargo-deb@$(CARGO_DEB)
-	scripts/third-party-licences >"$(CARGO_TARGET_DIR)/release/LICENSES-THIRD-PARTY"
-	rm -rf "$(CARGO_TARGET_DIR)/debian" "$(CARGO_TARGET_DIR)/release/documents" "$(CARGO_TARGET_DIR)/release/tool"
-	scripts/packaged-documents "$(CARGO_TARGET_DIR)/release/documents"
-	scripts/tool-files --strip "$(CARGO_TARGET_DIR)/release/tool"
-	gzip -9n "$(CARGO_TARGET_DIR)/release/tool/share/man/man1/redis-bloom.1"
-	"$(CARGO_TARGET_DIR)/tools/bin/cargo-deb" --no-build
-
 .PHONY: dist
 dist: build cli ## The tarball with module, tool, documents, licences and checksums, in target/dist
 	@scripts/dist
+
+.PHONY: deb
+deb: dist ## The Debian package redis-module-bloom with module and tool, in target/debian
+	@scripts/deb
+
+.PHONY: rpm
+rpm: dist ## The RPM package redis-module-bloom with module and tool, in target/rpm
+	@scripts/setup packages
+	@scripts/rpm
+
+.PHONY: packages
+packages: deb rpm ## The tarball and both packages
+
+.PHONY: packages-arm64
+packages-arm64: ## The tarball and both packages for arm64, in target/cross/build/{dist,debian,rpm}
+	@scripts/setup cross packages
+	scripts/cross arm64 $(MAKE) --no-print-directory packages
 
 ##@ Change
 
