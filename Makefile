@@ -105,7 +105,7 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint test-lints test-tally check-pure check-registers test-pure test-fuzz test-server \
+TEST := fmt-check lint test-lints test-tally test-release check-pure check-registers test-pure test-fuzz test-server \
 	test-huge test-cli test-clients test-monitoring test-docker test-packages doc
 
 .PHONY: test
@@ -261,6 +261,10 @@ test-packages-arm64: packages-arm64 ## Do what test-packages does for arm64, wit
 		version=$$("$$server" --version | sed -E 's/^(\w+) server v=(\S+).*/\1 \2/'); \
 		scripts/platform 'Linux arm64, in qemu' "$$version" 'make test-packages-arm64' passed
 
+.PHONY: test-release
+test-release: ## Check that make release refuses what is not ready
+	@scripts/test-release
+
 .PHONY: doc
 doc: ## Build the API documentation, no warnings
 	@scripts/setup
@@ -309,6 +313,10 @@ packages: deb rpm ## The tarball and both packages
 packages-arm64: ## The tarball and both packages for arm64, in target/cross/build/{dist,debian,rpm}
 	@scripts/setup cross packages
 	scripts/cross arm64 $(MAKE) --no-print-directory packages
+
+.PHONY: release
+release: ## The files of a release in target/release-VERSION, built twice and compared; REHEARSE=1 before it is ready
+	@scripts/release $(if $(REHEARSE),--rehearse)
 
 ##@ Change
 
