@@ -13,7 +13,8 @@ use bloom::sharding::{shard_capacity, shard_keys, shard_of};
 use crate::{
     fake::{Fake, array},
     harness::{
-        Client, Cluster, PRIMARIES, Random, Reply, SLOTS, Server, int, ok, slot, wait_until,
+        Client, Cluster, PRIMARIES, Random, Reply, SLOTS, Server, Stopped, int, ok, slot,
+        wait_until,
     },
     run::{Ran, command, command_at, run, run_at},
     schema::checked,
@@ -656,6 +657,46 @@ fn a_creation_that_was_killed_is_finished() {
             }
         }
         assert!(early, "{signal} came after the last step, twenty times");
+    }
+}
+
+/// Each step waits until a replica has it: the lock, each shard, and the descriptor.
+#[test]
+fn create_waits_for_a_replica() {
+    let server = Server::start();
+    let replica = Server::with().replica_of(&server).start();
+    let mut client = server.client();
+    wait_until("the replica is linked", || {
+        replica.client().server_info("replication", "master_link_status") == "up"
+    });
+    let create = "create urls --items 10k --error 1% --shards 3";
+    let spare = (0..3).map(|shard| format!("spare.{shard} {}", key("urls", 3, shard)));
+    let spare = spare.collect::<Vec<_>>().join(" ");
+    let begun = format!(
+        "HSET urls state creating spare.shards 3 spare.generation 1 spare.error 0.01 \
+         spare.capacity 10000 {spare}"
+    );
+    // What is there when the tool waits for the first time: the lock alone; the lock, which was
+    // there, and the first shard.
+    for (words, keys) in [(create.to_owned(), 1), (format!("{create} --resume"), 2)] {
+        if keys == 2 {
+            client.run(&begun);
+        }
+        wait_until("the replica has all", || client.run("WAIT 1 100") == int(1));
+        let stopped = Stopped::stop(replica.pid());
+        let tool = command_at(&server, &words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the tool runs");
+        wait_until("the tool waits", || client.server_info("clients", "blocked_clients") == "1");
+        assert_eq!(client.run("HGET urls state").text(), "creating");
+        assert_eq!(client.run("DBSIZE"), int(keys));
+        drop(stopped);
+        Ran::from(tool.wait_with_output().expect("the tool ends")).done();
+        assert_eq!(replica.client().run("DBSIZE"), int(4));
+        assert_eq!(replica.client().run("HGET urls state").text(), "ready");
+        run_at(&server, "drop urls").done();
     }
 }
 
