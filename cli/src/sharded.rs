@@ -4,7 +4,7 @@
 mod parts;
 mod summary;
 
-use bloom::sharding::{Descriptor, Field, Malformed};
+use bloom::sharding::{Descriptor, Field, Generation, Malformed};
 use redis::Value;
 
 pub(crate) use parts::{named_keys, shard_name, tombstone_keys};
@@ -71,6 +71,24 @@ pub(crate) fn fields(server: &mut Connection, name: &[u8]) -> Result<Option<Vec<
         fields.push((field.clone(), value.clone()));
     }
     Ok(Some(fields).filter(|fields| !fields.is_empty()))
+}
+
+/// The generations that additions go to.
+///
+/// # Errors
+/// `Error::Incomplete` if the next one cannot be read: what is not added to it may be lost.
+pub(crate) fn filled<'a>(
+    name: &[u8],
+    descriptor: &'a Descriptor,
+) -> Result<Vec<&'a Generation>, Error> {
+    match descriptor.filled() {
+        Ok(generations) => Ok(generations.collect()),
+        Err(malformed) => Err(Error::Incomplete {
+            what: format!("{}: additions are impossible: {malformed}", name::readable(name)),
+            hint: "Set all its fields next.* as docs/sharding.md says, or delete all of them."
+                .to_owned(),
+        }),
+    }
 }
 
 /// The error for a descriptor that cannot be used.

@@ -3,7 +3,7 @@
 //! ```text
 //!   rule crc32   state ready   poll 10
 //!   shards 2   generation 1   error 0.001   capacity 1000000   0 {urls:5968}:1   1 {urls:1796}:1
-//!   next.shards ... next.0 ...    the generation that is being filled, while there is one
+//!   next.shards ... next.0 ...    another generation that takes additions, while there is one
 //!   base urls-old                 a filter that answers for what was added before the shards
 //! ```
 
@@ -42,10 +42,13 @@ impl State {
 pub struct Descriptor {
     /// The generation that answers questions, and takes additions.
     pub current: Generation,
-    /// The generation that takes the same additions, while the filter is rebuilt. `None` also if
-    /// its fields are not all there and right: they are written at once, so a filter with some of
-    /// them is not being rebuilt.
-    pub next: Option<Generation>,
+    /// The generation that takes the same additions, while the filter is rebuilt: the new one, or,
+    /// if its number is below the current one, the old one, which is about to go.
+    ///
+    /// An error if a field `next.…` is there, and they do not make a generation. Questions go on
+    /// then. Additions must not: a client that can read the fields may be filling that generation,
+    /// and what is missing there is lost when it becomes the current one.
+    pub next: Result<Option<Generation>, Malformed>,
     /// A filter in one key that is asked for what its shard does not hold.
     pub base: Option<Vec<u8>>,
     /// A client reads the descriptor again after so many seconds. [`POLL`] if the field is missing
@@ -121,13 +124,14 @@ impl Descriptor {
         poll: u64,
     ) -> Result<Self, NameError> {
         let current = Generation::new(name, shards, 1, error_rate, capacity)?;
-        Ok(Self { current, next: None, base: None, poll })
+        Ok(Self { current, next: Ok(None), base: None, poll })
     }
 
     /// Reads the fields of the hash, in any order. Ignores unknown fields.
     ///
     /// # Errors
-    /// [`Malformed`]. A client must not add and not ask then.
+    /// [`Malformed`]. A client must not add and not ask then. An error in `next` alone is not
+    /// returned here: see [`Self::next`].
     pub fn parse<'a>(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Malformed> {
@@ -148,16 +152,28 @@ impl Descriptor {
             _ => return Err(Malformed::HalfWritten),
         }
         fields.need("rule")?;
+        let current = fields.generation("")?;
         Ok(Self {
-            current: fields.generation("")?,
-            next: fields.generation("next.").ok(),
+            next: fields.next(current.number),
+            current,
             base: fields.get("base").map(<[u8]>::to_vec),
             poll: fields.number("poll", |poll| *poll > 0).unwrap_or(POLL),
         })
     }
 
+    /// The generations that additions go to: the current one, whose answer counts, then the next
+    /// one, if there is one.
+    ///
+    /// # Errors
+    /// That of [`Self::next`]: nothing may be added.
+    pub fn filled(&self) -> Result<impl Iterator<Item = &Generation>, &Malformed> {
+        let next = self.next.as_ref()?;
+        Ok(std::iter::once(&self.current).chain(next))
+    }
+
     /// The fields of the hash, in the order in which they are written: `state` is the last one, so
-    /// that a reader of fewer fields finds a descriptor that is half-written.
+    /// that a reader of fewer fields finds a descriptor that is half-written. Leaves out a next
+    /// generation that could not be read.
     #[must_use]
     pub fn fields(&self, state: State) -> Vec<Field> {
         let mut fields = Vec::new();
@@ -167,25 +183,29 @@ impl Descriptor {
             fields.push((b"base".to_vec(), base.clone()));
         }
         self.current.push_fields(&mut fields, "");
-        if let Some(next) = &self.next {
+        if let Ok(Some(next)) = &self.next {
             fields.extend(next.next_fields());
         }
         push(&mut fields, "state", state.name());
         fields
     }
 
-    /// The exchange of a rebuild: the fields to set and the names of those to delete in one
-    /// transaction, after which the next generation answers questions, and the one that answered
-    /// until now is the next one, so that additions go to both as before. `None` if there is no
-    /// next generation.
+    /// The exchange at the end of a rebuild: the fields to set and the names of those to delete in
+    /// one transaction. After it the next generation is the current one, the old one is the next,
+    /// so that additions go to both as before, and there is no base.
+    ///
+    /// `None` if there is no next generation, or if it is the older one: an exchange is not undone.
     #[must_use]
     pub fn exchange(&self) -> Option<(Vec<Field>, Vec<Vec<u8>>)> {
-        let next = self.next.as_ref()?;
+        let next = self.next.as_ref().ok()?.as_ref()?;
+        if next.number < self.current.number {
+            return None;
+        }
         let mut set = Vec::new();
         next.push_fields(&mut set, "");
         set.extend(self.current.next_fields());
         let indices = |from: &Generation, to: &Generation| from.shards()..to.shards();
-        let mut delete = Vec::new();
+        let mut delete = vec![b"base".to_vec()];
         delete.extend(indices(next, &self.current).map(|index| index.to_string().into()));
         delete.extend(indices(&self.current, next).map(|index| format!("next.{index}").into()));
         Some((set, delete))
@@ -269,6 +289,23 @@ impl<'a> Fields<'a> {
         number
             .filter(possible)
             .ok_or_else(|| Malformed::Value { field: field.into(), value: shown(value) })
+    }
+
+    /// The next generation beside the current one with the number `current`, if there is one.
+    fn next(&self, current: u64) -> Result<Option<Generation>, Malformed> {
+        if !self.0.keys().any(|name| name.starts_with(b"next.")) {
+            return Ok(None);
+        }
+        match self.get("next.rule") {
+            Some(rule) if rule != RULE.as_bytes() => return Err(Malformed::Rule(shown(rule))),
+            _ => {}
+        }
+        let next = self.generation("next.")?;
+        if next.number == current {
+            let (field, value) = ("next.generation".into(), current.to_string());
+            return Err(Malformed::Value { field, value });
+        }
+        Ok(Some(next))
     }
 
     /// The generation whose fields begin with `prefix`.

@@ -36,7 +36,8 @@ fn fields_as_they_are_written() {
 fn what_is_written_is_read() {
     let mut whole = descriptor();
     let keys = shard_keys(b"urls", 16, 2).expect("no braces");
-    whole.next = Some(Generation { number: 2, error_rate: 1e-9, capacity: 20_000_000_000, keys });
+    let error_rate = 1e-9;
+    whole.next = Ok(Some(Generation { number: 2, error_rate, capacity: 20_000_000_000, keys }));
     whole.base = Some(b"old \xff".to_vec());
     for descriptor in [descriptor(), whole] {
         let mut fields = descriptor.fields(State::Ready);
@@ -126,53 +127,99 @@ fn clients_poll_every_ten_seconds_unless_told_otherwise() {
 }
 
 /// The fields of the next generation are set at once. Some of them, or a wrong one, are the trace
-/// of a writer that died or of a hand: the filter is used as if they were not there.
+/// of a hand or of damage: questions go on, and nothing can be added.
 #[test]
-fn a_half_written_next_generation_is_none() {
+fn a_next_generation_that_cannot_be_read_stops_additions_alone() {
     let next = Generation::new(b"urls", 3, 2, 0.01, 9).expect("no braces");
     let (now, all) = (descriptor().fields(State::Ready), next.next_fields());
-    let with = |more: &[Field]| parse(&[&now[..], more].concat()).map(|read| read.next);
-    assert_eq!(with(&all), Ok(Some(next)));
+    let with = |more: &[Field]| parse(&[&now[..], more].concat()).expect("questions go on");
+    assert_eq!(with(&all).next, Ok(Some(next.clone())));
+    let unreadable = |more: &[Field], what: &str| {
+        let read = with(more);
+        assert_eq!(read.current, descriptor().current, "{what}");
+        assert!(read.next.is_err() && read.filled().is_err(), "{what}");
+        assert_eq!(read.exchange(), None, "{what}");
+        assert_eq!(read.fields(State::Ready), now, "{what}");
+        read.next.expect_err("checked")
+    };
     for left_out in 0..all.len() {
-        assert_eq!(with(&[&all[..left_out], &all[left_out + 1..]].concat()), Ok(None));
-        assert_eq!(with(&all[..left_out]), Ok(None));
+        let (before, after) = (&all[..left_out], &all[left_out + 1..]);
+        unreadable(&[before, after].concat(), &format!("without field {left_out}"));
+        if left_out > 0 {
+            unreadable(before, &format!("{left_out} fields"));
+        }
     }
-    for (field, value) in [
-        ("next.shards", "2000"),
-        ("next.shards", "0"),
+    let value =
+        |field: &str, value: &str| Malformed::Value { field: field.into(), value: value.into() };
+    for (field, text) in [
         ("next.generation", "0"),
+        ("next.generation", "1"), // the current one
         ("next.error", "1"),
         ("next.capacity", "many"),
     ] {
-        let mut fields = [&now[..], &all].concat();
-        set(&mut fields, field, value);
-        assert_eq!(parse(&fields), Ok(descriptor()), "{field} {value}");
+        let mut fields = all.clone();
+        set(&mut fields, field, text);
+        assert_eq!(unreadable(&fields, field), value(field, text));
     }
+    let mut fields = all.clone();
+    set(&mut fields, "next.shards", "2000");
+    unreadable(&fields, "2000 shards");
+    set(&mut fields, "next.shards", "4");
+    assert_eq!(unreadable(&fields, "4 shards"), Malformed::MissingKey("next.3".into()));
+    // A field of a newer client.
+    unreadable(&[(b"next.hash".to_vec(), b"1".to_vec())], "an unknown field alone");
+    let mut fields = all.clone();
+    set(&mut fields, "next.hash", "1");
+    assert_eq!(with(&fields).next, Ok(Some(next.clone())));
+    set(&mut fields, "next.rule", "siphash");
+    assert_eq!(unreadable(&fields, "rule"), Malformed::Rule("siphash".into()));
+    set(&mut fields, "next.rule", "crc32");
+    assert_eq!(with(&fields).next, Ok(Some(next)));
 }
 
-/// Whether the next generation has more shards than the current one or fewer.
+#[test]
+fn additions_go_to_the_current_generation_first_then_to_the_next() {
+    let numbers = |descriptor: &Descriptor| -> Vec<u64> {
+        descriptor.filled().expect("readable").map(|one| one.number).collect()
+    };
+    let mut urls = descriptor();
+    assert_eq!(numbers(&urls), [1]);
+    let other = Generation::new(b"urls", 3, 2, 0.01, 9).expect("no braces");
+    urls.next = Ok(Some(other.clone()));
+    assert_eq!(numbers(&urls), [1, 2]);
+    // At the end of a rebuild.
+    (urls.next, urls.current) = (Ok(Some(urls.current)), other);
+    assert_eq!(numbers(&urls), [2, 1]);
+    assert_eq!(parse(&urls.fields(State::Ready)), Ok(urls));
+}
+
+/// Whether the next generation has more shards than the current one or fewer. There is no exchange
+/// back: the old shards may be gone.
 #[test]
 fn an_exchange_leaves_both_generations_whole_and_no_other_field() {
     assert_eq!(descriptor().exchange(), None);
     for shards in [1, 2, 8, 9, 64] {
         let mut before = descriptor();
         let next = Generation::new(b"urls", shards, 2, 0.01, 9).expect("no braces");
-        (before.next, before.base) = (Some(next.clone()), Some(b"old".to_vec()));
+        (before.next, before.base) = (Ok(Some(next.clone())), Some(b"old".to_vec()));
         let (changed, deleted) = before.exchange().expect("a next generation");
         let mut fields = before.fields(State::Ready);
         fields.retain(|(name, _)| !deleted.contains(name));
         for (name, value) in changed {
+            assert!(!deleted.contains(&name), "set and deleted");
             set(
                 &mut fields,
                 &String::from_utf8(name).expect("text"),
                 &String::from_utf8(value).expect("text"),
             );
         }
-        let after = Descriptor { current: next, next: Some(before.current.clone()), ..before };
+        let after =
+            Descriptor { current: next, next: Ok(Some(before.current)), base: None, poll: 10 };
         fields.sort();
         let mut expected = after.fields(State::Ready);
         expected.sort();
         assert_eq!(fields, expected, "{shards} shards");
+        assert_eq!(after.exchange(), None);
     }
 }
 

@@ -45,7 +45,8 @@ impl Arguments {
         let mut server = connection.target()?.connect()?;
         let descriptor = sharded::find_sharded(&mut server, filter)?;
         let nodes = Nodes::of_if_allowed(&mut server)?;
-        let generations = [Some(&descriptor.current), descriptor.next.as_ref()];
+        let generations =
+            [Some(&descriptor.current), descriptor.next.as_ref().ok().and_then(Option::as_ref)];
         let found: Vec<_> = generations
             .into_iter()
             .flatten()

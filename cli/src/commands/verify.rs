@@ -232,9 +232,7 @@ impl Arguments {
             Filter::Key => return add(server, name::bytes(&self.name), items),
             Filter::Sharded(descriptor) => descriptor,
         };
-        for generation in
-            [Some(&descriptor.current), descriptor.next.as_ref()].into_iter().flatten()
-        {
+        for generation in sharded::filled(name::bytes(&self.name), descriptor)? {
             let mut shards: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
             for item in items {
                 shards.entry(generation.key_of(item)).or_default().push(item);

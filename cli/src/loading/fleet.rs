@@ -70,17 +70,17 @@ struct Plan {
 }
 
 impl Goal {
-    fn plans(&self) -> Vec<Plan> {
+    /// What is sent where, for the filter `name`.
+    ///
+    /// # Errors
+    /// Those of [`sharded::filled`].
+    fn plans(&self, name: &[u8]) -> Result<Vec<Plan>, Error> {
         let plan = |generation: &Generation| Plan {
             generation: generation.number,
             keys: generation.keys.iter().cloned().map(Some).collect(),
         };
-        match self {
-            Self::Filter(filter) => [Some(&filter.current), filter.next.as_ref()]
-                .into_iter()
-                .flatten()
-                .map(plan)
-                .collect(),
+        Ok(match self {
+            Self::Filter(filter) => sharded::filled(name, filter)?.into_iter().map(plan).collect(),
             Self::Generation(generation) => vec![plan(generation)],
             Self::Shard(shard, key) => {
                 let mut keys = vec![None; usize::from(shard.count())];
@@ -89,7 +89,7 @@ impl Goal {
                 }
                 vec![Plan { generation: 0, keys }]
             }
-        }
+        })
     }
 }
 
@@ -172,7 +172,7 @@ impl Fleet {
     /// Starts a thread for each shard, and returns when all of them are connected: the number of
     /// shards without a replica.
     fn begin(&mut self) -> Result<usize, Failure> {
-        let plans = self.goal.plans();
+        let plans = self.goal.plans(&self.route.key)?;
         let numbers = plans.iter().map(|plan| plan.generation).collect();
         let first = plans.first().map_or(0, |plan| plan.keys.len());
         self.route.ledger.begin(numbers, vec![None; first]);
@@ -393,6 +393,7 @@ impl Fleet {
                     .and_then(|mut server| sharded::find(&mut server, &self.route.key));
                 match found {
                     Ok(Filter::Sharded(descriptor)) => {
+                        sharded::filled(&self.route.key, &descriptor)?;
                         self.read = Instant::now();
                         return Ok(descriptor);
                     }
@@ -450,8 +451,7 @@ fn split(batch: &Batch, lane: &Lane, most: usize) -> Vec<(usize, Batch)> {
 }
 
 fn generations(descriptor: &Descriptor) -> Vec<u64> {
-    let next = descriptor.next.as_ref();
-    std::iter::once(&descriptor.current).chain(next).map(|one| one.number).collect()
+    descriptor.filled().into_iter().flatten().map(|one| one.number).collect()
 }
 
 /// Whether an error may pass: the node failed, or its slots are on the move.

@@ -331,7 +331,8 @@ impl Making<'_> {
                 };
             }
             let poll = self.arguments.poll;
-            let whole = Descriptor { current: generation.clone(), next: None, base: None, poll };
+            let whole =
+                Descriptor { current: generation.clone(), next: Ok(None), base: None, poll };
             let mut delete = names_of(fields, "spare.");
             delete.push(CREATOR.to_vec());
             Ok((Change { set: whole.fields(State::Ready), delete }, ()))

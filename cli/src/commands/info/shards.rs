@@ -14,7 +14,7 @@ use crate::{
     filter_info::{Detail, FilterInfo, Reader},
     name::{self, Key, Named},
     output::{Column, Output, Style, Table},
-    sharded::{Summary, Worst},
+    sharded::{self, Summary, Worst},
 };
 
 /// A sharded filter in JSON: the fields of every filter, summed, and those of the shards.
@@ -119,7 +119,8 @@ pub(super) fn show(
     output: &Output,
 ) -> Result<(), Error> {
     let current = Seen::of(&descriptor.current, servers, nodes)?;
-    let next = descriptor.next.as_ref().map(|next| Seen::of(next, servers, nodes)).transpose()?;
+    let next = descriptor.next.as_ref().ok().and_then(Option::as_ref);
+    let next = next.map(|next| Seen::of(next, servers, nodes)).transpose()?;
     let shown = Shown {
         name: Named::of(name),
         summary: current.summary.as_ref(),
@@ -146,9 +147,15 @@ pub(super) fn show(
              them again."
         )
     })?;
+    sharded::filled(name, descriptor)?;
     let Some(next) = next else { return Ok(()) };
+    let is_old = next.generation.number < descriptor.current.number;
     next.verdict(name, |name, _| {
-        format!("Give up the next generation by `rebuild {name} --abort`, and begin it again.")
+        if is_old {
+            format!("The filter was rebuilt, but for its end: `rebuild {name} --commit`.")
+        } else {
+            format!("Give up the next generation by `rebuild {name} --abort`, and begin it again.")
+        }
     })
 }
 

@@ -171,7 +171,7 @@ impl Arguments {
             };
         }
         let descriptor = parsed(name, &fields)?;
-        if descriptor.next.is_some() || fields.contains_key(&b"rebuild"[..]) {
+        if descriptor.next != Ok(None) || fields.contains_key(&b"rebuild"[..]) {
             return Err(refused(
                 "the filter is being rebuilt",
                 "Finish that by `rebuild --commit`, or give it up by `rebuild --abort`.",
@@ -306,7 +306,7 @@ fn publish(
         }
         let old = parsed(name, fields).ok();
         let poll = old.as_ref().map_or(manifest.poll, |old| old.poll);
-        let new = Descriptor { current: generation.clone(), next: None, base: None, poll };
+        let new = Descriptor { current: generation.clone(), next: Ok(None), base: None, poll };
         let mut delete = names_of(fields, "spare.");
         delete.extend([RESTORING.to_vec(), b"base".to_vec()]);
         let mut set = new.fields(State::Ready);
