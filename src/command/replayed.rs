@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   RESERVE  RedisBloom takes NONSCALING and the first EXPANSION at any position, the key
-//!            included, and ignores other words
+//!            included, and ignores other words; SEED, SHARD and COUNTING are of this module
 //!   INSERT   RedisBloom compares letters:
 //!                i... = ITEMS     c... n = CAPACITY n   er... e = ERROR e
 //!                e... n = EXPANSION n   n.c... = NOCREATE   n... = NONSCALING
@@ -25,15 +25,22 @@ use super::{
     args::{Insert, Options, is, is_rate},
     number,
 };
-use crate::filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION};
+use crate::filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
-/// Reads the arguments of a RedisBloom BF.RESERVE after `key`; `None` if RedisBloom refuses them.
+/// Reads the arguments of a RedisBloom BF.RESERVE after `key`; `None` if RedisBloom refuses them,
+/// or if they have an option that only this module writes.
 pub fn reserve<'a>(
     key: &'a [u8],
     mut words: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Option<Options> {
     let error_rate = to_rate(number::any_float(words.next()?)?)?;
     let capacity = to_capacity(number::any_integer(words.next()?)?)?;
+    // RedisBloom would ignore the word, and the filter would be another one than that of the
+    // primary: under another seed, or without its counters. A release that knows more options than
+    // this one writes SEED, too.
+    if words.clone().any(|word| ["SEED", "SHARD", "COUNTING"].iter().any(|own| is(word, own))) {
+        return None;
+    }
     let mut all = words.clone().chain([key]);
     let nonscaling = all.any(|word| is(word, "NONSCALING"));
     let expansion = match words.find(|word| is(word, "EXPANSION")) {
@@ -46,11 +53,6 @@ pub fn reserve<'a>(
         expansion: growth(nonscaling, expansion),
         ..Options::default()
     })
-}
-
-/// Whether no other product writes a BF.RESERVE with these options.
-pub fn is_own(options: &Options) -> bool {
-    options.seed.is_some() || options.shard.is_some() || options.cells == CellKind::Counters
 }
 
 /// Reads the arguments of a BF.INSERT of either product after the key, up to and including the word

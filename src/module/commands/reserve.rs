@@ -45,13 +45,12 @@ impl Command for Reserve {
             return Err(Refusal::Arity);
         }
         let words = words.iter().map(|word| word.bytes());
-        let options = match args::reserve(words.clone()) {
-            Ok(options) if replayed::is_own(&options) => Ok(options),
-            read if call.ctx.is_replayed() => {
-                replayed::reserve(name.bytes(), words).map_or(read, Ok)
-            }
-            read => read,
-        }?;
+        let by_redisbloom =
+            call.ctx.is_replayed().then(|| replayed::reserve(name.bytes(), words.clone()));
+        let options = match by_redisbloom.flatten() {
+            Some(options) => options,
+            None => args::reserve(words)?,
+        };
         let mut key = Key::open(call.ctx, name, Access::Write);
         if Value::in_key(&mut key)?.is_some() {
             return Err(Refusal::Exists);
