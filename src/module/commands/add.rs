@@ -6,7 +6,7 @@
 
 use super::{
     Argument, Call, Command, CommandSpec, Uses,
-    sharded::{self, Border},
+    sharded::{self, OwnItems},
 };
 use crate::{
     command::{args::Options, refusal::Refusal},
@@ -104,8 +104,7 @@ impl Command for MultiAdd {
         let (answers, change) = add_or_create(call, &mut key, items)?;
         drop(key);
         effects::announce(call.ctx, name, &change);
-        answers.reply(call);
-        Ok(())
+        answers.reply(call)
     }
 }
 
@@ -186,9 +185,9 @@ fn add_to_shard<'a>(
     shard: Shard,
     items: impl Batch<'a>,
 ) -> Added {
-    let border = Border::of(call, shard);
-    let added = add_items(call, filter, border.pass(items.items()));
-    let error = added.error.or_else(|| border.refusal());
+    let own = OwnItems::of(call, shard);
+    let added = add_items(call, filter, own.before_foreign(items.items()));
+    let error = added.error.or_else(|| own.refusal());
     Added { error, ..added }
 }
 
@@ -373,16 +372,27 @@ impl Added {
     }
 
     /// The refusal that stopped the additions, if any.
-    pub(super) fn error(&self) -> Option<Refusal> {
-        self.error
+    ///
+    /// # Errors
+    /// The refusal itself if the first item belongs to another shard: it is the whole reply.
+    pub(super) fn error(&self) -> Result<Option<Refusal>, Refusal> {
+        match self.error {
+            Some(refusal @ Refusal::OtherShard(_)) if self.count() == 0 => Err(refusal),
+            error => Ok(error),
+        }
     }
 
     /// Replies with an array of booleans; an error is the last element.
-    pub(super) fn reply(&self, call: &Call) {
+    ///
+    /// # Errors
+    /// Those of [`Self::error`]; nothing was replied.
+    pub(super) fn reply(&self, call: &Call) -> Result<(), Refusal> {
+        let error = self.error()?;
         call.ctx.reply_array(self.tried());
         self.each().for_each(|new| call.ctx.reply_bool(new));
-        if let Some(error) = self.error {
+        if let Some(error) = error {
             call.refuse(error, Uses::Adds);
         }
+        Ok(())
     }
 }

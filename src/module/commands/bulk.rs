@@ -82,13 +82,8 @@ impl Command for BulkAdd {
         };
         drop(key);
         effects::announce(call.ctx, name, &change);
-        reply(
-            call,
-            added.count(),
-            &packed::pack_answers(added.chunks()),
-            added.error(),
-            Uses::Adds,
-        );
+        let error = added.error()?;
+        reply(call, added.count(), &packed::pack_answers(added.chunks()), error);
         Ok(())
     }
 }
@@ -120,18 +115,18 @@ impl Command for BulkExists {
         let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let (count, bits, error) = match queried(&mut key)? {
+        let (count, bits) = match queried(&mut key)? {
             Some(filter) => {
-                let (found, error) = ask(call, filter, items);
-                (found.count(), packed::pack_answers(found.chunks()), error)
+                let found = ask(call, filter, items)?;
+                (found.count(), packed::pack_answers(found.chunks()))
             }
             None => {
                 let count = items.items().count();
                 stats::CHECKS.add(count as u64);
-                (count, vec![0; count.div_ceil(8)], None)
+                (count, vec![0; count.div_ceil(8)])
             }
         };
-        reply(call, count, &bits, error, Uses::Reads);
+        reply(call, count, &bits, None);
         Ok(())
     }
 }
@@ -144,14 +139,14 @@ fn blob<'a>(words: &[Str<'a>]) -> Result<&'a [u8], Refusal> {
     Ok(blob.bytes())
 }
 
-/// Replies with the number of answers, the answers as bits, and the error that stopped the command,
+/// Replies with the number of answers, the answers as bits, and the error that stopped additions,
 /// if any.
-fn reply(call: &Call, count: usize, bits: &[u8], error: Option<Refusal>, uses: Uses) {
+fn reply(call: &Call, count: usize, bits: &[u8], error: Option<Refusal>) {
     call.ctx.reply_array(2 + usize::from(error.is_some()));
     call.ctx.reply_integer(count as u64);
     call.ctx.reply_bulk(bits);
     if let Some(error) = error {
-        call.refuse(error, uses);
+        call.refuse(error, Uses::Adds);
     }
 }
 

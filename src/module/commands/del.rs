@@ -5,7 +5,7 @@
 //! allocates nothing, so the command runs without `deny-oom`.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Uses, add::Batch, exists::queried, sharded::Border,
+    Argument, Call, Command, CommandSpec, Uses, add::Batch, exists::queried, sharded::OwnItems,
 };
 use crate::{
     command::refusal::Refusal,
@@ -48,9 +48,9 @@ impl Command for Del {
                 match filter.shard() {
                     None => filter.delete_each(items.items(), answer),
                     Some(shard) => {
-                        let border = Border::of(call, shard);
-                        filter.delete_each(border.pass(items.items()), answer);
-                        error = border.refusal();
+                        let own = OwnItems::of(call, shard);
+                        filter.delete_each(own.before_foreign(items.items()), answer);
+                        error = own.refusal();
                     }
                 }
                 stats::changed(before, stats::items_of(filter));
@@ -65,9 +65,9 @@ impl Command for Del {
         if deleted.contains(&false) {
             call.report_unapplied(c"an item was not deleted");
         }
-        match (&deleted[..], error, items) {
-            (_, Some(error), [_]) => return Err(error),
-            ([only], None, _) => call.ctx.reply_bool(*only),
+        match (&deleted[..], error) {
+            ([], Some(error)) => return Err(error),
+            ([only], None) => call.ctx.reply_bool(*only),
             _ => {
                 call.ctx.reply_array(deleted.len().saturating_add(error.is_some().into()));
                 deleted.iter().for_each(|&gone| call.ctx.reply_bool(gone));

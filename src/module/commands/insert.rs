@@ -77,7 +77,6 @@ impl Command for Insert {
         };
         drop(key);
         effects::announce(call.ctx, name, &change);
-        answers.reply(call);
-        Ok(())
+        answers.reply(call)
     }
 }

@@ -1,5 +1,14 @@
 //! Filters that are a shard of a sharded filter (`sharding/mod.rs`): an item of another shard ends
-//! a client's command with an error, in additions and in questions.
+//! a client's command with an error.
+//!
+//! ```text
+//!   questions               the error is the whole reply
+//!   additions, deletions    the error is the whole reply if the first item is foreign: nothing was
+//!                           changed. Else it is the last element, behind the answers for the items
+//!                           that were
+//! ```
+//!
+//! No client library expects errors inside the reply to BF.MEXISTS: some turn them into "no".
 //!
 //! A client with a wrong rule would else lose items: it would add them to one shard and ask
 //! another. What a primary, an AOF or a slot migration sends is obeyed: the item is in the filter
@@ -63,21 +72,21 @@ pub(super) fn check_named(
     }
 }
 
-/// What a command does with the items of other shards, on their way into a filter that is a shard.
-pub(super) struct Border<'a> {
+/// Finds the items of a command that belong to the shard that its filter is.
+pub(super) struct OwnItems<'a> {
     call: &'a Call<'a>,
     shard: Shard,
     /// A shard that one of the items belongs to, and that the filter is not.
     foreign: Cell<Option<Shard>>,
 }
 
-impl<'c> Border<'c> {
+impl<'c> OwnItems<'c> {
     pub(super) fn of(call: &'c Call<'c>, shard: Shard) -> Self {
         Self { call, shard, foreign: Cell::new(None) }
     }
 
     /// The items before the first one of another shard; all items of a command that is obeyed.
-    pub(super) fn pass<'a>(
+    pub(super) fn before_foreign<'a>(
         &self,
         items: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> impl Iterator<Item = &'a [u8]> + Clone {
@@ -87,8 +96,8 @@ impl<'c> Border<'c> {
         })
     }
 
-    /// The refusal of the item that did not pass, if there was one. Logs items of other shards that
-    /// passed.
+    /// The refusal of the item of another shard at which the items ended, if they did. Logs items of
+    /// other shards in a command that is obeyed.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let (call, owner) = (self.call, self.foreign.get()?);
         if !call.ctx.is_replayed() {
