@@ -163,14 +163,25 @@ fn the_operations_page_names_the_commands_outside_of_the_category() {
 }
 
 /// The lines of docs/operations.md that make the roles, and the commands that the test sends: all
-/// that the guard of docs/recipes/guard.md, an exporter and a backup need.
-const ROLES: [(&str, &[&str]); 5] = [
+/// that the guard of docs/recipes/guard.md, a client of docs/sharding.md, an exporter and a backup
+/// need.
+const ROLES: [(&str, &[&str]); 6] = [
     // `urls` is the key of the examples in README.md and in "One filter".
     (
         "reader",
         &["BF.EXISTS urls:k a", "BF.EXISTS urls a", "BF.MEXISTS urls:k a COMPLETE", "EXISTS urls"],
     ),
     ("writer", &["BF.INSERT urls:k NOCREATE ITEMS d"]),
+    (
+        "sharded",
+        &[
+            "HGETALL urls",
+            "BF.MEXISTS {urls:5968}:1 a",
+            "BF.INSERT {urls:5968}:1 NOCREATE ITEMS d",
+            "SET {urls:5968}:wait 1 EX 60",
+            "WAIT 0 1",
+        ],
+    ),
     (
         "builder",
         &[
@@ -197,7 +208,7 @@ const ROLES: [(&str, &[&str]); 5] = [
 
 /// Commands that no role may send: they read a seed, take a filter from outside, or leave the keys
 /// of the role.
-const NOBODYS: [&str; 20] = [
+const NOBODYS: [&str; 21] = [
     "DUMP urls:k",
     "RESTORE urls:x 0 data",
     "COPY urls:k urls:x",
@@ -206,6 +217,7 @@ const NOBODYS: [&str; 20] = [
     "PSYNC ? -1",
     "SYNC",
     "MONITOR",
+    "HSET urls shards 1",
     "SLOWLOG GET",
     "CONFIG GET dir",
     "ACL LIST",
@@ -226,6 +238,7 @@ fn each_role_does_its_work_and_nothing_else() {
     let server = Server::start();
     let mut admin = server.client();
     admin.run("BF.INSERT urls:k ITEMS a");
+    admin.run("BF.RESERVE {urls:5968}:1 0.01 100");
     admin.run("BF.ADD other a");
     let lines: Vec<_> = page.lines().filter(|line| line.starts_with("ACL SETUSER ")).collect();
     assert_eq!(lines.len(), ROLES.len(), "the roles of the page");
