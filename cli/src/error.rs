@@ -75,6 +75,28 @@ impl Error {
         move |source| Self::File { path, source }
     }
 
+    /// This error in the middle of work that can be continued; `hint` says how.
+    pub(crate) fn partly(self, hint: impl Into<String>) -> Self {
+        let (what, hint) = (self.to_string(), hint.into());
+        match self {
+            Self::Refused { text, .. } => {
+                Self::RefusedPartly { what, hint: format!("{} {hint}", refusal_hint(&text)) }
+            }
+            Self::RefusedPartly { .. } => {
+                let hint = format!("{} {hint}", self.hint());
+                Self::RefusedPartly { what, hint }
+            }
+            Self::Reply { .. } => Self::RefusedPartly { what, hint },
+            Self::Connection { .. } | Self::Incomplete { .. } => Self::Incomplete { what, hint },
+            Self::Usage { .. } | Self::File { .. } => {
+                let hint = format!("{} {hint}", self.hint());
+                Self::Usage { what, hint }
+            }
+            Self::Interrupted { .. } => Self::Interrupted { hint },
+            Self::Authentication { .. } => self,
+        }
+    }
+
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {

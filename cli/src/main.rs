@@ -12,6 +12,7 @@
 //!      ├─▶ dump_directory  the directory of dump and restore of a sharded filter
 //!      ├─▶ at_once       work on all shards at once
 //!      ├─▶ descriptor    changes of the descriptor of a sharded filter
+//!      ├─▶ new_shard     more shards for a sharded filter
 //!      ├─▶ dump_key      a filter into that file
 //!      ├─▶ restore_key   that file into a filter
 //!      ├─▶ statistics    the confidence interval of a measured rate
@@ -43,6 +44,7 @@ mod journal;
 mod loading;
 mod membership;
 mod name;
+mod new_shard;
 mod output;
 mod progress;
 mod restore_key;

@@ -8,6 +8,8 @@ mod dump;
 mod info;
 mod load;
 mod plan;
+mod rebuild;
+mod repair;
 mod restore;
 mod shard;
 mod top;
@@ -46,6 +48,8 @@ enum Subcommand {
     Shard(shard::Arguments),
     Dump(dump::Arguments),
     Restore(restore::Arguments),
+    Repair(repair::Arguments),
+    Rebuild(rebuild::Arguments),
     Drop(drop::Arguments),
     Completion(completion::Arguments),
     /// Prints the manual page
@@ -70,6 +74,8 @@ impl Arguments {
             Subcommand::Shard(arguments) => arguments.run(&self.connection, output),
             Subcommand::Dump(arguments) => arguments.run(&self.connection, output),
             Subcommand::Restore(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Repair(arguments) => arguments.run(&self.connection, output),
+            Subcommand::Rebuild(arguments) => arguments.run(&self.connection, output),
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
             Subcommand::Completion(arguments) => arguments.run(),
             Subcommand::Man => completion::manual(),

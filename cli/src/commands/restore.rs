@@ -30,6 +30,8 @@ use crate::{
     scan::TYPES,
 };
 
+pub(super) use sharded::{check_shard, load_shard};
+
 /// Makes a filter from a file of dump
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {

@@ -50,7 +50,6 @@ pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
 }
 
 /// Where items go.
-#[expect(dead_code, reason = "rebuild and repair use it")]
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
     /// A sharded filter: the generation that answers and the next one, as its descriptor says,

@@ -13,7 +13,7 @@ mod delivery;
 mod fleet;
 mod ledger;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, all_nodes};
 pub(crate) use fleet::{Fleet, Goal, batch_bytes, passes};
@@ -119,6 +119,27 @@ impl fmt::Display for Items {
     }
 }
 
+/// Options of subcommands that load files into new shards.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Options {
+    /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
+    #[arg(long)]
+    durable: bool,
+    /// Counts an item as loaded when so many replicas have it (WAIT); without it, 1 where there are
+    /// replicas
+    #[arg(long, value_name = "REPLICAS")]
+    acks: Option<u64>,
+    /// How long to try again when a server cannot be reached
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
+    retry_for: Duration,
+}
+
+impl Options {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for }
+    }
+}
+
 /// Files with items, and how to read them.
 pub(crate) struct Files<'f> {
     pub(crate) paths: &'f [PathBuf],
@@ -135,7 +156,6 @@ pub(crate) struct Files<'f> {
 ///
 /// # Errors
 /// They name the shard, and say how many items are in.
-#[expect(dead_code, reason = "rebuild and repair use it")]
 pub(crate) fn load_files(
     task: &str,
     goal: Goal,

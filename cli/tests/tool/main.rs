@@ -26,6 +26,8 @@ mod schema;
 mod sharded_admin;
 mod sharded_load;
 mod sharded_move;
+mod sharded_rebuild;
+mod sharded_repair;
 mod sharded_replica;
 mod terminal;
 mod top;

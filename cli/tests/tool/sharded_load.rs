@@ -23,18 +23,24 @@ use crate::{
 };
 
 /// Sends a command to the server that has the key.
-type Call<'c> = &'c mut dyn FnMut(&[u8], &[&[u8]]) -> Reply;
+pub(crate) type Call<'c> = &'c mut dyn FnMut(&[u8], &[&[u8]]) -> Reply;
 
-fn at(client: &mut Client) -> impl FnMut(&[u8], &[&[u8]]) -> Reply {
+pub(crate) fn at(client: &mut Client) -> impl FnMut(&[u8], &[&[u8]]) -> Reply {
     |_, words| client.cmd(words)
 }
 
-fn over(client: &mut ClusterClient) -> impl FnMut(&[u8], &[&[u8]]) -> Reply {
+pub(crate) fn over(client: &mut ClusterClient) -> impl FnMut(&[u8], &[&[u8]]) -> Reply {
     |key, words| client.call(str::from_utf8(key).expect("a key of these tests"), words)
 }
 
 /// Reserves the shards of a generation of `name`; `words` follow the capacity.
-fn reserve(call: Call<'_>, name: &str, shards: u16, generation: u64, words: &str) -> Descriptor {
+pub(crate) fn reserve(
+    call: Call<'_>,
+    name: &str,
+    shards: u16,
+    generation: u64,
+    words: &str,
+) -> Descriptor {
     reserve_for(call, name, shards, generation, 1_000_000, words)
 }
 
@@ -60,7 +66,7 @@ fn reserve_for(
 }
 
 /// Writes the descriptor whole.
-fn write(call: Call<'_>, name: &str, descriptor: &Descriptor) {
+pub(crate) fn write(call: Call<'_>, name: &str, descriptor: &Descriptor) {
     let fields = descriptor.fields(State::Ready);
     let mut command: Vec<&[u8]> = vec![b"HSET", name.as_bytes()];
     command.extend(fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
@@ -69,7 +75,7 @@ fn write(call: Call<'_>, name: &str, descriptor: &Descriptor) {
 }
 
 /// Creates a sharded filter for a million items at 0.1 %.
-fn create(call: Call<'_>, name: &str, shards: u16) -> Descriptor {
+pub(crate) fn create(call: Call<'_>, name: &str, shards: u16) -> Descriptor {
     let descriptor = reserve(call, name, shards, 1, "EXPANSION 1");
     write(call, name, &descriptor);
     descriptor
@@ -80,7 +86,7 @@ fn cards(call: Call<'_>, keys: &[Vec<u8>]) -> Vec<i64> {
     keys.iter().map(|key| call(key, &[b"BF.CARD", key]).int()).collect()
 }
 
-fn file(dir: &Path, items: &[String]) -> PathBuf {
+pub(crate) fn file(dir: &Path, items: &[String]) -> PathBuf {
     let path = dir.join("items");
     fs::write(&path, items.join("\n")).expect("a file that can be written");
     path
@@ -95,7 +101,7 @@ fn number(json: &str, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_else(|| panic!("no number {field} in {json}"))
 }
 
-fn started(server: &Server, words: &str) -> Child {
+pub(crate) fn started(server: &Server, words: &str) -> Child {
     command_at(server, words)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -109,7 +115,7 @@ fn ended(child: Child) -> Ran {
 
 /// Checks by the tool that every item of the file is in.
 #[track_caller]
-fn assert_all_in(server: &Server, name: &str, path: &Path) {
+pub(crate) fn assert_all_in(server: &Server, name: &str, path: &Path) {
     let ran = run_at(server, &format!("verify {name} --file {} --probes 0", path.display()));
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stdout.contains("all present."), "{ran:?}");

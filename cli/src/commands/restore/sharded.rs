@@ -231,7 +231,7 @@ impl Arguments {
 
 /// Reads the file of a shard to its end. It must be the one that the manifest names, and hold that
 /// shard.
-fn check_shard(
+pub(crate) fn check_shard(
     directory: &std::path::Path,
     manifest: &Manifest,
     at: usize,
@@ -253,7 +253,7 @@ fn check_shard(
 }
 
 /// Loads a shard into its key, or what an earlier restore has not loaded of it.
-fn load_shard(
+pub(crate) fn load_shard(
     server: &mut Connection,
     key: &[u8],
     file: &std::path::Path,

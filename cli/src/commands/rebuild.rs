@@ -1,0 +1,705 @@
+//! `redis-bloom rebuild NAME`: another number of shards, capacity or error rate for a sharded
+//! filter, from the source of its items, while clients use it (docs/sharding.md, Rebuild).
+//!
+//! The step is a field of the descriptor, `rebuild`. Each change of it is one transaction that also
+//! changes the generations, so a run that was killed at any time is continued by the next one:
+//!
+//! ```text
+//!   step        current  next   other fields   what is done then
+//!   reserving   old             spare.* = new  reserve the shards of new
+//!   waiting     old      new                   wait 2 x poll: then all adders fill both
+//!   filling     old      new                   load FILE into new, and check that it is in
+//!   filled      old      new                   --commit exchanges the two
+//!   exchanged   new      old                   wait 2 x poll: then nobody asks old
+//!   committed   new             retired.*      tombstones in the place of old
+//!   returning   old      new                   --abort of `exchanged`: wait 2 x poll
+//!   aborted     old             retired.*      tombstones in the place of new
+//! ```
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bloom::sharding::{Descriptor, Generation, MAX_SHARDS, Shard};
+use serde::Serialize;
+
+use crate::{
+    amount,
+    at_once::{Servers, on_all},
+    connection::{Options, Target},
+    descriptor::{
+        Change, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields, unused, update,
+    },
+    error::{Error, Exit},
+    interrupt::Interrupt,
+    items::{self, Batches, Source},
+    loading::{self, Files, Goal, load_files},
+    membership::Membership,
+    name::{self, Named},
+    new_shard::{Growth, reserve},
+    output::Output,
+    progress::{Progress, Unit},
+};
+
+/// The longest sleep without a look for Ctrl-C.
+const MOMENT: Duration = Duration::from_millis(100);
+/// The field with the step.
+const STEP: &[u8] = b"rebuild";
+
+/// Gives a sharded filter other shards, while clients use it
+///
+/// Without --from, a new generation is made that takes all additions from then on: export the items
+/// after that, and name them by --from. With --from, they are loaded into the new generation, and it
+/// is checked that they are in. With --commit the new generation answers. Each run waits until all
+/// clients have read the descriptor. A run that ended early is continued by the same command.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Name of the sharded filter
+    name: OsString,
+    /// Files with all items. They are read twice
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    from: Vec<PathBuf>,
+    /// Number of items to expect; without it, as before
+    #[arg(long = "items", value_name = "N", value_parser = positive)]
+    capacity: Option<u64>,
+    /// Rate of false positives; without it, as before
+    #[arg(long, value_name = "RATE", value_parser = amount::rate)]
+    error: Option<f64>,
+    /// Number of shards; without it, as before
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
+    shards: Option<u16>,
+    /// Puts the new generation in the place of the old one, when it has the items
+    #[arg(long)]
+    commit: bool,
+    /// Gives the rebuild up
+    #[arg(long, conflicts_with_all = ["from", "capacity", "error", "shards", "commit"])]
+    abort: bool,
+    /// Says what would be done, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    loading: loading::Options,
+    // Last, because the heading of its options goes on for those that follow.
+    #[command(flatten)]
+    input: items::Options,
+}
+
+fn positive(text: &str) -> Result<u64, String> {
+    amount::items(text).and_then(|items| match items {
+        0 => Err("at least 1".to_owned()),
+        items => Ok(items),
+    })
+}
+
+/// How far a rebuild is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Step {
+    Reserving,
+    Waiting,
+    Filling,
+    Filled,
+    Exchanged,
+    Committed,
+    Returning,
+    Aborted,
+}
+
+impl Step {
+    const ALL: [Self; 8] = [
+        Self::Reserving,
+        Self::Waiting,
+        Self::Filling,
+        Self::Filled,
+        Self::Exchanged,
+        Self::Committed,
+        Self::Returning,
+        Self::Aborted,
+    ];
+
+    /// The value of the field.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Reserving => "reserving",
+            Self::Waiting => "waiting",
+            Self::Filling => "filling",
+            Self::Filled => "filled",
+            Self::Exchanged => "exchanged",
+            Self::Committed => "committed",
+            Self::Returning => "returning",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
+/// What the descriptor says.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// `None` if the tool is not rebuilding the filter.
+    step: Option<Step>,
+    descriptor: Descriptor,
+    /// The generation that is made; `None` without one, or if its fields are damaged.
+    new: Option<Generation>,
+}
+
+/// What a run left behind.
+#[derive(Debug, Serialize)]
+struct Report<'n> {
+    #[serde(flatten)]
+    name: Named<'n>,
+    /// The step that is reached.
+    step: Option<Step>,
+    /// Whether anything was changed, or may be: false for a dry run.
+    changed: bool,
+    /// The generation that answers.
+    generation: u64,
+    /// The generation that takes the same additions, or will.
+    next_generation: Option<u64>,
+    shards: u16,
+    capacity: u64,
+    error_rate: f64,
+    /// Items of the files that are in the new generation; `None` if this run loaded none.
+    items: Option<u64>,
+}
+
+/// A run of the subcommand.
+struct Rebuild<'a> {
+    arguments: &'a Arguments,
+    name: &'a [u8],
+    shown: String,
+    target: Target,
+    servers: Servers,
+    interrupt: Interrupt,
+    output: &'a Output,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        for path in &self.from {
+            is_regular(path)?;
+        }
+        let name = name::bytes(&self.name);
+        let target = connection.target()?;
+        let rebuild = Rebuild {
+            arguments: self,
+            name,
+            shown: name::readable(name),
+            servers: Servers::of(target.clone())?,
+            target,
+            interrupt: Interrupt::register(),
+            output,
+        };
+        rebuild.run()
+    }
+}
+
+/// The files are read twice, so a pipe will not do.
+fn is_regular(path: &Path) -> Result<(), Error> {
+    let regular = path != Path::new("-")
+        && path.metadata().map_err(Error::file(path)).map(|metadata| metadata.is_file())?;
+    if regular {
+        return Ok(());
+    }
+    Err(Error::usage(
+        format!("{}: no file: the items are read twice", name::readable_path(path)),
+        "Write them to a file first.",
+    ))
+}
+
+impl Rebuild<'_> {
+    fn run(&self) -> Result<Exit, Error> {
+        let seen = self.look()?;
+        self.check(&seen)?;
+        if self.arguments.dry_run {
+            return self.report(&seen, None, self.plan(&seen));
+        }
+        let go_on = match self.arguments.abort {
+            false => "Repeat the command to go on, or give up by --abort.",
+            true => "Repeat the command to go on.",
+        };
+        let mut changed = false;
+        match if self.arguments.abort { self.undo(&mut changed) } else { self.go(&mut changed) } {
+            Err(error) if changed => Err(error.partly(go_on)),
+            result => result,
+        }
+    }
+
+    /// Reads the descriptor.
+    fn look(&self) -> Result<Seen, Error> {
+        let none = |what: &str, hint: &str| Error::RefusedPartly {
+            what: format!("rebuild {}: {what}", self.shown),
+            hint: hint.to_owned(),
+        };
+        let seen = update(&self.servers, self.name, |fields| {
+            if fields.is_empty() {
+                return Err(none(
+                    "there is no sharded filter of this name",
+                    "`create NAME --shards N` makes one.",
+                ));
+            }
+            Ok((Change::default(), self.read(fields)?))
+        });
+        seen.map_err(|error| match error {
+            Error::Refused { text, .. } if text.starts_with("WRONGTYPE") => none(
+                "WRONGTYPE the name is a filter in one key, or another key",
+                "For a filter in one key: `create NEW --shards N`, load its items there, then let \
+                 the clients use NEW.",
+            ),
+            error => error,
+        })
+    }
+
+    fn read(&self, fields: &Fields) -> Result<Seen, Error> {
+        let descriptor = parsed(self.name, fields)?;
+        let step = match fields.get(STEP) {
+            None => None,
+            Some(value) => {
+                let known = Step::ALL.into_iter().find(|step| step.name().as_bytes() == value);
+                Some(known.ok_or_else(|| Error::RefusedPartly {
+                    what: format!(
+                        "{}: a rebuild in the step '{}', which is unknown",
+                        self.shown,
+                        name::readable(value)
+                    ),
+                    hint: "A newer redis-bloom has begun it: use that one.".to_owned(),
+                })?)
+            }
+        };
+        let new = match step {
+            Some(Step::Reserving) => spare(fields),
+            Some(Step::Exchanged | Step::Committed) => Some(descriptor.current.clone()),
+            Some(Step::Aborted) => None,
+            _ => descriptor.next.clone(),
+        };
+        if fields.contains_key(&b"restoring"[..]) {
+            return Err(Error::RefusedPartly {
+                what: format!("{}: a dump is being restored there", self.shown),
+                hint: "Finish that first, by `restore --resume`.".to_owned(),
+            });
+        }
+        Ok(Seen { step, descriptor, new })
+    }
+
+    /// Refuses what this run cannot go on with.
+    fn check(&self, seen: &Seen) -> Result<(), Error> {
+        let arguments = self.arguments;
+        let refused = |what: &str, hint: &str| {
+            Err(Error::RefusedPartly {
+                what: format!("rebuild {}: {what}", self.shown),
+                hint: hint.to_owned(),
+            })
+        };
+        let unfilled = matches!(
+            seen.step,
+            None | Some(Step::Reserving | Step::Waiting | Step::Filling | Step::Aborted)
+        );
+        match seen.step {
+            Some(Step::Committed) if arguments.abort => {
+                return refused(
+                    "the new generation has taken over, and the old one is gone",
+                    "Finish it by --commit.",
+                );
+            }
+            None if arguments.abort && seen.descriptor.next.is_none() => {
+                return refused("it is not being rebuilt", "`rebuild NAME` begins a rebuild.");
+            }
+            _ if arguments.abort => return Ok(()),
+            Some(Step::Returning) => {
+                return refused("the rebuild is being given up", "Finish that by --abort.");
+            }
+            Some(Step::Exchanged) if !arguments.commit => {
+                return refused(
+                    "the new generation answers, and the old one is kept up to date",
+                    "Finish it by --commit, or give it up by --abort.",
+                );
+            }
+            None if seen.descriptor.next.is_some() => {
+                return refused(
+                    "it has a next generation that this tool did not make",
+                    "Let its maker finish, or remove it by --abort.",
+                );
+            }
+            _ if unfilled && arguments.commit && arguments.from.is_empty() => {
+                return refused(
+                    "there is no new generation that has the items",
+                    "Name the files of the items by --from.",
+                );
+            }
+            _ => {}
+        }
+        let Some(new) = seen.new.as_ref().filter(|_| seen.step.is_some()) else {
+            return match seen.step {
+                None | Some(Step::Aborted) => Ok(()),
+                _ => refused("the fields of its new generation are damaged", "Give up by --abort."),
+            };
+        };
+        let differs = arguments.capacity.is_some_and(|items| items != new.capacity)
+            || arguments.error.is_some_and(|rate| rate != new.error_rate)
+            || arguments.shards.is_some_and(|shards| shards != new.shards());
+        // What is left of a rebuild that has ended is in nobody's way.
+        if differs && (seen.step != Some(Step::Committed) || arguments.commit) {
+            return refused(
+                &format!("it is being rebuilt with {}", self.parameters(new)),
+                "Leave out other parameters to go on with these, or give up by --abort.",
+            );
+        }
+        Ok(())
+    }
+
+    /// What a run would do, for --dry-run.
+    fn plan(&self, seen: &Seen) -> String {
+        let (shown, arguments) = (&self.shown, self.arguments);
+        if arguments.abort {
+            return format!("{shown}: the rebuild would be given up");
+        }
+        let ends = match (arguments.commit, arguments.from.is_empty()) {
+            (true, _) => "would be rebuilt, and the new generation would answer",
+            (false, false) => "would be rebuilt up to --commit",
+            (false, true) => "would get a new generation that takes all additions",
+        };
+        format!("{shown} {ends}: {}", self.parameters(&self.wanted(seen)))
+    }
+
+    /// The new generation, as far as its parameters go.
+    fn wanted(&self, seen: &Seen) -> Generation {
+        let old = &seen.descriptor.current;
+        let (arguments, mut wanted) = (self.arguments, seen.new.as_ref().unwrap_or(old).clone());
+        wanted.capacity = arguments.capacity.unwrap_or(wanted.capacity);
+        wanted.error_rate = arguments.error.unwrap_or(wanted.error_rate);
+        wanted.keys.resize(arguments.shards.map_or(wanted.keys.len(), usize::from), Vec::new());
+        wanted
+    }
+
+    fn parameters(&self, generation: &Generation) -> String {
+        format!(
+            "{} shards, {} items at {}",
+            generation.shards(),
+            amount::readable_items(generation.capacity),
+            amount::readable_rate(generation.error_rate)
+        )
+    }
+
+    /// Goes on as far as the options say.
+    fn go(&self, changed: &mut bool) -> Result<Exit, Error> {
+        let arguments = self.arguments;
+        let mut loaded = None;
+        loop {
+            let seen = self.look()?;
+            self.check(&seen)?;
+            self.stop_if_asked()?;
+            let begins = !*changed;
+            *changed = true;
+            match (seen.step, &seen.new) {
+                (None, _) => self.begin(&seen)?,
+                (Some(Step::Reserving), Some(new)) => {
+                    self.reserve_all(&seen.descriptor.current, new)?;
+                    self.advance(&seen, Step::Waiting, |seen, fields| {
+                        let mut set = Vec::new();
+                        set.extend(seen.new.iter().flat_map(Generation::next_fields));
+                        Change { set, delete: names_of(fields, "spare.") }
+                    })?;
+                }
+                (Some(Step::Waiting), _) => {
+                    self.wait(&seen.descriptor, "adds to the new generation, too")?;
+                    self.advance(&seen, Step::Filling, |_, _| Change::default())?;
+                    if !arguments.from.is_empty() {
+                        self.output.remark(
+                            "Items that were added before now must be in the files: if they were \
+                             added after the export, end this, and export again",
+                        );
+                    }
+                }
+                (Some(Step::Filling), Some(_)) if arguments.from.is_empty() => {
+                    let text = format!(
+                        "{}: the next generation takes all additions from now on",
+                        self.shown
+                    );
+                    self.report(&seen, None, text)?;
+                    self.output.remark("Export the items now, then load them by `rebuild --from`.");
+                    return Ok(Exit::Done);
+                }
+                (Some(Step::Filling), Some(new)) => {
+                    loaded = Some(self.fill(&seen.descriptor, new)?);
+                    self.advance(&seen, Step::Filled, |_, _| Change::default())?;
+                }
+                // Files are named again: they may have more items.
+                (Some(Step::Filled), Some(_)) if begins && !arguments.from.is_empty() => {
+                    self.advance(&seen, Step::Filling, |_, _| Change::default())?;
+                }
+                (Some(Step::Filled), _) if !arguments.commit => {
+                    let text = match loaded {
+                        Some(items) => {
+                            let items = amount::grouped(items);
+                            format!("{}: all {items} items are in the new generation", self.shown)
+                        }
+                        None => format!("{}: the new generation has the items", self.shown),
+                    };
+                    self.report(&seen, loaded, text)?;
+                    self.output.remark(
+                        "`rebuild --commit` makes it the one that answers, --abort gives it up.",
+                    );
+                    return Ok(Exit::Done);
+                }
+                (Some(Step::Filled), _) => self.advance(&seen, Step::Exchanged, exchange)?,
+                (Some(Step::Exchanged), _) => {
+                    self.wait(&seen.descriptor, "asks the new generation")?;
+                    self.advance(&seen, Step::Committed, |_, fields| {
+                        let mut change = retire(fields, "next.");
+                        change.delete.push(b"base".to_vec());
+                        change
+                    })?;
+                }
+                (Some(Step::Committed), _) => {
+                    self.end(&seen)?;
+                    if arguments.commit {
+                        let new = self.parameters(&seen.descriptor.current);
+                        let text = format!("{} was rebuilt: {new}", self.shown);
+                        return self.report(&seen, loaded, text);
+                    }
+                }
+                (Some(Step::Aborted), _) => self.end(&seen)?,
+                // Refused by `check`.
+                (Some(Step::Reserving | Step::Filling | Step::Returning), _) => {}
+            }
+        }
+    }
+
+    /// Gives the rebuild up.
+    fn undo(&self, changed: &mut bool) -> Result<Exit, Error> {
+        loop {
+            let seen = self.look()?;
+            self.check(&seen)?;
+            self.stop_if_asked()?;
+            *changed = true;
+            match seen.step {
+                Some(Step::Reserving) => {
+                    self.advance(&seen, Step::Aborted, |_, fields| retire(fields, "spare."))?;
+                }
+                None | Some(Step::Waiting | Step::Filling | Step::Filled) => {
+                    self.advance(&seen, Step::Aborted, |_, fields| retire(fields, "next."))?;
+                }
+                Some(Step::Exchanged) => self.advance(&seen, Step::Returning, exchange)?,
+                Some(Step::Returning) => {
+                    self.wait(&seen.descriptor, "asks the old generation again")?;
+                    self.advance(&seen, Step::Aborted, |_, fields| retire(fields, "next."))?;
+                }
+                Some(Step::Aborted) => {
+                    self.end(&seen)?;
+                    let old = self.parameters(&seen.descriptor.current);
+                    let text = format!("{}: the rebuild was given up: {old}", self.shown);
+                    return self.report(&seen, None, text);
+                }
+                // Refused by `check`.
+                Some(Step::Committed) => {}
+            }
+        }
+    }
+
+    /// Chooses a generation, and notes that its shards are being reserved.
+    fn begin(&self, seen: &Seen) -> Result<(), Error> {
+        let (old, wanted) = (&seen.descriptor.current, self.wanted(seen));
+        // Shards that an earlier restore has replaced.
+        bury(&self.servers, self.name)?;
+        let new = unused(
+            &self.servers,
+            self.name,
+            wanted.shards(),
+            old.number + 1,
+            wanted.error_rate,
+            wanted.capacity,
+        )?;
+        self.change(seen.step, Some(new.number), Step::Reserving, |_, _| Change {
+            set: spare_fields(&new),
+            delete: Vec::new(),
+        })
+    }
+
+    fn reserve_all(&self, old: &Generation, new: &Generation) -> Result<(), Error> {
+        let growth = Growth::of(&self.servers, old)?;
+        on_all(
+            &self.servers,
+            &new.keys,
+            |server, place, _| {
+                self.stop_if_asked()?;
+                let shard = u16::try_from(place).ok().and_then(|at| Shard::new(at, new.shards()));
+                match shard {
+                    // Nobody else makes keys of this generation, but an earlier run may have.
+                    Some(shard) => reserve(server, &new.keys[place], shard, new, &growth, true),
+                    None => Ok(()),
+                }
+            },
+            || {},
+        )?;
+        Ok(())
+    }
+
+    /// Loads the files into a generation, and checks that their items are in. Returns how many
+    /// there are.
+    fn fill(&self, descriptor: &Descriptor, new: &Generation) -> Result<u64, Error> {
+        let (arguments, task) = (self.arguments, format!("rebuild {}", self.shown));
+        let totals = load_files(
+            &task,
+            Goal::Generation(new.clone()),
+            &Files { paths: &arguments.from, items: &arguments.input },
+            arguments.loading.settings(),
+            self.target.clone(),
+            &self.interrupt,
+            self.output,
+        )?;
+        if totals.items == 0 {
+            return Err(Error::usage(
+                format!("{task}: the files have no items"),
+                "Name the files of all items of the filter, and their form by --csv or -0.",
+            ));
+        }
+        let alone =
+            Descriptor { current: new.clone(), next: None, base: None, poll: descriptor.poll };
+        let mut membership = Membership::of_shards(&self.target, self.name, alone)?;
+        let (mut items, mut absent, mut unknown) = (0, 0, 0);
+        for path in &arguments.from {
+            let source = Source::named(path);
+            let (input, length) = source.open()?;
+            let size = membership.batch_size(arguments.input.batch);
+            let mut batches = Batches::new(input, &arguments.input).of_size(size as usize);
+            let label = format!("checking {}", source.name());
+            let mut progress = Progress::new(self.output, &label, length);
+            let next = || {
+                self.stop_if_asked()?;
+                batches.next_batch().map_err(Error::file(source.name()))
+            };
+            membership.ask(next, |batch, answers| {
+                items += answers.items;
+                unknown += answers.unknown;
+                absent += answers.items - answers.present - answers.unknown;
+                progress.at(batch.end, items, Unit::Items);
+                Ok(())
+            })?;
+        }
+        if unknown > 0 {
+            return Err(membership.unknown(&task, unknown));
+        }
+        if absent > 0 {
+            return Err(Error::Incomplete {
+                what: format!(
+                    "{task}: {} of {} items are not in the new generation",
+                    amount::grouped(absent),
+                    amount::grouped(items)
+                ),
+                hint: "Did the files change, or did a server lose data? Load them again."
+                    .to_owned(),
+            });
+        }
+        Ok(items)
+    }
+
+    /// Puts the tombstones, and removes the step.
+    fn end(&self, seen: &Seen) -> Result<(), Error> {
+        bury(&self.servers, self.name)?;
+        update(&self.servers, self.name, |fields| {
+            let step = self.read(fields)?.step;
+            let delete =
+                if step == seen.step && step.is_some() { vec![STEP.to_vec()] } else { Vec::new() };
+            Ok((Change { set: Vec::new(), delete }, ()))
+        })
+    }
+
+    /// Waits until every client has read the descriptor, and has ended what it did by the one
+    /// before.
+    fn wait(&self, descriptor: &Descriptor, until: &str) -> Result<(), Error> {
+        let seconds = descriptor.poll.saturating_mul(2);
+        self.output.remark(format_args!(
+            "{}: {seconds} s (two times `poll`), until every client {until}",
+            self.shown
+        ));
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(seconds) {
+            self.stop_if_asked()?;
+            thread::sleep(MOMENT);
+        }
+        Ok(())
+    }
+
+    /// Goes from the step that was seen to another one, by one transaction.
+    fn advance(
+        &self,
+        seen: &Seen,
+        to: Step,
+        change: impl Fn(&Seen, &Fields) -> Change,
+    ) -> Result<(), Error> {
+        self.change(seen.step, seen.new.as_ref().map(|new| new.number), to, change)
+    }
+
+    /// Goes from one step of the rebuild to this generation to another one.
+    fn change(
+        &self,
+        from: Option<Step>,
+        number: Option<u64>,
+        to: Step,
+        change: impl Fn(&Seen, &Fields) -> Change,
+    ) -> Result<(), Error> {
+        update(&self.servers, self.name, |fields| {
+            let now = self.read(fields)?;
+            let same = now.new.as_ref().is_none_or(|new| Some(new.number) == number);
+            if now.step == Some(to) && same {
+                // An earlier attempt, whose reply was lost.
+                return Ok((Change::default(), ()));
+            }
+            if now.step != from || !same {
+                return Err(Error::Incomplete {
+                    what: format!("{}: another run is rebuilding it, too", self.shown),
+                    hint: "Wait until that one ends, then look again.".to_owned(),
+                });
+            }
+            let mut change = change(&now, fields);
+            change.set.push((STEP.to_vec(), to.name().into()));
+            Ok((change, ()))
+        })
+    }
+
+    fn stop_if_asked(&self) -> Result<(), Error> {
+        if self.interrupt.requested() {
+            return Err(Error::Interrupted { hint: "Nothing was changed.".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn report(&self, seen: &Seen, items: Option<u64>, text: String) -> Result<Exit, Error> {
+        let now = if self.arguments.dry_run { seen.clone() } else { self.look()? };
+        let of = match self.arguments.dry_run {
+            true => self.wanted(&now),
+            false => now.new.unwrap_or_else(|| now.descriptor.current.clone()),
+        };
+        let report = Report {
+            name: Named::of(self.name),
+            step: seen.step,
+            changed: !self.arguments.dry_run,
+            generation: now.descriptor.current.number,
+            next_generation: now.descriptor.next.map(|next| next.number),
+            shards: of.shards(),
+            capacity: of.capacity,
+            error_rate: of.error_rate,
+            items,
+        };
+        self.output.data(&report, text)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The next generation answers, and the one that answered becomes the next one.
+fn exchange(seen: &Seen, _: &Fields) -> Change {
+    let (set, delete) = seen.descriptor.exchange().unwrap_or_default();
+    Change { set, delete }
+}
+
+/// A generation is none any more: its keys become tombstones.
+fn retire(fields: &Fields, prefix: &str) -> Change {
+    let delete = names_of(fields, prefix);
+    let is_key = |name: &&Vec<u8>| name[prefix.len()..].iter().all(u8::is_ascii_digit);
+    let keys: Vec<_> =
+        delete.iter().filter(is_key).filter_map(|name| fields.get(name).cloned()).collect();
+    Change { set: retired_fields(&keys), delete }
+}

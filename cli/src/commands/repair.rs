@@ -1,0 +1,292 @@
+//! `redis-bloom repair NAME --shard I --from FILE...`: a lost shard of a sharded filter from the
+//! source of its items.
+//!
+//! ```text
+//!   FILE ── items of shard i ──▶ {NAME:k}:g:repair ── RENAMENX ──▶ {NAME:k}:g
+//!   DIR  ── file of shard i  ──┘ in the slot of the shard
+//! ```
+//!
+//! Clients never see a part of the shard. A run that was killed leaves the temporary key, and the
+//! next one begins anew.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use bloom::sharding::{Generation, Shard};
+use redis::Value;
+use serde::Serialize;
+
+use super::restore::{check_shard, load_shard};
+use crate::{
+    amount,
+    at_once::{Servers, acknowledged, on_all},
+    connection::{Connection, Options, Target},
+    dump_directory::{Manifest, path_of},
+    error::{Error, Exit},
+    interrupt::Interrupt,
+    items,
+    loading::{self, Files, Goal, load_files},
+    name::{self, Named},
+    new_shard::{Growth, reserve},
+    output::Output,
+    progress::Alone,
+    sharded,
+};
+
+/// Makes a lost shard of a sharded filter anew from its items
+///
+/// The files have the items of the whole filter: those of other shards are left out. In place of
+/// files, the directory of a dump will do; additions after the dump are not in it. Clients see the
+/// shard when it is complete.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Name of the sharded filter
+    name: OsString,
+    /// Number of the lost shard, from 0
+    #[arg(long, value_name = "I")]
+    shard: u16,
+    /// Files with items, - is standard input; or the directory that dump wrote
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    from: Vec<PathBuf>,
+    /// Replaces what is in the place of the shard; additions to it meanwhile are lost
+    #[arg(long)]
+    replace: bool,
+    /// Looks what is in the place of the shard, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    loading: loading::Options,
+    #[command(flatten)]
+    items: items::Options,
+}
+
+/// What was repaired, or would be.
+#[derive(Debug, Serialize)]
+struct Report<'n> {
+    #[serde(flatten)]
+    name: Named<'n>,
+    shard: u16,
+    shards: u16,
+    generation: u64,
+    repaired: bool,
+    /// Items that were loaded; `None` if none were counted, as from a dump.
+    items: Option<u64>,
+}
+
+/// A shard that is repaired.
+struct Repair<'a> {
+    arguments: &'a Arguments,
+    servers: Servers,
+    generation: Generation,
+    shard: Shard,
+    interrupt: Interrupt,
+    output: &'a Output,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        for path in self.from.iter().filter(|path| *path != Path::new("-")) {
+            path.metadata().map_err(Error::file(path))?;
+        }
+        let interrupt = Interrupt::register();
+        let name = name::bytes(&self.name);
+        let target = connection.target()?;
+        let filter = sharded::find_sharded(&mut target.connect()?, name)?;
+        let shown = name::readable(name);
+        let generation = filter.current;
+        let count = generation.shards();
+        let Some(shard) = Shard::new(self.shard, count) else {
+            return Err(Error::usage(
+                format!("{shown} has shards 0 to {}", count.saturating_sub(1)),
+                "Name one of them by --shard.",
+            ));
+        };
+        if let Some(next) = &filter.next {
+            output.remark(format_args!(
+                "{shown} is being rebuilt: generation {} is repaired, which answers; not {}",
+                generation.number, next.number
+            ));
+        }
+        let number = generation.number;
+        let servers = Servers::of(target.clone())?;
+        let repair = Repair { arguments: self, servers, generation, shard, interrupt, output };
+        repair.look()?;
+        let mut report = Report {
+            name: Named::of(name),
+            shard: self.shard,
+            shards: count,
+            generation: number,
+            repaired: !self.dry_run,
+            items: None,
+        };
+        let text = format!("{shown}: shard {} of {count}", self.shard);
+        if self.dry_run {
+            output.data(&report, format_args!("{text} would be repaired"))?;
+            return Ok(Exit::Done);
+        }
+        report.items = repair.run(target)?;
+        match report.items {
+            Some(items) => {
+                let items = amount::grouped(items);
+                output.data(&report, format_args!("{text} repaired: {items} items"))?;
+            }
+            None => output.data(&report, format_args!("{text} repaired from the dump"))?,
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The directory of a dump, if it is one.
+    fn manifest(&self) -> Result<Option<Manifest>, Error> {
+        match &self.from[..] {
+            [directory] if directory.is_dir() => Manifest::read(directory).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Repair<'_> {
+    /// The key of the shard.
+    fn key(&self) -> &[u8] {
+        &self.generation.keys[usize::from(self.shard.index())]
+    }
+
+    /// The key that is filled; it has the slot of the shard.
+    fn temporary(&self) -> Vec<u8> {
+        [self.key(), b":repair"].concat()
+    }
+
+    /// Does something on the node of the shard. Tries again while that fails.
+    fn on_node<T: Send>(
+        &self,
+        work: impl Fn(&mut Connection, bool) -> Result<T, Error> + Sync,
+    ) -> Result<Option<T>, Error> {
+        let key = [self.key().to_vec()];
+        let done = on_all(&self.servers, &key, |server, _, again| work(server, again), || {})?;
+        Ok(done.into_iter().next())
+    }
+
+    /// Checks that the shard is lost, or may be replaced.
+    fn look(&self) -> Result<(), Error> {
+        let kind =
+            self.on_node(|server, _| server.call_for_key(redis::cmd("TYPE").arg(self.key())))?;
+        match kind {
+            Some(Value::SimpleString(kind)) if kind != "none" && !self.arguments.replace => {
+                Err(self
+                    .in_place(&format!("BUSYKEY there is a key of the type {kind} in its place")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn in_place(&self, what: &str) -> Error {
+        Error::RefusedPartly {
+            what: format!("repair {}: {what}", self.task()),
+            hint: "If it is to go, repeat this with --replace: additions to it meanwhile are lost."
+                .to_owned(),
+        }
+    }
+
+    /// The shard, for messages.
+    fn task(&self) -> String {
+        let name = name::readable(name::bytes(&self.arguments.name));
+        format!("{name}: shard {} of {}", self.shard.index(), self.shard.count())
+    }
+
+    /// Fills the temporary key, and renames it. Returns the number of items, if they were counted.
+    fn run(&self, target: Target) -> Result<Option<u64>, Error> {
+        let filled = match self.arguments.manifest()? {
+            Some(manifest) => self.restore(&manifest).map(|()| None),
+            None => self.load(target).map(Some),
+        };
+        let done = filled.and_then(|items| self.rename().map(|()| items));
+        if done.is_err() {
+            // The next run begins anew: it needs nothing of this one.
+            let _ = self.clear();
+        }
+        done
+    }
+
+    /// Removes what an earlier run left.
+    fn clear(&self) -> Result<(), Error> {
+        let key = self.temporary();
+        self.on_node(|server, _| server.call_for_key(redis::cmd("UNLINK").arg(&key)))?;
+        Ok(())
+    }
+
+    fn load(&self, target: Target) -> Result<u64, Error> {
+        let (arguments, key) = (self.arguments, self.temporary());
+        let growth = Growth::of(&self.servers, &self.generation)?;
+        self.clear()?;
+        self.on_node(|server, again| {
+            reserve(server, &key, self.shard, &self.generation, &growth, again)
+        })?;
+        let totals = load_files(
+            &format!("repair {}", name::readable(name::bytes(&arguments.name))),
+            Goal::Shard(self.shard, key),
+            &Files { paths: &arguments.from, items: &arguments.items },
+            arguments.loading.settings(),
+            target,
+            &self.interrupt,
+            self.output,
+        )?;
+        if totals.items == 0 {
+            return Err(Error::usage(
+                format!("repair {}: no item of the files belongs to it", self.task()),
+                "Name the files of all items of the filter, and their form by --csv or -0.",
+            ));
+        }
+        Ok(totals.items)
+    }
+
+    /// Loads the file of the shard in the directory of a dump.
+    fn restore(&self, manifest: &Manifest) -> Result<(), Error> {
+        let (directory, key) = (&self.arguments.from[0], self.temporary());
+        if manifest.shards != self.shard.count() {
+            return Err(Error::usage(
+                format!(
+                    "{}: a dump of {} shards, and the filter has {}",
+                    name::readable_path(directory),
+                    manifest.shards,
+                    self.shard.count()
+                ),
+                "Repair it from the files of its items, or restore the whole dump.",
+            ));
+        }
+        let at = usize::from(self.shard.index());
+        let mut progress = Alone::new(self.output, "checking".to_owned());
+        let checked = check_shard(directory, manifest, at, &self.interrupt, &mut progress)?;
+        let file = path_of(directory, at);
+        self.clear()?;
+        let mut progress = Alone::new(self.output, self.task());
+        // Progress is for the thread that asks, so the file is loaded here.
+        let mut server = self.servers.connect(self.key())?;
+        load_shard(&mut server, &key, &file, &checked, &self.interrupt, &mut progress)
+    }
+
+    /// Puts the complete shard in its place.
+    fn rename(&self) -> Result<(), Error> {
+        let (key, temporary) = (self.key(), self.temporary());
+        let command = if self.arguments.replace { "RENAME" } else { "RENAMENX" };
+        let renamed = self.on_node(|server, again| {
+            let reply = server.call_for_key(redis::cmd(command).arg(&temporary).arg(key));
+            let renamed = match reply {
+                Ok(reply) => reply != Value::Int(0),
+                // The reply to an earlier attempt was lost.
+                Err(Error::Refused { text, .. })
+                    if again && text.starts_with("ERR no such key") =>
+                {
+                    true
+                }
+                Err(error) => return Err(error),
+            };
+            acknowledged(server)?;
+            Ok(renamed)
+        })?;
+        match renamed {
+            Some(false) => Err(self.in_place("BUSYKEY somebody has made a key in its place")),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `repair` of a lost shard, from the files of the items and from the directory of a dump. On a
+//! cluster: sharded_rebuild.rs.
+
+use std::{fs, io::Write as _, path::Path, process::Command};
+
+use bloom::sharding::shard_of;
+
+use crate::{
+    harness::{Client, Reply, Server, int, numbered, ok},
+    run::{Ran, command_at},
+    schema::checked,
+    sharded_load::{assert_all_in, at, create, file, started},
+};
+
+const SHARDS: u16 = 4;
+/// The lost shard.
+const LOST: usize = 2;
+
+/// A filter with 20,000 items, a file of them, and the keys.
+fn filled(server: &Server, client: &mut Client) -> Vec<String> {
+    let keys = create(&mut at(client), "urls", SHARDS).current.keys;
+    file(server.dir(), &numbered("item", 20_000));
+    assert_eq!(run(server, "load urls items").code, 0);
+    keys.into_iter().map(|key| String::from_utf8(key).expect("text")).collect()
+}
+
+fn run(server: &Server, words: &str) -> Ran {
+    command_at(server, words).current_dir(server.dir()).output().expect("the tool runs").into()
+}
+
+fn exists(client: &mut Client, key: &str) -> bool {
+    client.cmd(&["EXISTS", key]) == int(1)
+}
+
+#[test]
+fn a_lost_shard_is_repaired_from_the_file_of_all_items() {
+    let server = Server::start();
+    let mut client = server.client();
+    let keys = filled(&server, &mut client);
+    let (key, temporary) = (&keys[LOST], format!("{}:repair", keys[LOST]));
+    let expansion = |client: &mut Client| client.cmd(&["BF.INFO", key, "EXPANSION"]);
+    let (card, growth) = (client.cmd(&["BF.CARD", key]).int(), expansion(&mut client));
+    client.cmd(&["UNLINK", key]);
+    assert_eq!(run(&server, "verify urls --file items --probes 0").code, 5);
+
+    let ran = run(&server, "--json repair urls --shard 2 --from items --dry-run");
+    assert_eq!(checked("repair", &ran.stdout)[0]["repaired"], false, "{ran:?}");
+    assert!(!exists(&mut client, key) && !exists(&mut client, &temporary));
+    // A killed run left a part, with an item that is in no file.
+    let reserve = ["BF.RESERVE", &temporary, "0.01", "100", "SHARD", "2", "4"];
+    assert_eq!(client.cmd(&reserve), ok());
+    let foreign = (0..).map(|at| format!("none-{at}"));
+    let foreign = foreign.into_iter().find(|item| shard_of(item.as_bytes(), SHARDS) == 2).unwrap();
+    assert_eq!(client.cmd(&["BF.ADD", &temporary, &foreign]), int(1));
+    let ran = run(&server, "--json repair urls --shard 2 --from items");
+    let report = &checked("repair", &ran.stdout)[0];
+    let own = |item: &&String| shard_of(item.as_bytes(), SHARDS) == 2;
+    let items = numbered("item", 20_000).iter().filter(own).count();
+    assert_eq!((ran.code, &report["items"]), (0, &items.into()), "{ran:?}");
+    assert!(!exists(&mut client, &temporary));
+    assert_eq!(client.cmd(&["BF.EXISTS", key, &foreign]), int(0));
+    // Another seed has other false positives: those that hide an item are rare.
+    assert!((card - client.cmd(&["BF.CARD", key]).int()).abs() < 20);
+    assert_eq!(expansion(&mut client), growth);
+    assert_all_in(&server, "urls", &server.dir().join("items"));
+    // The shard knows which it is.
+    let refused = client.cmd(&["BF.INSERT", &keys[0], "NOCREATE", "ITEMS", &foreign]);
+    assert!(matches!(&refused.elements()[0], Reply::Error(text) if text.contains("shard 2 of 4")));
+}
+
+#[test]
+fn what_is_no_repair_is_refused_and_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    let keys = filled(&server, &mut client);
+    let key = &keys[LOST];
+    let digest = client.cmd(&["DEBUG", "DIGEST-VALUE", key]);
+    fs::write(server.dir().join("foreign"), foreign(LOST)).unwrap();
+    fs::write(server.dir().join("empty"), "").unwrap();
+    client.run("BF.RESERVE plain 0.01 100");
+    let refused = |words: &str, code: i32, text: &str| {
+        let ran = run(&server, words);
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{words}: {ran:?}");
+        assert!(ran.stderr.contains(text), "{words}: {ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 2, "{words}: {ran:?}");
+    };
+    refused("repair urls --shard 2 --from items", 4, "BUSYKEY there is a key of the type");
+    refused("repair urls --shard 4 --from items", 2, "urls has shards 0 to 3");
+    refused("repair plain --shard 0 --from items", 4, "there is no sharded filter");
+    refused("repair none --shard 0 --from items", 4, "there is no sharded filter");
+    refused("repair urls --shard 2 --from missing --replace", 2, "missing");
+    for files in ["foreign", "empty"] {
+        let text = "no item of the files belongs to it";
+        refused(&format!("repair urls --shard 2 --from {files} --replace --quiet"), 2, text);
+    }
+    assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest);
+    assert!(!exists(&mut client, &format!("{key}:repair")));
+    // A live shard, and a key of another type, are replaced on demand.
+    client.cmd(&["SET", key, "other"]);
+    refused("repair urls --shard 2 --from items", 4, "a key of the type string");
+    for _ in 0..2 {
+        let ran = run(&server, "repair urls --shard 2 --from empty items --replace");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_all_in(&server, "urls", &server.dir().join("items"));
+    }
+    assert_ne!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest, "another seed");
+    // Somebody makes the shard while it is repaired.
+    client.cmd(&["UNLINK", key]);
+    let fifo = server.dir().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let child = started(&server, &format!("repair urls --shard 2 --from {}", fifo.display()));
+    let items = fs::read(server.dir().join("items")).unwrap();
+    let mut pipe = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    assert_eq!(client.cmd(&["BF.RESERVE", key, "0.01", "100", "SHARD", "2", "4"]), ok());
+    pipe.write_all(&items).expect("the tool reads");
+    drop(pipe);
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("somebody has made a key in its place"), "{ran:?}");
+    assert!(!exists(&mut client, &format!("{key}:repair")));
+}
+
+/// Lines of items of other shards.
+fn foreign(shard: usize) -> String {
+    let items = numbered("item", 100);
+    let other = |item: &&String| usize::from(shard_of(item.as_bytes(), SHARDS)) != shard;
+    items.iter().filter(other).map(|item| format!("{item}\n")).collect()
+}
+
+#[test]
+fn a_lost_shard_is_repaired_from_a_dump() {
+    let server = Server::start();
+    let mut client = server.client();
+    let keys = filled(&server, &mut client);
+    let key = &keys[LOST];
+    let digest = client.cmd(&["DEBUG", "DIGEST-VALUE", key]);
+    assert_eq!(run(&server, "dump urls -o urls.dump").code, 0);
+    client.cmd(&["UNLINK", key]);
+    let shard = server.dir().join("urls.dump/shard-002.rbloom");
+    let good = fs::read(&shard).unwrap();
+    let refused = |words: &str, path: &Path, bytes: &[u8], text: &str| {
+        let before = fs::read(path).unwrap();
+        fs::write(path, bytes).unwrap();
+        let ran = run(&server, words);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+        assert!(ran.stderr.contains(text), "{ran:?}");
+        fs::write(path, before).unwrap();
+    };
+    let words = "repair urls --shard 2 --from urls.dump";
+    refused(words, &shard, &good[..good.len() / 2], "shard-002.rbloom");
+    let other = fs::read(server.dir().join("urls.dump/shard-001.rbloom")).unwrap();
+    refused(words, &shard, &other, "or of another shard");
+    create(&mut at(&mut client), "few", 2);
+    let words = "repair few --shard 1 --from urls.dump --replace";
+    refused(words, &shard, &good, "a dump of 4 shards, and the filter has 2");
+    assert!(!exists(&mut client, key));
+    let ran = run(&server, "--json repair urls --shard 2 --from urls.dump");
+    assert_eq!((ran.code, &checked("repair", &ran.stdout)[0]["items"].is_null()), (0, &true));
+    assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest);
+    assert!(!exists(&mut client, &format!("{key}:repair")));
+}
+
+/// The rights that docs/cli.md lists are enough.
+#[test]
+fn a_repair_needs_few_rights() {
+    let server = Server::start();
+    let mut client = server.client();
+    let keys = filled(&server, &mut client);
+    client.cmd(&["UNLINK", &keys[LOST]]);
+    let rights = "ACL SETUSER least on >x ~urls ~{urls:* +hgetall +type +bf.info +bf.reserve \
+                  +bf.bulkadd +info +wait +cluster|slots +unlink +renamenx";
+    assert_eq!(client.run(rights), ok());
+    let ran = run(&server, "--user least -a x repair urls --shard 2 --from items");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    client.run("ACL SETUSER least -renamenx +rename +bf.loadchunk");
+    assert_eq!(run(&server, "dump urls -o urls.dump").code, 0);
+    for from in ["items", "urls.dump"] {
+        let words = format!("--user least -a x repair urls --shard 2 --replace --from {from}");
+        let ran = run(&server, &words);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}
