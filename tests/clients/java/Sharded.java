@@ -19,6 +19,7 @@ import java.util.zip.CRC32;
 public class Sharded {
     // Begins the items that are added last: without its one, a shard's "no" is not believed.
     static final String COMPLETE = "filter: complete";
+    static final String TOO_OLD = "the descriptor is too old";
     static final long PAUSE = 1000; // milliseconds after a failure in which a shard, or the descriptor, is not asked for
 
     static int shardOf(String item, int shards) {
@@ -45,14 +46,18 @@ public class Sharded {
         return found;
     }
 
-    /** An error that a server answered. */
+    /** An error that a server answered, or TOO_OLD. */
     static class Refused extends IOException {
         Refused(String text) { super(text); }
 
+        /** Whether the filter is gone: lost, or an old shard after a rebuild. */
+        boolean isGone() {
+            return getMessage().startsWith("WRONGTYPE") || getMessage().contains("not found");
+        }
+
         /** Whether it may come from a descriptor that is out of date. */
         boolean isStale() {
-            String text = getMessage();
-            return text.startsWith("WRONGTYPE") || text.contains("belongs to shard") || text.contains("not found");
+            return isGone() || getMessage().contains("belongs to shard") || getMessage().equals(TOO_OLD);
         }
     }
 
@@ -175,44 +180,85 @@ public class Sharded {
     /** A shard: its key and the item that marks it as complete. */
     record Shard(String key, String mark) {}
 
-    /** What the descriptor says. `next` and `base` may be null. */
-    record Descriptor(List<Shard> current, List<Shard> next, String base, int poll) {
-        static Descriptor of(List<?> words) throws IOException {
+    /** The shards of one generation. */
+    record Generation(long number, List<Shard> shards) {
+        static Generation of(Map<String, String> fields, String prefix) throws IOException {
+            int count = (int) number(fields, prefix + "shards", 1024);
+            long generation = number(fields, prefix + "generation", Long.MAX_VALUE);
+            number(fields, prefix + "capacity", Long.MAX_VALUE); // these two have no use here, but a hash without them is damaged
+            String error = fields.getOrDefault(prefix + "error", "none");
+            if (!error.matches("[\\d.]+([eE][-+]?\\d+)?") || !isRate(error)) throw new IOException(prefix + "error is " + error);
+            var shards = new ArrayList<Shard>();
+            for (String mark : markers(count)) {
+                String key = fields.get(prefix + shards.size());
+                if (key == null) throw new IOException("field " + prefix + shards.size() + " is missing");
+                shards.add(new Shard(key, mark));
+            }
+            return new Generation(generation, shards);
+        }
+
+        private static long number(Map<String, String> fields, String name, long most) throws IOException {
+            String text = fields.getOrDefault(name, "none");
+            if (!text.matches("0*[1-9]\\d{0,17}") || Long.parseLong(text) > most) throw new IOException(name + " is " + text);
+            return Long.parseLong(text);
+        }
+
+        private static boolean isRate(String text) {
+            try {
+                return Double.parseDouble(text) > 0 && Double.parseDouble(text) < 1;
+            } catch (NumberFormatException error) {
+                return false;
+            }
+        }
+
+        /** The items by shard. */
+        Map<Shard, List<String>> group(List<String> items) {
+            var groups = new LinkedHashMap<Shard, List<String>>();
+            for (String item : items) {
+                Shard shard = shards.get(shardOf(item, shards.size()));
+                groups.computeIfAbsent(shard, none -> new ArrayList<>()).add(item);
+            }
+            return groups;
+        }
+    }
+
+    /** What the descriptor says. `next`, `damage` (why nothing may be added) and `base` may be null. */
+    record Descriptor(Generation current, Generation next, String damage, String base, int poll, long readAt) {
+        static Descriptor of(List<?> words, long readAt) throws IOException {
             var fields = new HashMap<String, String>();
             for (int i = 0; i < words.size(); i += 2) fields.put((String) words.get(i), (String) words.get(i + 1));
             String rule = fields.get("rule"), state = fields.get("state"), poll = fields.getOrDefault("poll", "");
             if (!"crc32".equals(rule) || !"ready".equals(state))
                 throw new IOException("no filter that this client can use: rule " + rule + ", state " + state);
-            List<Shard> next = null;
-            try {
-                next = shards(fields, "next.");
-            } catch (IOException error) { // there is none, or it is half-written
+            Generation next = null;
+            String damage = null;
+            if (fields.keySet().stream().anyMatch(field -> field.startsWith("next."))) {
+                try {
+                    String nextRule = fields.getOrDefault("next.rule", "crc32");
+                    if (!nextRule.equals("crc32")) throw new IOException("next.rule is " + nextRule);
+                    next = Generation.of(fields, "next.");
+                } catch (IOException error) { // a rebuild might lose what is added now
+                    damage = "the next generation cannot be read: " + error.getMessage();
+                }
             }
-            int seconds = poll.matches("[1-9]\\d{0,5}") ? Integer.parseInt(poll) : 10;
-            return new Descriptor(shards(fields, ""), next, fields.get("base"), seconds);
+            int seconds = poll.matches("0*[1-9]\\d{0,5}") ? Integer.parseInt(poll) : 10;
+            return new Descriptor(Generation.of(fields, ""), next, damage, fields.get("base"), seconds, readAt);
         }
 
-        static List<Shard> shards(Map<String, String> fields, String prefix) throws IOException {
-            String count = fields.getOrDefault(prefix + "shards", "none");
-            if (!count.matches("[1-9]\\d{0,3}") || Integer.parseInt(count) > 1024)
-                throw new IOException(prefix + "shards is " + count);
-            for (String name : List.of("generation", "error", "capacity")) // without a use here, but a hash without them is damaged
-                if (!fields.getOrDefault(prefix + name, "0").matches("[-.\\de]*[1-9][-.\\de]*"))
-                    throw new IOException("field " + prefix + name + " is wrong or missing");
-            var shards = new ArrayList<Shard>();
-            for (String mark : markers(Integer.parseInt(count))) {
-                String key = fields.get(prefix + shards.size());
-                if (key == null) throw new IOException("field " + prefix + shards.size() + " is missing");
-                shards.add(new Shard(key, mark));
-            }
-            return shards;
+        /** Whether `next` is the generation before the current one, which old clients ask until its shards are gone. */
+        boolean isRebuilt() {
+            return next != null && next.number < current.number;
+        }
+
+        /** Whoever rebuilds the filter counts on every addition to be done by then. */
+        void checkAge() throws Refused {
+            if (now() > readAt + 2000L * poll) throw new Refused(TOO_OLD);
         }
     }
 
     final String name;
     final Nodes reader, writer;
     Descriptor descriptor;
-    long readAt;
     final Map<String, Long> resumeAt = new HashMap<>(); // by key: when it may be asked again
     int failures; // how often the filter gave no answer: a metric to watch
 
@@ -243,7 +289,7 @@ public class Sharded {
             }
         }
         if (descriptor == null) return;
-        group(descriptor.current, items).forEach((shard, group) -> askFilter(shard, group, answers, stale));
+        descriptor.current.group(items).forEach((shard, group) -> askFilter(shard, group, answers, stale));
         var absent = items.stream().filter(item -> answers.get(item) == Boolean.FALSE).toList();
         if (descriptor.base != null && !absent.isEmpty()) askFilter(new Shard(descriptor.base, COMPLETE), absent, answers, stale);
     }
@@ -278,38 +324,43 @@ public class Sharded {
 
     private int addOnce(List<String> items, int replicas, long age) throws IOException {
         Descriptor descriptor = read(writer, age);
-        for (List<Shard> shards : Arrays.asList(descriptor.current, descriptor.next)) {
-            if (shards == null) continue;
-            for (var group : group(shards, items).entrySet()) {
-                String key = group.getKey().key;
-                var words = new ArrayList<>(List.of("BF.INSERT", key, "NOCREATE", "ITEMS"));
-                words.addAll(group.getValue());
-                writer.send(key, words);
-                if (replicas > 0 && (Long) writer.send(key, "WAIT", "" + replicas, "500") < replicas)
-                    throw new IOException("too few replicas have the items");
+        if (descriptor.damage != null) throw new IOException(descriptor.damage);
+        for (var group : descriptor.current.group(items).entrySet()) {
+            descriptor.checkAge();
+            insert(group.getKey().key, group.getValue(), replicas);
+        }
+        if (descriptor.next != null) {
+            for (var group : descriptor.next.group(items).entrySet()) {
+                descriptor.checkAge();
+                try {
+                    insert(group.getKey().key, group.getValue(), replicas);
+                } catch (Refused error) { // an old shard may be gone: the current ones have the items
+                    if (!descriptor.isRebuilt() || !error.isGone()) throw error;
+                }
             }
         }
+        descriptor.checkAge();
         return descriptor.poll;
     }
 
-    /** The items by shard. */
-    private static Map<Shard, List<String>> group(List<Shard> shards, List<String> items) {
-        var groups = new LinkedHashMap<Shard, List<String>>();
-        for (String item : items) {
-            Shard shard = shards.get(shardOf(item, shards.size()));
-            groups.computeIfAbsent(shard, none -> new ArrayList<>()).add(item);
-        }
-        return groups;
+    private void insert(String key, List<String> items, int replicas) throws IOException {
+        var words = new ArrayList<>(List.of("BF.INSERT", key, "NOCREATE", "ITEMS"));
+        words.addAll(items);
+        writer.send(key, words);
+        if (replicas == 0) return;
+        // WAIT waits for what its connection has written, and BF.INSERT writes nothing if the filter has the items.
+        writer.send(key, "SET", key.split("}")[0] + "}:wait", "1", "EX", "60");
+        if ((Long) writer.send(key, "WAIT", "" + replicas, "500") < replicas)
+            throw new IOException("too few replicas have the items");
     }
 
     /** The descriptor, read again if this one is older than `age` milliseconds, or if that is negative, than its `poll`. */
     private Descriptor read(Nodes nodes, long age) throws IOException {
         long now = now();
-        if (descriptor != null && now - readAt < (age < 0 ? 1000L * descriptor.poll : age)) return descriptor;
+        if (descriptor != null && now - descriptor.readAt < (age < 0 ? 1000L * descriptor.poll : age)) return descriptor;
         var fields = (List<?>) nodes.send(name, "HGETALL", name);
         descriptor = null; // if the new one cannot be used, the old one must not be
-        descriptor = Descriptor.of(fields);
-        readAt = now;
+        descriptor = Descriptor.of(fields, now);
         return descriptor;
     }
 

@@ -9,6 +9,7 @@ const PAUSE = 1000; // milliseconds after a failure in which a shard, or the des
 const LONGEST_TRANSACTION = 2000; // milliseconds that database.insert() can take: its timeout, connecting and commit included
 const REPLICAS = 1; // how many replicas must have a key before its row is written
 const LEASE = 600; // seconds that a crawler has for a page
+const TOO_OLD = 'the descriptor is too old'; // an error of this program
 
 export function shardOf(item, shards) {
   return Math.floor(crc32(item) * shards / 2 ** 32);
@@ -55,12 +56,16 @@ async function within(timeout, reply) {
 /** The shards of one generation: of each its key and the item that marks it as complete. */
 class Shards {
   constructor(fields, prefix = '') {
-    const count = fields[`${prefix}shards`];
-    if (!/^\d{1,4}$/.test(count) || count < 1 || count > 1024) throw new Error(`${prefix}shards is ${count}`);
-    for (const name of ['generation', 'error', 'capacity']) { // without a use here, but a hash without them is damaged
-      if (!(fields[prefix + name] > 0)) throw new Error(`${prefix}${name} is ${fields[prefix + name]}`);
-    }
-    this.shards = markers(Number(count)).map((mark, i) => ({ key: fields[prefix + i], mark }));
+    const number = (name, least, most, possible = Number.isInteger) => {
+      const text = fields[prefix + name], value = Number(text || NaN);
+      if (!(possible(value) && value >= least && value <= most)) throw new Error(`${prefix}${name} is ${text}`);
+      return value;
+    };
+    const count = number('shards', 1, 1024);
+    this.generation = number('generation', 1, Infinity);
+    number('error', 0, 1, rate => rate > 0 && rate < 1); // these two have no use here, but a hash without them is damaged
+    number('capacity', 1, Infinity);
+    this.shards = markers(count).map((mark, i) => ({ key: fields[prefix + i], mark }));
     const missing = this.shards.findIndex(({ key }) => key === undefined);
     if (missing >= 0) throw new Error(`the key of shard ${prefix}${missing} is missing`);
   }
@@ -84,9 +89,17 @@ class Descriptor {
       throw new Error(`no filter that this client can use: rule ${rule}, state ${state}`);
     }
     this.current = new Shards(fields);
-    try {
-      this.next = new Shards(fields, 'next.');
-    } catch {} // there is none, or it is half-written
+    if (Object.keys(fields).some(field => field.startsWith('next.'))) {
+      try {
+        const rule = fields['next.rule'] ?? 'crc32';
+        if (rule !== 'crc32') throw new Error(`next.rule is ${rule}`);
+        this.next = new Shards(fields, 'next.');
+      } catch (error) { // a rebuild might lose what is added now
+        this.damage = `the next generation cannot be read: ${error.message}`;
+      }
+    }
+    // After a rebuild `next` is the generation before, until its shards are gone: old clients still ask those.
+    this.isRebuilt = this.next?.generation < this.current.generation;
     this.base = base;
     this.poll = /^[1-9]\d*$/.test(poll) ? poll * 1000 : 10_000;
   }
@@ -94,14 +107,13 @@ class Descriptor {
 
 /** Whether an error may come from a descriptor that is out of date. */
 function isStale(error) {
-  return ['WRONGTYPE', 'belongs to shard', 'not found'].some(text => error.message.includes(text));
+  return ['WRONGTYPE', 'belongs to shard', 'not found', TOO_OLD].some(text => error.message.includes(text));
 }
 
 /** A sharded filter. */
 export class Sharded {
   failures = 0; // how often the filter gave no answer: a metric to watch
-  #descriptor;
-  #readAt = 0;
+  #known = { readAt: 0 }; // when the descriptor was read, and the descriptor if it can be used
   #resumeAt = new Map(); // by key: when it may be asked again
 
   /** The reader is that of connect(url, 100), the writer, on which WAIT blocks, that of connect(url, 1000). */
@@ -109,15 +121,16 @@ export class Sharded {
     Object.assign(this, { name, reader, writer });
   }
 
-  /** The descriptor, read again if this one is older than `age` milliseconds. Throws if it cannot be had or used. */
-  async #read(cluster, timeout, age = this.#descriptor?.poll) {
+  /** When the descriptor was read, and the descriptor. Reads it again if this one is older than `age` milliseconds. Throws if it
+      cannot be had or used. */
+  async #read(cluster, timeout, age = this.#known.descriptor?.poll) {
     const now = performance.now();
-    if (this.#descriptor && now - this.#readAt < age) return this.#descriptor;
+    if (this.#known.descriptor && now - this.#known.readAt < age) return this.#known;
     const fields = await within(timeout, cluster.hGetAll(this.name));
-    this.#descriptor = undefined; // if the new one cannot be used, the old one must not be
-    this.#descriptor = new Descriptor(fields);
-    this.#readAt = now;
-    return this.#descriptor;
+    const read = { readAt: now }; // without a descriptor if it cannot be used: the old one must not be used either
+    if (now >= this.#known.readAt) this.#known = read; // else a newer one was read meanwhile
+    read.descriptor = new Descriptor(fields);
+    return read;
   }
 
   /** A Map from items to true, false, or undefined if there is no answer. Never throws. */
@@ -133,7 +146,7 @@ export class Sharded {
     if (this.#mayAsk(this.name)) { // else, or if that fails, the one that was read last: its shards answer for themselves
       await this.#read(this.reader, 100, age).catch(error => this.#fail(this.name, error.message));
     }
-    const descriptor = this.#descriptor;
+    const { descriptor } = this.#known;
     if (!descriptor) return;
     await Promise.all(descriptor.current.group(items).map(group => this.#askFilter(group, answers, stale)));
     const absent = items.filter(item => answers.get(item) === false);
@@ -178,19 +191,34 @@ export class Sharded {
   }
 
   async #addOnce(items, replicas, age) {
-    const descriptor = await this.#read(this.writer, 1000, age);
-    const groups = [descriptor.current, descriptor.next].flatMap(shards => shards?.group(items) ?? []);
-    await Promise.all(groups.map(async ({ key, items }) => {
-      const command = ['BF.INSERT', key, 'NOCREATE', 'ITEMS', ...items];
-      const last = (await within(1000, this.writer.sendCommand(key, false, command))).at(-1);
-      if (last instanceof Error) throw last;
-      if (!replicas) return;
-      // A pipeline goes to the node of the key; by itself node-redis sends WAIT to all nodes.
-      const wait = this.writer.multi(key).addCommand(key, false, ['WAIT', `${replicas}`, '500']);
-      const [done] = await within(1000, wait.execAsPipeline());
-      if (!(done >= replicas)) throw new Error('too few replicas have the items');
-    }));
+    const { readAt, descriptor } = await this.#read(this.writer, 1000, age);
+    const { current, next, damage, isRebuilt, poll } = descriptor;
+    if (damage) throw new Error(damage);
+    const checkAge = () => { // whoever rebuilds the filter counts on every addition to be done by then
+      if (performance.now() > readAt + 2 * poll) throw new Error(TOO_OLD);
+    };
+    checkAge();
+    await Promise.all(current.group(items).map(group => this.#insert(group, replicas)));
+    checkAge();
+    await Promise.all((next?.group(items) ?? []).map(group => this.#insert(group, replicas).catch(error => {
+      if (!isRebuilt || !/WRONGTYPE|not found/.test(error.message)) throw error;
+    }))); // else an old shard is gone, and the current ones have the items
+    checkAge();
     return descriptor;
+  }
+
+  async #insert({ key, items }, replicas) {
+    const command = ['BF.INSERT', key, 'NOCREATE', 'ITEMS', ...items];
+    const last = (await within(1000, this.writer.sendCommand(key, false, command))).at(-1);
+    if (last instanceof Error) throw last;
+    if (!replicas) return;
+    // WAIT waits for what its connection has written, and BF.INSERT writes nothing if the filter has the items.
+    const write = ['SET', `${key.split('}')[0]}}:wait`, '1', 'EX', '60'];
+    await within(1000, this.writer.sendCommand(key, false, write));
+    // A pipeline goes to the node of the key; by itself node-redis sends WAIT to all nodes.
+    const wait = this.writer.multi(key).addCommand(key, false, ['WAIT', `${replicas}`, '500']);
+    const [done] = await within(1000, wait.execAsPipeline());
+    if (!(done >= replicas)) throw new Error('too few replicas have the items');
   }
 }
 

@@ -75,11 +75,11 @@ final class Sharded
 {
     public const COMPLETE = 'filter: complete'; // begins the items that are added last, without which a "no" is not believed
     private const PAUSE = 1.0; // seconds after a failure in which a shard, or the descriptor, is not asked for
+    private const TOO_OLD = 'the descriptor is too old'; // an error of this program
     private const VECTORS = [['a', 8, 7], ['user:1', 1000, 482], ['münchen', 128, 34]];
 
     public int $failures = 0; // how often the filter gave no answer: a metric to watch
-    private ?array $descriptor = null; // current and next: a list of [key, mark] each; base; poll
-    private float $readAt = 0.0;
+    private ?array $descriptor = null; // what parse() returns, and readAt
     private array $resumeAt = []; // by key: when it may be asked again
 
     /** The reader is `new Nodes($addresses, 0.1)`, the writer `new Nodes($addresses, 1.0)`. */
@@ -125,7 +125,7 @@ final class Sharded
     {
         try {
             return $this->addOnce($items, $replicas, null);
-        } catch (RedisException $error) {
+        } catch (Exception $error) {
             return self::isStale($error) ? $this->addOnce($items, $replicas, 0.0) : throw $error;
         }
     }
@@ -144,7 +144,7 @@ final class Sharded
             return;
         }
         ['current' => $current, 'base' => $base] = $this->descriptor;
-        foreach (self::group($current, $items) as [$key, $mark, $group]) {
+        foreach (self::group($current['shards'], $items) as [$key, $mark, $group]) {
             $this->askFilter($key, $mark, $group, $answers, $stale);
         }
         $absent = array_filter($items, fn ($item) => $answers[$item] === false);
@@ -179,32 +179,65 @@ final class Sharded
 
     private function addOnce(array $items, int $replicas, ?float $age): int
     {
-        ['current' => $current, 'next' => $next, 'poll' => $poll] = $this->read($this->writer, $age);
-        foreach ([$current, $next] as $shards) {
-            foreach ($shards ? self::group($shards, $items) : [] as [$key, , $group]) {
-                $this->writer->send($key, 'BF.INSERT', $key, 'NOCREATE', 'ITEMS', ...$group);
-                if ($replicas && $this->writer->send($key, 'WAIT', $replicas, 500) < $replicas) {
-                    throw new RuntimeException('too few replicas have the items');
+        $descriptor = $this->read($this->writer, $age);
+        ['current' => $current, 'next' => $next, 'damage' => $damage, 'poll' => $poll] = $descriptor;
+        if ($damage !== null) {
+            throw new RuntimeException($damage);
+        }
+        // After a rebuild `next` is the generation before, until its shards are gone: old clients still ask those.
+        $isRebuilt = $next && $next['generation'] < $current['generation'];
+        foreach (self::group($current['shards'], $items) as [$key, , $group]) {
+            self::checkAge($descriptor);
+            $this->insert($key, $group, $replicas);
+        }
+        foreach ($next ? self::group($next['shards'], $items) : [] as [$key, , $group]) {
+            self::checkAge($descriptor);
+            try {
+                $this->insert($key, $group, $replicas);
+            } catch (RedisException $error) {
+                if (!$isRebuilt || !preg_match('/WRONGTYPE|not found/', $error->getMessage())) {
+                    throw $error; // else an old shard is gone, and the current ones have the items
                 }
             }
         }
+        self::checkAge($descriptor);
         return $poll;
+    }
+
+    /** Whoever rebuilds the filter counts on every addition to be done by then. */
+    private static function checkAge(array $descriptor): void
+    {
+        if (self::now() > $descriptor['readAt'] + 2 * $descriptor['poll']) {
+            throw new RuntimeException(self::TOO_OLD);
+        }
+    }
+
+    private function insert(string $key, array $items, int $replicas): void
+    {
+        $this->writer->send($key, 'BF.INSERT', $key, 'NOCREATE', 'ITEMS', ...$items);
+        if (!$replicas) {
+            return;
+        }
+        // WAIT waits for what its connection has written, and BF.INSERT writes nothing if the filter has the items.
+        $this->writer->send($key, 'SET', explode('}', $key)[0] . '}:wait', '1', 'EX', '60');
+        if ($this->writer->send($key, 'WAIT', $replicas, 500) < $replicas) {
+            throw new RuntimeException('too few replicas have the items');
+        }
     }
 
     /** The descriptor, read again if this one is older than `$age` seconds. Throws if it cannot be had or used. */
     private function read(Nodes $nodes, ?float $age): array
     {
         $now = self::now();
-        if ($this->descriptor && $now - $this->readAt < ($age ?? $this->descriptor['poll'])) {
+        if ($this->descriptor && $now - $this->descriptor['readAt'] < ($age ?? $this->descriptor['poll'])) {
             return $this->descriptor;
         }
         $fields = $nodes->send($this->name, 'HGETALL', $this->name);
         $this->descriptor = null; // if the new one cannot be used, the old one must not be
-        $this->descriptor = self::parse($fields);
-        $this->readAt = $now;
-        return $this->descriptor;
+        return $this->descriptor = [...self::parse($fields), 'readAt' => $now];
     }
 
+    /** current; next, or null; damage: why nothing may be added, or null; base, or null; poll. */
     private static function parse(array $words): array
     {
         $fields = [];
@@ -217,31 +250,39 @@ final class Sharded
             throw new RuntimeException("no filter that this client can use: rule $rule, state $state");
         }
         $current = self::shards($fields, '');
-        try {
-            $next = self::shards($fields, 'next.');
-        } catch (RuntimeException) { // there is none, or it is half-written
-            $next = null;
+        $next = $damage = null;
+        if (array_filter(array_keys($fields), fn ($field) => str_starts_with((string) $field, 'next.'))) {
+            try {
+                $rule = $fields['next.rule'] ?? 'crc32';
+                $rule === 'crc32' || throw new RuntimeException("next.rule is $rule");
+                $next = self::shards($fields, 'next.');
+            } catch (RuntimeException $error) { // a rebuild might lose what is added now
+                $damage = "the next generation cannot be read: {$error->getMessage()}";
+            }
         }
         $poll = $fields['poll'] ?? '';
         $poll = ctype_digit($poll) && $poll > 0 ? (int) $poll : 10;
-        return ['current' => $current, 'next' => $next, 'base' => $fields['base'] ?? null, 'poll' => $poll];
+        return ['current' => $current, 'next' => $next, 'damage' => $damage, 'base' => $fields['base'] ?? null, 'poll' => $poll];
     }
 
-    /** The shards of one generation: of each its key and the item that marks it as complete. */
+    /** One generation: its number, and of each shard its key and the item that marks it as complete. */
     private static function shards(array $fields, string $prefix): array
     {
-        $count = $fields["{$prefix}shards"] ?? 'none';
-        if (!ctype_digit($count) || $count < 1 || $count > 1024) {
-            throw new RuntimeException("{$prefix}shards is $count");
-        }
-        foreach (['generation', 'error', 'capacity'] as $name) { // without a use here, but a hash without them is damaged
-            (float) ($fields["$prefix$name"] ?? 0) > 0 || throw new RuntimeException("field $prefix$name is wrong or missing");
-        }
+        $number = function (string $name, int $most) use ($fields, $prefix): int {
+            $text = $fields["$prefix$name"] ?? 'none';
+            ctype_digit($text) && $text > 0 && $text <= $most || throw new RuntimeException("$prefix$name is $text");
+            return (int) $text;
+        };
+        $count = $number('shards', 1024);
+        $generation = $number('generation', PHP_INT_MAX);
+        $number('capacity', PHP_INT_MAX); // these two have no use here, but a hash without them is damaged
+        $error = $fields["{$prefix}error"] ?? 'none';
+        is_numeric($error) && $error > 0 && $error < 1 || throw new RuntimeException("{$prefix}error is $error");
         $shards = [];
-        foreach (self::markers((int) $count) as $i => $mark) {
+        foreach (self::markers($count) as $i => $mark) {
             $shards[] = [$fields["$prefix$i"] ?? throw new RuntimeException("field $prefix$i is missing"), $mark];
         }
-        return $shards;
+        return ['generation' => $generation, 'shards' => $shards];
     }
 
     /** The items by shard: key, mark, items. */
@@ -259,7 +300,7 @@ final class Sharded
     /** Whether an error may come from a descriptor that is out of date. */
     private static function isStale(Throwable $error): bool
     {
-        foreach (['WRONGTYPE', 'belongs to shard', 'not found'] as $text) {
+        foreach (['WRONGTYPE', 'belongs to shard', 'not found', self::TOO_OLD] as $text) {
             if (str_contains($error->getMessage(), $text)) {
                 return true;
             }

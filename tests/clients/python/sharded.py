@@ -21,6 +21,7 @@ PAUSE = 1.0  # seconds after a failure in which a shard, or the descriptor, is n
 LONGEST_TRANSACTION = 2.0  # seconds that database.insert() can take: its timeout, connecting and commit included
 REPLICAS = 1  # how many replicas must have a key before its row is written
 LEASE = 600  # seconds that a crawler has for a page
+TOO_OLD = "the descriptor is too old"  # an error of this program
 
 log = logging.getLogger("sharded")
 
@@ -55,12 +56,16 @@ class Shards:
     """The shards of one generation: of each its key and the item that marks it as complete."""
 
     def __init__(self, fields, prefix=""):
-        count = int(fields[f"{prefix}shards"])
-        if not 1 <= count <= 1024:
-            raise ValueError(f"{prefix}shards is {count}")
-        for name in ("generation", "error", "capacity"):  # without a use here, but a hash without them is damaged
-            if not float(fields[prefix + name]) > 0:
-                raise ValueError(f"{prefix}{name} is {fields[prefix + name]}")
+        def number(name, kind, possible):
+            value = kind(fields[prefix + name])
+            if not possible(value):
+                raise ValueError(f"{prefix}{name} is {value}")
+            return value
+
+        count = number("shards", int, lambda count: 1 <= count <= 1024)
+        self.generation = number("generation", int, lambda generation: generation >= 1)
+        number("error", float, lambda rate: 0 < rate < 1)  # these two have no use here, but a hash without them is damaged
+        number("capacity", int, lambda items: items >= 1)
         self.shards = list(zip([fields[f"{prefix}{i}"] for i in range(count)], markers(count)))
 
     def group(self, items):
@@ -78,18 +83,28 @@ class Descriptor:
         if rule != b"crc32" or state != b"ready":
             raise ValueError(f"no filter that this client can use: rule {rule}, state {state}")
         self.current = Shards(fields)
-        try:
-            self.next = Shards(fields, "next.")
-        except (KeyError, ValueError):  # there is none, or it is half-written
-            self.next = None
+        self.next, self.damage = None, None
+        if any(field.startswith("next.") for field in fields):
+            try:
+                if fields.get("next.rule", b"crc32") != b"crc32":
+                    raise ValueError(f"next.rule is {fields['next.rule']}")
+                self.next = Shards(fields, "next.")
+            except (KeyError, ValueError) as error:  # a rebuild might lose what is added now
+                self.damage = f"the next generation cannot be read: {error}"
+        # After a rebuild `next` is the generation before, until its shards are gone: old clients still ask those.
+        self.is_rebuilt = self.next is not None and self.next.generation < self.current.generation
         self.base = fields.get("base")
         poll = fields.get("poll", b"")
-        self.poll = max(1, int(poll)) if poll.isdigit() else 10
+        self.poll = int(poll) if poll.isdigit() and int(poll) > 0 else 10
+
+
+def has_text(error, *texts):
+    return any(text in str(error) for text in texts)
 
 
 def is_stale(error):
     """Whether an error may come from a descriptor that is out of date."""
-    return any(text in str(error) for text in ("WRONGTYPE", "belongs to shard", "not found"))
+    return has_text(error, "WRONGTYPE", "belongs to shard", "not found", TOO_OLD)
 
 
 class Sharded:
@@ -99,24 +114,31 @@ class Sharded:
         self.name = name
         self.reader = reader  # connect(url, 0.1)
         self.writer = writer  # connect(url, 1.0): for this object alone, so that WAIT goes over the connection of BF.INSERT
-        self.writing = threading.Lock()
-        self.descriptor, self.read_at = None, 0.0
+        self.writing, self.keeping = threading.Lock(), threading.Lock()
+        self.known = (0.0, None)  # when the descriptor was read, and the descriptor if it can be used
         self.resume_at = {}  # by key: when it may be asked again
         self.failures = 0  # how often the filter gave no answer: a metric to watch
 
     def read(self, client, age):
-        """The descriptor, read again if this one is older than `age` seconds. Raises if it cannot be had or used."""
-        now, descriptor = time.monotonic(), self.descriptor
-        if descriptor and now - self.read_at < (descriptor.poll if age is None else age):
-            return descriptor
+        """When the descriptor was read, and the descriptor. Reads it again if this one is older than `age` seconds, or if
+        that is None, than its `poll`. Raises if it cannot be had or used."""
+        now = time.monotonic()
+        read_at, descriptor = known = self.known
+        if descriptor and now - read_at < (descriptor.poll if age is None else age):
+            return known
         fields = client.hgetall(self.name)
         try:
-            self.descriptor = Descriptor(fields)
+            read = (now, Descriptor(fields))
         except Exception:
-            self.descriptor = None  # what was read before does not hold any more
+            self.keep((now, None))  # what was read before does not hold any more
             raise
-        self.read_at = now
-        return self.descriptor
+        self.keep(read)
+        return read
+
+    def keep(self, read):
+        with self.keeping:
+            if read[0] >= self.known[0]:  # else another thread has read a newer one meanwhile
+                self.known = read
 
     def ask(self, items):
         """By item: True, False, or None if there is no answer. Never raises."""
@@ -128,12 +150,12 @@ class Sharded:
 
     def ask_once(self, items, answers, age, stale):
         """Puts answers into `answers`, and into `stale` the items to ask again, with a descriptor that is read again."""
-        descriptor = self.descriptor
+        _, descriptor = self.known
         if self.may_ask(self.name):
             try:
-                descriptor = self.read(self.reader, age)
+                _, descriptor = self.read(self.reader, age)
             except Exception as error:  # the one that was read last: its shards answer for themselves
-                descriptor = self.descriptor
+                _, descriptor = self.known
                 self.fail(self.name, error)
         if not descriptor:
             return
@@ -174,23 +196,44 @@ class Sharded:
         with self.writing:
             try:
                 return self.add_once(items, replicas, None)
-            except redis.ResponseError as error:
+            except Exception as error:
                 if not is_stale(error):
                     raise
                 return self.add_once(items, replicas, 0.0)
 
     def add_once(self, items, replicas, age):
-        descriptor = self.read(self.writer, age)
-        for shards in (descriptor.current, descriptor.next):
-            for key, _, group in shards.group(items) if shards else ():
-                last = self.writer.execute_command("BF.INSERT", key, "NOCREATE", "ITEMS", *group)[-1]
-                if isinstance(last, Exception):
-                    raise last
-                if replicas:
-                    node = self.writer.get_node_from_key(key)
-                    if self.writer.execute_command("WAIT", replicas, 500, target_nodes=node) < replicas:
-                        raise TimeoutError("too few replicas have the items")
+        read_at, descriptor = self.read(self.writer, age)
+        if descriptor.damage:
+            raise ValueError(descriptor.damage)
+
+        def check_age():  # whoever rebuilds the filter counts on every addition to be done by then
+            if time.monotonic() > read_at + 2 * descriptor.poll:
+                raise TimeoutError(TOO_OLD)
+
+        for key, _, group in descriptor.current.group(items):
+            check_age()
+            self.insert(key, group, replicas)
+        for key, _, group in descriptor.next.group(items) if descriptor.next else ():
+            check_age()
+            try:
+                self.insert(key, group, replicas)
+            except redis.ResponseError as error:
+                if not descriptor.is_rebuilt or not has_text(error, "WRONGTYPE", "not found"):
+                    raise  # else an old shard is gone, and the current ones have the items
+        check_age()
         return descriptor
+
+    def insert(self, key, items, replicas):
+        last = self.writer.execute_command("BF.INSERT", key, "NOCREATE", "ITEMS", *items)[-1]
+        if isinstance(last, Exception):
+            raise last
+        if not replicas:
+            return
+        # WAIT waits for what its connection has written, and BF.INSERT writes nothing if the filter has the items.
+        self.writer.execute_command("SET", key.partition(b"}")[0] + b"}:wait", 1, "EX", 60)
+        node = self.writer.get_node_from_key(key)
+        if self.writer.execute_command("WAIT", replicas, 500, target_nodes=node) < replicas:
+            raise TimeoutError("too few replicas have the items")
 
 
 class Guard:

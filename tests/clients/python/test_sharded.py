@@ -9,9 +9,11 @@ import itertools
 import os
 import pathlib
 import re
+import signal
 import sys
 import time
 import unittest
+import unittest.mock
 
 import redis
 
@@ -31,6 +33,61 @@ PROGRAMS = {
     "redigo": [os.environ["SHARDED_WORKER_GO"]],
     "Java without a library": ["java", "-cp", os.environ["SHARDED_WORKER_JAVA"], "ShardedWorker"],
 }
+
+
+def fields_of(keys, generation, prefix=""):
+    """The fields of a descriptor that say what a generation is."""
+    fields = {"shards": len(keys), "generation": generation, "error": 0.001, "capacity": 100_000, **dict(enumerate(keys))}
+    return {f"{prefix}{field}": value for field, value in fields.items()}
+
+
+class Client(unittest.TestCase):
+    """What a test on a cluster cannot time: sharded.py without a server."""
+
+    DESCRIPTOR = {**fields_of(["{x}:1"], 1), **fields_of(["{y}:2"], 2, "next."), "rule": "crc32", "state": "ready", "poll": 10}
+
+    def setUp(self):
+        self.now = 1000.0
+        clock = unittest.mock.patch("sharded.time.monotonic", lambda: self.now)
+        clock.start()
+        self.addCleanup(clock.stop)
+        self.reads, self.sent, self.delays = 0, [], {}
+        self.filter = sharded.Sharded("x", self, self)
+
+    def hgetall(self, _):
+        self.reads += 1
+        return {field.encode(): str(value).encode() for field, value in self.DESCRIPTOR.items()}
+
+    def execute_command(self, command, key, *words):
+        """Each command takes a second, or as long as `delays` says."""
+        self.now += self.delays.pop(len(self.sent), 1)
+        self.sent.append(key)
+        return [1]
+
+    def test_an_addition_that_is_not_done_in_time_is_routed_anew(self):
+        self.filter.add(["a"])
+        self.now += 7  # the descriptor is 9 seconds old
+        self.filter.add(["a"])
+        self.assertEqual((self.sent, self.reads), ([b"{x}:1", b"{y}:2"] * 2, 1))
+        self.now = 1009.9
+        self.delays = {4: 10.2}  # the first command ends 20.1 seconds after the descriptor was read
+        self.filter.add(["a"])
+        self.assertEqual(self.sent[4:], [b"{x}:1", b"{x}:1", b"{y}:2"], "the second one is not sent")
+        self.assertEqual(self.reads, 2)
+        self.delays = {8: 20.0}  # the last command ends too late
+        self.filter.add(["a"])
+        self.assertEqual(self.sent[7:], [b"{x}:1", b"{y}:2"] * 2)
+        self.delays = {11: 21.0, 13: 21.0}  # too late twice
+        with self.assertRaisesRegex(TimeoutError, "too old"):
+            self.filter.add(["a"])
+
+    def test_a_descriptor_is_replaced_by_a_newer_one_only(self):
+        old = self.filter.read(self, None)
+        self.now += 20
+        new = self.filter.read(self, None)
+        self.filter.keep(old)
+        self.assertIs(self.filter.known, new)
+        self.assertEqual(new[0], 1020.0)
 
 
 class Sharded(unittest.TestCase):
@@ -69,7 +126,11 @@ class Sharded(unittest.TestCase):
 
     def until_answer(self, worker, command, expected):
         """A try may fail: on a busy machine a reply may be late."""
-        until(lambda: re.fullmatch(expected, worker.ask(command)), f"{worker.name} answers {command}\n{worker.logged()[-2000:]}")
+        answers = []
+        try:
+            until(lambda: answers.append(worker.ask(command)) or re.fullmatch(expected, answers[-1]), command)
+        except AssertionError as error:
+            raise AssertionError(f"{worker.name} answers {answers[-1]}\n{worker.logged()[-2000:]}") from error
 
     def insert(self, key):
         """All guards insert the row. A try may fail: on a busy machine a reply may be late."""
@@ -159,6 +220,10 @@ class Sharded(unittest.TestCase):
         run = re.findall(r"^\| \[.*?\| (.*?) \| yes \|$", page, re.MULTILINE)
         names = ["none: sockets" if name.startswith("Java") else name for name in PROGRAMS]
         self.assertEqual([any(client.startswith(name) for client in run) for name in names], [True] * len(run))
+        files = re.findall(r"\]\(\.\./\.\./(tests/clients/[^)]+)\)", page)
+        self.assertEqual(len(set(files)), len(PROGRAMS), "the page links to each program")
+        for file in files:
+            self.assertTrue((ROOT / file).is_file(), file)
 
     def test_the_markers(self):
         for shards in (1, 3, 128, 1024):
@@ -170,30 +235,99 @@ class Sharded(unittest.TestCase):
 
     # The guard.
 
+    def begin_rebuild(self, filter, shards, generation):
+        """Adds a next generation of `shards` shards to the descriptor; returns their keys."""
+        new = keys(self.name, shards, generation)
+        filter.reserve(new)
+        self.client.hset(self.name, mapping=fields_of(new, generation, "next."))
+        return new
+
+    def exchange(self, filter, new, generation):
+        """Makes the next generation the current one, and that the next one; returns the old keys."""
+        old, filter.keys = filter.keys, new
+        with self.transaction(self.name) as transaction:
+            transaction.hdel(self.name, *map(str, range(len(old))), *(f"next.{number}" for number in range(len(new))))
+            transaction.hset(self.name, mapping=fields_of(new, generation))
+            transaction.hset(self.name, mapping=fields_of(old, generation - 1, "next."))
+        return old
+
+    def end_rebuild(self, old):
+        """Puts the tombstones, then deletes the generation before from the descriptor."""
+        self.bury(old)
+        self.client.hdel(self.name, *fields_of(old, 1, "next."))
+
     def test_a_rebuild_under_traffic(self):
-        old = self.filter()
-        new = keys(self.name, 3, 2)
-        old.reserve(new)
-        following = {"next.shards": 3, "next.generation": 2, "next.error": 0.001, "next.capacity": 100_000}
-        following.update((f"next.{number}", key) for number, key in enumerate(new))
-        self.client.hset(self.name, mapping=following)
+        filter = self.filter()
+        new = self.begin_rebuild(filter, 3, 2)
         time.sleep(2 * 3)  # twice `poll`
         self.insert("during-the-rebuild")
         rows = [set(worker.ask("keys").split()) for worker in self.workers]
-        old.load(new, sorted(set().union(*rows)))
-        old.mark(new)
-        with self.transaction(self.name) as swap:
-            swap.hset(self.name, mapping={field.replace("next.", ""): value for field, value in following.items()})
-            swap.hdel(self.name, "3", *following)
-        self.bury(old.keys)
+        filter.load(new, sorted(set().union(*rows)))
+        filter.mark(new)
+        old = self.exchange(filter, new, 2)
+        self.insert("after-the-exchange")
+        self.end_rebuild(old)
         self.insert("after-the-rebuild")
         for worker in self.workers:
             self.assertGreater(len(self.found(worker)), len(ROWS) + 2, f"{worker.name} inserted nothing else")
             self.assertNotIn("WRONGTYPE", worker.logged(self.begin[worker]), worker.name)  # it asked again
-        old.keys = new
-        self.guarded(old)
+        self.guarded(filter)
         last = new[sharded.shard_of("after-the-rebuild", 3)]
         self.assertTrue(self.client.bf().exists(last, "after-the-rebuild"))
+
+    def test_clients_with_the_old_descriptor_find_what_is_inserted_after_the_exchange(self):
+        """Until the tombstones are there, they ask the old shards: so additions go to both generations."""
+        filter = self.filter(word="idle", poll=100_000)
+        half = len(self.workers) // 2
+        roles = (self.workers[:half], self.workers[half:]), (self.workers[half:], self.workers[:half])
+        for generation, (inserters, others) in enumerate(roles, 2):
+            new = self.begin_rebuild(filter, generation + 1, generation)
+            filter.load(new, ROWS)
+            filter.mark(new)
+            old = self.exchange(filter, new, generation)
+            for worker in inserters:
+                self.assertEqual(worker.ask(f"use {self.name} idle"), "ok")  # it reads the descriptor of now
+            for shard, key in enumerate(old):
+                own = self.shard(shard, len(old), f"row-{generation}")[: len(inserters)]
+                for worker, row in zip(inserters, own, strict=True):
+                    self.until_answer(worker, f"insert {row}", "ok")
+                for worker in others:  # `?` is a question to the database: the filter did not say no
+                    answers = worker.ask("lookup " + " ".join(own)).split()
+                    self.assertEqual(answers, ["none?"] * len(own), f"{worker.name}: generation {generation}, {key}")
+            # Half of the tombstones are there: additions go on.
+            self.bury(old[::2])
+            for worker in inserters:
+                for row in self.shard(0, len(old), f"late-{generation}")[:2]:
+                    self.until_answer(worker, f"insert {row}", "ok")
+                    self.assertTrue(self.client.bf().exists(new[sharded.shard_of(row, len(new))], row))
+            self.end_rebuild(old)
+            for worker in self.workers:
+                self.found(worker)
+            self.ask(f"use {self.name} idle")
+            self.guarded(filter)
+
+    def test_only_an_old_shard_may_be_missing(self):
+        filter = self.filter(word="idle", poll=100_000)
+        new = self.begin_rebuild(filter, 3, 2)
+        row = self.shard(0, 3, "row")[0]
+        self.client.unlink(new[0])  # before the exchange, so additions would be lost
+        self.ask(f"use {self.name} idle")
+        self.refused(row, "not found")
+        filter.reserve(new, 0)
+        filter.load(new, ROWS)
+        filter.mark(new)
+        old = self.exchange(filter, new, 2)
+        for worker in self.workers:
+            worker.ask(f"use {self.name} idle")
+        self.client.unlink(*(key for key in old[:1]))
+        for row in ROWS[:8]:
+            self.insert(row)
+        # Any other error of an old shard is an error.
+        small = old[sharded.shard_of("another", 4)]
+        self.client.unlink(small)
+        self.client.execute_command("BF.RESERVE", small, 0.001, 1, "NONSCALING")
+        self.client.bf().add(small, "full")
+        self.refused("another", "full")
 
     def test_a_rebuild_that_a_client_has_slept_through(self):
         """The descriptor is not due to be read again: only the tombstones tell."""
@@ -215,14 +349,10 @@ class Sharded(unittest.TestCase):
 
     def test_a_rebuild_that_is_broken_off(self):
         filter = self.filter()
-        new = keys(self.name, 2, 2)
-        filter.reserve(new)
-        following = {"next.shards": 2, "next.generation": 2, "next.error": 0.001, "next.capacity": 100_000}
-        following.update((f"next.{number}", key) for number, key in enumerate(new))
-        self.client.hset(self.name, mapping=following)
+        new = self.begin_rebuild(filter, 2, 2)
         time.sleep(3)
         self.insert("one")
-        self.client.hdel(self.name, *following)
+        self.client.hdel(self.name, *fields_of(new, 2, "next."))
         self.client.unlink(new[0])
         self.client.unlink(new[1])
         self.insert("two")  # a client that has not read the descriptor since finds that the shard is gone
@@ -285,7 +415,12 @@ class Sharded(unittest.TestCase):
             "no rule": lambda: self.client.hdel(self.name, "rule"),
             "half-written": lambda: self.client.hset(self.name, "state", "creating"),
             "an unknown state": lambda: self.client.hset(self.name, "state", "sealed"),
-            "too many shards": lambda: self.client.hset(self.name, "shards", 1025),
+            "too many shards": lambda: self.client.hset(self.name, mapping=fields_of(["x"] * 1025, 1)),
+            "no shards": lambda: self.client.hset(self.name, "shards", 0),
+            "an error rate above 1": lambda: self.client.hset(self.name, "error", "2"),
+            "an error rate of 0": lambda: self.client.hset(self.name, "error", "0"),
+            "a capacity of 0": lambda: self.client.hset(self.name, "capacity", "0"),
+            "half an item": lambda: self.client.hset(self.name, "capacity", "0.5"),
             "no number": lambda: self.client.hset(self.name, "shards", "four"),
             "no capacity": lambda: self.client.hdel(self.name, "capacity"),
             "a generation that is none": lambda: self.client.hset(self.name, "generation", "0"),
@@ -309,16 +444,54 @@ class Sharded(unittest.TestCase):
         self.unguarded(filter, 0)
         self.refused("new", "crc64")
 
-    def test_a_half_written_next_generation_is_ignored(self):
-        filter = self.filter()
-        some = {"next.shards": 1, "next.generation": 2, "next.error": 0.001, "next.capacity": 100_000, "next.0": "{x}:2"}
-        for missing in some:
-            self.client.hdel(self.name, *some)
-            fields = {field: value for field, value in some.items() if field != missing}
-            self.client.hset(self.name, mapping={**fields, "poll": "often"})
+    def test_a_next_generation_that_cannot_be_read_stops_additions(self):
+        filter = self.filter(word="idle")
+        whole = fields_of(["{x}:2"], 2, "next.")
+        broken = {f"without {missing}": {field: whole[field] for field in whole if field != missing} for missing in whole}
+        broken["of another rule"] = {**whole, "next.rule": "crc64"}
+        broken["of an impossible rate"] = {**whole, "next.error": "1"}
+        for what, fields in broken.items():
+            with self.subTest(what):
+                self.client.hset(self.name, mapping=fields)
+                self.ask(f"use {self.name} idle")
+                self.refused("new", "the next generation cannot be read")
+                self.guarded(filter, [0])
+                self.answers(ROWS[:10], "row?")
+                self.client.hdel(self.name, *fields)
+        self.ask(f"use {self.name} idle")
+        self.insert("new")
+
+    def test_a_poll_that_is_no_number_of_seconds_is_10(self):
+        """A guard inserts nothing with a `poll` of 1: a transaction may take longer."""
+        self.filter(word="idle")
+        for poll in ("0", "-1", "often", "1.5"):
+            self.client.hset(self.name, "poll", poll)
             self.ask(f"use {self.name} idle")
             self.insert("new")
-        self.guarded(filter)
+        self.client.hset(self.name, "poll", "1")
+        self.ask(f"use {self.name} idle")
+        self.refused("new", "the filter took so long")
+
+    def test_a_row_waits_for_a_replica_though_the_filter_has_it(self):
+        """Newer servers wait for what the connection has written: nothing, if BF.INSERT answers 0."""
+        filter = self.filter(word="idle")
+        key = filter.keys[1]
+        port = self.client.get_node_from_key(key).port
+        primary = next(node for node in self.cluster.nodes if node.port == port)
+        follower = {self.cluster.run(node, "INFO", "replication").get("master_port"): node for node in self.cluster.nodes}[port]
+        rows = self.shard(1, 4, "row")
+        self.insert(rows[0])  # its connections are there
+        with primary.client() as client:
+            until(lambda: client.wait(1, 1000), "the replica has all")
+            follower.signal(signal.SIGSTOP)
+            try:
+                client.bf().add(key, rows[1])
+                self.refused(rows[1], "(too few replicas|late|[Tt]ime)")
+                for worker in self.workers:
+                    self.assertRegex(worker.ask(f"insert {rows[1]}"), "^raised", worker.name)
+            finally:
+                follower.signal(signal.SIGCONT)
+        self.insert(rows[1])
 
     def test_a_base(self):
         """A filter in one key, which has older rows."""
@@ -344,10 +517,11 @@ class Sharded(unittest.TestCase):
         source, target = (self.cluster.nodes[i] for i in (0, 1))
         ids = self.cluster.ids
         run = self.cluster.run
-        self.assertEqual(run(source, "CLUSTER GETKEYSINSLOT", slot, 10), [key])
+        there = run(source, "CLUSTER GETKEYSINSLOT", slot, 10)  # the shard, and perhaps the key written for WAIT
+        self.assertIn(key, there)
         run(target, "CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
         run(source, "CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
-        run(source, "MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+        run(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *there)
         self.insert(self.shard(0, 4, 'moved')[0])  # by ASK
         self.guarded(filter)
         for node in (target, source, self.cluster.nodes[2]):

@@ -18,6 +18,8 @@ const LONGEST_TRANSACTION: Duration = Duration::from_secs(2);
 const REPLICAS: usize = 1;
 /// Seconds that a crawler has for a page.
 const LEASE: u32 = 600;
+/// An error of this program.
+const TOO_OLD: &str = "the descriptor is too old";
 
 pub fn shard_of(item: &str, shards: usize) -> usize {
     ((u64::from(crc32fast::hash(item.as_bytes())) * shards as u64) >> 32) as usize
@@ -97,7 +99,10 @@ impl Link {
 }
 
 /// The shards of one generation: of each its key and the item that marks it as complete.
-struct Shards(Vec<(String, String)>);
+struct Shards {
+    generation: u64,
+    shards: Vec<(String, String)>,
+}
 
 impl Shards {
     fn new(fields: &HashMap<String, String>, prefix: &str) -> Result<Self, String> {
@@ -105,29 +110,32 @@ impl Shards {
             let name = format!("{prefix}{name}");
             fields.get(&name).cloned().ok_or(format!("field {name} is missing"))
         };
-        // Without a use here, but a hash without them is damaged.
-        for name in ["generation", "error", "capacity"] {
-            let value = field(name)?;
-            if !value.parse::<f64>().is_ok_and(|number| number > 0.0) {
-                return Err(format!("{prefix}{name} is {value}"));
-            }
+        let number = |name: &str, most: u64| {
+            let text = field(name)?;
+            let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+            number.ok_or(format!("{prefix}{name} is {text}"))
+        };
+        let count = number("shards", 1024)?;
+        let generation = number("generation", u64::MAX)?;
+        // These two have no use here, but a hash without them is damaged.
+        number("capacity", u64::MAX)?;
+        let rate = field("error")?;
+        if !rate.parse().is_ok_and(|rate: f64| rate > 0.0 && rate < 1.0) {
+            return Err(format!("{prefix}error is {rate}"));
         }
-        let shards = field("shards")?;
-        let count = shards.parse().ok().filter(|count| (1..=1024).contains(count));
-        let marks = markers(count.ok_or(format!("{prefix}shards is {shards}"))?);
-        let shards =
-            marks.into_iter().enumerate().map(|(i, mark)| Ok((field(&i.to_string())?, mark)));
-        shards.collect::<Result<_, String>>().map(Shards)
+        let marks = markers(count as usize).into_iter().enumerate();
+        let shards = marks.map(|(i, mark)| Ok((field(&i.to_string())?, mark)));
+        Ok(Shards { generation, shards: shards.collect::<Result<_, String>>()? })
     }
 
     /// The items by shard, as their numbers.
     fn group(&self, items: &[&str], numbers: &[usize]) -> Vec<(String, String, Vec<usize>)> {
         let mut groups = HashMap::<usize, Vec<usize>>::new();
         for &number in numbers {
-            groups.entry(shard_of(items[number], self.0.len())).or_default().push(number);
+            groups.entry(shard_of(items[number], self.shards.len())).or_default().push(number);
         }
         let with_key = |(shard, numbers): (usize, _)| {
-            let (key, mark) = self.0[shard].clone();
+            let (key, mark) = self.shards[shard].clone();
             (key, mark, numbers)
         };
         groups.into_iter().map(with_key).collect()
@@ -136,33 +144,58 @@ impl Shards {
 
 struct Descriptor {
     current: Shards,
+    /// After a rebuild the generation before, until its shards are gone: old clients ask those.
     next: Option<Shards>,
+    /// Why nothing may be added.
+    damage: Option<String>,
     base: Option<String>,
     poll: Duration,
+    read_at: Instant,
 }
 
 impl Descriptor {
-    fn new(fields: &HashMap<String, String>) -> Result<Self, String> {
+    fn new(fields: &HashMap<String, String>, read_at: Instant) -> Result<Self, String> {
         let field = |name: &str| fields.get(name).map(String::as_str);
         let (rule, state) = (field("rule"), field("state"));
         if (rule, state) != (Some("crc32"), Some("ready")) {
             let what = format!("rule {rule:?}, state {state:?}");
             return Err(format!("no filter that this client can use: {what}"));
         }
-        let poll = field("poll").and_then(|poll| poll.parse().ok()).unwrap_or(10);
+        let next = match field("next.rule") {
+            _ if !fields.keys().any(|name| name.starts_with("next.")) => Ok(None),
+            None | Some("crc32") => Shards::new(fields, "next.").map(Some),
+            Some(rule) => Err(format!("next.rule is {rule}")),
+        };
+        // If it cannot be read, a rebuild might lose what is added now.
+        let why = |error| format!("the next generation cannot be read: {error}");
+        let damage = next.as_ref().err().map(why);
+        let poll = field("poll").and_then(|poll| poll.parse().ok()).filter(|poll| *poll > 0);
         Ok(Descriptor {
             current: Shards::new(fields, "")?,
-            next: Shards::new(fields, "next.").ok(), // there may be none, or it is half-written
+            next: next.ok().flatten(),
+            damage,
             base: field("base").map(str::to_string),
-            poll: Duration::from_secs(poll.max(1)),
+            poll: Duration::from_secs(poll.unwrap_or(10)),
+            read_at,
         })
     }
+
+    /// Whoever rebuilds the filter counts on every addition to be done by then.
+    fn check_age(&self) -> Result<(), Box<dyn Error>> {
+        if self.read_at.elapsed() > 2 * self.poll { Err(TOO_OLD.into()) } else { Ok(()) }
+    }
+}
+
+/// Whether a filter is gone: lost, or an old shard after a rebuild.
+fn is_gone(error: &(impl Error + ?Sized)) -> bool {
+    let text = error.to_string();
+    text.contains("WRONGTYPE") || text.contains("not found")
 }
 
 /// Whether an error may come from a descriptor that is out of date.
 fn is_stale(error: &(impl Error + ?Sized)) -> bool {
     let text = error.to_string();
-    ["WRONGTYPE", "belongs to shard", "not found"].iter().any(|part| text.contains(part))
+    is_gone(error) || text.contains("belongs to shard") || text == TOO_OLD
 }
 
 /// A sharded filter. One for each thread.
@@ -173,7 +206,6 @@ pub struct Sharded {
     reader: Link,
     writer: Link,
     descriptor: Option<Rc<Descriptor>>,
-    read_at: Instant,
     /// By key: when it may be asked again.
     resume_at: HashMap<String, Instant>,
 }
@@ -193,7 +225,6 @@ impl Sharded {
             reader: Link::new(nodes, Duration::from_millis(100))?,
             writer: Link::new(nodes, Duration::from_secs(1))?,
             descriptor: None,
-            read_at: Instant::now(),
             resume_at: HashMap::new(),
         })
     }
@@ -207,16 +238,15 @@ impl Sharded {
     ) -> Result<Rc<Descriptor>, Box<dyn Error>> {
         let now = Instant::now();
         if let Some(descriptor) = &self.descriptor
-            && now - self.read_at < age.unwrap_or(descriptor.poll)
+            && now - descriptor.read_at < age.unwrap_or(descriptor.poll)
         {
             return Ok(Rc::clone(descriptor));
         }
         let link = if write { &mut self.writer } else { &mut self.reader };
         let fields = link.send(&self.name, cmd("HGETALL").arg(&self.name))?;
         self.descriptor = None; // if the new one cannot be used, the old one must not be
-        let descriptor = Rc::new(Descriptor::new(&fields)?);
+        let descriptor = Rc::new(Descriptor::new(&fields, now)?);
         self.descriptor = Some(Rc::clone(&descriptor));
-        self.read_at = now;
         Ok(descriptor)
     }
 
@@ -319,19 +349,53 @@ impl Sharded {
         age: Option<Duration>,
     ) -> Result<Duration, Box<dyn Error>> {
         let descriptor = self.read(true, age)?;
+        if let Some(damage) = &descriptor.damage {
+            return Err(damage.as_str().into());
+        }
         let all: Vec<_> = (0..items.len()).collect();
-        let shards = [Some(&descriptor.current), descriptor.next.as_ref()];
-        for (key, _, group) in shards.into_iter().flatten().flat_map(|one| one.group(items, &all)) {
-            let mut insert = cmd("BF.INSERT");
-            let group: Vec<_> = group.iter().map(|&number| items[number]).collect();
-            insert.arg(&key).arg("NOCREATE").arg("ITEMS").arg(group);
-            self.writer.send::<Vec<bool>>(&key, &insert)?;
-            let wait = cmd("WAIT").arg(replicas).arg(500).to_owned();
-            if replicas > 0 && self.writer.send::<usize>(&key, &wait)? < replicas {
-                return Err("too few replicas have the items".into());
+        let current = &descriptor.current;
+        for (key, _, group) in current.group(items, &all) {
+            descriptor.check_age()?;
+            self.insert(&key, items, &group, replicas)?;
+        }
+        if let Some(next) = &descriptor.next {
+            for (key, _, group) in next.group(items, &all) {
+                descriptor.check_age()?;
+                match self.insert(&key, items, &group, replicas) {
+                    // An old shard is gone, and the current ones have the items.
+                    Err(error) if next.generation < current.generation && is_gone(&*error) => {}
+                    result => result?,
+                }
             }
         }
+        descriptor.check_age()?;
         Ok(descriptor.poll)
+    }
+
+    fn insert(
+        &mut self,
+        key: &str,
+        items: &[&str],
+        numbers: &[usize],
+        replicas: usize,
+    ) -> Result<(), Box<dyn Error>> {
+        let mut insert = cmd("BF.INSERT");
+        insert.arg(key).arg("NOCREATE").arg("ITEMS");
+        insert.arg(numbers.iter().map(|&number| items[number]).collect::<Vec<_>>());
+        self.writer.send::<Vec<bool>>(key, &insert)?;
+        if replicas == 0 {
+            return Ok(());
+        }
+        // WAIT waits for what its connection has written, and BF.INSERT writes nothing if the
+        // filter has the items.
+        let (slot, _) = key.split_once('}').unwrap_or((key, ""));
+        let write = cmd("SET").arg(format!("{slot}}}:wait")).arg(1).arg("EX").arg(60).to_owned();
+        self.writer.send::<()>(key, &write)?;
+        let wait = cmd("WAIT").arg(replicas).arg(500).to_owned();
+        if self.writer.send::<usize>(key, &wait)? < replicas {
+            return Err("too few replicas have the items".into());
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,69 +94,106 @@ type group struct {
 }
 
 // A generation of shards: of each its key and the item that marks it as complete.
-type shards []shard
+type generation struct {
+	number int64
+	shards []shard
+}
 
-func newShards(fields map[string]string, prefix string) (shards, error) {
-	count, err := strconv.Atoi(fields[prefix+"shards"])
-	if err != nil || count < 1 || count > 1024 {
-		return nil, fmt.Errorf("%sshards is '%s'", prefix, fields[prefix+"shards"])
-	}
-	for _, name := range []string{"generation", "error", "capacity"} { // without a use here, but a hash without them is damaged
-		if number, err := strconv.ParseFloat(fields[prefix+name], 64); err != nil || number <= 0 {
-			return nil, fmt.Errorf("%s%s is '%s'", prefix, name, fields[prefix+name])
+func newGeneration(fields map[string]string, prefix string) (generation, error) {
+	var wrong error
+	number := func(name string, most int64) int64 {
+		value, err := strconv.ParseInt(fields[prefix+name], 10, 64)
+		if err != nil || value < 1 || value > most {
+			wrong = fmt.Errorf("%s%s is '%s'", prefix, name, fields[prefix+name])
 		}
+		return value
 	}
-	var all shards
-	for i, mark := range Markers(count) {
+	count := number("shards", 1024)
+	result := generation{number: number("generation", math.MaxInt64)}
+	number("capacity", math.MaxInt64) // these two have no use here, but a hash without them is damaged
+	if rate, err := strconv.ParseFloat(fields[prefix+"error"], 64); err != nil || !(rate > 0 && rate < 1) {
+		wrong = fmt.Errorf("%serror is '%s'", prefix, fields[prefix+"error"])
+	}
+	if wrong != nil {
+		return generation{}, wrong
+	}
+	for i, mark := range Markers(int(count)) {
 		key, found := fields[prefix+strconv.Itoa(i)]
 		if !found {
-			return nil, fmt.Errorf("field %s%d is missing", prefix, i)
+			return generation{}, fmt.Errorf("field %s%d is missing", prefix, i)
 		}
-		all = append(all, shard{key, mark})
+		result.shards = append(result.shards, shard{key, mark})
 	}
-	return all, nil
+	return result, nil
 }
 
 // The items by shard.
-func (s shards) group(items []string) map[int]group {
+func (g generation) group(items []string) map[int]group {
 	groups := map[int]group{}
 	for _, item := range items {
-		i := ShardOf(item, len(s))
-		groups[i] = group{s[i], append(groups[i].items, item)}
+		i := ShardOf(item, len(g.shards))
+		groups[i] = group{g.shards[i], append(groups[i].items, item)}
 	}
 	return groups
 }
 
 type descriptor struct {
-	current, next shards
+	current, next generation
+	isRebuilt     bool  // next is the generation before the current one, which old clients ask until its shards are gone
+	damage        error // why nothing may be added
 	base          string
 	poll          time.Duration
+	readAt        time.Time
 }
 
 func newDescriptor(fields map[string]string) (*descriptor, error) {
 	if fields["rule"] != "crc32" || fields["state"] != "ready" {
 		return nil, fmt.Errorf("no filter that this client can use: rule '%s', state '%s'", fields["rule"], fields["state"])
 	}
-	current, err := newShards(fields, "")
+	current, err := newGeneration(fields, "")
 	if err != nil {
 		return nil, err
 	}
-	next, _ := newShards(fields, "next.") // there may be none, or it is half-written
-	poll, err := strconv.Atoi(fields["poll"])
-	if err != nil || poll < 1 {
-		poll = 10
+	result := descriptor{current: current, base: fields["base"], poll: 10 * time.Second}
+	for field := range fields {
+		if !strings.HasPrefix(field, "next.") {
+			continue
+		}
+		if rule, found := fields["next.rule"]; found && rule != "crc32" {
+			err = fmt.Errorf("next.rule is '%s'", rule)
+		} else {
+			result.next, err = newGeneration(fields, "next.")
+		}
+		if err != nil { // a rebuild might lose what is added now
+			result.damage = fmt.Errorf("the next generation cannot be read: %w", err)
+		}
+		result.isRebuilt = err == nil && result.next.number < current.number
+		break
 	}
-	return &descriptor{current, next, fields["base"], time.Duration(poll) * time.Second}, nil
+	if poll, err := strconv.Atoi(fields["poll"]); err == nil && poll > 0 {
+		result.poll = time.Duration(poll) * time.Second
+	}
+	return &result, nil
+}
+
+// Whoever rebuilds the filter counts on every addition to be done by then.
+func (d *descriptor) checkAge() error {
+	if time.Since(d.readAt) > 2*d.poll {
+		return errTooOld
+	}
+	return nil
+}
+
+var errTooOld = errors.New("the descriptor is too old")
+
+// Whether a filter is gone: lost, or an old shard after a rebuild.
+func isGone(err error) bool {
+	return strings.Contains(err.Error(), "WRONGTYPE") || strings.Contains(err.Error(), "not found")
 }
 
 // Whether an error may come from a descriptor that is out of date.
 func isStale(err error) bool {
-	for _, text := range []string{"WRONGTYPE", "belongs to shard", "not found"} {
-		if strings.Contains(err.Error(), text) {
-			return true
-		}
-	}
-	return false
+	return isGone(err) || strings.Contains(err.Error(), "belongs to shard") || err == errTooOld
 }
 
 // Filter is a sharded filter. Goroutines may share it.
@@ -164,7 +202,7 @@ type Filter struct {
 	reader, writer *redisc.Cluster
 	mutex          sync.Mutex // of what follows
 	descriptor     *descriptor
-	readAt         time.Time
+	readAt         time.Time            // also if that descriptor cannot be used
 	resumeAt       map[string]time.Time // by key: when it may be asked again
 	failures       int
 }
@@ -259,37 +297,52 @@ func (f *Filter) addOnce(items []string, replicas int, age time.Duration) (time.
 	if err != nil {
 		return 0, err
 	}
-	for _, shards := range []shards{descriptor.current, descriptor.next} {
-		if shards == nil {
+	if descriptor.damage != nil {
+		return 0, descriptor.damage
+	}
+	for i, generation := range []generation{descriptor.current, descriptor.next} {
+		if generation.shards == nil {
 			continue
 		}
-		for _, group := range shards.group(items) {
-			insert := redis.Args{"BF.INSERT", group.key, "NOCREATE", "ITEMS"}.AddFlat(group.items)
-			if replicas == 0 {
-				if _, err := send(f.writer, insert); err != nil {
-					return 0, err
-				}
-			} else if got, err := redis.Int(send(f.writer, insert, []any{"WAIT", replicas, 500})); err != nil || got < replicas {
-				if err == nil {
-					err = errors.New("too few replicas have the items")
-				}
+		for _, group := range generation.group(items) {
+			if err := descriptor.checkAge(); err != nil {
+				return 0, err
+			}
+			err := f.insert(group, replicas)
+			if err != nil && i == 1 && descriptor.isRebuilt && isGone(err) {
+				err = nil // an old shard is gone, and the current ones have the items
+			}
+			if err != nil {
 				return 0, err
 			}
 		}
 	}
-	return descriptor.poll, nil
+	return descriptor.poll, descriptor.checkAge()
+}
+
+func (f *Filter) insert(group group, replicas int) error {
+	insert := redis.Args{"BF.INSERT", group.key, "NOCREATE", "ITEMS"}.AddFlat(group.items)
+	if replicas == 0 {
+		_, err := send(f.writer, insert)
+		return err
+	}
+	// WAIT waits for what its connection has written, and BF.INSERT writes nothing if the filter has the items.
+	write := []any{"SET", strings.Split(group.key, "}")[0] + "}:wait", 1, "EX", 60}
+	got, err := redis.Int(send(f.writer, insert, write, []any{"WAIT", replicas, 500}))
+	if err == nil && got < replicas {
+		err = errors.New("too few replicas have the items")
+	}
+	return err
 }
 
 // The descriptor, read again if the one that is here is older than `age`, or if that is negative, than its `poll`.
 func (f *Filter) read(cluster *redisc.Cluster, age time.Duration) (*descriptor, error) {
 	now := time.Now()
-	f.mutex.Lock()
-	last, readAt := f.descriptor, f.readAt
-	f.mutex.Unlock()
+	last := f.lastRead()
 	if last != nil && age < 0 {
 		age = last.poll
 	}
-	if last != nil && now.Sub(readAt) < age {
+	if last != nil && now.Sub(last.readAt) < age {
 		return last, nil
 	}
 	fields, err := redis.StringMap(send(cluster, []any{"HGETALL", f.name}))
@@ -297,8 +350,13 @@ func (f *Filter) read(cluster *redisc.Cluster, age time.Duration) (*descriptor, 
 		return nil, err
 	}
 	descriptor, err := newDescriptor(fields)
+	if err == nil {
+		descriptor.readAt = now
+	}
 	f.mutex.Lock()
-	f.descriptor, f.readAt = descriptor, now // nil if the new one cannot be used: the old one must not be
+	if !now.Before(f.readAt) { // else another goroutine has read a newer one meanwhile
+		f.descriptor, f.readAt = descriptor, now // nil if the new one cannot be used: the old one must not be
+	}
 	f.mutex.Unlock()
 	return descriptor, err
 }
