@@ -16,8 +16,8 @@ local keys = {}
 -- The sharded filters to watch, each with its number of shards: {urls = {128}, ['user:ids'] = {16}}.
 -- With {urls = {128, 256}} it is watched before and after it is rebuilt from 128 to 256 shards.
 local sharded = {}
--- The most keys of a slot that this script looks at to find a shard.
-local most = 10000
+-- The most keys that this script looks at to find shards, in all slots together.
+local budget = 100000
 
 -- The word of BF.INFO for each metric of a filter.
 local words = {items = 'ITEMS', capacity = 'CAPACITY', layers = 'FILTERS', error = 'ERROR', fpr = 'FPR'}
@@ -61,18 +61,21 @@ local function export_shard(name, key)
 end
 
 -- Exports the metrics of the shards of a filter of `count` shards that this node of a cluster has.
--- Returns in how many slots it looked at `most` keys, of more perhaps, and found none. Returns nil
--- if this server is no node of a cluster.
+-- Returns in how many slots it found none because it could not look at more keys. Returns nil if
+-- this server is no node of a cluster.
 local function export_slots(name, count)
     local unwatched = 0
     for shard = 0, count - 1 do
         -- The slot that docs/sharding.md gives each shard.
         local slot = math.floor((2 * shard + 1) * 16384 / (2 * count))
-        local there = redis.pcall('CLUSTER', 'GETKEYSINSLOT', slot, most)
+        -- One key even without a budget: it tells whether this node has any of the slot.
+        local limit = math.max(budget, 1)
+        local there = redis.pcall('CLUSTER', 'GETKEYSINSLOT', slot, limit)
         if there.err then
             return nil
         end
-        local found = #there < most
+        local found = #there < limit
+        budget = budget - #there
         for _, key in ipairs(there) do
             found = export_shard(name, key) or found
         end
@@ -94,20 +97,25 @@ local function descriptor(name)
     return fields
 end
 
--- Whether a client can use the descriptor (docs/sharding.md).
+-- The number in a field, if it is decimal and `least` or more; otherwise nil.
+local function integer(text, least)
+    local number = text and text:match('^%d+$') and tonumber(text)
+    return number and number >= least and number or nil
+end
+
+-- Whether a client can use the descriptor (docs/sharding.md). Without a `poll` it can, too.
 local function is_whole(fields)
-    for _, field in ipairs({'generation', 'error', 'capacity', 'poll'}) do
-        if not tonumber(fields[field]) then
-            return false
-        end
+    local count, rate = integer(fields.shards, 1), tonumber(fields.error)
+    if not (count and count <= 1024 and rate and rate > 0 and rate < 1) then
+        return false
     end
-    local count = tonumber(fields.shards) or 0
     for shard = 0, count - 1 do
         if not fields[tostring(shard)] then
             return false
         end
     end
-    return count > 0 and fields.rule == 'crc32' and fields.state == 'ready'
+    return integer(fields.generation, 1) and integer(fields.capacity, 1)
+        and fields.rule == 'crc32' and fields.state == 'ready'
 end
 
 local function export_sharded(name, counts)

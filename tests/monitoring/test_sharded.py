@@ -24,6 +24,10 @@ def key_of(shard, generation=1):
     return f"{{{NAME}:{TAGS[shard]}}}:{generation}"
 
 
+def slot_of(shard):
+    return (2 * shard + 1) * 16384 // (2 * SHARDS)
+
+
 def shard_of(item):
     return zlib.crc32(item.encode()) * SHARDS >> 32
 
@@ -151,6 +155,30 @@ class Sharded(unittest.TestCase):
         self.cluster.call("DEL", NAME)
         self.check(self.scrape(), alerts=["BloomDescriptorLost"])
 
+    def test_numbers_out_of_their_range_are_a_damaged_descriptor(self):
+        fields = {"shards": ["1025", "0", "8.5"], "generation": ["0", "1.5"], "error": ["2", "1", "0", "nan"],
+                  "capacity": ["0", "0.5"]}
+        # With keys for 1,025 shards, only the range is wrong.
+        self.cluster.call("HSET", NAME, *(word for shard in range(SHARDS, 1025) for word in (str(shard), "x")))
+        for field, values in fields.items():
+            before = self.cluster.call("HGET", NAME, field)
+            for value in values:
+                with self.subTest(field, value=value):
+                    self.cluster.call("HSET", NAME, field, value)
+                    self.assertEqual(self.half_written(), 1)
+            self.cluster.call("HSET", NAME, field, before)
+            self.assertEqual(self.half_written(), 0)
+
+    def test_a_poll_that_is_no_number_or_missing_is_no_damage(self):
+        self.cluster.call("HSET", NAME, "poll", "often")
+        self.check(self.scrape())
+        self.cluster.call("HDEL", NAME, "poll")
+        self.check(self.scrape())
+
+    def half_written(self):
+        (value,) = [value for (_, key), value in self.scrape().items() if key.startswith("bf_sharded_half_written")]
+        return value
+
     def test_a_rebuild_is_an_alert_only_if_it_stays(self):
         self.reserve(2)
         self.cluster.call("HSET", NAME, "next.shards", str(SHARDS), "next.generation", "2")
@@ -175,12 +203,33 @@ class Sharded(unittest.TestCase):
         others = [word for number in range(50) for word in (f"{{{NAME}:{TAGS[2]}}}other-{number}", "x")]
         self.cluster.call("MSET", *others)
         self.check(self.scrape())
-        with Exporter(sharded=f"{{{NAME} = {{{SHARDS}}}}}", most="1") as exporter:
+        with Exporter(sharded=f"{{{NAME} = {{{SHARDS}}}}}", budget="1") as exporter:
             values = self.scrape(exporter)
             seen = [key for _, key in values if key.startswith("bf_shard_items")]
             unwatched = sum(value for (_, key), value in values.items() if key.startswith("bf_sharded_unwatched"))
             self.assertEqual(len(seen) + unwatched, SHARDS)
             self.check(values, alerts=["BloomShardsUnwatched"] if unwatched else [])
+
+    def test_all_slots_of_a_scrape_share_one_budget_of_keys(self):
+        for tag in TAGS:
+            self.cluster.call("MSET", *(word for number in range(20) for word in (f"{{{NAME}:{tag}}}other-{number}", "x")))
+        # 21 keys in each slot, and 2 or 3 shards on each node: 22 keys are enough for the first slot of
+        # a node. After it one key of a slot is looked at, when the budget has ended.
+        with Exporter(sharded=f"{{{NAME} = {{{SHARDS}}}}}", budget="22") as exporter:
+            values = self.scrape(exporter)
+        total = 0
+        for port in self.cluster.primaries():
+            (unwatched,) = [value for (node, key), value in values.items() if node == port and "_unwatched" in key]
+            seen = [key for node, key in values if node == port and key.startswith("bf_shard_items")]
+            counts = [self.cluster.on(port, "CLUSTER", "COUNTKEYSINSLOT", str(slot_of(shard))) for shard in range(SHARDS)]
+            self.assertEqual(len(seen) + unwatched, sum(count != "0" for count in counts))
+            self.assertGreaterEqual(len(seen), 1)
+            total += unwatched
+        # Which key a server returns first differs: with 20 others in each of 5 slots, that all 5 are
+        # shards has a probability of 21^-5.
+        self.assertGreater(total, 0)
+        self.check(values, alerts=["BloomShardsUnwatched"])
+        self.check(self.scrape())
 
     def test_a_full_and_uneven_filter_is_an_alert(self):
         room = CAPACITY - int(self.cluster.call("BF.INFO", key_of(3), "ITEMS"))
