@@ -42,19 +42,26 @@ class Batch:
             return True
 
     def flush(self):
-        """Sends what waits. Returns the items that no process has sent before."""
+        """Sends all that waits. Returns the items that no process has sent before."""
+        new = []
         with self.sending:
-            with self.lock:
+            while self.waiting:
                 items = self.waiting[:10_000]
-            if not items:
-                return []
-            blob = b"".join(item + b"\n" for item in items)
-            count, bits, *error = self.client.execute_command("BF.BULKADD", self.key, "NOCREATE", "LINES", blob)
-            with self.lock:  # only now: after an error they wait for the next flush
-                del self.waiting[:count]
-        if error and not count:  # the filter is full; before, the first `count` items are in
-            raise error[0]
-        return [item for number, item in enumerate(items[:count]) if bits[number // 8] << number % 8 & 128]
+                blob = b"".join(item + b"\n" for item in items)
+                try:
+                    count, bits, *error = self.client.execute_command("BF.BULKADD", self.key, "NOCREATE", "LINES", blob)
+                except redis.RedisError:
+                    if new:
+                        break  # the caller gets what is new so far, and the error from the next flush
+                    raise
+                with self.lock:  # only now: after an error they wait for the next flush
+                    del self.waiting[:count]
+                new += [item for number, item in enumerate(items[:count]) if bits[number // 8] << number % 8 & 128]
+                if error:  # the filter is full
+                    if count or new:
+                        break
+                    raise error[0]
+        return new
 
 
 def host_replica(socket, cluster=False):
