@@ -96,8 +96,8 @@ impl<'c> OwnItems<'c> {
         })
     }
 
-    /// The refusal of the item of another shard at which the items ended, if they did. Logs items of
-    /// other shards in a command that is obeyed.
+    /// The refusal of the item of another shard at which the items ended, if they did. Logs items
+    /// of other shards in a command that is obeyed.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let (call, owner) = (self.call, self.foreign.get()?);
         if !call.ctx.is_replayed() {
