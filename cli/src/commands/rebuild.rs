@@ -10,9 +10,8 @@
 //!   waiting     old      new                   wait 2 x poll: then all adders fill both
 //!   filling     old      new                   load FILE into new, and check that it is in
 //!   filled      old      new                   --commit exchanges the two
-//!   exchanged   new      old                   wait 2 x poll: then nobody asks old
-//!   committed   new             retired.*      tombstones in the place of old
-//!   returning   old      new                   --abort of `exchanged`: wait 2 x poll
+//!   exchanged   new      old                   wait 2 x poll: then most clients ask new
+//!   committed   new      old    retired.*      tombstones in the place of old, then no next
 //!   aborted     old             retired.*      tombstones in the place of new
 //! ```
 
@@ -105,19 +104,17 @@ enum Step {
     Filled,
     Exchanged,
     Committed,
-    Returning,
     Aborted,
 }
 
 impl Step {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 7] = [
         Self::Reserving,
         Self::Waiting,
         Self::Filling,
         Self::Filled,
         Self::Exchanged,
         Self::Committed,
-        Self::Returning,
         Self::Aborted,
     ];
 
@@ -130,7 +127,6 @@ impl Step {
             Self::Filled => "filled",
             Self::Exchanged => "exchanged",
             Self::Committed => "committed",
-            Self::Returning => "returning",
             Self::Aborted => "aborted",
         }
     }
@@ -273,7 +269,7 @@ impl Rebuild<'_> {
             Some(Step::Reserving) => spare(fields),
             Some(Step::Exchanged | Step::Committed) => Some(descriptor.current.clone()),
             Some(Step::Aborted) => None,
-            _ => descriptor.next.clone(),
+            _ => descriptor.next.clone().unwrap_or_default(),
         };
         if fields.contains_key(&b"restoring"[..]) {
             return Err(Error::RefusedPartly {
@@ -298,26 +294,23 @@ impl Rebuild<'_> {
             None | Some(Step::Reserving | Step::Waiting | Step::Filling | Step::Aborted)
         );
         match seen.step {
-            Some(Step::Committed) if arguments.abort => {
+            Some(Step::Exchanged | Step::Committed) if arguments.abort => {
                 return refused(
-                    "the new generation has taken over, and the old one is gone",
+                    "the new generation has taken over",
                     "Finish it by --commit.",
                 );
             }
-            None if arguments.abort && seen.descriptor.next.is_none() => {
+            None if arguments.abort && seen.descriptor.next == Ok(None) => {
                 return refused("it is not being rebuilt", "`rebuild NAME` begins a rebuild.");
             }
             _ if arguments.abort => return Ok(()),
-            Some(Step::Returning) => {
-                return refused("the rebuild is being given up", "Finish that by --abort.");
-            }
             Some(Step::Exchanged) if !arguments.commit => {
                 return refused(
                     "the new generation answers, and the old one is kept up to date",
-                    "Finish it by --commit, or give it up by --abort.",
+                    "Finish it by --commit.",
                 );
             }
-            None if seen.descriptor.next.is_some() => {
+            None if seen.descriptor.next != Ok(None) => {
                 return refused(
                     "it has a next generation that this tool did not make",
                     "Let its maker finish, or remove it by --abort.",
@@ -448,9 +441,8 @@ impl Rebuild<'_> {
                 (Some(Step::Exchanged), _) => {
                     self.wait(&seen.descriptor, "asks the new generation")?;
                     self.advance(&seen, Step::Committed, |_, fields| {
-                        let mut change = retire(fields, "next.");
-                        change.delete.push(b"base".to_vec());
-                        change
+                        // Additions go to the old shards, too, until the last of them is gone.
+                        Change { delete: Vec::new(), ..retire(fields, "next.") }
                     })?;
                 }
                 (Some(Step::Committed), _) => {
@@ -463,7 +455,7 @@ impl Rebuild<'_> {
                 }
                 (Some(Step::Aborted), _) => self.end(&seen)?,
                 // Refused by `check`.
-                (Some(Step::Reserving | Step::Filling | Step::Returning), _) => {}
+                (Some(Step::Reserving | Step::Filling), _) => {}
             }
         }
     }
@@ -482,11 +474,6 @@ impl Rebuild<'_> {
                 None | Some(Step::Waiting | Step::Filling | Step::Filled) => {
                     self.advance(&seen, Step::Aborted, |_, fields| retire(fields, "next."))?;
                 }
-                Some(Step::Exchanged) => self.advance(&seen, Step::Returning, exchange)?,
-                Some(Step::Returning) => {
-                    self.wait(&seen.descriptor, "asks the old generation again")?;
-                    self.advance(&seen, Step::Aborted, |_, fields| retire(fields, "next."))?;
-                }
                 Some(Step::Aborted) => {
                     self.end(&seen)?;
                     let old = self.parameters(&seen.descriptor.current);
@@ -494,7 +481,7 @@ impl Rebuild<'_> {
                     return self.report(&seen, None, text);
                 }
                 // Refused by `check`.
-                Some(Step::Committed) => {}
+                Some(Step::Exchanged | Step::Committed) => {}
             }
         }
     }
@@ -557,7 +544,7 @@ impl Rebuild<'_> {
             ));
         }
         let alone =
-            Descriptor { current: new.clone(), next: None, base: None, poll: descriptor.poll };
+            Descriptor { current: new.clone(), next: Ok(None), base: None, poll: descriptor.poll };
         let mut membership = Membership::of_shards(&self.target, self.name, alone)?;
         let (mut items, mut absent, mut unknown) = (0, 0, 0);
         for path in &arguments.from {
@@ -601,8 +588,13 @@ impl Rebuild<'_> {
         bury(&self.servers, self.name)?;
         update(&self.servers, self.name, |fields| {
             let step = self.read(fields)?.step;
-            let delete =
-                if step == seen.step && step.is_some() { vec![STEP.to_vec()] } else { Vec::new() };
+            let mut delete = Vec::new();
+            if step == seen.step && step.is_some() {
+                delete.push(STEP.to_vec());
+                if step == Some(Step::Committed) {
+                    delete.extend(names_of(fields, "next."));
+                }
+            }
             Ok((Change { set: Vec::new(), delete }, ()))
         })
     }
@@ -678,7 +670,7 @@ impl Rebuild<'_> {
             step: seen.step,
             changed: !self.arguments.dry_run,
             generation: now.descriptor.current.number,
-            next_generation: now.descriptor.next.map(|next| next.number),
+            next_generation: now.descriptor.next.ok().flatten().map(|next| next.number),
             shards: of.shards(),
             capacity: of.capacity,
             error_rate: of.error_rate,

@@ -103,7 +103,7 @@ impl Arguments {
                 "Name one of them by --shard.",
             ));
         };
-        if let Some(next) = &filter.next {
+        if let Ok(Some(next)) = &filter.next {
             output.remark(format_args!(
                 "{shown} is being rebuilt: generation {} is repaired, which answers; not {}",
                 generation.number, next.number
