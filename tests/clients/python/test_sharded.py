@@ -51,7 +51,7 @@ class Client(unittest.TestCase):
         clock = unittest.mock.patch("sharded.time.monotonic", lambda: self.now)
         clock.start()
         self.addCleanup(clock.stop)
-        self.reads, self.sent, self.delays = 0, [], {}
+        self.reads, self.sent, self.delays, self.replies = 0, [], {}, []
         self.filter = sharded.Sharded("x", self, self)
 
     def hgetall(self, _):
@@ -62,7 +62,10 @@ class Client(unittest.TestCase):
         """Each command takes a second, or as long as `delays` says."""
         self.now += self.delays.pop(len(self.sent), 1)
         self.sent.append(key)
-        return [1]
+        reply = self.replies.pop(0) if self.replies else [1] * (len(words) + 1)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def test_an_addition_that_is_not_done_in_time_is_routed_anew(self):
         self.filter.add(["a"])
@@ -80,6 +83,16 @@ class Client(unittest.TestCase):
         self.delays = {11: 21.0, 13: 21.0}  # too late twice
         with self.assertRaisesRegex(TimeoutError, "too old"):
             self.filter.add(["a"])
+
+    def test_an_item_of_another_shard_is_found_in_both_forms_of_the_error(self):
+        """Servers answer it to a question as the whole reply, or as the last element of an array."""
+        error = redis.ResponseError("item belongs to shard 5 of 8")
+        for number, reply in enumerate((error, [0, error]), 1):
+            self.replies = [reply]
+            with self.subTest(reply=reply):
+                self.now += 1
+                self.assertEqual(self.filter.ask(["a"]), {"a": True})
+                self.assertEqual((self.reads, self.filter.failures), (number + 1, 0), "it is read again")
 
     def test_a_descriptor_is_replaced_by_a_newer_one_only(self):
         old = self.filter.read(self, None)
