@@ -1,5 +1,5 @@
-//! New shards for a sharded filter: made as those that it has, but for their seeds, which are random
-//! and the server's.
+//! New shards for a sharded filter: made as those that it has, but for their seeds, which are
+//! random and the server's.
 
 use bloom::sharding::{Generation, Shard, shard_capacity};
 use redis::{Cmd, Value};

@@ -51,9 +51,9 @@ const STEP: &[u8] = b"rebuild";
 /// Gives a sharded filter other shards, while clients use it
 ///
 /// Without --from, a new generation is made that takes all additions from then on: export the items
-/// after that, and name them by --from. With --from, they are loaded into the new generation, and it
-/// is checked that they are in. With --commit the new generation answers. Each run waits until all
-/// clients have read the descriptor. A run that ended early is continued by the same command.
+/// after that, and name them by --from. With --from, they are loaded into the new generation, and
+/// it is checked that they are in. With --commit the new generation answers. Each run waits until
+/// all clients have read the descriptor. A run that ended early is continued by the same command.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the sharded filter
@@ -295,10 +295,7 @@ impl Rebuild<'_> {
         );
         match seen.step {
             Some(Step::Exchanged | Step::Committed) if arguments.abort => {
-                return refused(
-                    "the new generation has taken over",
-                    "Finish it by --commit.",
-                );
+                return refused("the new generation has taken over", "Finish it by --commit.");
             }
             None if arguments.abort && seen.descriptor.next == Ok(None) => {
                 return refused("it is not being rebuilt", "`rebuild NAME` begins a rebuild.");
