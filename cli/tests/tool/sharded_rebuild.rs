@@ -227,8 +227,8 @@ fn a_rebuild_under_traffic_has_no_false_negative_however_often_it_is_killed_or_g
         missed: Mutex::new(Vec::new()),
     };
     let follower = |oldest| Follower::new(&stage.cluster, Duration::from_millis(oldest));
-    // Some use the descriptor longer than `poll`, as if their commands were that slow. Different ages,
-    // so that some know of an exchange before others.
+    // Some use the descriptor longer than `poll`, as if their commands were that slow.
+    // Different ages, so that some know of an exchange before others.
     let (mut adders, mut askers) =
         ([follower(700), follower(1_600)], [follower(1_100), follower(1_500)]);
     thread::scope(|scope| {
