@@ -224,11 +224,13 @@ impl Arguments {
         let route = Route {
             key: self.key().to_vec(),
             place: Some(0),
+            shard: None,
             targets: all_nodes(target, &mut server)?,
             ledger: Arc::clone(&ledger),
             interrupt: interrupt.clone(),
             output: *output,
             held: HELD,
+            give_back: Arc::default(),
         };
         let mut settings =
             Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for };
@@ -312,7 +314,8 @@ impl Arguments {
         let seconds = time.as_secs_f64();
         let summary = Summary {
             items: totals.items,
-            new: totals.new,
+            // Shards may be ahead of the first item that is not confirmed.
+            new: totals.new.min(totals.items),
             known: totals.items.saturating_sub(totals.new),
             resent: totals.resent,
             seconds,

@@ -17,11 +17,15 @@
 
 use std::{
     collections::VecDeque,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
+use bloom::sharding::Shard;
 use redis::{Cmd, Value};
 
 use crate::{
@@ -91,7 +95,8 @@ pub(crate) enum Stop {
 impl Stop {
     /// Whether it may mean that the key is no shard any more: a rebuild has replaced it.
     pub(crate) fn is_stale(&self) -> bool {
-        const STALE: [&str; 3] = ["WRONGTYPE", "ERR item belongs to shard", "ERR not found"];
+        const STALE: [&str; 4] =
+            ["WRONGTYPE", "ERR item belongs to shard", "ERR not found", "ERR filter is not shard"];
         matches!(self, Self::Refused(text) if STALE.iter().any(|start| text.starts_with(start)))
     }
 }
@@ -193,6 +198,8 @@ pub(crate) struct Route {
     pub(crate) key: Vec<u8>,
     /// The place of the filter in the counts of the ledger.
     pub(crate) place: Option<usize>,
+    /// Which shard the filter must be; `None` for any filter.
+    pub(crate) shard: Option<Shard>,
     /// The server of the command line, then the nodes of its cluster.
     pub(crate) targets: Vec<Target>,
     pub(crate) ledger: Arc<Ledger>,
@@ -200,6 +207,8 @@ pub(crate) struct Route {
     pub(crate) output: Output,
     /// Bytes of items that may wait for their confirmation.
     pub(crate) held: usize,
+    /// What is not confirmed is wanted back at once: it has to go elsewhere, too.
+    pub(crate) give_back: Arc<AtomicBool>,
 }
 
 pub(crate) struct Delivery {
@@ -227,9 +236,12 @@ pub(crate) struct Delivery {
     run_id: Option<String>,
     /// Items that the filter must count at least.
     expected: Option<u64>,
-    /// Whether WAIT covers all items: it waits for what this connection wrote, and for all before
-    /// that. False after a reconnection, until an item is new.
+    /// Whether an item was new on this connection. WAIT and WAITAOF wait for what the connection
+    /// wrote last, and for all before that; if it wrote nothing, they answer at once.
     wrote: bool,
+    /// Whether WAIT covers all items that were answered: the last piece wrote. What is known may
+    /// have been added by another connection, or by an earlier load, a moment ago.
+    covered: bool,
     /// What replicas must have reached where WAIT does not cover all items.
     offset: Option<u64>,
     /// Items that the filter had after a restart, and no reply told of: of batches whose replies
@@ -281,7 +293,8 @@ impl Delivery {
             confirmed: Instant::now(),
             run_id: None,
             expected: None,
-            wrote: true,
+            wrote: false,
+            covered: false,
             offset: None,
             excess: 0,
             totals: Totals::default(),
@@ -417,11 +430,21 @@ impl Delivery {
             self.step()?;
         }
         let every = CONFIRM_EVERY[usize::from(self.settings.durable)];
-        let wanted = self.confirmed.elapsed() > every || self.route.ledger.held() >= HELD;
-        if self.waits() && !self.entries.is_empty() && wanted {
+        let awaited = self.route.ledger.awaits(HELD);
+        if self.waits() && !self.entries.is_empty() && (awaited || self.confirmed.elapsed() > every)
+        {
             self.confirm(Now::IfPossible)?;
+            // The reader waits for these, so nothing follows that could prove them.
+            if awaited && !self.entries.is_empty() {
+                return Err(Self::unproved());
+            }
         }
         Ok(self.entries.is_empty())
+    }
+
+    /// Whether what is not confirmed is wanted back.
+    pub(crate) fn gives_back(&self) -> bool {
+        self.route.give_back.load(Ordering::Relaxed)
     }
 
     /// The pieces that are not confirmed.
@@ -449,11 +472,7 @@ impl Delivery {
                     self.confirmed = Instant::now();
                     return Ok(());
                 }
-                return Err(Stop::Unproved(
-                    "the connection broke, and whether what was sent before is synced to the \
-                     append-only file cannot be told"
-                        .to_owned(),
-                ));
+                return Err(Self::unproved());
             }
             match self.acknowledged() {
                 Ok(true) => break,
@@ -475,9 +494,17 @@ impl Delivery {
         Ok(())
     }
 
+    fn unproved() -> Stop {
+        Stop::Unproved(
+            "no item was new on this connection, and whether those that were known already are \
+             synced to the append-only file cannot be told"
+                .to_owned(),
+        )
+    }
+
     /// Compares the number of items in the filter with what was added.
     pub(crate) fn check(&mut self) -> Result<(), Stop> {
-        let seen = self.patiently(Self::look).map_err(vanished)?;
+        let seen = self.patiently(Self::look).map_err(|stop| self.vanished(stop))?;
         self.compare(&seen)?;
         self.settle(false);
         Ok(())
@@ -501,6 +528,11 @@ impl Delivery {
     /// Replicas that must acknowledge.
     pub(crate) fn acks(&self) -> u64 {
         self.settings.acks.unwrap_or(0)
+    }
+
+    /// This is a new connection, which wrote nothing.
+    fn forget_writes(&mut self) {
+        (self.wrote, self.covered, self.offset) = (false, false, None);
     }
 
     fn waits(&self) -> bool {
@@ -638,6 +670,7 @@ impl Delivery {
                 self.excess = self.excess.saturating_sub(known);
             }
             self.wrote |= new > 0;
+            (self.covered, self.offset) = (new > 0, None);
         }
         self.settle(false);
         if !self.waits() {
@@ -700,7 +733,7 @@ impl Delivery {
     /// Whether everything that was answered is acknowledged as the caller asked for.
     fn acknowledged(&mut self) -> Result<bool, Stop> {
         if self.acks() > 0 {
-            if !self.wrote && !self.caught_up()? {
+            if !self.covered && !self.caught_up()? {
                 return Ok(false);
             }
             let words = [self.acks().to_string(), WAIT.to_string()];
@@ -722,16 +755,16 @@ impl Delivery {
         Ok(true)
     }
 
-    /// Whether replicas have all that the server had when this was asked first on this connection.
-    /// Items that an earlier connection added are known now: this one wrote nothing, and WAIT
-    /// returns at once.
+    /// Whether replicas have what the server had when this was asked first after the last reply.
+    /// What the last piece found known may have been written by another connection, for which WAIT
+    /// does not wait.
     fn caught_up(&mut self) -> Result<bool, Stop> {
         let text = match self.ask(&["INFO", "replication"]) {
             Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
             Ok(_) | Err(Stop::Refused(_)) => {
                 return Err(Stop::Unproved(
-                    "the connection broke, and without the right to INFO nobody can tell whether \
-                     replicas have what was sent before"
+                    "items were known already, and without the right to INFO nobody can tell \
+                     whether replicas have them"
                         .to_owned(),
                 ));
             }
@@ -755,7 +788,7 @@ impl Delivery {
         match self.trouble.take() {
             None => Ok(()),
             Some(Trouble::Fatal(text)) if is_missing(&text) && self.loaded() => {
-                Err(vanished(Stop::Refused(text)))
+                Err(self.vanished(Stop::Refused(text)))
             }
             Some(Trouble::Fatal(text)) => {
                 // What was answered before can still be confirmed.
@@ -788,7 +821,7 @@ impl Delivery {
                             }
                             Err(other) => return Err(other),
                         }
-                        (self.wrote, self.offset) = (false, None);
+                        self.forget_writes();
                         Ok(())
                     }
                     Err(error) => self.reconnect(&error),
@@ -799,7 +832,7 @@ impl Delivery {
 
     /// Waits before another try, unless the user has waited for long enough.
     fn pause(&mut self, why: &str) -> Result<(), Stop> {
-        if self.route.interrupt.requested() {
+        if self.route.interrupt.requested() || self.gives_back() {
             return Err(Stop::Interrupted);
         }
         let failing = *self.failing.get_or_insert_with(Instant::now);
@@ -899,14 +932,14 @@ impl Delivery {
                 self.asking = false;
                 match self.look() {
                     Ok(seen) => {
-                        (self.wrote, self.offset) = (false, None);
+                        self.forget_writes();
                         self.compare(&seen)?;
                         self.resend();
                         self.settle(false);
                         return Ok(());
                     }
                     Err(Stop::Refused(text)) if is_missing(&text) => {
-                        return Err(vanished(Stop::Refused(text)));
+                        return Err(self.vanished(Stop::Refused(text)));
                     }
                     Err(Stop::Refused(text)) => match trouble(text, true) {
                         Trouble::Fatal(text) => return Err(Stop::Refused(text)),
@@ -960,7 +993,32 @@ impl Delivery {
                 _ => None,
             },
         };
+        self.see_shard()?;
         Ok(Seen { run_id: self.run_id()?, items })
+    }
+
+    /// Sees that the filter is the shard that it must be. `BF.ADD` makes a lost shard anew, as a
+    /// filter of another kind.
+    fn see_shard(&mut self) -> Result<(), Stop> {
+        let Some(shard) = self.route.shard else { return Ok(()) };
+        match self.ask_about("BF.INFO", &["SHARD"]) {
+            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => Ok(()),
+            reply => match not_shard(&reply?, shard) {
+                Some(text) => Err(Stop::Refused(text)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The filter was there, and is not any more. A shard may have been replaced by a rebuild: the
+    /// descriptor says that.
+    fn vanished(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Refused(text) if is_missing(&text) && self.route.shard.is_none() => {
+                Stop::Lost(GONE.to_owned())
+            }
+            other => other,
+        }
     }
 
     fn run_id(&mut self) -> Result<Option<String>, Stop> {
@@ -987,6 +1045,10 @@ impl Delivery {
     }
 }
 
+/// What is said about a filter that was there.
+pub(crate) const GONE: &str =
+    "the filter is gone: removed, evicted, or lost when the server restarted";
+
 fn is_missing(text: &str) -> bool {
     text.starts_with("ERR not found")
 }
@@ -995,18 +1057,25 @@ fn is_unknown(text: &str) -> bool {
     text.starts_with("ERR unknown command")
 }
 
-/// The filter was there, and is not any more.
-fn vanished(stop: Stop) -> Stop {
-    match stop {
-        Stop::Refused(text) if is_missing(&text) => Stop::Lost(
-            "the filter is gone: removed, evicted, or lost when the server restarted".to_owned(),
-        ),
-        other => other,
-    }
+/// The error of the server, if a reply to `BF.INFO key SHARD` names another shard, or none.
+pub(crate) fn not_shard(reply: &Value, shard: Shard) -> Option<String> {
+    let own = [Value::Int(shard.index().into()), Value::Int(shard.count().into())];
+    let is_own = matches!(reply, Value::Array(fields) if matches!(
+        &fields[..],
+        [Value::Array(numbers)] if numbers[..] == own
+    ));
+    let text = || format!("ERR filter is not shard {} of {}", shard.index(), shard.count());
+    (!is_own).then(text)
 }
 
 /// `loaded`: the server took items before, so a change of its role may be temporary.
 fn trouble(text: String, loaded: bool) -> Trouble {
+    // A node that was a primary when the connection began.
+    const DEMOTED: [&str; 2] =
+        ["ERR WAIT cannot be used with replica", "ERR WAITAOF cannot be used with replica"];
+    if DEMOTED.iter().any(|start| text.starts_with(start)) {
+        return Trouble::Reconnect(text);
+    }
     let code = text.split(' ').next().unwrap_or_default();
     match code {
         "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "BUSY" | "NOREPLICAS" => Trouble::Again(text),
@@ -1100,5 +1169,36 @@ fn outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
         Ok(Outcome::Added { new })
     } else {
         Err(unexpected("BF.INSERT", &reply))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_primary_that_became_a_replica_is_left() {
+        for text in [
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 \
+             if a replica is configured to be writable",
+            "ERR WAITAOF cannot be used with replica instances. Please also note",
+            "UNBLOCKED force unblock from blocking operation",
+        ] {
+            assert!(matches!(trouble(text.to_owned(), true), Trouble::Reconnect(_)), "{text}");
+        }
+        assert!(matches!(trouble("ERR other".to_owned(), true), Trouble::Fatal(_)));
+    }
+
+    #[test]
+    fn a_shard_is_told_from_other_filters() {
+        let shard = Shard::new(2, 4).expect("a shard");
+        let numbers = |numbers: [i64; 2]| {
+            Value::Array(vec![Value::Array(numbers.into_iter().map(Value::Int).collect())])
+        };
+        assert_eq!(not_shard(&numbers([2, 4]), shard), None);
+        for other in [numbers([1, 4]), numbers([2, 8]), Value::Array(vec![Value::Nil])] {
+            let text = "ERR filter is not shard 2 of 4";
+            assert_eq!(not_shard(&other, shard).as_deref(), Some(text));
+        }
     }
 }

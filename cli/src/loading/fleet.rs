@@ -11,11 +11,12 @@
 //! do not thin out up to 128 shards. A thread keeps one command.
 //!
 //! **The descriptor** is read again every `poll` seconds, and when a shard answers that it is none
-//! any more. If its generations changed, all threads end, others begin, and what is not confirmed
-//! is split anew.
+//! any more; also while the reader waits for confirmations. If its generations changed, all threads
+//! end at once, others begin, and what is not confirmed is split anew: were it confirmed by the old
+//! shards alone, it would be missing in those of a generation that appeared.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -69,17 +70,21 @@ struct Plan {
 }
 
 impl Goal {
-    /// What is sent where, for the filter `name`.
+    /// What is sent where, for the filter `name`; nothing to a generation that is `ending`.
     ///
     /// # Errors
     /// Those of [`sharded::filled`].
-    fn plans(&self, name: &[u8]) -> Result<Vec<Plan>, Error> {
+    fn plans(&self, name: &[u8], ending: Option<u64>) -> Result<Vec<Plan>, Error> {
         let plan = |generation: &Generation| Plan {
             generation: generation.number,
             keys: generation.keys.iter().cloned().map(Some).collect(),
         };
         Ok(match self {
-            Self::Filter(filter) => sharded::filled(name, filter)?.into_iter().map(plan).collect(),
+            Self::Filter(filter) => sharded::filled(name, filter)?
+                .into_iter()
+                .filter(|generation| Some(generation.number) != ending)
+                .map(plan)
+                .collect(),
             Self::Generation(generation) => vec![plan(generation)],
             Self::Shard(shard, key) => {
                 let mut keys = vec![None; usize::from(shard.count())];
@@ -100,14 +105,20 @@ struct Lane {
 }
 
 struct Worker {
+    key: Vec<u8>,
     pieces: Sender<Piece>,
     thread: JoinHandle<Ended>,
 }
+
+/// The thread of a shard, and its key.
+type Thread = (Vec<u8>, JoinHandle<Ended>);
 
 /// What a thread leaves.
 struct Ended {
     result: Result<(), Stop>,
     totals: Totals,
+    /// Items that the shard counts at least.
+    count: Option<u64>,
     /// Pieces that are not confirmed.
     pieces: Vec<Piece>,
     /// Pieces that came after the thread had ended.
@@ -116,6 +127,7 @@ struct Ended {
 
 /// A thread is ready.
 struct Ready {
+    key: Vec<u8>,
     server: String,
     /// Items that the shard counts.
     count: Option<u64>,
@@ -123,6 +135,9 @@ struct Ready {
     most: usize,
     acks: u64,
 }
+
+/// Why the threads of a generation ended early.
+type Ending = (u64, Failure);
 
 /// A piece that is to be sent to the shards of another generation, and its own generation.
 type Leftover = (u64, Piece);
@@ -140,6 +155,10 @@ pub(crate) struct Fleet {
     servers: usize,
     /// When the descriptor was read.
     read: Instant,
+    /// The generation whose shards become tombstones, at the end of a rebuild.
+    ending: Option<u64>,
+    /// What shards count at least, by their keys.
+    counts: HashMap<Vec<u8>, u64>,
     totals: Totals,
 }
 
@@ -155,9 +174,11 @@ impl Fleet {
             most: usize::MAX,
             servers: 0,
             read: Instant::now(),
+            ending: None,
+            counts: HashMap::new(),
             totals: Totals::default(),
         };
-        let without = fleet.begin()?;
+        let without = fleet.begin_as_described()?;
         if without > 0 && fleet.settings.acks.is_none() {
             fleet.route.output.remark(format_args!(
                 "{without} of {} shards are on servers without a replica: there an item counts as \
@@ -168,36 +189,64 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// Starts a thread for each shard, by the newest descriptor if a shard is none any more.
+    fn begin_as_described(&mut self) -> Result<usize, Failure> {
+        loop {
+            match self.begin() {
+                Ok(without) => return Ok(without),
+                Err(ending) => self.renew(ending)?,
+            }
+        }
+    }
+
     /// Starts a thread for each shard, and returns when all of them are connected: the number of
     /// shards without a replica.
-    fn begin(&mut self) -> Result<usize, Failure> {
-        let plans = self.goal.plans(&self.route.key)?;
+    fn begin(&mut self) -> Result<usize, Ending> {
+        let plans = self.goal.plans(&self.route.key, self.ending);
+        let plans = plans.map_err(|error| (0, error.into()))?;
         let numbers = plans.iter().map(|plan| plan.generation).collect();
         let first = plans.first().map_or(0, |plan| plan.keys.len());
         self.route.ledger.begin(numbers, vec![None; first]);
         self.failed = Arc::default();
+        self.route.give_back = Arc::default();
         let (sender, ready) = channel();
         let held = HELD / plans.iter().map(|plan| plan.keys.len()).sum::<usize>().max(1);
+        let mut result = Ok(());
         for (number, plan) in plans.into_iter().enumerate() {
-            let shards = plan.keys.len();
-            let workers = plan.keys.into_iter().enumerate().map(|(shard, key)| {
+            let (shards, generation) = (plan.keys.len(), plan.generation);
+            let mut start = |(shard, key): (usize, Option<Vec<u8>>)| {
                 let place = (number == 0).then_some(shard);
-                let route = Route { key: key?, place, held, ..self.route.clone() };
+                let (key, own) = (key?, numbered(shard, shards));
+                let route = Route { key, place, shard: own, held, ..self.route.clone() };
+                let key = route.key.clone();
                 let (settings, failed) = (self.settings.clone(), Arc::clone(&self.failed));
                 let (pieces, received) = channel();
                 let sender = sender.clone();
                 let ready = move |ready: Result<Ready, Stop>| {
                     // The reader is there until all threads are ready.
-                    let _ = sender.send((shard, shards, place, ready));
+                    let _ = sender.send((generation, shard, shards, place, ready));
                 };
-                let thread = thread::spawn(move || work(settings, route, received, &failed, ready));
-                Some(Worker { pieces, thread })
-            });
-            self.lanes.push(Lane { generation: plan.generation, workers: workers.collect() });
+                let thread = thread::Builder::new()
+                    .spawn(move || work(settings, route, received, &failed, ready));
+                match thread {
+                    Ok(thread) => Some(Worker { key, pieces, thread }),
+                    Err(error) => {
+                        let error = Error::usage(
+                            format!("a thread for shard {shard} of {shards}: {error}"),
+                            "Each shard takes a thread: raise the limit (ulimit -u).",
+                        );
+                        result = Err((generation, error.into()));
+                        None
+                    }
+                }
+            };
+            let workers = plan.keys.into_iter().enumerate().map(&mut start).collect();
+            self.lanes.push(Lane { generation, workers });
         }
         drop(sender);
-        let (mut servers, mut without, mut result) = (HashSet::new(), 0, Ok(()));
-        for (shard, shards, place, ready) in ready {
+        let (mut servers, mut without) = (HashSet::new(), 0);
+        for (generation, shard, shards, place, ready) in ready {
+            let ready = ready.and_then(|ready| self.not_fewer(ready));
             match ready {
                 Ok(ready) => {
                     servers.insert(ready.server);
@@ -206,7 +255,7 @@ impl Fleet {
                     self.route.ledger.confirm(&[], place, ready.count);
                 }
                 Err(stop) if result.is_ok() => {
-                    result = Err(Failure { stop, shard: Some((shard, shards)) });
+                    result = Err((generation, Failure { stop, shard: Some((shard, shards)) }));
                 }
                 Err(_) => {}
             }
@@ -216,6 +265,16 @@ impl Fleet {
             self.join();
         }
         result.map(|()| without)
+    }
+
+    /// A shard counts at least what it did when an earlier thread left it.
+    fn not_fewer(&self, ready: Ready) -> Result<Ready, Stop> {
+        match (ready.count, self.counts.get(&ready.key)) {
+            (Some(now), Some(&before)) if now < before => Err(Stop::Lost(format!(
+                "the filter counts {now} items and had {before}: the server lost some"
+            ))),
+            _ => Ok(ready),
+        }
     }
 
     /// For the progress: servers that have shards, and items that were sent again.
@@ -234,10 +293,9 @@ impl Fleet {
     /// Takes a batch of a file. Returns when few enough are under way.
     pub(crate) fn offer(&mut self, file: usize, batch: Batch) -> Result<(), Failure> {
         self.follow()?;
-        let stopped = |fleet: &Self| {
-            fleet.failed.load(Ordering::Relaxed) || fleet.route.interrupt.requested()
-        };
-        while !self.route.ledger.has_room(HELD, MOMENT) && !stopped(self) {}
+        while !self.route.ledger.has_room(HELD, MOMENT) && !self.stopped() {
+            self.follow()?;
+        }
         if self.failed.load(Ordering::Relaxed) {
             self.join_and_follow()?;
         }
@@ -257,69 +315,91 @@ impl Fleet {
         if self.read.elapsed() < Duration::from_secs(descriptor.poll) {
             return Ok(());
         }
+        let before = (descriptor.current.clone(), descriptor.next.clone());
         let now = self.descriptor()?;
-        if generations(&now) == self.generations() {
+        let changed = (&before.0, &before.1) != (&now.current, &now.next);
+        self.goal = Goal::Filter(now);
+        if !changed {
             return Ok(());
         }
-        let (failures, leftovers) = self.join();
-        match failures.into_iter().find(|failure| !failure.stop.is_stale()) {
-            Some(failure) => Err(failure),
-            None => self.go_on(now, leftovers),
+        let old = self.generations();
+        self.route.give_back.store(true, Ordering::Relaxed);
+        let (endings, leftovers) = self.join();
+        match endings.into_iter().find(|(_, failure)| !failure.stop.is_stale()) {
+            Some((_, failure)) => Err(failure),
+            None => self.go_on(&old, leftovers),
         }
+    }
+
+    /// Whether a thread ended early, or the user wants the end.
+    fn stopped(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) || self.route.interrupt.requested()
     }
 
     /// Confirms all that was offered, and ends the threads.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
-        loop {
-            if self.lanes.is_empty() {
-                return Ok(());
+        self.route.ledger.end();
+        while !self.lanes.is_empty() {
+            while !self.route.ledger.has_room(1, MOMENT) && !self.stopped() {
+                if let Err(failure) = self.follow() {
+                    self.join();
+                    return Err(failure);
+                }
             }
             if !self.join_and_follow()? {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// Ends all threads. Starts others if the shards are none any more, because the filter was
     /// rebuilt: returns whether it did.
     fn join_and_follow(&mut self) -> Result<bool, Failure> {
         let old = self.generations();
-        let (mut failures, leftovers) = self.join();
-        let Some(other) = failures.iter().position(|failure| !failure.stop.is_stale()) else {
-            let Some(failure) = failures.pop() else { return Ok(false) };
-            if !matches!(self.goal, Goal::Filter(_)) {
-                return Err(failure);
-            }
-            let now = self.descriptor()?;
-            if generations(&now) == old {
-                return Err(failure);
-            }
-            return self.go_on_from(&old, now, leftovers).map(|()| true);
-        };
-        Err(failures.swap_remove(other))
+        let (mut endings, leftovers) = self.join();
+        if let Some(at) = endings.iter().position(|(_, failure)| !failure.stop.is_stale()) {
+            return Err(endings.swap_remove(at).1);
+        }
+        let Some(ending) = endings.pop() else { return Ok(false) };
+        self.renew(ending)?;
+        self.go_on(&old, leftovers)?;
+        Ok(true)
     }
 
-    fn go_on(&mut self, now: Descriptor, leftovers: Vec<Leftover>) -> Result<(), Failure> {
-        let old = match &self.goal {
-            Goal::Filter(descriptor) => generations(descriptor),
-            _ => Vec::new(),
-        };
-        self.go_on_from(&old, now, leftovers)
+    /// Reads the descriptor again, because a shard is none any more.
+    ///
+    /// # Errors
+    /// The failure, if it says the same: the shard is lost.
+    fn renew(&mut self, (generation, failure): Ending) -> Result<(), Failure> {
+        let Goal::Filter(before) = &self.goal else { return Err(failure) };
+        if !failure.stop.is_stale() {
+            return Err(failure);
+        }
+        let before = before.clone();
+        let now = self.descriptor()?;
+        let unchanged = (&before.current, &before.next) == (&now.current, &now.next);
+        // The shards of an older generation become tombstones before the descriptor forgets them.
+        let ending = generation < now.current.number && self.ending != Some(generation);
+        self.goal = Goal::Filter(now);
+        match unchanged {
+            true if ending => {
+                self.ending = Some(generation);
+                Ok(())
+            }
+            true => Err(failure.lost()),
+            false => Ok(()),
+        }
     }
 
-    /// Starts threads for the generations of a descriptor, and sends them what is not confirmed.
-    fn go_on_from(
-        &mut self,
-        old: &[u64],
-        now: Descriptor,
-        leftovers: Vec<Leftover>,
-    ) -> Result<(), Failure> {
+    /// Starts threads for the generations of the descriptor, and sends them what those of the `old`
+    /// generations have not confirmed.
+    fn go_on(&mut self, old: &[u64], leftovers: Vec<Leftover>) -> Result<(), Failure> {
+        self.begin_as_described()?;
         self.route.output.remark(format_args!(
             "the filter is being rebuilt, or was: generation {}",
-            generations(&now).iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
+            self.generations().iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
         ));
-        self.goal = Goal::Filter(now);
-        self.begin()?;
         for (generation, piece) in leftovers {
             // What the next generation has not confirmed is sent to it; a generation that is new
             // gets what that which answered has not confirmed.
@@ -344,14 +424,14 @@ impl Fleet {
 
     /// Waits until all threads have confirmed what they can. Returns why threads ended early, and
     /// what is not confirmed.
-    fn join(&mut self) -> (Vec<Failure>, Vec<Leftover>) {
-        let (mut failures, mut leftovers) = (Vec::new(), Vec::new());
+    fn join(&mut self) -> (Vec<Ending>, Vec<Leftover>) {
+        let (mut endings, mut leftovers) = (Vec::new(), Vec::new());
         // All of them hear of the end before one of them is waited for.
         let lanes: Vec<_> = self.lanes.drain(..).map(Lane::closed).collect();
         for (number, (generation, threads)) in lanes.into_iter().enumerate() {
             let shards = threads.len();
             for (shard, thread) in threads.into_iter().enumerate() {
-                let Some(thread) = thread else { continue };
+                let Some((key, thread)) = thread else { continue };
                 let ended = match thread.join() {
                     Ok(ended) => ended,
                     Err(panic) => std::panic::resume_unwind(panic),
@@ -360,20 +440,30 @@ impl Fleet {
                     self.totals.items += ended.totals.items;
                     self.totals.new += ended.totals.new;
                 }
+                if let Some(count) = ended.count {
+                    self.counts.insert(key, count);
+                }
                 let pieces = ended.pieces.into_iter().chain(ended.later.try_iter());
                 leftovers.extend(pieces.map(|piece| (generation, piece)));
                 if let Err(stop) = ended.result {
-                    failures.push(Failure { stop, shard: Some((shard, shards)) });
+                    let failure = Failure { stop, shard: Some((shard, shards)) };
+                    endings.push((generation, failure));
                 }
             }
         }
-        (failures, leftovers)
+        (endings, leftovers)
     }
 
-    /// What was counted by threads that have ended.
+    /// What was counted by threads that have ended. Items count when all generations have them, and
+    /// all items before them; for one shard, those of the shard.
     pub(crate) fn totals(&self) -> Totals {
         let ledger = &self.route.ledger;
-        Totals { before: ledger.before(), resent: ledger.resent(), ..self.totals }
+        let (before, resent) = (ledger.before(), ledger.resent());
+        let items = match self.goal {
+            Goal::Shard(..) => self.totals.items,
+            Goal::Filter(_) | Goal::Generation(_) => before,
+        };
+        Totals { items, before, resent, ..self.totals }
     }
 
     /// The generations that take the items.
@@ -431,8 +521,9 @@ impl Lane {
     }
 
     /// Tells the threads that nothing more comes.
-    fn closed(self) -> (u64, Vec<Option<JoinHandle<Ended>>>) {
-        let threads = self.workers.into_iter().map(|worker| worker.map(|worker| worker.thread));
+    fn closed(self) -> (u64, Vec<Option<Thread>>) {
+        let threads =
+            self.workers.into_iter().map(|worker| worker.map(|worker| (worker.key, worker.thread)));
         (self.generation, threads.collect())
     }
 }
@@ -449,8 +540,20 @@ fn split(batch: &Batch, lane: &Lane, most: usize) -> Vec<(usize, Batch)> {
         .collect()
 }
 
-fn generations(descriptor: &Descriptor) -> Vec<u64> {
-    descriptor.filled().into_iter().flatten().map(|one| one.number).collect()
+/// The shard of this number.
+fn numbered(shard: usize, shards: usize) -> Option<Shard> {
+    Shard::new(shard.try_into().ok()?, shards.try_into().ok()?)
+}
+
+/// Tells the reader of a thread that panics: it would wait for ever.
+struct Alarm<'f>(&'f AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Whether an error may pass: the node failed, or its slots are on the move.
@@ -474,27 +577,35 @@ fn work(
     failed: &AtomicBool,
     ready: impl FnOnce(Result<Ready, Stop>),
 ) -> Ended {
+    let _alarm = Alarm(failed);
+    let key = route.key.clone();
     let mut delivery = match opened(settings, route) {
         Ok(delivery) => delivery,
         Err(stop) => {
             ready(Err(stop));
             let totals = Totals::default();
-            return Ended { result: Ok(()), totals, pieces: Vec::new(), later: pieces };
+            let nothing = Vec::new();
+            return Ended { result: Ok(()), totals, count: None, pieces: nothing, later: pieces };
         }
     };
     ready(Ok(Ready {
+        key,
         server: delivery.server(),
         count: delivery.expected(),
         most: delivery.most(),
         acks: delivery.acks(),
     }));
-    let result = deliver(&mut delivery, &pieces);
+    let result = match deliver(&mut delivery, &pieces) {
+        Err(Stop::Interrupted) if delivery.gives_back() => Ok(()),
+        result => result,
+    };
     if result.is_err() {
         failed.store(true, Ordering::Relaxed);
     }
     delivery.settle(true);
     let totals = delivery.totals();
-    Ended { result, totals, pieces: delivery.into_pieces().collect(), later: pieces }
+    let count = delivery.expected();
+    Ended { result, totals, count, pieces: delivery.into_pieces().collect(), later: pieces }
 }
 
 /// Connects to the node of the shard. Waits for a node that fails at the moment.
@@ -534,6 +645,9 @@ fn opened(settings: Settings, route: Route) -> Result<Delivery, Stop> {
 
 fn deliver(delivery: &mut Delivery, pieces: &Receiver<Piece>) -> Result<(), Stop> {
     loop {
+        if delivery.gives_back() {
+            return Ok(());
+        }
         let piece = match pieces.try_recv() {
             Ok(piece) => piece,
             Err(TryRecvError::Disconnected) => break,

@@ -54,6 +54,8 @@ struct Books {
     counts: Vec<Option<u64>>,
     /// A server restarted, and nobody can say whether items were lost.
     doubt: bool,
+    /// The input has ended: all that is held is to be confirmed.
+    ended: bool,
     /// Items that were sent again.
     resent: u64,
     /// When a remark about a server was printed last.
@@ -156,7 +158,19 @@ impl Ledger {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
+    /// Notes that the input has ended.
+    pub(crate) fn end(&self) {
+        self.books().ended = true;
+    }
+
+    /// Whether the reader waits until bytes are confirmed: `limit` are not, or the input has ended.
+    pub(crate) fn awaits(&self, limit: usize) -> bool {
+        let books = self.books();
+        books.ended || books.held >= limit
+    }
+
     /// Bytes that are not confirmed.
+    #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.books().held
     }

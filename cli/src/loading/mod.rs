@@ -15,7 +15,9 @@ mod ledger;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, all_nodes};
+pub(crate) use delivery::{
+    Delivery, HELD, Now, Route, Settings, Stop, Totals, all_nodes, not_shard,
+};
 pub(crate) use fleet::{Fleet, Goal, batch_bytes, passes};
 pub(crate) use ledger::{Ledger, Piece};
 
@@ -44,21 +46,40 @@ impl<S: Into<Stop>> From<S> for Failure {
 }
 
 impl Failure {
+    /// A shard that is not there, or a filter in its place, is a lost shard. Only the descriptor
+    /// tells it from one that a rebuild replaced.
+    fn lost(self) -> Self {
+        let stop = match self.stop {
+            Stop::Refused(text) if text.starts_with("ERR not found") => {
+                Stop::Lost(delivery::GONE.to_owned())
+            }
+            Stop::Refused(text) if text.starts_with("ERR filter is not shard") => Stop::Lost(
+                format!("{text}: somebody made the key anew, without the items of the shard"),
+            ),
+            other => other,
+        };
+        Self { stop, ..self }
+    }
+
     /// The error for the user. `task` is the subcommand with the filter, `items` says how many
     /// items are in, `on` what to do when the cause is removed.
     pub(crate) fn explained(self, task: &str, items: &Items, on: &str) -> Error {
-        let task = match self.shard {
-            Some((shard, shards)) => format!("{task}: shard {shard} of {shards}"),
-            None => task.to_owned(),
+        let name = task.split_once(' ').map_or("NAME", |(_, name)| name);
+        let (this, task) = match self.shard {
+            Some((shard, shards)) => (self.lost(), format!("{task}: shard {shard} of {shards}")),
+            None => (self, task.to_owned()),
         };
         let what = |text: &str| format!("{task}: {text}; {items}");
         let go_on = || on.replacen("Then go", "Go", 1);
-        match (self.stop, self.shard) {
+        match (this.stop, this.shard) {
             (Stop::Failed(error), _) => error,
-            (Stop::Lost(text), Some((shard, _))) => lost(&task, &text, shard),
-            (Stop::Refused(text), Some((shard, _))) if text.starts_with("ERR not found") => {
-                lost(&task, "the filter is gone: removed, evicted, or lost with its server", shard)
-            }
+            (Stop::Lost(text), Some((shard, _))) => Error::Incomplete {
+                what: format!("{task}: {text}"),
+                hint: format!(
+                    "Load its items from their source by `repair {name} --shard {shard} --from \
+                     FILE`, then this from the beginning."
+                ),
+            },
             (Stop::Refused(text), _) if items.count == 0 => Error::Refused { command: task, text },
             // Another filter has nothing of what this one took.
             (Stop::Refused(text), _) if text.starts_with("ERR non scaling filter is full") => {
@@ -91,17 +112,6 @@ impl Failure {
             },
             (Stop::Interrupted, _) => Error::Interrupted { hint: go_on() },
         }
-    }
-}
-
-/// The error for a shard that is not there, or lost items.
-fn lost(task: &str, text: &str, shard: usize) -> Error {
-    Error::Incomplete {
-        what: format!("{task}: {text}"),
-        hint: format!(
-            "Load its items from their source by `repair NAME --shard {shard} --from FILE`, then \
-             this from the beginning."
-        ),
     }
 }
 
@@ -177,11 +187,13 @@ pub(crate) fn load_files(
     let route = Route {
         key: Vec::new(),
         place: None,
+        shard: None,
         targets,
         ledger: Arc::default(),
         interrupt: interrupt.clone(),
         output: *output,
         held: HELD,
+        give_back: Arc::default(),
     };
     let started = Fleet::start(goal, settings, route);
     let mut fleet = started.map_err(|failure| explained(failure, Totals::default()))?;

@@ -3,7 +3,8 @@
 //! ```text
 //!   batch ──▶ BF.BULKEXISTS key LENGTHS blob ──▶ count, bits ──▶ Answers
 //!         └─▶ BF.MEXISTS key item ... (RedisBloom, valkey-bloom) ─┘
-//!   and after each batch BF.INFO key: of a missing filter a server may say that nothing is in it
+//!   and after each batch BF.INFO key: of a missing filter a server may say that nothing is in it,
+//!   and a shard may have been made anew as another filter
 //! ```
 //!
 //! A batch for a sharded filter is split by its rule (`shards.rs`).
@@ -12,7 +13,7 @@ mod shards;
 
 use std::collections::VecDeque;
 
-use bloom::sharding::Descriptor;
+use bloom::sharding::{Descriptor, Shard};
 use redis::{Cmd, ServerError, Value};
 
 use crate::{
@@ -21,6 +22,8 @@ use crate::{
     error::Error,
     filter_info::{Detail, Reader},
     items::Batch,
+    loading::not_shard,
+    name,
     sharded::{self, Filter},
 };
 use shards::Shards;
@@ -95,7 +98,7 @@ impl<'c> Membership<'c> {
     /// `Error::Refused` with `ERR not found` or `WRONGTYPE ...`, if there is no such filter.
     pub(crate) fn of(connection: &'c mut Connection, key: &[u8]) -> Result<Self, Error> {
         connection.call_for_key(redis::cmd("BF.INFO").arg(key))?;
-        let mut question = Question { key: key.to_vec(), packed: true };
+        let mut question = Question { key: key.to_vec(), shard: None, packed: true };
         question.find_command(connection)?;
         Ok(Self::Key(question, connection))
     }
@@ -140,9 +143,9 @@ impl<'c> Membership<'c> {
 
     /// The error for items about which nothing is known, because their shards are lost.
     pub(crate) fn unknown(&self, task: &str, items: u64) -> Error {
-        let (shards, lost) = match self {
-            Self::Key(..) => (0, Vec::new()),
-            Self::Shards(shards) => shards.lost(),
+        let (shards, lost, name) = match self {
+            Self::Key(question, _) => (0, Vec::new(), &question.key),
+            Self::Shards(shards) => (shards.lost().0, shards.lost().1, &shards.name),
         };
         let numbers: Vec<_> = lost.iter().map(usize::to_string).collect();
         let what = match &numbers[..] {
@@ -161,7 +164,8 @@ impl<'c> Membership<'c> {
                 }
             },
             hint: format!(
-                "Load its items from their source by `repair NAME --shard {first} --from FILE`."
+                "Load its items from their source by `repair {} --shard {first} --from FILE`.",
+                name::readable(name)
             ),
         }
     }
@@ -202,6 +206,8 @@ impl<'c> Membership<'c> {
 /// How a filter in one key, or a shard, is asked.
 pub(crate) struct Question {
     key: Vec<u8>,
+    /// Which shard the filter must be; `None` for any filter.
+    shard: Option<Shard>,
     /// Whether the server has `BF.BULKEXISTS`, and lets this user send it.
     packed: bool,
 }
@@ -233,7 +239,15 @@ impl Question {
     /// The last command: of a missing filter a server may say that nothing is in it. The filter was
     /// there before the first batch, and is there after this one.
     fn last_command(&self) -> Cmd {
-        redis::cmd("BF.INFO").arg(&self.key).take()
+        redis::cmd("BF.INFO").arg(&self.key).arg(self.shard.map(|_| "SHARD")).take()
+    }
+
+    /// What the reply to the last command says about the filter.
+    fn see(&self, reply: &Value) -> Result<(), Error> {
+        match self.shard.and_then(|shard| not_shard(reply, shard)) {
+            Some(text) => Err(Error::Refused { command: "BF.INFO".to_owned(), text }),
+            None => Ok(()),
+        }
     }
 
     fn send(&self, connection: &mut Connection, batch: &Batch) -> Result<(), Error> {
@@ -245,7 +259,7 @@ impl Question {
 
     fn receive(&self, connection: &mut Connection, batch: &Batch) -> Result<Vec<u8>, Error> {
         let bits = self.bits(batch, |command| accepted(command, connection.receive()?))?;
-        accepted("BF.INFO", connection.receive()?)?;
+        self.see(&accepted("BF.INFO", connection.receive()?)?)?;
         Ok(bits)
     }
 
@@ -256,7 +270,7 @@ impl Question {
             Some(command) => connection.call_for_key(&command),
             None => Ok(Value::Nil),
         })?;
-        connection.call_for_key(&self.last_command())?;
+        self.see(&connection.call_for_key(&self.last_command())?)?;
         Ok(bits)
     }
 

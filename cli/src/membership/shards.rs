@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bloom::sharding::{Descriptor, Generation};
+use bloom::sharding::{self, Descriptor, Generation};
 
 use super::{Answers, Question, bit, set_bit};
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     items::{Batch, Packing, push_item},
     loading::{all_nodes, batch_bytes, passes},
     name,
-    sharded::{self, Filter},
+    sharded::{Filter, find},
 };
 
 /// Batches under way.
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A sharded filter, with a connection for each shard.
 pub(crate) struct Shards {
-    name: Vec<u8>,
+    pub(super) name: Vec<u8>,
     /// Nodes of the cluster.
     targets: Vec<Target>,
     generation: Generation,
@@ -56,7 +56,9 @@ struct Shard {
     /// Pieces under way on this connection.
     under_way: usize,
     lost: bool,
-    /// The descriptor was read after a key was no filter, and is the same: so the shard is lost.
+    /// The last answer was that the key is not this shard: it is lost, or a rebuild replaced it.
+    refused: bool,
+    /// The descriptor was read after that, and is the same: so the shard is lost.
     descriptor_read: bool,
 }
 
@@ -94,8 +96,11 @@ impl Shards {
     /// Asks the shards of this descriptor from now on.
     fn adopt(&mut self, descriptor: Descriptor) -> Result<(), Error> {
         self.generation = descriptor.current;
-        self.shards = self.generation.keys.iter().map(|key| Shard::of(key)).collect();
-        self.base = descriptor.base.map(|key| Shard::of(&key));
+        let number =
+            |shard: usize| sharding::Shard::new(shard.try_into().ok()?, self.generation.shards());
+        let keys = self.generation.keys.iter().enumerate();
+        self.shards = keys.map(|(shard, key)| Shard::of(key, number(shard))).collect();
+        self.base = descriptor.base.map(|key| Shard::of(&key, None));
         for shard in self.shards.iter_mut().chain(&mut self.base) {
             let found = shard.patiently(&self.targets, Question::find_command);
             match found {
@@ -232,19 +237,22 @@ impl Shards {
         Ok(Answers::of(present, lost, asked.owners.len() as u64))
     }
 
-    /// Reads the descriptor again, because a shard refused its items. If the filter has another
-    /// generation now, that is asked. If not, a key that is no filter is a lost shard.
+    /// Reads the descriptor again, because a shard, or the base, refused its items. If the filter
+    /// has another generation now, that is asked. If not, the shard that refused is lost.
     fn renew(&mut self, why: Error) -> Result<(), Error> {
         let name = &self.name;
-        let mut descriptor = Shard::of(name);
-        match descriptor.patiently(&self.targets, |_, server| sharded::find(server, name))? {
-            Filter::Sharded(found) if found.current.number != self.generation.number => {
+        let mut descriptor = Shard::of(name, None);
+        let base = self.base.as_ref().map(|base| &base.question.key);
+        match descriptor.patiently(&self.targets, |_, server| find(server, name))? {
+            Filter::Sharded(found)
+                if found.current != self.generation || found.base.as_ref() != base =>
+            {
                 self.adopt(found)
             }
-            Filter::Sharded(_) if is_wrong_type(&why) => {
-                for shard in &mut self.shards {
+            Filter::Sharded(_) if is_gone(&why) => {
+                for shard in self.shards.iter_mut().chain(&mut self.base) {
                     shard.disconnect();
-                    shard.descriptor_read = true;
+                    shard.descriptor_read |= shard.refused;
                 }
                 Ok(())
             }
@@ -258,13 +266,14 @@ impl Shards {
 }
 
 impl Shard {
-    fn of(key: &[u8]) -> Self {
+    fn of(key: &[u8], shard: Option<sharding::Shard>) -> Self {
         Self {
-            question: Question { key: key.to_vec(), packed: true },
+            question: Question { key: key.to_vec(), shard, packed: true },
             connection: None,
             connections: 0,
             under_way: 0,
             lost: false,
+            refused: false,
             descriptor_read: false,
         }
     }
@@ -312,13 +321,14 @@ impl Shard {
                 })
             }
         };
-        match bits {
-            Err(error) if is_missing(&error) || (self.descriptor_read && is_wrong_type(&error)) => {
-                self.lost = true;
-                Ok(None)
-            }
-            bits => bits.map(Some),
+        self.refused = bits.as_ref().is_err_and(is_gone);
+        // A shard that was refused and answers now was restored, or its slot moved.
+        self.descriptor_read &= self.refused;
+        if self.descriptor_read {
+            self.lost = true;
+            return Ok(None);
         }
+        bits.map(Some)
     }
 
     /// Does something on a connection without commands under way; again, while the server fails or
@@ -359,15 +369,12 @@ fn starts(error: &Error, start: &str) -> bool {
     matches!(error, Error::Refused { text, .. } if text.starts_with(start))
 }
 
-fn is_missing(error: &Error) -> bool {
-    starts(error, "ERR not found")
-}
-
-fn is_wrong_type(error: &Error) -> bool {
-    starts(error, "WRONGTYPE")
+/// Whether an error means that the key is not this shard: it is lost, or the filter was rebuilt.
+fn is_gone(error: &Error) -> bool {
+    ["ERR not found", "WRONGTYPE", "ERR filter is not shard"].iter().any(|text| starts(error, text))
 }
 
 /// Whether an error may mean that the filter was rebuilt.
 fn is_stale(error: &Error) -> bool {
-    is_wrong_type(error) || starts(error, "ERR item belongs to shard")
+    is_gone(error) || starts(error, "ERR item belongs to shard")
 }

@@ -491,6 +491,27 @@ fn what_is_not_acknowledged_by_replicas_is_not_confirmed() {
     assert!(!journal_of(&path).exists());
 }
 
+/// What is known may have been added a moment ago, by a load that was killed: its connection wrote
+/// it, not this one, so WAIT answers at once (Redis 7.2 and later, Valkey).
+#[test]
+fn what_was_known_already_is_confirmed_by_replicas_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let items = numbered("item", 10_000);
+    let path = file(dir.path(), "items", &items);
+    let (server, _) = server();
+    let replica = server.replica();
+    let stopped = Stopped::stop(replica.pid());
+    run_at(&server, &format!("load urls {}", path.display())).done();
+    let words = format!("load urls --acks 1 --retry-for 300ms --resume {}", path.display());
+    let ran = run_at(&server, &words);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("too few replicas acknowledged"), "{ran:?}");
+    assert!(ran.stderr.contains("0 items are confirmed"), "{ran:?}");
+    drop(stopped);
+    run_at(&server, &words.replace("300ms", "60s")).done();
+    assert_all_in(&mut replica.client(), &items);
+}
+
 #[test]
 fn durable_waits_for_the_append_only_file_or_says_why_not() {
     let dir = tempfile::tempdir().unwrap();
