@@ -30,8 +30,8 @@ fn create(client: &mut Client, items: &[String]) {
     for item in items {
         // The shard is the top bit of the CRC-32; the other shard refuses the item.
         let added = URLS.iter().filter(|key| {
-            client.cmd(&["BF.INSERT", &format!("{key}:1"), "NOCREATE", "ITEMS", item]).elements()
-                == [int(1)]
+            let reply = client.cmd(&["BF.INSERT", &format!("{key}:1"), "NOCREATE", "ITEMS", item]);
+            matches!(reply, Reply::Array(answers) if answers == [int(1)])
         });
         assert!(added.count() <= 1, "{item}");
     }
