@@ -53,7 +53,7 @@ pub(crate) fn run() -> Option<Section> {
         start(OURS, "huge pages", "yes"),
     ];
     contender::fill(&mut rivals[1..], 0, FILLED);
-    if !has_huge_pages(&rivals[2].server) {
+    if !has_them(&rivals[2].server) {
         eprintln!("bench: there are no huge pages here: see docs/operations.md");
         return None;
     }
@@ -100,7 +100,7 @@ pub(crate) fn run() -> Option<Section> {
 }
 
 /// Sets `huge-pages`, whose prefix depends on the server.
-fn switch(server: &mut Server, value: &str) {
+pub(crate) fn switch(server: &mut Server, value: &str) {
     let set = ["bf.huge-pages", "bf-huge-pages"]
         .map(|name| server.call::<String>("CONFIG", &["SET", name, value]).is_ok());
     assert!(set.contains(&true), "the module has no setting huge-pages");
@@ -111,8 +111,9 @@ fn huge(server: &Server) -> u64 {
     memory(server, "AnonHugePages:") as u64
 }
 
-/// Waits until most of the filter is in huge pages; false if that does not happen.
-fn has_huge_pages(server: &Server) -> bool {
+/// Waits until most of the filter for `CAPACITY` items is in huge pages; false if that does not
+/// happen.
+pub(crate) fn has_them(server: &Server) -> bool {
     let begin = Instant::now();
     while huge(server) < CAPACITY && begin.elapsed() < TIMEOUT {
         sleep(Duration::from_millis(20));
