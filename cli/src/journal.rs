@@ -56,7 +56,8 @@ pub(crate) struct Position {
     pub(crate) offset: u64,
     /// The number of those items.
     pub(crate) items: u64,
-    /// The generations of a sharded filter that have them: that which answers, then the next one.
+    /// The generations of a sharded filter that have all of them: that which answers, then the next
+    /// one.
     pub(crate) generations: Vec<u64>,
     /// The number of items that the filter, or each shard of the first generation, has at least;
     /// `None` where the server did not say.

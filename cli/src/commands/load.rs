@@ -471,8 +471,13 @@ impl Arguments {
             if !file.start.generations.contains(&current) {
                 return Err(self.rebuilt(file));
             }
+            ledger.follow(&file.start.generations);
             if file.start.generations.first() != Some(&current) {
                 continue;
+            }
+            // A filter that was dropped and made anew may have the same number.
+            if file.start.counts.len() != counts.len() {
+                return Err(self.rebuilt(file));
             }
             for (shard, (&now, &before)) in counts.iter().zip(&file.start.counts).enumerate() {
                 if now.zip(before).is_some_and(|(now, before)| now < before) {

@@ -434,6 +434,15 @@ impl Rebuild<'_> {
                     );
                     return Ok(Exit::Done);
                 }
+                (Some(Step::Filled), _) if seen.descriptor.exchange().is_none() => {
+                    return Err(Error::Incomplete {
+                        what: format!(
+                            "rebuild {}: the fields of the next generation are damaged",
+                            self.shown
+                        ),
+                        hint: "Give it up by --abort.".to_owned(),
+                    });
+                }
                 (Some(Step::Filled), _) => self.advance(&seen, Step::Exchanged, exchange)?,
                 (Some(Step::Exchanged), _) => {
                     self.wait(&seen.descriptor, "asks the new generation")?;
@@ -678,7 +687,8 @@ impl Rebuild<'_> {
     }
 }
 
-/// The next generation answers, and the one that answered becomes the next one.
+/// The next generation answers, and the one that answered becomes the next one. There is a next
+/// generation: `go` sees to it.
 fn exchange(seen: &Seen, _: &Fields) -> Change {
     let (set, delete) = seen.descriptor.exchange().unwrap_or_default();
     Change { set, delete }

@@ -48,7 +48,7 @@ struct Books {
     /// Items before the first of `batches`.
     before: u64,
     journals: Vec<Option<Journal>>,
-    /// The generations that take the items; none for a filter in one key.
+    /// The generations that took all items so far; none for a filter in one key.
     generations: Vec<u64>,
     /// Items that the filter, or each shard, counts at least.
     counts: Vec<Option<u64>>,
@@ -76,10 +76,21 @@ impl Ledger {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the filters that take the items: the generations, and what each filter counts.
+    /// Notes the filters that take the items from now on: the generations, and what each filter
+    /// counts.
     pub(crate) fn begin(&self, generations: Vec<u64>, counts: Vec<Option<u64>>) {
         let mut books = self.books();
-        (books.generations, books.counts) = (generations, counts);
+        books.counts = counts;
+        if books.first == 0 && books.batches.is_empty() {
+            books.generations = generations;
+        } else {
+            books.generations.retain(|number| generations.contains(number));
+        }
+    }
+
+    /// Notes that an earlier load put the items before this one into these generations alone.
+    pub(crate) fn follow(&self, generations: &[u64]) {
+        self.books().generations.retain(|number| generations.contains(number));
     }
 
     /// What each filter counts.
@@ -245,6 +256,26 @@ mod tests {
 
     fn batch(count: u64, end: u64) -> Batch {
         Batch { packing: Packing::Lines, blob: Vec::new(), count, end }
+    }
+
+    /// A generation that came later lacks the items before it, also once it is the current one.
+    #[test]
+    fn a_generation_that_came_during_the_load_does_not_have_all_items() {
+        let generations = |ledger: &Ledger| ledger.described(Position::default()).generations;
+        let ledger = Ledger::default();
+        ledger.begin(vec![1], vec![]);
+        ledger.begin(vec![2, 1], vec![]);
+        assert_eq!(generations(&ledger), [2, 1]);
+        ledger.open(0, &batch(10, 100), 2, 50);
+        ledger.begin(vec![3, 2], vec![]);
+        assert_eq!(generations(&ledger), [2]);
+        ledger.begin(vec![3], vec![]);
+        ledger.begin(vec![3, 4], vec![]);
+        assert!(generations(&ledger).is_empty());
+        let resumed = Ledger::default();
+        resumed.begin(vec![2, 3], vec![]);
+        resumed.follow(&[1, 2]);
+        assert_eq!(generations(&resumed), [2]);
     }
 
     /// A batch is behind the first that is not confirmed only if all its pieces are.

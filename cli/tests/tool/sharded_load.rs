@@ -322,6 +322,11 @@ fn what_changed_since_an_earlier_load_is_not_resumed() {
     call(b"", &[b"DEL", b"urls"]);
     assert_eq!(call(b"", &[b"BF.RESERVE", b"urls", b"0.01", b"1000"]), ok());
     refused("urls", 2, "urls was rebuilt since the earlier load");
+    // A filter that was made anew under the same number, with as many items.
+    call(b"", &[b"DEL", b"urls"]);
+    create(call, "urls", 8);
+    assert_eq!(run_at(&server, &format!("load urls {}", path.display())).code, 0);
+    refused("urls", 2, "urls was rebuilt since the earlier load");
     // A changed file.
     fs::write(&path, "other").unwrap();
     refused("urls", 2, "the file changed since it was loaded");

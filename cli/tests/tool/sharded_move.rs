@@ -191,7 +191,8 @@ fn an_interrupted_dump_and_restore_are_resumed() {
     assert_eq!(digests(&mut client, "copy"), before);
 }
 
-/// The same answers in a cluster, and in one server again.
+/// A dump of one server, restored into a cluster and from there into one server again, keeps its
+/// answers.
 #[test]
 fn a_cluster_of_another_size_gets_the_same_filter() {
     let server = Server::start();
