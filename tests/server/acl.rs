@@ -8,7 +8,7 @@ use crate::harness::{
 
 /// Whether commands of modules can be in the server's own categories.
 fn has_categories() -> bool {
-    version().at_least((7, 2), (8, 0))
+    version().at_least((7, 2), (7, 2))
 }
 
 /// Whether modules can add categories.

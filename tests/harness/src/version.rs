@@ -24,7 +24,7 @@ pub fn server_program() -> String {
 }
 
 /// The version of [`server_program`], from its `--version` line: `Redis server v=7.0.15 …`,
-/// `Valkey server v=8.1.1 …`.
+/// `Valkey server v=8.1.1 …`, and `Server v=7.2.7 …` of the first Valkey.
 pub fn version() -> Version {
     static VERSION: OnceLock<Version> = OnceLock::new();
     *VERSION.get_or_init(|| {
@@ -44,7 +44,7 @@ fn parse(line: &str) -> Option<Version> {
     let number = line.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
     let mut parts = number.split('.').map(|part| part.parse::<u32>().ok());
     Some(Version {
-        valkey: line.to_ascii_lowercase().contains("valkey"),
+        valkey: !line.starts_with("Redis"),
         major: parts.next()??,
         minor: parts.next()??,
     })
@@ -64,5 +64,7 @@ fn the_version_line_of_each_kind_of_server_is_parsed() {
     let valkey =
         parse("Valkey server v=8.1.1 sha=00000000:1 malloc=jemalloc-5.3.0 bits=64 build=1");
     assert_eq!(valkey, Some(Version { valkey: true, major: 8, minor: 1 }));
+    let first = parse("Server v=7.2.7 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1");
+    assert_eq!(first, Some(Version { valkey: true, major: 7, minor: 2 }));
     assert_eq!(parse("command not found"), None);
 }
