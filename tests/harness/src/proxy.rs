@@ -7,6 +7,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -26,8 +27,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy for the primary's port. Each connection gets the next fault; connections
-    /// after the last fault work normally.
+    /// Starts a proxy for the primary's port. Each fault happens to the first connection that
+    /// reaches its position after the fault before it; then connections work normally.
     pub fn before(primary: u16, faults: &[Fault]) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
@@ -38,8 +39,7 @@ impl Proxy {
                 let Ok(primary) = TcpStream::connect((Ipv4Addr::LOCALHOST, primary)) else {
                     continue;
                 };
-                let fault = shared.lock().map_or(None, |mut faults| faults.pop());
-                join(&replica, &primary, fault);
+                join(&replica, &primary, &shared);
             }
         });
         Proxy { port, faults }
@@ -50,40 +50,50 @@ impl Proxy {
         self.port
     }
 
-    /// Number of faults that no connection has got yet.
+    /// Number of faults that have not happened yet.
     pub fn left(&self) -> usize {
         self.faults.lock().map_or(0, |faults| faults.len())
     }
 }
 
 /// Starts one thread for each direction of a connection.
-fn join(replica: &TcpStream, primary: &TcpStream, fault: Option<Fault>) {
+fn join(replica: &TcpStream, primary: &TcpStream, faults: &Arc<Mutex<Vec<Fault>>>) {
     let streams = || Some((replica.try_clone().ok()?, primary.try_clone().ok()?));
     if let (Some((from, to)), Some((back, source))) = (streams(), streams()) {
-        thread::spawn(move || pass(from, to, None));
-        thread::spawn(move || pass(source, back, fault));
+        let faults = Arc::clone(faults);
+        thread::spawn(move || pass(from, to, &Mutex::default()));
+        thread::spawn(move || pass(source, back, &faults));
     }
 }
 
+/// Takes the next fault if its position is among these bytes, or at their end.
+fn take(faults: &Mutex<Vec<Fault>>, bytes: RangeInclusive<u64>) -> Option<Fault> {
+    let mut faults = faults.lock().ok()?;
+    faults.pop_if(|fault| match fault {
+        Fault::Cut(at) => bytes.contains(at),
+        Fault::Change(at) => bytes.contains(at) && at != bytes.end(),
+    })
+}
+
 /// Passes bytes until one side closes, then closes the other.
-fn pass(mut from: TcpStream, mut to: TcpStream, fault: Option<Fault>) {
+fn pass(mut from: TcpStream, mut to: TcpStream, faults: &Mutex<Vec<Fault>>) {
     let mut buffer = vec![0; 64 * 1024];
     let mut passed = 0;
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let bytes = &mut buffer[..count];
         let end = passed + count as u64;
-        match fault {
-            Some(Fault::Cut(at)) if at <= end => {
+        match take(faults, passed..=end) {
+            Some(Fault::Cut(at)) => {
                 let kept = usize::try_from(at - passed).expect("less than the buffer");
                 // The connection is cut whether or not this write succeeds.
                 let _ = to.write_all(&bytes[..kept]);
                 break;
             }
-            Some(Fault::Change(at)) if (passed..end).contains(&at) => {
+            Some(Fault::Change(at)) => {
                 let offset = usize::try_from(at - passed).expect("less than the buffer");
                 bytes[offset] = !bytes[offset];
             }
-            _ => {}
+            None => {}
         }
         passed = end;
         if to.write_all(bytes).is_err() {
