@@ -46,7 +46,7 @@ CLIENT_RS := tests/clients/rust/Cargo.toml
 COMPARE_RS := benches/compare/src/main.rs
 # Modules that a macro declares (src/module/commands/mod.rs): cargo fmt does not find them.
 MACRO_RS := $(wildcard src/module/commands/*.rs)
-# Seconds that `make fuzz` runs each fuzzer.
+# Seconds that `make fuzz` runs each fuzzer; `make soak` runs an hour if this is not given.
 SECONDS ?= 60
 # In CI the build must use the committed Cargo.lock.
 LOCKED := $(if $(CI),--locked)
@@ -228,6 +228,13 @@ test-fuzz: ## Run every fuzzer for 5 seconds
 memcheck: build ## Server tests in valgrind: invalid reads and writes, leaks
 	@scripts/setup tests memcheck
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/memcheck
+
+.PHONY: soak
+soak: build ## A cluster under load and faults for an hour, or SECONDS, with an exact model of its filters
+	@scripts/setup clients
+	@cd tests/clients/python && REDIS_BLOOM_SO="$$(realpath "$(SO)")" \
+		"$$(../../../scripts/client-python python requirements.txt)" soak.py \
+		"$(if $(filter-out file,$(origin SECONDS)),$(SECONDS),3600)" "$(CARGO_TARGET_DIR)/soak.svg" $(SEED)
 
 .PHONY: miri
 miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a nightly toolchain with Miri)

@@ -22,11 +22,11 @@ class Node(Server):
 
 
 class Cluster:
-    def __init__(self):
+    def __init__(self, node=Node):
         self.nodes = []
         try:
             for _ in range(2 * PRIMARIES):
-                self.nodes.append(Node())
+                self.nodes.append(node())
             self.join()
         except BaseException:
             self.close()

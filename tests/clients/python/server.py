@@ -55,7 +55,10 @@ class Server:
         command += ["--bind", "127.0.0.1", "--dir", self.directory.name, "--save", "", "--appendfsync", "always"]
         command += ["--enable-debug-command", "yes"]
         command += ["--loadmodule", os.path.realpath(os.environ["REDIS_BLOOM_SO"])]
-        self.process = subprocess.Popen([*command, *self.options, *options], stdout=self.log, stderr=self.log)
+        # Python ignores SIGXFSZ, and the server shall, too: a file that may not grow is an error, not its end.
+        self.process = subprocess.Popen(
+            [*command, *self.options, *options], stdout=self.log, stderr=self.log, restore_signals=False
+        )
         if wait:
             until(self.is_ready, "the server answers")
 
