@@ -98,7 +98,14 @@ fn defragmentation_moves_filters_and_changes_none() {
         let key = &keys[1 + 2 * (pings % 1_000)];
         assert_eq!(client.cmd(&["BF.EXISTS", key, "a"]), int(1), "{key} during defragmentation");
     }
-    let after = number(client, "memory", "allocator_frag_bytes");
+    // The server measures ten times a second, and Redis 8.2 may be done in less.
+    let mut after = before;
+    wait_until("the fragmentation is halved", || {
+        after = number(client, "memory", "allocator_frag_bytes");
+        after < before / 2
+    });
+    let ours =
+        ["hits", "misses"].map(|which| number(client, "bf", &format!("bf_bloom_defrag_{which}")));
     let hits = number(client, "stats", "active_defrag_hits");
     println!(
         "fragmentation from {before} to {after} bytes in {:.1?}, {hits} allocations moved; \
@@ -106,13 +113,10 @@ fn defragmentation_moves_filters_and_changes_none() {
         begin.elapsed()
     );
     assert!(hits > 1_000, "{hits} allocations were moved");
-    let ours =
-        ["hits", "misses"].map(|which| number(client, "bf", &format!("bf_bloom_defrag_{which}")));
     println!("of filters: {} moved, {} left in place", ours[0], ours[1]);
     // The server also counts what is not a filter's: names of keys, for example.
     assert!((1_000..=hits).contains(&ours[0]), "{ours:?} of {hits}");
     assert!(ours[1] > 0, "{ours:?}");
-    assert!(after < before / 2, "fragmentation from {before} to {after} bytes");
     assert_eq!(client.run("DEBUG DIGEST"), digest, "the moved filters are unchanged");
     // Moved filters can grow and be freed.
     for key in ["layers1", "k1", "k3", "large1"] {
