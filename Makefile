@@ -229,6 +229,11 @@ memcheck: build ## Server tests in valgrind: invalid reads and writes, leaks
 	@scripts/setup tests memcheck
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/memcheck
 
+.PHONY: asan
+asan: ## Server tests of a module that AddressSanitizer watches
+	@scripts/setup tests
+	scripts/asan
+
 .PHONY: soak
 soak: build ## A cluster under load and faults for an hour, or SECONDS, with an exact model of its filters
 	@scripts/setup clients
@@ -250,7 +255,12 @@ test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and V
 .PHONY: test-arm64
 test-arm64: build ## Tests on arm64 in qemu, with Debian testing's Rust and servers; RECORD=1 writes docs/platforms.md
 	@scripts/setup tests cross
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-cross
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-cross arm64
+
+.PHONY: test-s390x
+test-s390x: ## The pure tests on s390x, which is big-endian, in qemu; RECORD=1 writes docs/platforms.md
+	@scripts/setup tests s390x
+	scripts/test-cross s390x
 
 .PHONY: test-msrv
 test-msrv: ## Build with the rust-version of Cargo.toml, which must be the active toolchain or one of rustup

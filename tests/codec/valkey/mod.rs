@@ -120,6 +120,7 @@ impl NumberSink for Written {
 }
 
 #[test]
+#[cfg_attr(target_endian = "big", ignore = "the crate of the model hashes otherwise there")]
 fn a_file_answers_and_grows_as_in_valkey_bloom_and_is_written_back() {
     for case in CASES {
         let mut model = model(case, &SEED);
@@ -135,6 +136,7 @@ fn a_file_answers_and_grows_as_in_valkey_bloom_and_is_written_back() {
 }
 
 #[test]
+#[cfg_attr(target_endian = "big", ignore = "the crate of the model hashes otherwise there")]
 fn a_blob_answers_and_grows_as_in_valkey_bloom_and_is_written_back() {
     for case in CASES {
         let mut model = model(case, &FIXED_SEED);
@@ -198,6 +200,7 @@ fn saving_allocates_one_copy_of_each_string() {
 }
 
 #[test]
+#[cfg_attr(target_endian = "big", ignore = "the crate of the model hashes otherwise there")]
 fn a_new_filter_equals_that_of_valkey_bloom() {
     for (capacity, error_rate, tightening, expansion, _) in CASES {
         let mut model = Model::new(capacity, error_rate, tightening, expansion, &SEED);
@@ -245,6 +248,7 @@ fn layer_sizes_are_those_of_the_crate_bloomfilter() {
 }
 
 #[test]
+#[cfg_attr(target_endian = "big", ignore = "the crate of the model hashes otherwise there")]
 fn native_encodings_keep_every_field() {
     for case in CASES {
         let mut model = model(case, &SEED);

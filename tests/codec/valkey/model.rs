@@ -1,6 +1,9 @@
 //! A model of valkey-bloom: the crate `bloomfilter` 3, on which it is built, with the growth, the
 //! blob and the numbers of its version 1, written after its sources. Nothing comes from the code
 //! under test.
+//!
+//! On a big-endian machine the crate hashes the length of an item with its bytes reversed, so its
+//! filters are others there, and tests of answers do not run. The module's are the same everywhere.
 
 use bloomfilter::Bloom;
 
