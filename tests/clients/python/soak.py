@@ -87,7 +87,7 @@ class Model:
         what = self.dice.random()
         if what < 0.5:
             self.add(key, items)
-        elif what < 0.6 and self.kind == "counting":
+        elif what < 0.6 and self.kind == "counting" and items:
             self.delete(key, items)
         elif what < 0.9:
             self.check(self.dice.sample(sorted(items), min(len(items), 200)))
