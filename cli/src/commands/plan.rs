@@ -241,10 +241,22 @@ impl Planned {
                 grown.layers,
             );
         }
+        let chosen = self.filters.iter().find(|filter| filter.chosen);
+        if let Some(chosen) = chosen.filter(|filter| filter.bytes > LARGEST_KEY && !filter.counting)
+        {
+            let _ = write!(
+                text,
+                "\nOne key of {} is in one node, and its slot cannot be moved by MIGRATE \
+                 (512 MB).\n--nodes M plans shards over the nodes of a cluster.",
+                amount::readable_bytes(chosen.bytes),
+            );
+        }
         text
     }
 }
 
+/// The longest string of a server (`proto-max-bulk-len`): MIGRATE sends a key as one.
+const LARGEST_KEY: u64 = 512 << 20;
 /// The number of rates of three digits in a factor of ten.
 const RATES_PER_DECADE: u32 = 900;
 /// The lowest power of ten that is tried. The module sizes lower rates as 1e-30.

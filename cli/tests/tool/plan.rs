@@ -35,6 +35,16 @@ absent item reads each layer.
     );
 }
 
+/// A key of many gigabytes is what shards are for.
+#[test]
+fn plan_of_a_huge_key_names_the_shards() {
+    let text = run("plan --items 10G --error 0.1%").done();
+    let end = "One key of 19.4 GB is in one node, and its slot cannot be moved by MIGRATE \
+               (512 MB).\n--nodes M plans shards over the nodes of a cluster.\n";
+    assert!(text.ends_with(end), "{text}");
+    assert!(!run("plan --items 250M --error 0.1%").done().contains("--nodes"));
+}
+
 /// No two filters have one name, also if one is reserved for more items than it shall hold.
 #[test]
 fn plan_names_the_capacity_that_is_not_the_items() {
