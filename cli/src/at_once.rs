@@ -2,6 +2,8 @@
 //! and a node has a range of slots, so each thread takes a run of shards, which is about a node.
 
 use std::{
+    collections::HashSet,
+    io,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -13,9 +15,11 @@ use std::{
 use redis::Value;
 
 use crate::{
-    connection::{Connection, Target},
+    connection::{Connection, Target, Targets},
     error::Error,
-    loading::{all_nodes, passes},
+    loading::passes,
+    output::Output,
+    replication::Replication,
 };
 
 /// How long the work on a key is tried again while its node fails or its slot moves.
@@ -23,17 +27,24 @@ pub(crate) const RETRY_FOR: Duration = Duration::from_secs(60);
 /// Pause between two tries, and between two calls of `watch`.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The longest time of one WAIT.
+const WAIT: Duration = Duration::from_secs(30);
+/// A user who waits for longer than this is told why.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// The servers of a cluster, or one server.
 pub(crate) struct Servers {
-    /// The server of the command line, then the others.
-    all: Vec<Target>,
+    all: Targets,
     /// The number of those that have keys.
     primaries: usize,
+    output: Output,
+    /// Remarks that were printed.
+    remarks: Mutex<HashSet<String>>,
 }
 
 impl Servers {
     /// Asks the server of the command line for the others.
-    pub(crate) fn of(target: Target) -> Result<Self, Error> {
+    pub(crate) fn of(target: Target, output: &Output) -> Result<Self, Error> {
         let mut server = target.connect()?;
         let primaries = match server.primaries() {
             Ok(nodes) => nodes.len().max(1),
@@ -41,19 +52,107 @@ impl Servers {
             Err(Error::Refused { .. }) => 1,
             Err(error) => return Err(error),
         };
-        Ok(Self { all: all_nodes(target, &mut server)?, primaries })
+        Ok(Self {
+            all: Targets::of(target, &mut server)?,
+            primaries,
+            output: *output,
+            remarks: Mutex::default(),
+        })
     }
 
     /// Connects to the node of `key`, by the first server that answers.
     pub(crate) fn connect(&self, key: &[u8]) -> Result<Connection, Error> {
-        let mut result = self.all[0].connect_for(key);
-        for other in &self.all[1..] {
-            if !matches!(result, Err(Error::Connection { .. })) {
-                break;
-            }
-            result = other.connect_for(key);
+        self.all.connect_for(key, |error| matches!(error, Error::Connection { .. }))
+    }
+
+    /// Prints a remark, once.
+    fn remark(&self, text: String) {
+        let mut remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
+        if !remarks.contains(&text) {
+            self.output.remark(&text);
+            remarks.insert(text);
         }
-        result
+    }
+
+    /// Waits until a replica of this server has what was written, if it has a replica. `wrote`: the
+    /// last write is one of this connection. For what another connection wrote, perhaps that of a
+    /// run that ended early, newer servers answer WAIT at once; so the offsets of the replicas are
+    /// compared then.
+    ///
+    /// # Errors
+    /// `Error::Incomplete` if no replica has it for [`RETRY_FOR`].
+    pub(crate) fn acknowledged(&self, server: &mut Connection, wrote: bool) -> Result<(), Error> {
+        let started = Instant::now();
+        let mut offset = None;
+        let mut longest = SILENCE;
+        loop {
+            let text = match server.call(redis::cmd("INFO").arg("replication")) {
+                Ok(Value::BulkString(text)) => text,
+                Ok(_) => return Ok(()),
+                Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
+                    self.remark(
+                        "whether replicas have what is written is unknown: the user has no right \
+                         to INFO (ACL SETUSER ... +info)"
+                            .to_owned(),
+                    );
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            let seen = Replication::parse(&text);
+            // A replica that goes away later is waited for.
+            if offset.is_none() && seen.connected == 0 {
+                return Ok(());
+            }
+            let wanted = *offset.get_or_insert(seen.offset.unwrap_or(u64::MAX));
+            if !wrote && seen.having(wanted) > 0 {
+                return Ok(());
+            }
+            if started.elapsed() >= RETRY_FOR {
+                return Err(Error::Incomplete {
+                    what: format!("{}: no replica has what was written", server.target()),
+                    hint: "See that a replica is linked, then repeat the command.".to_owned(),
+                });
+            }
+            if started.elapsed() >= SILENCE {
+                self.remark(format!(
+                    "{}: waiting up to {} s until a replica has what was written",
+                    server.target(),
+                    RETRY_FOR.as_secs()
+                ));
+            }
+            // A reply after the time of the connection would not be seen.
+            let most = longest.min(server.target().timeout() / 2);
+            longest = WAIT;
+            if waited(server, most)? > 0 && wrote {
+                return Ok(());
+            }
+            if !wrote {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Waits until replicas have these keys, which an earlier run may have written.
+    pub(crate) fn confirm(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
+        let confirm = |server: &mut Connection, _, _| self.acknowledged(server, false);
+        on_all(self, keys, confirm, || {}).map(|_| ())
+    }
+}
+
+/// Waits so long for a replica that has what this connection wrote. Returns how many have it.
+fn waited(server: &mut Connection, most: Duration) -> Result<i64, Error> {
+    match server.call(redis::cmd("WAIT").arg(1).arg(most.as_millis() as u64)) {
+        Ok(Value::Int(replicas)) => Ok(replicas),
+        Ok(other) => Err(Error::Reply { command: "WAIT".to_owned(), reply: format!("{other:?}") }),
+        // A primary that became a replica: another one may have what was written, or not.
+        Err(Error::Refused { text, .. })
+            if text.starts_with("UNBLOCKED") || text.contains("with replica instances") =>
+        {
+            let server = server.target().to_string();
+            Err(Error::Connection { server, source: io::Error::other(text) })
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -157,29 +256,5 @@ fn on_one<T>(
             }
             result => return result,
         }
-    }
-}
-
-/// Waits until a replica has what this connection wrote, if the server has a replica.
-///
-/// # Errors
-/// `Error::Incomplete` if no replica has it for a long time.
-pub(crate) fn acknowledged(server: &mut Connection) -> Result<(), Error> {
-    let text = match server.call(redis::cmd("INFO").arg("replication")) {
-        Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
-        Ok(_) | Err(Error::Refused { .. }) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let replicas = text.lines().find_map(|line| line.strip_prefix("connected_slaves:"));
-    if replicas.is_none_or(|replicas| replicas.trim() == "0") {
-        return Ok(());
-    }
-    match server.call(redis::cmd("WAIT").arg(1).arg(RETRY_FOR.as_millis() as u64 / 2)) {
-        Ok(Value::Int(0)) => Err(Error::Incomplete {
-            what: format!("{}: no replica has what was written", server.target()),
-            hint: "See that a replica is linked, then repeat the command.".to_owned(),
-        }),
-        Ok(_) | Err(Error::Refused { .. }) => Ok(()),
-        Err(error) => Err(error),
     }
 }

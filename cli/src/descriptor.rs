@@ -23,7 +23,7 @@ use bloom::sharding::{Descriptor, Field, Generation, NameError};
 use redis::Value;
 
 use crate::{
-    at_once::{RETRY_FOR, Servers, acknowledged, on_all},
+    at_once::{RETRY_FOR, Servers, on_all},
     connection::Connection,
     error::Error,
     loading::passes,
@@ -58,8 +58,9 @@ pub(crate) fn update<T>(
     mut change: impl FnMut(&Fields) -> Result<(Change, T), Error>,
 ) -> Result<T, Error> {
     let started = Instant::now();
+    let mut sent = false;
     loop {
-        match attempt(servers, name, &mut change) {
+        match attempt(servers, name, &mut change, &mut sent) {
             Ok(Some(done)) => return Ok(done),
             Ok(None) => {}
             Err(error) if passes(&error) && started.elapsed() < RETRY_FOR => {
@@ -70,17 +71,23 @@ pub(crate) fn update<T>(
     }
 }
 
-/// `None` if the hash changed between the look and the change.
+/// `None` if the hash changed between the look and the change. `sent`: whether this attempt, or an
+/// earlier one, sent a change.
 fn attempt<T>(
     servers: &Servers,
     name: &[u8],
     change: impl FnOnce(&Fields) -> Result<(Change, T), Error>,
+    sent: &mut bool,
 ) -> Result<Option<T>, Error> {
     let mut server = servers.connect(name)?;
     server.call_for_key(redis::cmd("WATCH").arg(name))?;
     let fields = read(&mut server, name)?;
     let (change, result) = change(&fields)?;
     if change.set.is_empty() && change.delete.is_empty() {
+        if *sent {
+            // What an earlier attempt wrote, whose reply was lost, or that of WAIT.
+            servers.acknowledged(&mut server, false)?;
+        }
         return Ok(Some(result));
     }
     server.call(&redis::cmd("MULTI"))?;
@@ -95,6 +102,7 @@ fn attempt<T>(
         }
         server.call(&command)?;
     }
+    *sent = true;
     match server.call(&redis::cmd("EXEC"))? {
         Value::Nil => return Ok(None),
         Value::Array(replies) => {
@@ -108,7 +116,7 @@ fn attempt<T>(
             return Err(Error::Reply { command: "EXEC".to_owned(), reply: format!("{other:?}") });
         }
     }
-    acknowledged(&mut server)?;
+    servers.acknowledged(&mut server, true)?;
     Ok(Some(result))
 }
 
@@ -180,7 +188,7 @@ pub(crate) fn bury(servers: &Servers, name: &[u8]) -> Result<(), Error> {
             server.call_for_key(redis::cmd("UNLINK").arg(key))?;
             server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;
             server.call(&redis::cmd("EXEC"))?;
-            Ok(())
+            servers.acknowledged(server, true)
         },
         || {},
     )?;

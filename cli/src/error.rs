@@ -156,6 +156,21 @@ pub(crate) fn refusal_hint(text: &str) -> &'static str {
         ("ERR item exists", "Drop the filter first, or use another name."),
         ("ERR non scaling filter is full", "Create a larger filter, or one that grows."),
     ];
+    // Rights that no command of the user's asks for.
+    const RIGHTS: &[(&str, &str)] = &[
+        (
+            "'wait' command",
+            "WAIT tells whether a replica has what was written: ACL SETUSER ... +wait. \
+             `--acks 0` of load does not wait.",
+        ),
+        ("'waitaof' command", "--durable needs the right to WAITAOF: ACL SETUSER ... +waitaof."),
+        ("'info' command", "INFO tells whether there are replicas: ACL SETUSER ... +info."),
+    ];
+    if text.starts_with("NOPERM")
+        && let Some((_, hint)) = RIGHTS.iter().find(|(words, _)| text.contains(words))
+    {
+        return hint;
+    }
     let found = HINTS.iter().find(|(start, _)| text.starts_with(start));
     found.map_or("The server's log and docs/commands.md say more.", |(_, hint)| hint)
 }

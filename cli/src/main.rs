@@ -13,6 +13,7 @@
 //!      ├─▶ at_once       work on all shards at once
 //!      ├─▶ descriptor    changes of the descriptor of a sharded filter
 //!      ├─▶ new_shard     more shards for a sharded filter
+//!      ├─▶ replication   what replicas have: INFO replication
 //!      ├─▶ dump_key      a filter into that file
 //!      ├─▶ restore_key   that file into a filter
 //!      ├─▶ statistics    the confidence interval of a measured rate
@@ -47,6 +48,7 @@ mod name;
 mod new_shard;
 mod output;
 mod progress;
+mod replication;
 mod restore_key;
 mod scan;
 mod screen;
@@ -56,10 +58,19 @@ mod statistics;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use commands::Arguments;
 
+/// Each shard takes a connection, so as many files may be open as the system allows at most.
+fn raise_limit_of_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // If that fails, the limit stays as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 fn main() -> ExitCode {
+    raise_limit_of_files();
     let arguments = Arguments::parse();
     let output = arguments.output();
     match arguments.run(&output) {

@@ -2,6 +2,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
+use bloom::sharding::key_slot;
 use serde::Serialize;
 
 /// The bytes of a name from the command line.
@@ -29,6 +30,27 @@ pub(crate) fn readable(name: &[u8]) -> String {
 /// The name of a file as text, like that of a filter.
 pub(crate) fn readable_path(path: &Path) -> String {
     readable(bytes(path.as_os_str()))
+}
+
+/// The name as a word of a command line that a shell reads, for hints.
+pub(crate) fn typed(name: &[u8]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:@%+,=".contains(byte);
+    match str::from_utf8(name) {
+        Ok(text) if !name.is_empty() && name.iter().all(plain) => text.to_owned(),
+        Ok(text) if !text.contains(char::is_control) => {
+            format!("'{}'", text.replace('\'', "'\\''"))
+        }
+        _ => format!("$'{}'", name.escape_ascii()),
+    }
+}
+
+/// A name in the slot of `name`, so that a node has both: `name:word:K`, with the smallest K that
+/// hashes alike. A name with a tag in braces gives its slot to all names that begin with it.
+pub(crate) fn beside(name: &[u8], word: &str) -> Vec<u8> {
+    let wanted = key_slot(name);
+    let named = |number: u64| [name, format!(":{word}:{number}").as_bytes()].concat();
+    // One of 16,384 numbers has the slot, so that a million are enough in any case.
+    (0..1 << 20).map(named).find(|name| key_slot(name) == wanted).unwrap_or_else(|| named(0))
 }
 
 /// A name in JSON: `"name"`, or `"name_hex"` if it is not UTF-8.
@@ -85,5 +107,29 @@ mod tests {
         ] {
             assert_eq!(readable(name), expected);
         }
+    }
+
+    #[test]
+    fn names_are_typed_as_a_shell_reads_them() {
+        for (name, expected) in [
+            (&b"urls:1"[..], "urls:1"),
+            (b"", "''"),
+            (b"it's {1}", "'it'\\''s {1}'"),
+            ("m\u{fc}nchen".as_bytes(), "'m\u{fc}nchen'"),
+            (b"a\n'", "$'a\\n\\''"),
+            (b"\xff", "$'\\xff'"),
+        ] {
+            assert_eq!(typed(name), expected);
+        }
+    }
+
+    #[test]
+    fn names_beside_have_the_slot_of_the_filter() {
+        for name in ["urls", "{urls:1}:2", "a{b", "a}b", "{}a", "a{}b{c}", "{", "", "x{y}z", "ü"] {
+            let found = beside(name.as_bytes(), "restoring");
+            assert!(found.starts_with(format!("{name}:restoring:").as_bytes()), "{name}");
+            assert_eq!(key_slot(&found), key_slot(name.as_bytes()), "{name}");
+        }
+        assert_eq!(beside(b"{urls:1}:2", "wait"), b"{urls:1}:2:wait:0");
     }
 }

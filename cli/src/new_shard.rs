@@ -5,7 +5,7 @@ use bloom::sharding::{Generation, Shard, shard_capacity};
 use redis::{Cmd, Value};
 
 use crate::{
-    at_once::{Servers, acknowledged, on_all},
+    at_once::{Servers, on_all},
     connection::Connection,
     error::Error,
 };
@@ -55,6 +55,7 @@ fn is_no_filter(text: &str) -> bool {
 /// Reserves shard `shard` of a generation under `key`, and waits for a replica. `again`: the reply
 /// to an earlier attempt may be lost, so the shard may be there.
 pub(crate) fn reserve(
+    servers: &Servers,
     server: &mut Connection,
     key: &[u8],
     shard: Shard,
@@ -67,10 +68,10 @@ pub(crate) fn reserve(
     let mut command: Cmd = redis::cmd("BF.RESERVE");
     command.arg(key).arg(generation.error_rate.to_string()).arg(capacity).arg(&growth.0);
     command.arg("SHARD").arg(shard.index()).arg(shard.count());
-    match server.call_for_key(&command) {
-        Ok(_) => {}
-        Err(Error::Refused { text, .. }) if again && text.starts_with("ERR item exists") => {}
+    let wrote = match server.call_for_key(&command) {
+        Ok(_) => true,
+        Err(Error::Refused { text, .. }) if again && text.starts_with("ERR item exists") => false,
         Err(error) => return Err(error),
-    }
-    acknowledged(server)
+    };
+    servers.acknowledged(server, wrote)
 }

@@ -43,8 +43,10 @@ pub(crate) fn find_sharded(server: &mut Connection, name: &[u8]) -> Result<Descr
         Filter::Sharded(descriptor) => Ok(descriptor),
         Filter::Key => Err(Error::RefusedPartly {
             what: format!("{}: there is no sharded filter of this name", name::readable(name)),
-            hint: "`create NAME --shards N` makes one; other filters are in one key, their name."
-                .to_owned(),
+            hint: format!(
+                "`create {} --shards N` makes one; other filters are in one key, their name.",
+                name::typed(name)
+            ),
         }),
     }
 }
@@ -101,8 +103,10 @@ pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
         },
         Malformed::HalfWritten => Error::Incomplete {
             what,
-            hint: "Wait for it, or finish it by `create --resume`, or remove it by `drop`."
-                .to_owned(),
+            hint: format!(
+                "Wait for it, or finish it by `create {0} --resume`, or remove it by `drop {0}`.",
+                name::typed(name)
+            ),
         },
         _ => Error::Incomplete {
             what,

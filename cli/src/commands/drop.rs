@@ -45,7 +45,7 @@ impl Arguments {
             Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
                 match sharded::fields(&mut server, key)? {
                     Some(fields) if is_descriptor(&fields) => {
-                        return self.drop_shards(&Servers::of(target)?, &fields, output);
+                        return self.drop_shards(&Servers::of(target, output)?, &fields, output);
                     }
                     _ => Err(Error::Refused { command: String::new(), text }),
                 }

@@ -60,7 +60,7 @@ impl Arguments {
                     match sharded::find(&mut server, key) {
                         Ok(Filter::Sharded(descriptor)) => {
                             shown = true;
-                            let servers = Servers::of(target.clone())?;
+                            let servers = Servers::of(target.clone(), output)?;
                             let nodes = Nodes::of_if_allowed(&mut server)?;
                             shards::show(key, &descriptor, &servers, &nodes, before, output)
                         }

@@ -19,14 +19,14 @@ use serde::Serialize;
 
 use crate::{
     amount,
-    connection::{Connection, Options},
+    connection::{Connection, Options, Targets},
     error::{Error, Exit},
     interrupt::Interrupt,
     items::{self, Batch, Batches, Live, Source},
     journal::{self, Identity, Journal, Position},
     loading::{
         Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route, Settings, Stop,
-        Totals, all_nodes, passes,
+        Totals, passes,
     },
     name,
     output::Output,
@@ -225,7 +225,7 @@ impl Arguments {
             key: self.key().to_vec(),
             place: Some(0),
             shard: None,
-            targets: all_nodes(target, &mut server)?,
+            targets: Targets::of(target, &mut server)?,
             ledger: Arc::clone(&ledger),
             interrupt: interrupt.clone(),
             output: *output,

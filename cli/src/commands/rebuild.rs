@@ -45,6 +45,8 @@ use crate::{
 
 /// The longest sleep without a look for Ctrl-C.
 const MOMENT: Duration = Duration::from_millis(100);
+/// How often the descriptor is read while clients are waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The field with the step.
 const STEP: &[u8] = b"rebuild";
 
@@ -184,7 +186,7 @@ impl Arguments {
             arguments: self,
             name,
             shown: name::readable(name),
-            servers: Servers::of(target.clone())?,
+            servers: Servers::of(target.clone(), output)?,
             target,
             interrupt: Interrupt::register(),
             output,
@@ -213,6 +215,10 @@ impl Rebuild<'_> {
         if self.arguments.dry_run {
             return self.report(&seen, None, self.plan(&seen));
         }
+        if seen.step.is_some() {
+            // The run that went to this step may not have waited until a replica had it.
+            self.servers.confirm(&[self.name.to_vec()])?;
+        }
         let go_on = match self.arguments.abort {
             false => "Repeat the command to go on, or give up by --abort.",
             true => "Repeat the command to go on.",
@@ -234,7 +240,7 @@ impl Rebuild<'_> {
             if fields.is_empty() {
                 return Err(none(
                     "there is no sharded filter of this name",
-                    "`create NAME --shards N` makes one.",
+                    &format!("`create {} --shards N` makes one.", name::typed(self.name)),
                 ));
             }
             Ok((Change::default(), self.read(fields)?))
@@ -298,7 +304,8 @@ impl Rebuild<'_> {
                 return refused("the new generation has taken over", "Finish it by --commit.");
             }
             None if arguments.abort && seen.descriptor.next == Ok(None) => {
-                return refused("it is not being rebuilt", "`rebuild NAME` begins a rebuild.");
+                let hint = format!("`rebuild {}` begins a rebuild.", name::typed(self.name));
+                return refused("it is not being rebuilt", &hint);
             }
             _ if arguments.abort => return Ok(()),
             Some(Step::Exchanged) if !arguments.commit => {
@@ -409,11 +416,14 @@ impl Rebuild<'_> {
                         self.shown
                     );
                     self.report(&seen, None, text)?;
-                    self.output.remark("Export the items now, then load them by `rebuild --from`.");
+                    self.output.remark(format_args!(
+                        "Export the items now, then load them by `rebuild {} --from FILE`.",
+                        name::typed(self.name)
+                    ));
                     return Ok(Exit::Done);
                 }
                 (Some(Step::Filling), Some(new)) => {
-                    loaded = Some(self.fill(&seen.descriptor, new)?);
+                    loaded = Some(self.fill(new)?);
                     self.advance(&seen, Step::Filled, |_, _| Change::default())?;
                 }
                 // Files are named again: they may have more items.
@@ -429,9 +439,10 @@ impl Rebuild<'_> {
                         None => format!("{}: the new generation has the items", self.shown),
                     };
                     self.report(&seen, loaded, text)?;
-                    self.output.remark(
-                        "`rebuild --commit` makes it the one that answers, --abort gives it up.",
-                    );
+                    self.output.remark(format_args!(
+                        "`rebuild {} --commit` makes it the one that answers, --abort gives it up.",
+                        name::typed(self.name)
+                    ));
                     return Ok(Exit::Done);
                 }
                 (Some(Step::Filled), _) if seen.descriptor.exchange().is_none() => {
@@ -521,7 +532,10 @@ impl Rebuild<'_> {
                 let shard = u16::try_from(place).ok().and_then(|at| Shard::new(at, new.shards()));
                 match shard {
                     // Nobody else makes keys of this generation, but an earlier run may have.
-                    Some(shard) => reserve(server, &new.keys[place], shard, new, &growth, true),
+                    Some(shard) => {
+                        let key = &new.keys[place];
+                        reserve(&self.servers, server, key, shard, new, &growth, true)
+                    }
                     None => Ok(()),
                 }
             },
@@ -532,7 +546,7 @@ impl Rebuild<'_> {
 
     /// Loads the files into a generation, and checks that their items are in. Returns how many
     /// there are.
-    fn fill(&self, descriptor: &Descriptor, new: &Generation) -> Result<u64, Error> {
+    fn fill(&self, new: &Generation) -> Result<u64, Error> {
         let (arguments, task) = (self.arguments, format!("rebuild {}", self.shown));
         let totals = load_files(
             &task,
@@ -549,9 +563,7 @@ impl Rebuild<'_> {
                 "Name the files of all items of the filter, and their form by --csv or -0.",
             ));
         }
-        let alone =
-            Descriptor { current: new.clone(), next: Ok(None), base: None, poll: descriptor.poll };
-        let mut membership = Membership::of_shards(&self.target, self.name, alone)?;
+        let mut membership = Membership::of_generation(&self.target, self.name, new.clone())?;
         let (mut items, mut absent, mut unknown) = (0, 0, 0);
         for path in &arguments.from {
             let source = Source::named(path);
@@ -608,17 +620,33 @@ impl Rebuild<'_> {
     /// Waits until every client has read the descriptor, and has ended what it did by the one
     /// before.
     fn wait(&self, descriptor: &Descriptor, until: &str) -> Result<(), Error> {
-        let seconds = descriptor.poll.saturating_mul(2);
-        self.output.remark(format_args!(
-            "{}: {seconds} s (two times `poll`), until every client {until}",
-            self.shown
-        ));
         let started = Instant::now();
-        while started.elapsed() < Duration::from_secs(seconds) {
-            self.stop_if_asked()?;
-            thread::sleep(MOMENT);
+        let mut largest = descriptor.poll;
+        loop {
+            let seconds = largest.saturating_mul(2);
+            self.output.remark(format_args!(
+                "{}: {seconds} s (two times `poll`), until every client {until}",
+                self.shown
+            ));
+            // Clients go by the value that they have read: if it grows, they take longer.
+            let mut looked = Instant::now();
+            loop {
+                self.stop_if_asked()?;
+                thread::sleep(MOMENT);
+                let over = started.elapsed() >= Duration::from_secs(seconds);
+                if over || looked.elapsed() >= LOOK_EVERY {
+                    looked = Instant::now();
+                    let poll = self.look()?.descriptor.poll;
+                    if poll > largest {
+                        largest = poll;
+                        break;
+                    }
+                }
+                if over {
+                    return Ok(());
+                }
+            }
         }
-        Ok(())
     }
 
     /// Goes from the step that was seen to another one, by one transaction.

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::restore::{check_shard, load_shard};
 use crate::{
     amount,
-    at_once::{Servers, acknowledged, on_all},
+    at_once::{Servers, on_all},
     connection::{Connection, Options, Target},
     dump_directory::{Manifest, path_of},
     error::{Error, Exit},
@@ -110,7 +110,7 @@ impl Arguments {
             ));
         }
         let number = generation.number;
-        let servers = Servers::of(target.clone())?;
+        let servers = Servers::of(target.clone(), output)?;
         let repair = Repair { arguments: self, servers, generation, shard, interrupt, output };
         repair.look()?;
         let mut report = Report {
@@ -220,7 +220,7 @@ impl Repair<'_> {
         let growth = Growth::of(&self.servers, &self.generation)?;
         self.clear()?;
         self.on_node(|server, again| {
-            reserve(server, &key, self.shard, &self.generation, &growth, again)
+            reserve(&self.servers, server, &key, self.shard, &self.generation, &growth, again)
         })?;
         let totals = load_files(
             &format!("repair {}", name::readable(name::bytes(&arguments.name))),
@@ -262,7 +262,15 @@ impl Repair<'_> {
         let mut progress = Alone::new(self.output, self.task());
         // Progress is for the thread that asks, so the file is loaded here.
         let mut server = self.servers.connect(self.key())?;
-        load_shard(&mut server, &key, &file, &checked, &self.interrupt, &mut progress)
+        load_shard(
+            &self.servers,
+            &mut server,
+            &key,
+            &file,
+            &checked,
+            &self.interrupt,
+            &mut progress,
+        )
     }
 
     /// Puts the complete shard in its place.
@@ -271,17 +279,17 @@ impl Repair<'_> {
         let command = if self.arguments.replace { "RENAME" } else { "RENAMENX" };
         let renamed = self.on_node(|server, again| {
             let reply = server.call_for_key(redis::cmd(command).arg(&temporary).arg(key));
-            let renamed = match reply {
-                Ok(reply) => reply != Value::Int(0),
+            let (renamed, wrote) = match reply {
+                Ok(reply) => (reply != Value::Int(0), true),
                 // The reply to an earlier attempt was lost.
                 Err(Error::Refused { text, .. })
                     if again && text.starts_with("ERR no such key") =>
                 {
-                    true
+                    (true, false)
                 }
                 Err(error) => return Err(error),
             };
-            acknowledged(server)?;
+            self.servers.acknowledged(server, wrote)?;
             Ok(renamed)
         })?;
         match renamed {

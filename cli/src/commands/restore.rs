@@ -13,7 +13,6 @@ mod sharded;
 
 use std::{ffi::OsString, path::PathBuf};
 
-use bloom::sharding::key_slot;
 use redis::Value;
 use serde::Serialize;
 
@@ -95,7 +94,7 @@ impl Arguments {
             output.data(&report, format_args!("{file}: {size} of {product}; would be {shown}"))?;
             return Ok(Exit::Done);
         }
-        let key = temporary_name(name);
+        let key = name::beside(name, "restoring");
         let mut restore =
             Restore { file: &self.file, checked: &checked, server: &mut server, key: &key };
         let mut done = self.chunks_done(&mut restore, output)?;
@@ -139,7 +138,10 @@ impl Arguments {
                 what: format!(
                     "restore: BUSYKEY {shown}: another restore is under way or was interrupted"
                 ),
-                hint: format!("Go on with that one by --resume, or give it up by `drop {shown}`."),
+                hint: format!(
+                    "Go on with that one by --resume, or give it up by `drop {}`.",
+                    name::typed(key)
+                ),
             });
         }
         let done = restore.chunks_done()?;
@@ -232,16 +234,6 @@ fn filter_exists(server: &mut Connection, name: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// A name in the slot of `name`, so that a cluster renames it: `name:restoring:K`, with the
-/// smallest K that hashes alike. A name with a tag in braces gives its slot to all names that begin
-/// with it.
-fn temporary_name(name: &[u8]) -> Vec<u8> {
-    let wanted = key_slot(name);
-    let named = |number: u64| [name, format!(":restoring:{number}").as_bytes()].concat();
-    // One of 16,384 numbers has the slot, so that a million are enough in any case.
-    (0..1 << 20).map(named).find(|name| key_slot(name) == wanted).unwrap_or_else(|| named(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,15 +251,5 @@ mod tests {
             let end = "urls:restoring:1 has what is loaded: --resume goes on, drop removes it.";
             assert!(named.hint().ends_with(end), "{}", named.hint());
         }
-    }
-
-    #[test]
-    fn temporary_names_have_the_slot_of_the_filter() {
-        for name in ["urls", "{urls:1}:2", "a{b", "a}b", "{}a", "a{}b{c}", "{", "", "x{y}z", "ü"] {
-            let temporary = temporary_name(name.as_bytes());
-            assert!(temporary.starts_with(format!("{name}:restoring:").as_bytes()), "{name}");
-            assert_eq!(key_slot(&temporary), key_slot(name.as_bytes()), "{name}");
-        }
-        assert_eq!(temporary_name(b"{urls:1}:2"), b"{urls:1}:2:restoring:0");
     }
 }

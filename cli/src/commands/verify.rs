@@ -11,17 +11,21 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
+use bloom::sharding::Descriptor;
 use redis::Value;
 use serde::Serialize;
 
 use crate::{
     amount,
+    at_once::{Servers, on_all},
     connection::{Connection, Options, Target, text_of},
     error::{Error, Exit},
     items::{self, Batch, Batches, Packing, Source, push_item},
-    membership::{Answer, Membership},
+    membership::{Answer, Membership, is_gone, is_stale},
     name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
@@ -188,8 +192,8 @@ impl Arguments {
         membership: &mut Membership<'_>,
         output: &Output,
     ) -> Result<Items, Error> {
-        // Replies to questions are under way on the other connections.
-        let mut repairing = self.repair.then(|| self.repairing(target)).transpose()?;
+        let key = name::bytes(&self.name);
+        let mut repairs = self.repair.then(|| Repairs::of(key, target, output)).transpose()?;
         let (input, length) = source.open()?;
         let size = membership.batch_size(self.input.batch);
         let mut batches = Batches::new(input, &self.input).of_size(size as usize);
@@ -209,39 +213,89 @@ impl Arguments {
             found.lost += lost.len() as u64;
             let room = SHOWN - found.lost_items.len();
             found.lost_items.extend(lost.iter().take(room).map(|item| escaped(item)));
-            if let Some((server, filter)) = &mut repairing {
-                self.add(server, filter, &lost)?;
+            if let Some(repairs) = &mut repairs {
+                repairs.add(&lost)?;
                 found.repaired += lost.len() as u64;
             }
             Ok(())
         })?;
         Ok(found)
     }
+}
 
-    /// A connection to add lost items, and what the name stands for.
-    fn repairing(&self, target: &Target) -> Result<(Connection, Filter), Error> {
-        let key = name::bytes(&self.name);
-        let mut server = target.connect_for(key)?;
-        let filter = sharded::find(&mut server, key)?;
-        Ok((server, filter))
+/// Adds lost items again, by connections of its own: on those of the questions replies are under
+/// way.
+struct Repairs<'a> {
+    name: &'a [u8],
+    servers: Servers,
+    filter: Filter,
+    /// When the descriptor was read.
+    read: Instant,
+}
+
+impl<'a> Repairs<'a> {
+    fn of(name: &'a [u8], target: &Target, output: &Output) -> Result<Self, Error> {
+        let servers = Servers::of(target.clone(), output)?;
+        let filter = sharded::find(&mut servers.connect(name)?, name)?;
+        Ok(Self { name, servers, filter, read: Instant::now() })
     }
 
-    /// Adds items to the filter: while it is rebuilt, to both generations.
-    fn add(&self, server: &mut Connection, filter: &Filter, items: &[&[u8]]) -> Result<(), Error> {
-        let descriptor = match filter {
-            Filter::Key => return add(server, name::bytes(&self.name), items),
-            Filter::Sharded(descriptor) => descriptor,
-        };
-        for generation in sharded::filled(name::bytes(&self.name), descriptor)? {
+    /// Adds items to the filter: while it is rebuilt, to both generations. Those of shards are in
+    /// when a replica has them, where there are replicas.
+    fn add(&mut self, items: &[&[u8]]) -> Result<(), Error> {
+        let mut again = false;
+        loop {
+            let done = match &self.filter {
+                Filter::Key => {
+                    let mut server = self.servers.connect(self.name)?;
+                    return add(&mut server, self.name, items).map(|_| ());
+                }
+                Filter::Sharded(descriptor) if self.is_older(descriptor, 1) => Ok(false),
+                Filter::Sharded(descriptor) => self.add_to_shards(descriptor, items),
+            };
+            match done {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // The filter was rebuilt, or a shard is lost: the next attempt tells.
+                Err(error) if is_stale(&error) && !again => again = true,
+                Err(error) => return Err(error),
+            }
+            self.filter = sharded::find(&mut self.servers.connect(self.name)?, self.name)?;
+            self.read = Instant::now();
+        }
+    }
+
+    /// Whether the descriptor was read so many times `poll` ago.
+    fn is_older(&self, descriptor: &Descriptor, times: u64) -> bool {
+        self.read.elapsed() >= Duration::from_secs(descriptor.poll.saturating_mul(times))
+    }
+
+    /// Returns `false` if the descriptor became too old meanwhile: a rebuild relies on that.
+    fn add_to_shards(&self, descriptor: &Descriptor, items: &[&[u8]]) -> Result<bool, Error> {
+        let late = AtomicBool::new(false);
+        for generation in sharded::filled(self.name, descriptor)? {
             let mut shards: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
             for item in items {
                 shards.entry(generation.key_of(item)).or_default().push(item);
             }
-            for (key, items) in shards {
-                add(server, key, &items)?;
-            }
+            let (keys, lists): (Vec<_>, Vec<_>) =
+                shards.into_iter().map(|(key, items)| (key.to_vec(), items)).unzip();
+            let ends = generation.number < descriptor.current.number;
+            let work = |server: &mut Connection, place: usize, _| {
+                if self.is_older(descriptor, 2) {
+                    late.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                match add(server, &keys[place], &lists[place]) {
+                    Ok(wrote) => self.servers.acknowledged(server, wrote),
+                    // The old shard is gone: what the current generation has is enough.
+                    Err(error) if ends && is_gone(&error) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            };
+            on_all(&self.servers, &keys, work, || {})?;
         }
-        Ok(())
+        Ok(!late.into_inner())
     }
 }
 
@@ -281,11 +335,14 @@ fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
     Ok(Batch { packing: Packing::Lengths, blob, count, end: 0 })
 }
 
-/// Adds items to a filter that must exist. All server modules have `BF.INSERT`.
-fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<(), Error> {
+/// Adds items to a filter that must exist. All server modules have `BF.INSERT`. Returns whether the
+/// last command wrote.
+fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<bool, Error> {
     const COMMAND: &str = "BF.INSERT";
     let refused = |text| Error::Refused { command: COMMAND.to_owned(), text };
+    let mut wrote = false;
     for items in items.chunks(REPAIRED) {
+        wrote = false;
         let mut command = redis::cmd(COMMAND);
         command.arg(key).arg("NOCREATE").arg("ITEMS").arg(items);
         let reply = server.call_for_key(&command)?;
@@ -293,7 +350,8 @@ fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<(), Error
         let Value::Array(answers) = &reply else { return Err(wrong()) };
         for answer in answers {
             match answer {
-                Value::Int(0 | 1) | Value::Boolean(_) => {}
+                Value::Int(0) | Value::Boolean(false) => {}
+                Value::Int(1) | Value::Boolean(true) => wrote = true,
                 Value::ServerError(error) => return Err(refused(text_of(error))),
                 _ => return Err(wrong()),
             }
@@ -302,7 +360,7 @@ fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<(), Error
             return Err(wrong());
         }
     }
-    Ok(())
+    Ok(wrote)
 }
 
 /// An item on one line: bytes that are no printable ASCII as `\x0a`.

@@ -11,14 +11,19 @@
 mod cluster;
 mod options;
 mod stream;
+mod targets;
 
-use std::io::{self, Read as _, Write as _};
+use std::{
+    io::{self, Read as _, Write as _},
+    time::Duration,
+};
 
 use redis::{Cmd, Parser, ServerError, Value};
 
 pub(crate) use cluster::Nodes;
 pub(crate) use options::{Options, Target};
 use stream::Stream;
+pub(crate) use targets::Targets;
 
 use crate::error::Error;
 
@@ -74,10 +79,32 @@ impl Target {
         Ok(connection)
     }
 
+    /// Like [`Target::connect_for`], but each reply must come within `most`. What is sent later
+    /// has the time of the options.
+    fn connect_soon(&self, key: &[u8], most: Duration) -> Result<Connection, Error> {
+        let hurried = Self { timeout: self.timeout.min(most), ..self.clone() };
+        let mut connection = hurried.connect_for(key)?;
+        connection.target.timeout = self.timeout;
+        connection.stream.set_timeout(self.timeout).map_err(self.broken())?;
+        Ok(connection)
+    }
+
+    /// How long a reply is waited for.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn broken(&self) -> impl FnOnce(io::Error) -> Error {
         let server = self.to_string();
         let timeout = self.timeout.as_secs();
         move |source| {
+            // Another try would fail, too.
+            if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {
+                return Error::usage(
+                    format!("{server}: {source}"),
+                    "Each shard takes a connection: raise the limit of open files (ulimit -n).",
+                );
+            }
             let late = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
             let source = match source.kind() {
                 kind if late.contains(&kind) => {

@@ -5,6 +5,7 @@ use std::{
     net::{TcpStream, ToSocketAddrs as _},
     os::unix::net::UnixStream,
     sync::Arc,
+    time::Duration,
 };
 
 use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
@@ -18,14 +19,28 @@ pub(super) enum Stream {
 }
 
 impl Stream {
+    /// Sets how long a reply is waited for.
+    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        let tcp = match self {
+            Self::Unix(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                return stream.set_write_timeout(Some(timeout));
+            }
+            Self::Tcp(stream) => stream,
+            Self::Tls(session) => session.get_ref(),
+        };
+        tcp.set_read_timeout(Some(timeout))?;
+        tcp.set_write_timeout(Some(timeout))
+    }
+
     /// Connects, and completes the TLS handshake.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
         match &target.address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(target.timeout))?;
-                stream.set_write_timeout(Some(target.timeout))?;
-                Ok(Self::Unix(stream))
+                let stream = Self::Unix(stream);
+                stream.set_timeout(target.timeout)?;
+                Ok(stream)
             }
             Address::Tcp { host, port } => {
                 let stream = tcp(host, *port, target)?;

@@ -29,11 +29,13 @@ use bloom::sharding::Shard;
 use redis::{Cmd, Value};
 
 use crate::{
-    connection::{Connection, Target, text_of},
+    connection::{Connection, Targets, text_of},
     error::Error,
     interrupt::Interrupt,
     items::Batch,
+    name,
     output::Output,
+    replication::Replication,
 };
 
 use super::ledger::{Ledger, Piece};
@@ -51,6 +53,10 @@ const CONFIRM_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_sec
 const WAIT: u64 = 500;
 /// Pauses between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
+/// A user who waits for replicas for longer than this is told why.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Seconds for which the key that is written before WAITAOF stays.
+const WRITTEN_FOR: u64 = 60;
 /// Items of one BF.INSERT.
 pub(crate) const INSERTED: usize = 500;
 
@@ -200,8 +206,8 @@ pub(crate) struct Route {
     pub(crate) place: Option<usize>,
     /// Which shard the filter must be; `None` for any filter.
     pub(crate) shard: Option<Shard>,
-    /// The server of the command line, then the nodes of its cluster.
-    pub(crate) targets: Vec<Target>,
+    /// The servers of the cluster.
+    pub(crate) targets: Targets,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) interrupt: Interrupt,
     pub(crate) output: Output,
@@ -232,6 +238,8 @@ pub(crate) struct Delivery {
     /// Whether the server took items.
     answered_any: bool,
     failing: Option<Instant>,
+    /// Whether the user may not see how many replicas there are.
+    blind: bool,
     confirmed: Instant,
     run_id: Option<String>,
     /// Items that the filter must count at least.
@@ -249,22 +257,6 @@ pub(crate) struct Delivery {
     excess: u64,
     totals: Totals,
     buffer: Vec<u8>,
-}
-
-/// The server, then the other nodes of its cluster.
-pub(crate) fn all_nodes(target: Target, connection: &mut Connection) -> Result<Vec<Target>, Error> {
-    let nodes = match connection.nodes() {
-        // The user may not ask, or the reply is not understood: there is one server then.
-        Err(Error::Refused { .. } | Error::Reply { .. }) => Vec::new(),
-        nodes => nodes?,
-    };
-    let mut targets = vec![target];
-    for node in nodes {
-        if node.to_string() != targets[0].to_string() {
-            targets.push(node);
-        }
-    }
-    Ok(targets)
 }
 
 impl Delivery {
@@ -290,6 +282,7 @@ impl Delivery {
             trouble: None,
             answered_any: false,
             failing: None,
+            blind: false,
             confirmed: Instant::now(),
             run_id: None,
             expected: None,
@@ -302,24 +295,22 @@ impl Delivery {
         };
         let found = delivery.patiently(Self::find)?;
         if delivery.settings.acks.is_none() {
-            let replicas = delivery.patiently(Self::replicas)?;
-            delivery.settings.acks = Some(replicas.min(1));
+            let seen = delivery.patiently(Self::replication)?;
+            delivery.blind = seen.is_none();
+            delivery.settings.acks = Some(seen.unwrap_or_default().connected.min(1));
         }
         Ok((delivery, found))
     }
 
-    /// The number of replicas that the server has now; 0 without the right to INFO.
-    fn replicas(&mut self) -> Result<u64, Stop> {
-        let text = match self.ask(&["INFO", "replication"]) {
-            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => return Ok(0),
-            reply => match reply? {
-                Value::BulkString(text) => text,
-                _ => return Ok(0),
-            },
-        };
-        let text = String::from_utf8_lossy(&text);
-        let number = text.lines().find_map(|line| line.strip_prefix("connected_slaves:"));
-        Ok(number.and_then(|number| number.trim().parse().ok()).unwrap_or(0))
+    /// What the server says about its replicas; `None` without the right to INFO.
+    fn replication(&mut self) -> Result<Option<Replication>, Stop> {
+        match self.ask(&["INFO", "replication"]) {
+            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => Ok(None),
+            reply => Ok(Some(match reply? {
+                Value::BulkString(text) => Replication::parse(&text),
+                _ => Replication::default(),
+            })),
+        }
     }
 
     /// Asks about the filter; `false` if there is none.
@@ -436,7 +427,7 @@ impl Delivery {
             self.confirm(Now::IfPossible)?;
             // The reader waits for these, so nothing follows that could prove them.
             if awaited && !self.entries.is_empty() {
-                return Err(Self::unproved());
+                return Err(self.unproved());
             }
         }
         Ok(self.entries.is_empty())
@@ -466,19 +457,24 @@ impl Delivery {
             if !self.waits() || self.entries.is_empty() {
                 break;
             }
-            // WAITAOF covers what this connection writes next, and all before that.
-            if self.settings.durable && !self.wrote {
-                if now == Now::IfPossible && self.held_bytes <= 2 * self.route.held {
+            let acknowledged = match self.provable() {
+                Ok(true) => self.acknowledged(),
+                Ok(false) if now == Now::IfPossible && self.held_bytes <= 2 * self.route.held => {
                     self.confirmed = Instant::now();
                     return Ok(());
                 }
-                return Err(Self::unproved());
-            }
-            match self.acknowledged() {
+                Ok(false) => return Err(self.unproved()),
+                Err(stop) => Err(stop),
+            };
+            match acknowledged {
                 Ok(true) => break,
                 Ok(false) if self.route.interrupt.requested() => return Err(Stop::Interrupted),
                 Ok(false) => {
-                    self.pause("too few replicas acknowledged, or the AOF is not synced")?;
+                    const WHY: &str = "too few replicas acknowledged, or the AOF is not synced";
+                    if self.failing.is_some_and(|failing| failing.elapsed() >= SILENCE) {
+                        self.remark_failing(WHY);
+                    }
+                    self.pause(WHY)?;
                 }
                 Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error)?,
                 Err(Stop::Refused(text)) => {
@@ -494,12 +490,57 @@ impl Delivery {
         Ok(())
     }
 
-    fn unproved() -> Stop {
-        Stop::Unproved(
+    /// Whether WAITAOF can cover what was answered: it covers what this connection writes, and all
+    /// before that. If the last items were known already, another key is written.
+    fn provable(&mut self) -> Result<bool, Stop> {
+        if !self.settings.durable || self.covered {
+            return Ok(true);
+        }
+        let mut command = redis::cmd("SET");
+        command.arg(self.beside()).arg(1).arg("EX").arg(WRITTEN_FOR);
+        if self.asking {
+            self.connection.call(&redis::cmd("ASKING"))?;
+        }
+        // A redirection is followed by the caller: another node may not have the items.
+        match self.connection.call(&command) {
+            Ok(_) => {
+                (self.wrote, self.covered) = (true, true);
+                Ok(true)
+            }
+            // One item that is new covers those before it.
+            Err(Error::Refused { text, .. })
+                if text.starts_with("NOPERM") || text.starts_with("OOM") =>
+            {
+                Ok(self.wrote)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A key in the slot of the filter.
+    fn beside(&self) -> Vec<u8> {
+        name::beside(&self.route.key, "wait")
+    }
+
+    fn unproved(&self) -> Stop {
+        Stop::Unproved(format!(
             "no item was new on this connection, and whether those that were known already are \
-             synced to the append-only file cannot be told"
-                .to_owned(),
-        )
+             synced to the append-only file cannot be told without the right to SET {}",
+            name::readable(&self.beside())
+        ))
+    }
+
+    /// Tells that something is tried again, once in a while for each server.
+    fn remark_failing(&self, why: &str) {
+        let server = self.connection.target().to_string();
+        if self.route.ledger.may_remark(server.clone()) {
+            let seconds = self.settings.retry_for.as_secs();
+            let why = match why.starts_with(&server) {
+                true => why.to_owned(),
+                false => format!("{server}: {why}"),
+            };
+            self.route.output.remark(format_args!("{why}; trying again for {seconds} s"));
+        }
     }
 
     /// Compares the number of items in the filter with what was added.
@@ -523,6 +564,11 @@ impl Delivery {
     fn begin_doubt(&mut self) {
         self.excess = 0;
         self.route.ledger.begin_doubt(&self.route.output);
+    }
+
+    /// Whether the user may not see how many replicas there are.
+    pub(crate) fn blind(&self) -> bool {
+        self.blind
     }
 
     /// Replicas that must acknowledge.
@@ -743,9 +789,6 @@ impl Delivery {
             }
         }
         if self.settings.durable {
-            if !self.wrote {
-                return Ok(false);
-            }
             let reply = self.ask(&["WAITAOF", "1", "0", &WAIT.to_string()])?;
             if !matches!(&reply, Value::Array(parts) if matches!(parts[..], [Value::Int(1..), ..]))
             {
@@ -759,28 +802,16 @@ impl Delivery {
     /// What the last piece found known may have been written by another connection, for which WAIT
     /// does not wait.
     fn caught_up(&mut self) -> Result<bool, Stop> {
-        let text = match self.ask(&["INFO", "replication"]) {
-            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
-            Ok(_) | Err(Stop::Refused(_)) => {
-                return Err(Stop::Unproved(
-                    "items were known already, and without the right to INFO nobody can tell \
-                     whether replicas have them"
-                        .to_owned(),
-                ));
-            }
-            Err(other) => return Err(other),
+        let Some(seen) = self.replication()? else {
+            return Err(Stop::Unproved(
+                "items were known already, and without the right to INFO nobody can tell whether \
+                 replicas have them"
+                    .to_owned(),
+            ));
         };
-        let all = text.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
-        let Some(all) = all.and_then(|all| all.trim().parse().ok()) else { return Ok(false) };
-        let all: u64 = *self.offset.get_or_insert(all);
-        let replicas = text.lines().filter(|line| {
-            let fields = || line.trim().split([',', ':']);
-            let offset = fields().find_map(|field| field.strip_prefix("offset="));
-            line.starts_with("slave")
-                && fields().any(|field| field == "state=online")
-                && offset.and_then(|offset| offset.parse().ok()).is_some_and(|at: u64| at >= all)
-        });
-        Ok(replicas.count() as u64 >= self.acks())
+        let Some(all) = seen.offset else { return Ok(false) };
+        let all = *self.offset.get_or_insert(all);
+        Ok(seen.having(all) >= self.acks())
     }
 
     /// Acts on an error reply when nothing is under way.
@@ -792,7 +823,8 @@ impl Delivery {
             }
             Some(Trouble::Fatal(text)) => {
                 // What was answered before can still be confirmed.
-                if self.waits() && matches!(self.acknowledged(), Ok(true)) {
+                let provable = self.waits() && matches!(self.provable(), Ok(true));
+                if provable && matches!(self.acknowledged(), Ok(true)) {
                     self.retire();
                 }
                 Err(Stop::Refused(text))
@@ -896,17 +928,13 @@ impl Delivery {
     /// Connects again, to the same server or to another node of the cluster.
     fn reconnect(&mut self, why: &Error) -> Result<(), Stop> {
         self.certain(&why.to_string())?;
-        let quiet = self.failing.is_some();
-        if !quiet && self.route.ledger.may_remark(self.connection.target().to_string()) {
-            self.route.output.remark(format_args!(
-                "{why}; trying again for {} s",
-                self.settings.retry_for.as_secs()
-            ));
-        }
         let mut why = why.to_string();
+        if self.failing.is_none() {
+            self.remark_failing(&why);
+        }
         loop {
             self.pause(&why)?;
-            for (tried, target) in self.route.targets.clone().into_iter().enumerate() {
+            for (tried, place) in self.route.targets.places().enumerate() {
                 let failing = self.failing.map_or(Duration::ZERO, |failing| failing.elapsed());
                 if self.route.interrupt.requested() {
                     return Err(Stop::Interrupted);
@@ -914,7 +942,7 @@ impl Delivery {
                 if tried > 0 && failing >= self.settings.retry_for {
                     return Err(Stop::Unreachable(why));
                 }
-                match target.connect_for(&self.route.key) {
+                match self.route.targets.connect_by(place, &self.route.key) {
                     Ok(connection) => self.connection = connection,
                     Err(error @ (Error::Connection { .. } | Error::Authentication { .. })) => {
                         why = error.to_string();

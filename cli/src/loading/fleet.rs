@@ -134,6 +134,17 @@ struct Ready {
     /// The largest number of items in a piece.
     most: usize,
     acks: u64,
+    /// Whether the user may not see how many replicas there are.
+    blind: bool,
+}
+
+/// Shards whose items count as loaded when their server has them.
+#[derive(Clone, Copy, Default)]
+struct Unwatched {
+    /// Their servers have no replica.
+    alone: usize,
+    /// The user may not see whether their servers have one.
+    blind: usize,
 }
 
 /// Why the threads of a generation ended early.
@@ -178,30 +189,43 @@ impl Fleet {
             counts: HashMap::new(),
             totals: Totals::default(),
         };
-        let without = fleet.begin_as_described()?;
-        if without > 0 && fleet.settings.acks.is_none() {
-            fleet.route.output.remark(format_args!(
-                "{without} of {} shards are on servers without a replica: there an item counts as \
-                 loaded when its server has it",
-                fleet.lanes.iter().map(|lane| lane.workers.iter().flatten().count()).sum::<usize>()
-            ));
-        }
+        fleet.begin_as_described()?;
         Ok(fleet)
     }
 
-    /// Starts a thread for each shard, by the newest descriptor if a shard is none any more.
-    fn begin_as_described(&mut self) -> Result<usize, Failure> {
-        loop {
+    /// Starts a thread for each shard, by the newest descriptor if a shard is none any more. Says
+    /// for how many shards replicas are not waited for.
+    fn begin_as_described(&mut self) -> Result<(), Failure> {
+        let unwatched = loop {
             match self.begin() {
-                Ok(without) => return Ok(without),
+                Ok(unwatched) => break unwatched,
                 Err(ending) => self.renew(ending)?,
             }
+        };
+        if self.settings.acks.is_some() {
+            return Ok(());
         }
+        let all: usize = self.lanes.iter().map(|lane| lane.workers.iter().flatten().count()).sum();
+        if unwatched.alone > 0 {
+            self.route.output.remark(format_args!(
+                "{} of {all} shards are on servers without a replica: there an item counts as \
+                 loaded when its server has it",
+                unwatched.alone
+            ));
+        }
+        if unwatched.blind > 0 {
+            self.route.output.remark(format_args!(
+                "whether the servers of {} of {all} shards have replicas is unknown: the user has \
+                 no right to INFO (ACL SETUSER ... +info). There an item counts as loaded when its \
+                 server has it; --acks 1 waits for a replica",
+                unwatched.blind
+            ));
+        }
+        Ok(())
     }
 
-    /// Starts a thread for each shard, and returns when all of them are connected: the number of
-    /// shards without a replica.
-    fn begin(&mut self) -> Result<usize, Ending> {
+    /// Starts a thread for each shard, and returns when all of them are connected.
+    fn begin(&mut self) -> Result<Unwatched, Ending> {
         let plans = self.goal.plans(&self.route.key, self.ending);
         let plans = plans.map_err(|error| (0, error.into()))?;
         let numbers = plans.iter().map(|plan| plan.generation).collect();
@@ -244,13 +268,14 @@ impl Fleet {
             self.lanes.push(Lane { generation, workers });
         }
         drop(sender);
-        let (mut servers, mut without) = (HashSet::new(), 0);
+        let (mut servers, mut unwatched) = (HashSet::new(), Unwatched::default());
         for (generation, shard, shards, place, ready) in ready {
             let ready = ready.and_then(|ready| self.not_fewer(ready));
             match ready {
                 Ok(ready) => {
                     servers.insert(ready.server);
-                    without += usize::from(ready.acks == 0);
+                    unwatched.blind += usize::from(ready.blind);
+                    unwatched.alone += usize::from(ready.acks == 0 && !ready.blind);
                     self.most = self.most.min(ready.most);
                     self.route.ledger.confirm(&[], place, ready.count);
                 }
@@ -264,7 +289,7 @@ impl Fleet {
         if result.is_err() {
             self.join();
         }
-        result.map(|()| without)
+        result.map(|()| unwatched)
     }
 
     /// A shard counts at least what it did when an earlier thread left it.
@@ -476,9 +501,11 @@ impl Fleet {
         let started = Instant::now();
         loop {
             let mut why = Error::usage("no server", "");
-            for target in &self.route.targets {
-                let found = target
-                    .connect_for(&self.route.key)
+            for place in self.route.targets.places() {
+                let found = self
+                    .route
+                    .targets
+                    .connect_by(place, &self.route.key)
                     .and_then(|mut server| sharded::find(&mut server, &self.route.key));
                 match found {
                     Ok(Filter::Sharded(descriptor)) => {
@@ -594,6 +621,7 @@ fn work(
         count: delivery.expected(),
         most: delivery.most(),
         acks: delivery.acks(),
+        blind: delivery.blind(),
     }));
     let result = match deliver(&mut delivery, &pieces) {
         Err(Stop::Interrupted) if delivery.gives_back() => Ok(()),
@@ -611,15 +639,12 @@ fn work(
 /// Connects to the node of the shard. Waits for a node that fails at the moment.
 fn opened(settings: Settings, route: Route) -> Result<Delivery, Stop> {
     let started = Instant::now();
-    let connection = 'connected: loop {
-        let mut why = String::new();
-        for target in &route.targets {
-            match target.connect_for(&route.key) {
-                Ok(connection) => break 'connected connection,
-                Err(error) if passes(&error) => why = error.to_string(),
-                Err(error) => return Err(error.into()),
-            }
-        }
+    let connection = loop {
+        let why = match route.targets.connect_for(&route.key, passes) {
+            Ok(connection) => break connection,
+            Err(error) if passes(&error) => error.to_string(),
+            Err(error) => return Err(error.into()),
+        };
         if route.interrupt.requested() {
             return Err(Stop::Interrupted);
         }

@@ -15,15 +15,13 @@ mod ledger;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-pub(crate) use delivery::{
-    Delivery, HELD, Now, Route, Settings, Stop, Totals, all_nodes, not_shard,
-};
+pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, not_shard};
 pub(crate) use fleet::{Fleet, Goal, batch_bytes, passes};
 pub(crate) use ledger::{Ledger, Piece};
 
 use crate::{
     amount,
-    connection::Target,
+    connection::{Target, Targets},
     error::{Error, refusal_hint},
     interrupt::Interrupt,
     items::{self, Batches, Source},
@@ -181,7 +179,7 @@ pub(crate) fn load_files(
         failure.explained(task, &items, "Then do it again: to add an item twice is harmless.")
     };
     let targets = match target.connect() {
-        Ok(mut server) => all_nodes(target, &mut server)?,
+        Ok(mut server) => Targets::of(target, &mut server)?,
         Err(error) => return Err(error),
     };
     let route = Route {

@@ -13,7 +13,7 @@ mod shards;
 
 use std::collections::VecDeque;
 
-use bloom::sharding::{Descriptor, Shard};
+use bloom::sharding::{Descriptor, Generation, Shard};
 use redis::{Cmd, ServerError, Value};
 
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
     sharded::{self, Filter},
 };
 use shards::Shards;
+pub(crate) use shards::{is_gone, is_stale};
 
 /// Batches under way. While the server answers one, it has the next, and the tool reads a third.
 const UNDER_WAY: usize = 3;
@@ -109,7 +110,18 @@ impl<'c> Membership<'c> {
         name: &[u8],
         descriptor: Descriptor,
     ) -> Result<Self, Error> {
-        Ok(Self::Shards(Box::new(Shards::connect(target, name, descriptor)?)))
+        Ok(Self::Shards(Box::new(Shards::connect(target, name, descriptor, true)?)))
+    }
+
+    /// Connects to the shards of this generation, and asks no other one, whatever the descriptor
+    /// of the filter says.
+    pub(crate) fn of_generation(
+        target: &Target,
+        name: &[u8],
+        generation: Generation,
+    ) -> Result<Self, Error> {
+        let alone = Descriptor { current: generation, next: Ok(None), base: None, poll: 1 };
+        Ok(Self::Shards(Box::new(Shards::connect(target, name, alone, false)?)))
     }
 
     /// Finds the filter, in one key or in shards.
@@ -165,7 +177,7 @@ impl<'c> Membership<'c> {
             },
             hint: format!(
                 "Load its items from their source by `repair {} --shard {first} --from FILE`.",
-                name::readable(name)
+                name::typed(name)
             ),
         }
     }

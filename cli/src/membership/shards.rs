@@ -20,11 +20,11 @@ use bloom::sharding::{self, Descriptor, Generation};
 
 use super::{Answers, Question, bit, set_bit};
 use crate::{
-    connection::{Connection, Target},
+    connection::{Connection, Target, Targets},
     error::Error,
     filter_info::{Detail, Reader},
     items::{Batch, Packing, push_item},
-    loading::{all_nodes, batch_bytes, passes},
+    loading::{batch_bytes, passes},
     name,
     sharded::{Filter, find},
 };
@@ -41,7 +41,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Shards {
     pub(super) name: Vec<u8>,
     /// Nodes of the cluster.
-    targets: Vec<Target>,
+    targets: Targets,
+    /// Whether the generation is that of the descriptor, also if it changes.
+    follows: bool,
+    /// How often the descriptor is read.
+    poll: Duration,
+    /// When it was read.
+    read: Instant,
     generation: Generation,
     shards: Vec<Shard>,
     base: Option<Shard>,
@@ -79,12 +85,16 @@ impl Shards {
         target: &Target,
         name: &[u8],
         descriptor: Descriptor,
+        follows: bool,
     ) -> Result<Self, Error> {
         let mut server = target.connect()?;
-        let targets = all_nodes(target.clone(), &mut server)?;
+        let targets = Targets::of(target.clone(), &mut server)?;
         let mut shards = Self {
             name: name.to_vec(),
             targets,
+            follows,
+            poll: Duration::from_secs(descriptor.poll),
+            read: Instant::now(),
             generation: descriptor.current.clone(),
             shards: Vec::new(),
             base: None,
@@ -164,6 +174,9 @@ impl Shards {
             while under_way.len() < UNDER_WAY
                 && let Some(batch) = batches()?
             {
+                if self.follow()? {
+                    under_way = under_way.into_iter().map(|old| self.send(old.batch)).collect();
+                }
                 let asked = self.send(batch);
                 under_way.push_back(asked);
             }
@@ -237,31 +250,58 @@ impl Shards {
         Ok(Answers::of(present, lost, asked.owners.len() as u64))
     }
 
-    /// Reads the descriptor again, because a shard, or the base, refused its items. If the filter
-    /// has another generation now, that is asked. If not, the shard that refused is lost.
-    fn renew(&mut self, why: Error) -> Result<(), Error> {
+    /// Reads the descriptor again, if it is time. Returns whether other shards are asked from now
+    /// on.
+    fn follow(&mut self) -> Result<bool, Error> {
+        if self.read.elapsed() < self.poll {
+            return Ok(false);
+        }
+        self.read_descriptor()
+    }
+
+    /// Reads the descriptor again. If the filter has another generation now, that is asked: returns
+    /// whether it is so.
+    fn read_descriptor(&mut self) -> Result<bool, Error> {
+        if !self.follows {
+            return Ok(false);
+        }
         let name = &self.name;
         let mut descriptor = Shard::of(name, None);
         let base = self.base.as_ref().map(|base| &base.question.key);
-        match descriptor.patiently(&self.targets, |_, server| find(server, name))? {
-            Filter::Sharded(found)
-                if found.current != self.generation || found.base.as_ref() != base =>
-            {
-                self.adopt(found)
-            }
-            Filter::Sharded(_) if is_gone(&why) => {
-                for shard in self.shards.iter_mut().chain(&mut self.base) {
-                    shard.disconnect();
-                    shard.descriptor_read |= shard.refused;
-                }
-                Ok(())
-            }
-            Filter::Sharded(_) => Err(why),
-            Filter::Key => Err(Error::Incomplete {
+        let Filter::Sharded(found) =
+            descriptor.patiently(&self.targets, |_, server| find(server, name))?
+        else {
+            return Err(Error::Incomplete {
                 what: format!("{}: its descriptor is gone", name::readable(name)),
-                hint: "Was the filter removed meanwhile? `info` tells what is there.".to_owned(),
-            }),
+                hint: format!(
+                    "Was the filter removed meanwhile? `info {}` tells what is there.",
+                    name::typed(name)
+                ),
+            });
+        };
+        self.poll = Duration::from_secs(found.poll);
+        self.read = Instant::now();
+        let changed = found.current != self.generation || found.base.as_ref() != base;
+        if changed {
+            self.adopt(found)?;
         }
+        Ok(changed)
+    }
+
+    /// Reads the descriptor again, because a shard, or the base, refused its items. If it did not
+    /// change, the shard that refused is lost.
+    fn renew(&mut self, why: Error) -> Result<(), Error> {
+        if self.read_descriptor()? {
+            return Ok(());
+        }
+        if !is_gone(&why) {
+            return Err(why);
+        }
+        for shard in self.shards.iter_mut().chain(&mut self.base) {
+            shard.disconnect();
+            shard.descriptor_read |= shard.refused;
+        }
+        Ok(())
     }
 }
 
@@ -298,7 +338,7 @@ impl Shard {
     }
 
     /// The answers for a piece that was sent on this connection, or was not sent.
-    fn receive(&mut self, targets: &[Target], piece: &Batch, sent_on: u64) -> Result<Bits, Error> {
+    fn receive(&mut self, targets: &Targets, piece: &Batch, sent_on: u64) -> Result<Bits, Error> {
         if piece.count == 0 {
             return Ok(Some(Vec::new()));
         }
@@ -335,16 +375,16 @@ impl Shard {
     /// slots move.
     fn patiently<T>(
         &mut self,
-        targets: &[Target],
+        targets: &Targets,
         mut work: impl FnMut(&mut Question, &mut Connection) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let started = Instant::now();
         loop {
             let mut why = None;
-            for target in targets {
+            for place in targets.places() {
                 let result = match &mut self.connection {
                     Some(connection) => work(&mut self.question, connection),
-                    None => target.connect_for(&self.question.key).and_then(|connection| {
+                    None => targets.connect_by(place, &self.question.key).and_then(|connection| {
                         self.connections += 1;
                         work(&mut self.question, self.connection.insert(connection))
                     }),
@@ -370,11 +410,11 @@ fn starts(error: &Error, start: &str) -> bool {
 }
 
 /// Whether an error means that the key is not this shard: it is lost, or the filter was rebuilt.
-fn is_gone(error: &Error) -> bool {
+pub(crate) fn is_gone(error: &Error) -> bool {
     ["ERR not found", "WRONGTYPE", "ERR filter is not shard"].iter().any(|text| starts(error, text))
 }
 
 /// Whether an error may mean that the filter was rebuilt.
-fn is_stale(error: &Error) -> bool {
+pub(crate) fn is_stale(error: &Error) -> bool {
     is_gone(error) || starts(error, "ERR item belongs to shard")
 }

@@ -1134,6 +1134,7 @@ fn items_sent_before_a_reconnection_are_confirmed_by_what_replicas_have() {
             }
             match command {
                 "INFO replication" => replication(asked.fetch_add(1, Ordering::SeqCst)),
+                _ if command.starts_with("SET ") => "-NOPERM no permissions\r\n".to_owned(),
                 _ if command.starts_with("WAITAOF") => "*2\r\n:1\r\n:0\r\n".to_owned(),
                 _ => usual(command, false),
             }

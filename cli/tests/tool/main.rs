@@ -24,6 +24,7 @@ mod plan;
 mod run;
 mod schema;
 mod sharded_admin;
+mod sharded_faults;
 mod sharded_load;
 mod sharded_move;
 mod sharded_rebuild;

@@ -18,6 +18,7 @@ use crate::{
     },
     run::{Ran, command, command_at, run, run_at},
     schema::checked,
+    sharded_faults::in_step,
 };
 
 /// The fields of a descriptor.
@@ -94,6 +95,10 @@ fn a_sharded_filter_is_created_and_dropped() {
     assert!(ran.done().starts_with("urls is there already: 8 shards on 1 node, "));
     let ran = run_at(&server, "create urls --items 2M --error 0.1% --shards 8 --resume");
     fails(&ran, 4, "was begun with --shards 8 --items 1000000 --error 0.001", "Name these again");
+    for other in ["--expansion 2", "--nonscaling"] {
+        let ran = run_at(&server, &format!("{create} --resume {other}"));
+        fails(&ran, 4, "urls was begun with --expansion 1", "Name that again");
+    }
     assert_eq!(fields(&mut client, "urls"), found);
 
     let ran = run_at(&server, "drop urls --dry-run");
@@ -191,7 +196,15 @@ fn a_creation_that_ended_early_is_finished_or_undone() {
     client.run(&planned);
     for other in ["--items 20k --shards 4", "--items 10k --shards 5"] {
         let ran = run_at(&server, &format!("create urls {other} --error 1% --resume"));
-        fails(&ran, 4, "was begun with --shards 4 --items 10000 --error 0.01", "drop");
+        fails(&ran, 4, "was begun with --shards 4 --items 10000 --error 0.01", "`drop urls`");
+    }
+    // Nor is a shard that grows in another way.
+    let words = format!("BF.RESERVE {} 0.01 {capacity} EXPANSION 1 SHARD 1 4", keys[1]);
+    assert_eq!(client.run(&words), ok());
+    let ran = run_at(&server, &format!("{create} --resume --nonscaling"));
+    fails(&ran, 4, "urls was begun with --expansion 1", "Name that again");
+    for key in &keys {
+        client.cmd(&["UNLINK", key]);
     }
     // A key that is no shard of this filter is neither taken nor removed.
     client.cmd(&["SET", &keys[2], "mine"]);
@@ -244,7 +257,7 @@ fn a_drop_that_ended_early_is_repeated() {
     assert!(ran.stderr.contains("UNLINK: NOPERM"), "{ran:?}");
     assert_eq!(client.run("DBSIZE"), int(5));
     for words in ["info urls", "shard urls x", "check urls x"] {
-        fails(&run_at(&server, words), 5, "half-written", "`drop`");
+        fails(&run_at(&server, words), 5, "half-written", "`drop urls`");
     }
     // It is not made whole again.
     fails(&run_at(&server, &format!("{create} --resume")), 4, "ERR item exists", "another name");
@@ -664,11 +677,9 @@ fn a_creation_that_was_killed_is_finished() {
 #[test]
 fn create_waits_for_a_replica() {
     let server = Server::start();
-    let replica = Server::with().replica_of(&server).start();
     let mut client = server.client();
-    wait_until("the replica is linked", || {
-        replica.client().server_info("replication", "master_link_status") == "up"
-    });
+    client.run("CONFIG SET repl-ping-replica-period 3600");
+    let replica = server.replica();
     let create = "create urls --items 10k --error 1% --shards 3";
     let spare = (0..3).map(|shard| format!("spare.{shard} {}", key("urls", 3, shard)));
     let spare = spare.collect::<Vec<_>>().join(" ");
@@ -682,7 +693,7 @@ fn create_waits_for_a_replica() {
         if keys == 2 {
             client.run(&begun);
         }
-        wait_until("the replica has all", || client.run("WAIT 1 100") == int(1));
+        in_step(&server);
         let stopped = Stopped::stop(replica.pid());
         let tool = command_at(&server, &words)
             .stdout(Stdio::piped())

@@ -356,26 +356,63 @@ fn a_resumed_load_says_where_it_goes_on() {
     assert_all_in(&server, "urls", &path);
 }
 
+/// Names of filters in one key, and of sharded ones, from their creation to their end.
 #[test]
 fn a_name_may_be_any_bytes() {
     let server = Server::start();
     let mut client = server.client();
-    let name = b"\xff\x00urls";
-    client.cmd(&[&b"BF.RESERVE"[..], b"\xff", b"0.01", b"1000"]);
-    let dir = tempfile::tempdir().unwrap();
-    let items = numbered("item", 10);
-    let path = file(dir.path(), &items);
-    for (word, name) in
-        [("load", OsStr::from_bytes(&name[..1])), ("check", OsStr::from_bytes(b"\xff"))]
-    {
-        let mut command = command_at(&server, word);
-        command.arg(name).arg(if word == "load" {
-            path.as_os_str()
-        } else {
-            OsStr::new(&items[3])
-        });
-        let ran = Ran::from(command.output().expect("the tool runs"));
-        assert_eq!(ran.code, 0, "{ran:?}");
+    file(server.dir(), &numbered("item", 1_000));
+    let run = |words: &str, names: &[&[u8]]| -> Ran {
+        let mut command = command_at(&server, words);
+        command.current_dir(server.dir()).args(names.iter().map(|name| OsStr::from_bytes(name)));
+        command.output().expect("the tool runs").into()
+    };
+    for name in [&b"\xff"[..], b"a b\n\x1b[2J'", "m\u{fc}nchen".as_bytes()] {
+        for sharded in [false, true] {
+            let done = |words: &str, more: &[&[u8]]| {
+                let ran = run(words, &[&[name], more].concat());
+                assert_eq!(ran.code, 0, "{words}: {ran:?}");
+                ran.stdout
+            };
+            let shards = if sharded { " --shards 3" } else { "" };
+            done(&format!("create --items 10k --error 1%{shards}"), &[]);
+            done("load", &[b"items"]);
+            done("check", &[b"item-3", b"item-4"]);
+            done("verify --probes 0 --file items", &[]);
+            done("dump -o dump", &[]);
+            let shown = done("info", &[]);
+            let readable = match name {
+                b"\xff" => "\\xff",
+                _ if name[0] == b'a' => "a b\\n\\u{1b}[2J'",
+                _ => "m\u{fc}nchen",
+            };
+            assert!(shown.starts_with(&format!("{readable}\n")), "{shown}");
+            if sharded {
+                let shards = done("shard", &[b"item-3"]);
+                assert!(shards.contains(&format!("{{{readable}:")), "{shards}");
+                let key = client.cmd(&[b"HGET", name, b"1"]).payload();
+                let own = [b"{", name, b":"].concat();
+                assert!(key.starts_with(&own), "{key:?}");
+                assert_eq!(client.cmd(&[b"UNLINK", &key[..]]), int(1));
+                let ran = run("info", &[name]);
+                let typed = match name {
+                    b"\xff" => "$'\\xff'",
+                    _ if name[0] == b'a' => "$'a b\\n\\x1b[2J\\''",
+                    _ => "'m\u{fc}nchen'",
+                };
+                assert_eq!(ran.code, 5, "{ran:?}");
+                assert!(ran.stderr.contains(&format!("`repair {typed} --shard 1 ")), "{ran:?}");
+                done("repair --shard 1 --from items --", &[]);
+                done("rebuild --shards 2 --items 20k --from items --commit --", &[]);
+                done("verify --probes 0 --file items", &[]);
+            }
+            done("drop", &[]);
+            done("restore dump", &[]);
+            done("verify --probes 0 --file items", &[]);
+            done("drop", &[]);
+            let _ = fs::remove_dir_all(server.dir().join("dump"));
+            let _ = fs::remove_file(server.dir().join("dump"));
+        }
     }
 }
 
@@ -477,27 +514,6 @@ fn a_base_that_is_no_filter_is_lost() {
     let ran = run_at(&server, "check urls new none --answers");
     assert_eq!((ran.code, ran.stdout.as_str()), (5, "1\n?\n"), "{ran:?}");
     assert!(ran.stderr.contains("the filter `base` is lost"), "{ran:?}");
-}
-
-/// With --durable nothing can be proved of items that were known already: the load ends, and does
-/// not wait for ever.
-#[test]
-fn a_durable_load_of_known_items_ends() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::with().config("appendonly yes").start();
-    let mut client = server.client();
-    let call: Call<'_> = &mut at(&mut client);
-    if call(b"", &[b"COMMAND", b"INFO", b"WAITAOF"]).elements()[0] == Reply::Null {
-        crate::harness::skipped("a_durable_load_of_known_items_ends", "the server has no WAITAOF");
-        return;
-    }
-    create(call, "urls", 2);
-    let path = file(dir.path(), &numbered("item", 10_000));
-    let words = format!("load urls --durable {}", path.display());
-    run_at(&server, &words).done();
-    let ran = run_at(&server, &words);
-    assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("append-only file cannot be told"), "{ran:?}");
 }
 
 /// At the end of a rebuild the old shards become tombstones before the descriptor forgets them.
@@ -672,6 +688,10 @@ fn a_load_follows_a_rebuild() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("generation 1 and 2"), "{ran:?}");
     assert!(ran.stderr.contains("rebuilt, or was: generation 2"), "{ran:?}");
+    for shards in [4, 4 + 7, 7] {
+        let alone = format!("{shards} of {shards} shards are on servers without a replica");
+        assert_eq!(ran.stderr.matches(&alone).count(), 1, "{ran:?}");
+    }
     assert_all_in(&server, "urls", &path);
     assert!(!journal_of(&path).exists());
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::{Arguments, Created};
 use crate::{
     amount,
-    at_once::{Servers, acknowledged, on_all},
+    at_once::{Servers, on_all},
     commands::plan::{Variant, bits_per_item},
     connection::{Connection, Nodes, Options, Target},
     descriptor::{Change, DROPPING, Fields, names_of, spare, spare_fields, unused, update},
@@ -31,9 +31,6 @@ use crate::{
     name::{self, Named},
     output::Output,
 };
-
-/// How to go on after the lock was taken.
-const GO_ON: &str = "Finish it by the same command with --resume, or remove it by `drop`.";
 
 /// The field that tells whose lock it is: of two that create a filter at once, one is refused.
 const CREATOR: &[u8] = b"creator";
@@ -115,7 +112,7 @@ impl Arguments {
             count,
             shard_capacity,
             planned,
-            servers: Servers::of(target)?,
+            servers: Servers::of(target, output)?,
             nodes,
             interrupt: Interrupt::register(),
             output: *output,
@@ -152,6 +149,7 @@ impl Making<'_> {
             Present::Nothing => None,
             Present::Ready(descriptor) if resumes => {
                 self.same_as(&descriptor.current)?;
+                self.is_there(&descriptor.current)?;
                 return Ok(Run { generation: descriptor.current.number, created: false });
             }
             Present::Begun(begun) if resumes => begun,
@@ -171,8 +169,9 @@ impl Making<'_> {
         self.modules_know_shards()?;
         self.is_room(&generation.keys)?;
         if !self.arguments.dry_run {
-            if begun.is_none() {
-                self.lock(&generation)?;
+            match &begun {
+                None => self.lock(&generation)?,
+                Some(_) => self.servers.confirm(&[self.name.to_vec()])?,
             }
             self.make(&generation).map_err(|error| self.ended_early(error))?;
         }
@@ -213,7 +212,7 @@ impl Making<'_> {
                 begun.capacity,
                 number::shortest(begun.error_rate),
             ),
-            hint: "Name these again, or remove it by `drop`.".to_owned(),
+            hint: format!("Name these again, or remove it by `drop {}`.", name::typed(self.name)),
         })
     }
 
@@ -314,10 +313,10 @@ impl Making<'_> {
     fn make(&self, generation: &Generation) -> Result<(), Error> {
         let work = |server: &mut Connection, place: usize, _| {
             if self.interrupt.requested() {
-                return Err(Error::Interrupted { hint: GO_ON.to_owned() });
+                return Err(Error::Interrupted { hint: self.go_on() });
             }
-            self.reserve(server, &generation.keys[place], place)?;
-            acknowledged(server)
+            let wrote = self.reserve(server, &generation.keys[place], place)?;
+            self.servers.acknowledged(server, wrote)
         };
         on_all(&self.servers, &generation.keys, work, || {})?;
         update(&self.servers, self.name, |fields| {
@@ -339,8 +338,8 @@ impl Making<'_> {
         })
     }
 
-    /// Reserves a shard, unless this filter has it already.
-    fn reserve(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<(), Error> {
+    /// Reserves a shard, unless this filter has it already. Returns whether it wrote.
+    fn reserve(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<bool, Error> {
         let mut command = redis::cmd("BF.RESERVE");
         command.arg(key).arg(number::shortest(self.arguments.error)).arg(self.shard_capacity);
         if self.arguments.nonscaling {
@@ -350,9 +349,9 @@ impl Making<'_> {
         }
         command.arg("SHARD").arg(place).arg(self.count);
         match server.call_for_key(&command) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(true),
             Err(Error::Refused { text, .. }) if text.starts_with("ERR item exists") => {
-                self.is_own(server, key, place)
+                self.is_own(server, key, place).map(|()| false)
             }
             Err(error) => Err(error),
         }
@@ -368,12 +367,58 @@ impl Making<'_> {
             && ask("CAPACITY")? == Value::Array(vec![Value::Int(capacity)])
             && ask("ITEMS")? == Value::Array(vec![Value::Int(0)]);
         if own {
-            return Ok(());
+            return self.grows_alike(&ask("EXPANSION")?);
         }
         Err(Error::RefusedPartly {
             what: format!("{} is another filter", name::readable(key)),
             hint: "Remove that key, or use another name.".to_owned(),
         })
+    }
+
+    /// Checks that a shard grows as this run was told, by the reply to `BF.INFO key EXPANSION`.
+    fn grows_alike(&self, reply: &Value) -> Result<(), Error> {
+        let Value::Array(values) = reply else { return Ok(()) };
+        let asked = match self.arguments.nonscaling {
+            true => None,
+            false => Some(i64::try_from(self.arguments.expansion.unwrap_or(1)).unwrap_or(i64::MAX)),
+        };
+        let found = match values[..] {
+            [Value::Int(factor)] => Some(factor),
+            _ => None,
+        };
+        if found == asked {
+            return Ok(());
+        }
+        let words = found.map_or("--nonscaling".to_owned(), |found| format!("--expansion {found}"));
+        Err(Error::RefusedPartly {
+            what: format!("{} was begun with {words}", name::readable(self.name)),
+            hint: format!("Name that again, or remove it by `drop {}`.", name::typed(self.name)),
+        })
+    }
+
+    /// Checks that the shards of a complete filter grow as this run was told, and waits until
+    /// replicas have all: the run that made it may not have.
+    fn is_there(&self, generation: &Generation) -> Result<(), Error> {
+        let keys = &generation.keys;
+        let look = |server: &mut Connection, place: usize, _| {
+            match server.call_for_key(&with_key(&["BF.INFO", "", "EXPANSION"], &keys[place])) {
+                Ok(reply) => self.grows_alike(&reply)?,
+                // `info` tells lost shards.
+                Err(Error::Refused { text, .. })
+                    if ["ERR not found", "WRONGTYPE"].iter().any(|code| text.starts_with(code)) => {
+                }
+                Err(error) => return Err(error),
+            }
+            self.servers.acknowledged(server, false)
+        };
+        on_all(&self.servers, keys, look, || {})?;
+        self.servers.confirm(&[self.name.to_vec()])
+    }
+
+    /// How to go on after the lock was taken.
+    fn go_on(&self) -> String {
+        let name = name::typed(self.name);
+        format!("Finish it by the same command with --resume, or remove it by `drop {name}`.")
     }
 
     fn busy(&self) -> Error {
@@ -382,18 +427,18 @@ impl Making<'_> {
                 "{}: somebody is creating it, or a run ended early",
                 name::readable(self.name)
             ),
-            hint: GO_ON.to_owned(),
+            hint: self.go_on(),
         }
     }
 
     /// The error of a run that took the lock.
     fn ended_early(&self, error: Error) -> Error {
         let what = format!("{} is half-written: {error}", name::readable(self.name));
-        let hint = GO_ON.to_owned();
+        let hint = self.go_on();
         match error {
-            Error::Interrupted { .. } | Error::Incomplete { .. } => error,
-            Error::Connection { .. } => Error::Incomplete { what, hint },
-            _ => Error::RefusedPartly { what, hint },
+            Error::Interrupted { .. } => error,
+            Error::Connection { .. } | Error::Incomplete { .. } => Error::Incomplete { what, hint },
+            error => Error::RefusedPartly { what, hint: format!("{} {hint}", error.hint()) },
         }
     }
 }

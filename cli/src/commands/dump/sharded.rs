@@ -35,12 +35,13 @@ struct Report<'a> {
 }
 
 /// An error of the work on a shard, with the number of the shard.
-fn of_shard(error: Error, shard: usize, shards: usize) -> Error {
+fn of_shard(error: Error, name: &[u8], shard: usize, shards: usize) -> Error {
     match error {
         Error::Refused { text, .. } if text.starts_with("ERR not found") => Error::Incomplete {
             what: format!("shard {shard} of {shards} is lost"),
             hint: format!(
-                "Load its items from their source by `repair NAME --shard {shard} --from FILE`."
+                "Load its items from their source by `repair {} --shard {shard} --from FILE`.",
+                name::typed(name)
             ),
         },
         // A rebuild may replace a shard at any time, an error of a connection passes.
@@ -73,7 +74,7 @@ impl Arguments {
             ));
         }
         may_make(&self.output)?;
-        let servers = Servers::of(server.target().clone())?;
+        let servers = Servers::of(server.target().clone(), output)?;
         let keys = &descriptor.current.keys;
         let count = keys.len();
         let infos = on_all(
@@ -82,7 +83,7 @@ impl Arguments {
             |server, at, _| {
                 Reader::default()
                     .read_one(server, &keys[at], Detail::Filter)
-                    .map_err(|error| of_shard(error, at, count))
+                    .map_err(|error| of_shard(error, self.key(), at, count))
             },
             || {},
         )?;
@@ -122,7 +123,7 @@ impl Arguments {
                 let part = &mut Part::of(&sum);
                 let kept = if resume { dump.kept(server, part)? } else { None };
                 kept.map_or_else(|| dump.run(server, &infos[at], resume, part), Ok)
-                    .map_err(|error| of_shard(error, at, count))
+                    .map_err(|error| of_shard(error, self.key(), at, count))
             },
             || progress.at(sum.load(Ordering::Relaxed), sum.load(Ordering::Relaxed), Unit::Bytes),
         )

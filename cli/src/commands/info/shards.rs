@@ -203,7 +203,7 @@ impl<'d> Seen<'d> {
     }
 
     /// The first shard that is lost, or could not be read. `hint` says what to do about the
-    /// shard of that number.
+    /// shard of that number, by the name as it is typed.
     fn verdict(self, name: &[u8], hint: impl FnOnce(&str, usize) -> String) -> Result<(), Error> {
         let (count, lost) = (self.shards.len(), self.lost());
         let mut unread = None;
@@ -215,12 +215,13 @@ impl<'d> Seen<'d> {
                         1 => String::new(),
                         lost => format!(", and {} more", lost - 1),
                     };
+                    let hint = hint(&name::typed(name), place);
                     let (name, key) = (name::readable(name), name::readable(key));
                     return Err(Error::Incomplete {
                         what: format!(
                             "{name}: shard {place} of {count} is LOST: {key} {text}{others}"
                         ),
-                        hint: hint(&name, place),
+                        hint,
                     });
                 }
                 Err(Trouble::Unread(error)) => unread = unread.or(Some(error)),

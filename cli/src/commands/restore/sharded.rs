@@ -24,7 +24,7 @@ use serde::Serialize;
 use super::Arguments;
 use crate::{
     amount,
-    at_once::{Servers, acknowledged, on_all},
+    at_once::{Servers, on_all},
     connection::{Connection, Options},
     descriptor::{
         Change, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields, unused, update,
@@ -73,7 +73,7 @@ impl Arguments {
         drop(progress);
         let name = name::bytes(&self.name);
         let shown = name::readable(name);
-        let servers = Servers::of(connection.target()?)?;
+        let servers = Servers::of(connection.target()?, output)?;
         let start = self.start(&servers, &manifest)?;
         let bytes: u64 = checked.iter().map(|checked| checked.bytes).sum();
         let (size, count) = (amount::readable_bytes(bytes), manifest.shards);
@@ -92,7 +92,10 @@ impl Arguments {
         }
         bury(&servers, name)?;
         let generation = match start {
-            Start::Resume(generation) => generation,
+            Start::Resume(generation) => {
+                servers.confirm(&[name.to_vec()]).map_err(|error| half_loaded(error, name))?;
+                generation
+            }
             Start::Begin(above) => self.lock(&servers, &manifest, above)?,
         };
         let total = AtomicU64::new(0);
@@ -103,7 +106,7 @@ impl Arguments {
             |server, at, _| {
                 let (key, file) = (&generation.keys[at], path_of(&self.file, at));
                 let mut part = Part::of(&total);
-                load_shard(server, key, &file, &checked[at], interrupt, &mut part)
+                load_shard(&servers, server, key, &file, &checked[at], interrupt, &mut part)
             },
             || {
                 progress.at(
@@ -113,11 +116,11 @@ impl Arguments {
                 );
             },
         )
-        .map_err(|error| half_loaded(error, &shown))?;
+        .map_err(|error| half_loaded(error, name))?;
         drop(progress);
         publish(&servers, name, &manifest, &generation)
             .and_then(|()| bury(&servers, name))
-            .map_err(|error| half_loaded(error, &shown))?;
+            .map_err(|error| half_loaded(error, name))?;
         let text = format!("{shown}: {count} shards, {size} from {directory}");
         output.data(&report, text)?;
         Ok(Exit::Done)
@@ -137,7 +140,7 @@ impl Arguments {
     /// Sees what is at the name, and changes nothing.
     fn start(&self, servers: &Servers, manifest: &Manifest) -> Result<Start, Error> {
         let name = name::bytes(&self.name);
-        let shown = name::readable(name);
+        let (shown, typed) = (name::readable(name), name::typed(name));
         let refused = |what: &str, hint: &str| Error::RefusedPartly {
             what: format!("restore {shown}: {what}"),
             hint: hint.to_owned(),
@@ -162,11 +165,13 @@ impl Arguments {
                 }
                 _ if self.resume => Err(refused(
                     "another dump is being restored there, or was interrupted",
-                    "Go on with that dump, or remove the filter by `drop`.",
+                    &format!("Go on with that dump, or remove the filter by `drop {typed}`."),
                 )),
                 _ => Err(refused(
                     "BUSYKEY another restore is under way or was interrupted",
-                    "Go on with that one by --resume, or remove the filter by `drop`.",
+                    &format!(
+                        "Go on with that one by --resume, or remove the filter by `drop {typed}`."
+                    ),
                 )),
             };
         }
@@ -174,7 +179,10 @@ impl Arguments {
         if descriptor.next != Ok(None) || fields.contains_key(&b"rebuild"[..]) {
             return Err(refused(
                 "the filter is being rebuilt",
-                "Finish that by `rebuild --commit`, or give it up by `rebuild --abort`.",
+                &format!(
+                    "Finish that by `rebuild {typed} --commit`, or give it up by `rebuild {typed} \
+                     --abort`."
+                ),
             ));
         }
         if !self.replace {
@@ -254,6 +262,7 @@ pub(crate) fn check_shard(
 
 /// Loads a shard into its key, or what an earlier restore has not loaded of it.
 pub(crate) fn load_shard(
+    servers: &Servers,
     server: &mut Connection,
     key: &[u8],
     file: &std::path::Path,
@@ -270,7 +279,7 @@ pub(crate) fn load_shard(
         // Nobody else has keys of this generation: it is complete.
         Ok(_) => {
             watch.at(checked.bytes);
-            return Ok(());
+            return servers.acknowledged(server, false);
         }
         Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => 0,
         Err(Error::Refused { text, .. }) if text.contains("BF.LOADCHUNK") => {
@@ -282,14 +291,15 @@ pub(crate) fn load_shard(
         }
         Err(error) => return Err(error),
     };
-    if done == 0 {
+    let begins = done == 0;
+    if begins {
         restore.begin()?;
         done = 1;
     }
     restore.load(done, interrupt, watch)?;
     // Complete filters answer it, others do not.
     server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
-    acknowledged(server)
+    servers.acknowledged(server, begins)
 }
 
 /// Makes the generation the one that answers.
@@ -320,8 +330,11 @@ fn publish(
 }
 
 /// An error after the name was taken: --resume goes on.
-fn half_loaded(error: Error, shown: &str) -> Error {
-    let hint = format!("restore --resume goes on from here, `drop {shown}` removes all of it.");
+fn half_loaded(error: Error, name: &[u8]) -> Error {
+    let hint = format!(
+        "restore --resume goes on from here, `drop {}` removes all of it.",
+        name::typed(name)
+    );
     match error {
         Error::Refused { command, text } => {
             Error::RefusedPartly { what: format!("{command}: {text}"), hint }

@@ -1,0 +1,360 @@
+//! Sharded filters where something is missing: a replica that does not answer, a server that is
+//! stopped, files that may not be opened, rights.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    harness::{
+        Client, Cluster, Reply, Server, Stopped, int, numbered, ok, skipped, version, wait_until,
+    },
+    run::{Ran, command_at, run_at},
+    sharded_load::{Call, assert_all_in, at, create, file, over, reserve, started, write},
+};
+
+/// How often a command was sent since CONFIG RESETSTAT.
+fn calls(client: &mut Client, command: &str) -> u64 {
+    let text = client.run("INFO commandstats").text().to_ascii_lowercase();
+    let start = format!("cmdstat_{command}:calls=");
+    let line = text.lines().find_map(|line| line.strip_prefix(&start));
+    line.map_or(0, |line| line.split(',').next().unwrap_or_default().parse().expect("a number"))
+}
+
+/// A server with a replica that is in step.
+fn replicated() -> (Server, Server) {
+    let server = Server::start();
+    // Bytes of the stream that nobody wrote.
+    server.client().run("CONFIG SET repl-ping-replica-period 3600");
+    let replica = server.replica();
+    in_step(&server);
+    (server, replica)
+}
+
+/// Waits until the replica of a server has acknowledged all. WAIT would add to the stream.
+pub(crate) fn in_step(server: &Server) {
+    let mut client = server.client();
+    wait_until("the replica is in step", || {
+        let all = client.server_info("replication", "master_repl_offset");
+        let replica = client.server_info("replication", "slave0");
+        replica.contains("state=online") && replica.contains(&format!("offset={all},"))
+    });
+}
+
+fn in_dir(server: &Server, words: &str) -> Command {
+    let mut command = command_at(server, words);
+    command.current_dir(server.dir()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs the tool with a reply timeout of a second while the replica is stopped: it must go on
+/// waiting, however often its WAIT has ended.
+#[track_caller]
+fn waits(server: &Server, words: &str) -> Child {
+    let mut client = server.client();
+    client.run("CONFIG RESETSTAT");
+    let words = format!("--timeout 1 {words}");
+    let mut child = in_dir(server, &words).spawn().expect("the tool runs");
+    let mut ended = false;
+    wait_until("the tool waits again and again", || {
+        ended = child.try_wait().expect("a child").is_some();
+        ended || calls(&mut client, "wait") >= 8
+    });
+    if ended {
+        let ran: Ran = child.wait_with_output().expect("it ended").into();
+        panic!("{words}: it ended without a replica: {ran:?}");
+    }
+    child
+}
+
+#[track_caller]
+fn killed(mut child: Child) {
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+}
+
+/// A short --timeout cuts no WAIT short, and what an earlier run wrote is not taken for confirmed:
+/// newer servers answer WAIT at once on a connection that wrote nothing.
+#[test]
+fn what_no_replica_has_is_not_done() {
+    let (server, replica) = replicated();
+    let mut client = server.client();
+    let path = file(server.dir(), &numbered("item", 1_000));
+    let create = "create urls --items 10k --error 1% --shards 2 --poll 1";
+    let stop = || {
+        in_step(&server);
+        Stopped::stop(replica.pid())
+    };
+    let ends = |child: Child, stopped: Stopped| {
+        drop(stopped);
+        let ran = Ran::from(child.wait_with_output().expect("the tool ends"));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let line = "waiting up to 60 s until a replica has what was written";
+        assert_eq!(ran.stderr.matches(line).count(), 1, "{ran:?}");
+        in_step(&server);
+        let keys = |server: &Server| server.client().run("DBSIZE");
+        assert_eq!(keys(&server), keys(&replica));
+    };
+    // Twice: what the first run wrote is there already.
+    for (words, again) in [
+        (create, format!("{create} --resume")),
+        ("rebuild urls --shards 3", "rebuild urls".to_owned()),
+        ("restore dump copy", "restore dump copy --resume".to_owned()),
+    ] {
+        let stopped = stop();
+        killed(waits(&server, words));
+        ends(waits(&server, &again), stopped);
+        if words.starts_with("rebuild") {
+            let ran = |words: &str| Ran::from(in_dir(&server, words).output().expect("it runs"));
+            ran("load urls items").done();
+            ran("rebuild urls --abort").done();
+            ran("dump urls -o dump").done();
+        }
+    }
+    // Nothing is left to do, but a replica may lack what was done.
+    let stopped = stop();
+    client.run("SET other 1");
+    ends(waits(&server, &format!("{create} --resume")), stopped);
+    // Items that are added again.
+    let mut items = numbered("item", 1_000);
+    items.extend(numbered("lost", 10));
+    let path = file(path.parent().expect("a directory"), &items);
+    let stopped = stop();
+    ends(waits(&server, "verify urls --file items --probes 0 --repair"), stopped);
+    assert_all_in(&server, "urls", &path);
+}
+
+/// Tombstones are on a replica before the descriptor forgets the shards that they replace.
+#[test]
+fn tombstones_are_waited_for() {
+    let (server, _replica) = replicated();
+    let mut client = server.client();
+    file(server.dir(), &numbered("item", 1_000));
+    let done = |words: &str| Ran::from(in_dir(&server, words).output().expect("it runs")).done();
+    done("create urls --items 10k --error 1% --shards 16 --poll 1");
+    done("load urls items");
+    done("rebuild urls --shards 2 --from items");
+    in_step(&server);
+    client.run("CONFIG RESETSTAT");
+    done("rebuild urls --commit");
+    // Two steps, sixteen tombstones, their notes in the descriptor, the last step.
+    let waits = calls(&mut client, "wait");
+    assert!(waits >= 20, "{waits}");
+}
+
+/// The server of the command line is a replica that has none of the shards. A load does not begin
+/// there again and again when it is stopped.
+#[test]
+fn a_stopped_server_of_the_command_line_stalls_no_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    // The shard of 1 is in the middle of all slots: on the second primary.
+    let mut descriptor = create(&mut over(&mut client), "urls", 1);
+    descriptor.poll = 1;
+    write(&mut over(&mut client), "urls", &descriptor);
+    let path = file(dir.path(), &numbered("item", 100_000));
+    let words = format!(
+        "--timeout 600 load urls --rate 25000 --batch 4kb --journal-every 5ms {}",
+        path.display()
+    );
+    let mut child = started(&cluster.nodes[5], &words);
+    let key = descriptor.current.keys[0].clone();
+    wait_until("some items are in", || over(&mut client)(&key, &[b"BF.CARD", &key]).int() > 5_000);
+    let stopped = Stopped::stop(cluster.nodes[5].pid());
+    let mut ended = false;
+    // A hang of ten minutes otherwise.
+    wait_until("the load ends", || {
+        ended = child.try_wait().expect("a child").is_some();
+        ended
+    });
+    drop(stopped);
+    let ran: Ran = child.wait_with_output().expect("it ended").into();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_all_in(&cluster.nodes[0], "urls", &path);
+}
+
+/// Each shard takes a connection. The tool raises its limit as far as it may, and says what to do
+/// where that is not enough.
+#[test]
+fn shards_beyond_the_limit_of_open_files() {
+    let server = Server::start();
+    let path = file(server.dir(), &numbered("item", 2_000));
+    let limited = |limit: &str, words: &str| -> Ran {
+        let program = command_at(&server, words);
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]);
+        command.arg(program.get_program()).args(program.get_args());
+        command.current_dir(server.dir()).stdin(fs::File::open(&path).expect("a file"));
+        command.output().expect("the shell runs").into()
+    };
+    run_at(&server, "create urls --items 10k --error 1% --shards 150").done();
+    for words in ["load urls --retry-for 1s items", "check urls", "verify urls --probes 100"] {
+        let ran = limited("-n 64", words);
+        assert_eq!((ran.code, &*ran.stdout), (2, ""), "{words}: {ran:?}");
+        assert!(ran.stderr.contains("Too many open files"), "{words}: {ran:?}");
+        assert!(ran.stderr.contains("limit of open files (ulimit -n)"), "{words}: {ran:?}");
+    }
+    for words in ["load urls --retry-for 1s items", "check urls", "verify urls --probes 100"] {
+        limited("-Sn 64", words).done();
+    }
+}
+
+/// A client reads the descriptor every `poll` seconds, also if no shard refuses what it asks.
+#[test]
+fn check_follows_a_descriptor_that_changes() {
+    let server = Server::start();
+    let mut client = server.client();
+    let call: Call<'_> = &mut at(&mut client);
+    let mut descriptor = create(call, "urls", 2);
+    descriptor.poll = 1;
+    write(call, "urls", &descriptor);
+    // More than a pipe holds, so that the tool has read the descriptor when they are written.
+    let items = numbered("a-longer-name-of-an-item", 50_000).join("\n") + "\n";
+    let path = server.dir().join("items");
+    fs::write(&path, &items).expect("a file");
+    run_at(&server, &format!("load urls {}", path.display())).done();
+    let mut child = command_at(&server, "check urls --batch 1kb")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(items.as_bytes()).expect("the tool reads");
+    // The new generation has the items, and others; the old shards are there still.
+    let next = reserve(call, "urls", 3, 2, "EXPANSION 1");
+    descriptor.current = next.current;
+    write(call, "urls", &descriptor);
+    let more = numbered("more", 5_000).join("\n") + "\n";
+    for text in [&items, &more] {
+        fs::write(&path, text).expect("a file");
+        run_at(&server, &format!("load urls {}", path.display())).done();
+    }
+    thread::sleep(Duration::from_millis(1_100));
+    input.write_all(more.as_bytes()).expect("the tool reads");
+    drop(input);
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!(ran.done(), "55,000 items: all present\n");
+}
+
+/// What is loaded into a new generation is looked for there, not in that which the descriptor says
+/// answers, however long the check takes.
+#[test]
+fn a_rebuild_checks_the_new_generation() {
+    let server = Server::start();
+    file(server.dir(), &numbered("item", 100_000));
+    let done = |words: &str| Ran::from(in_dir(&server, words).output().expect("it runs")).done();
+    done("create urls --items 200k --error 1% --shards 2 --poll 1");
+    // Small batches: it takes longer than `poll`. The old generation has none of the items.
+    let text = done("rebuild urls --shards 3 --batch 16b --from items");
+    assert_eq!(text, "urls: all 100,000 items are in the new generation\n");
+}
+
+/// Clients go by the `poll` that they have read: if it grows while the tool waits for them,
+/// the tool waits longer, also if it gets smaller again.
+#[test]
+fn a_rebuild_waits_for_the_largest_poll() {
+    let server = Server::start();
+    let mut client = server.client();
+    run_at(&server, "create urls --items 10k --error 1% --shards 2 --poll 3").done();
+    let mut child = in_dir(&server, "rebuild urls").spawn().expect("the tool runs");
+    let mut errors = child.stderr.take().expect("a pipe");
+    for (seconds, poll) in [(6, 100_000), (200_000, 1)] {
+        let wanted = format!("urls: {seconds} s (two times `poll`)");
+        let (mut text, mut line) = (String::new(), [0; 4096]);
+        while !text.contains(&wanted) {
+            let length = errors.read(&mut line).expect("the tool talks");
+            assert!(length > 0, "it ended: {text}");
+            text += &String::from_utf8_lossy(&line[..length]);
+        }
+        client.run(&format!("HSET urls poll {poll}"));
+    }
+    client.run("CONFIG RESETSTAT");
+    wait_until("it has read that", || calls(&mut client, "hgetall") >= 4);
+    assert_eq!(client.run("HGET urls rebuild").text(), "waiting");
+    killed(child);
+}
+
+/// A user without a right is told which one.
+#[test]
+fn missing_rights_to_wait_are_named() {
+    let (server, _replica) = replicated();
+    let mut client = server.client();
+    let path = file(server.dir(), &numbered("item", 100));
+    run_at(&server, "create urls --items 10k --error 1% --shards 2").done();
+    let user = |rights: &str, words: &str| {
+        let user = format!("ACL SETUSER clerk reset on >secret ~* +@all {rights}");
+        assert_eq!(server.client().run(&user), ok());
+        run_at(&server, &format!("--user clerk --pass secret {words}"))
+    };
+    let load = format!("load urls {}", path.display());
+    let create = "create more --items 10k --error 1% --shards 2";
+    for words in [&load, create] {
+        let ran = user("-wait", words);
+        assert_eq!(ran.code, 4, "{words}: {ran:?}");
+        assert!(ran.stderr.contains("ACL SETUSER ... +wait"), "{words}: {ran:?}");
+    }
+    run_at(&server, "drop more").done();
+    for words in [&load, create] {
+        let ran = user("-info", words);
+        assert_eq!(ran.code, 0, "{words}: {ran:?}");
+        assert!(ran.stderr.contains("is unknown: the user has no right to INFO"), "{ran:?}");
+        assert!(!ran.stderr.contains("without a replica"), "{ran:?}");
+    }
+    assert_eq!(client.run("HGET more state"), Reply::Bulk(b"ready".to_vec()));
+}
+
+/// A load that waits for a replica says so.
+#[test]
+fn a_load_says_what_it_waits_for() {
+    let (server, replica) = replicated();
+    let path = file(server.dir(), &numbered("item", 100));
+    run_at(&server, "create urls --items 10k --error 1% --shards 2").done();
+    in_step(&server);
+    let _stopped = Stopped::stop(replica.pid());
+    let ran = run_at(&server, &format!("load urls --retry-for 4s {}", path.display()));
+    assert_eq!(ran.code, 5, "{ran:?}");
+    let line = "too few replicas acknowledged, or the AOF is not synced; trying again for 4 s";
+    assert_eq!(ran.stderr.matches(line).count(), 1, "{ran:?}");
+}
+
+/// With --durable another key is written if all items were known, because WAITAOF covers what the
+/// connection wrote, and all before that.
+#[test]
+fn a_durable_load_of_known_items_is_confirmed() {
+    if !version().at_least((7, 2), (7, 2)) {
+        skipped("a_durable_load_of_known_items_is_confirmed", "the server has no WAITAOF");
+        return;
+    }
+    let server = Server::with().config("appendonly yes").start();
+    let mut client = server.client();
+    create(&mut at(&mut client), "urls", 2);
+    client.run("BF.RESERVE plain 0.001 1000000");
+    let path = file(server.dir(), &numbered("item", 10_000));
+    let mut keys = client.run("DBSIZE").int();
+    for name in ["urls", "plain"] {
+        let words = format!("load {name} --durable {}", path.display());
+        run_at(&server, &words).done();
+        assert_eq!(client.run("DBSIZE"), int(keys), "{name}: new items prove what they follow");
+        let ran = run_at(&server, &words);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stdout.contains(" 10,000 known") || ran.stdout.contains("0 new"), "{ran:?}");
+        // The key of each filter expires.
+        keys += if name == "urls" { 2 } else { 1 };
+        assert_eq!(client.run("DBSIZE"), int(keys), "{name}");
+    }
+    for key in client.run("KEYS *:wait:*").elements() {
+        assert!((1..=60).contains(&client.cmd(&["TTL", &key.text()]).int()), "{key:?}");
+    }
+    // Without the right to the key: what is missing is named.
+    client.run("ACL SETUSER clerk on >secret ~* +@all -set");
+    let words = format!("--user clerk --pass secret load urls --durable {}", path.display());
+    let ran = run_at(&server, &words);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("without the right to SET {urls:"), "{ran:?}");
+}
