@@ -16,7 +16,10 @@
 use super::{
     error::Error,
     hash::Hash,
-    layer::item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
+    layer::{
+        Layer,
+        item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
+    },
     plan::Demand,
     stack::Filter,
 };
@@ -186,24 +189,31 @@ impl Filter {
     /// one layer.
     #[inline(never)]
     pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        let mut layers = self.layers().rev().skip(above).peekable();
-        let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
-            return ItemSet::default();
-        };
-        let mut first_groups = [NO_GROUP; CHUNK];
-        first.prefetch_first_lines(hashes, items, &mut first_groups);
-        let mut missing = items;
-        while let Some(layer) = layers.next()
-            && !missing.is_empty()
-        {
-            let found = layer.filter_present_staged(
-                hashes,
-                missing,
-                &mut first_groups,
-                layers.peek().copied(),
-            );
-            missing = missing.without(found);
-        }
-        items.without(missing)
+        found_in(self.layers().rev().skip(above), hashes, items)
     }
+}
+
+/// Returns which of these items some of the layers hold. Each layer is asked only for the items
+/// that no layer before it holds.
+#[inline(always)]
+pub(super) fn found_in<'a>(
+    layers: impl Iterator<Item = &'a Layer>,
+    hashes: &[Hash],
+    items: ItemSet,
+) -> ItemSet {
+    let mut layers = layers.peekable();
+    let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
+        return ItemSet::default();
+    };
+    let mut first_groups = [NO_GROUP; CHUNK];
+    first.prefetch_first_lines(hashes, items, &mut first_groups);
+    let mut missing = items;
+    while let Some(layer) = layers.next()
+        && !missing.is_empty()
+    {
+        let found =
+            layer.filter_present_staged(hashes, missing, &mut first_groups, layers.peek().copied());
+        missing = missing.without(found);
+    }
+    items.without(missing)
 }

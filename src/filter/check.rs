@@ -167,31 +167,7 @@ impl Plan {
             return Err(Broken::Layers(count));
         }
         for (index, layer) in self.layers.iter().enumerate() {
-            let &LayerPlan { capacity, items, error_rate, shape } = layer;
-            let ranges = Params {
-                error_rate,
-                capacity,
-                expansion: self.expansion,
-                seed: self.seed,
-                cells: shape.cells(),
-            };
-            ranges.check()?;
-            // Deletions remove items from older layers too, and the count of a counting layer may
-            // exceed its capacity.
-            let counters = shape.cells() == CellKind::Counters;
-            let may_lack = index + 1 == count || counters;
-            if (items > capacity && !counters) || (items < capacity && !may_lack) {
-                return Err(Broken::Items { index, items, capacity });
-            }
-            if !self.may_have(layer) {
-                return Err(Broken::Shape { index, shape });
-            }
-            if let Family::Valkey(family) = self.family
-                && family.layer_rate(self.error_rate, index) != Some(error_rate)
-            {
-                let tightening = family.tightening;
-                return Err(Broken::Tightening { index, error_rate, tightening });
-            }
+            self.check_layer(index, layer, index + 1 == count)?;
         }
         if self.family == Family::Guava && self.expansion.factor().is_some() {
             return Err(Broken::Grows);
@@ -217,6 +193,35 @@ impl Plan {
         whole.check()?;
         if self.bit_bytes() / 8 > MAX_WORDS {
             return Err(Error::Ceiling { wanted: self.bit_bytes(), ceiling: MAX_WORDS * 8 }.into());
+        }
+        Ok(())
+    }
+
+    /// Checks layer `index`. Only the newest layer of a stack of bits may be less than full.
+    fn check_layer(&self, index: usize, layer: &LayerPlan, newest: bool) -> Result<(), Broken> {
+        let &LayerPlan { capacity, items, error_rate, shape } = layer;
+        let ranges = Params {
+            error_rate,
+            capacity,
+            expansion: self.expansion,
+            seed: self.seed,
+            cells: shape.cells(),
+        };
+        ranges.check()?;
+        // Deletions remove items from older layers too, and the count of a counting layer may
+        // exceed its capacity.
+        let counters = shape.cells() == CellKind::Counters;
+        if !counters && (items > capacity || (items < capacity && !newest)) {
+            return Err(Broken::Items { index, items, capacity });
+        }
+        if !self.may_have(layer) {
+            return Err(Broken::Shape { index, shape });
+        }
+        if let Family::Valkey(family) = self.family
+            && family.layer_rate(self.error_rate, index) != Some(error_rate)
+        {
+            let tightening = family.tightening;
+            return Err(Broken::Tightening { index, error_rate, tightening });
         }
         Ok(())
     }
