@@ -35,6 +35,9 @@ pub enum Error {
     /// A record of this kind is not known, or does not follow a record of a lower kind.
     #[error("record of kind {0} is not known, or is out of order")]
     Record(u16),
+    /// The record of a window has numbers that no release writes.
+    #[error("a window of an unknown kind")]
+    Window,
     /// A sharded filter has no such shard.
     #[error("there is no shard {index} of {count}")]
     Shard {

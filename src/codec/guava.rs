@@ -179,6 +179,7 @@ fn filter(
         error_rate,
         expansion: Expansion::NONSCALING,
         shard: None,
+        window: None,
         layers: vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }],
     };
     plan.check()?;

@@ -166,6 +166,7 @@ impl Arriving {
             error_rate: self.error_rate,
             expansion: self.expansion,
             shard: None,
+            window: None,
             layers: self.plans,
         };
         plan.check()?;

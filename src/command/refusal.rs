@@ -134,6 +134,9 @@ impl Refusal {
             }
             Self::NotShard(shard) => return owned(format!("ERR filter is not shard {shard}")),
             Self::BadPacked { byte } => return owned(format!("ERR bad blob at byte {byte}")),
+            Self::Unmergeable(Unmergeable::Window) => {
+                return Cow::Borrowed(c"ERR filters with a window cannot be merged");
+            }
             Self::Unmergeable(Unmergeable::Differ(difference)) => {
                 return owned(format!("ERR filters differ in {difference}"));
             }

@@ -18,6 +18,7 @@ use super::{
     plan::LayerPlan,
     sizing::{MAX_PROBES, layer_rate},
     stack::Filter,
+    window::{Fault, Ring, Span},
 };
 use crate::sharding::Shard;
 
@@ -34,6 +35,8 @@ pub struct Plan {
     pub expansion: Expansion,
     /// The shard that the filter is, if it is one.
     pub shard: Option<Shard>,
+    /// How the filter forgets, and its generations, if it does.
+    pub window: Option<Ring>,
     /// The layers, oldest first.
     pub layers: Vec<LayerPlan>,
 }
@@ -60,6 +63,9 @@ pub enum Broken {
     /// A filter of another product is a shard.
     #[error("a filter of another product that is shard {0}")]
     Shard(Shard),
+    /// The window of a filter that forgets.
+    #[error("window: {0}")]
+    Window(#[from] Fault),
     /// No layer, too many, or several in a non-scaling filter.
     #[error("{0} layers")]
     Layers(usize),
@@ -100,6 +106,7 @@ impl Plan {
             error_rate: filter.error_rate(),
             expansion: filter.expansion(),
             shard: filter.shard(),
+            window: filter.window().cloned(),
             layers: filter.layers().map(layer).collect(),
         }
     }
@@ -133,8 +140,15 @@ impl Plan {
         }
         newest.items = left;
         layers.push(newest);
-        let plan =
-            Self { family: Family::Native, seed, error_rate, expansion, shard: None, layers };
+        let plan = Self {
+            family: Family::Native,
+            seed,
+            error_rate,
+            expansion,
+            shard: None,
+            window: None,
+            layers,
+        };
         if plan.bit_bytes() / 8 > MAX_WORDS {
             return Err(not_addressable);
         }
@@ -145,7 +159,9 @@ impl Plan {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let shapes = self.layers.iter().map(|layer| layer.shape);
-        self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
+        let ring = self.window.as_ref().map_or(0, Ring::bytes);
+        let others = Filter::struct_bytes(self.family.tag(), shapes).saturating_add(ring);
+        self.bit_bytes().saturating_add(others)
     }
 
     /// Bytes of all bit arrays; `u64::MAX` if there are more.
@@ -162,12 +178,31 @@ impl Plan {
     /// The first invariant that is broken.
     pub fn check(&self) -> Result<(), Broken> {
         let count = self.layers.len();
-        let most = if self.expansion.factor().is_some() { MAX_LAYERS } else { 1 };
+        let scales = self.expansion.factor().is_some();
+        let ring = self.window.as_ref();
+        let most = match ring {
+            _ if scales => MAX_LAYERS,
+            None => 1,
+            Some(ring) => ring.generations.len(),
+        };
         if count == 0 || count > most {
             return Err(Broken::Layers(count));
         }
+        if let Some(ring) = ring {
+            ring.check(scales, count)?;
+            if self.family != Family::Native {
+                return Err(Fault::Kind.into());
+            }
+        }
+        // A generation that its time ended may end with a layer that is not full.
+        let timed = ring.filter(|ring| ring.rules.span != Span::Items);
+        let mut ends = timed.into_iter().flat_map(Ring::ends).chain([count]).peekable();
         for (index, layer) in self.layers.iter().enumerate() {
-            self.check_layer(index, layer, index + 1 == count)?;
+            let newest = ends.next_if_eq(&(index + 1)).is_some();
+            self.check_layer(index, layer, newest)?;
+            if ring.is_some() && layer.shape.cells() == CellKind::Counters {
+                return Err(Fault::Kind.into());
+            }
         }
         if self.family == Family::Guava && self.expansion.factor().is_some() {
             return Err(Broken::Grows);
@@ -304,7 +339,7 @@ impl Plan {
             layers.push(layer);
         }
         Filter::from_layers(self.family, self.seed, self.error_rate, self.expansion, layers)
-            .map(|filter| filter.with_shard(self.shard))
+            .map(|filter| filter.with_shard(self.shard).with_window(self.window.clone()))
             .ok_or(Error::OutOfMemory(0).into())
     }
 }

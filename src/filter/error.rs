@@ -31,6 +31,9 @@ pub enum Error {
     /// The filter has the maximum number of layers (2^18).
     #[error("the filter has all the layers it may have")]
     Layers,
+    /// A window that cannot be, or a shift that no copy of the window made.
+    #[error("a window or a shift out of range")]
+    Window,
     /// A non-scaling filter holds as many items as it was reserved for.
     #[error("the non-scaling filter is full")]
     Full,

@@ -3,6 +3,7 @@
 use super::{
     foreign::{Family, Valkey},
     layer::Layer,
+    window::Ring,
 };
 use crate::sharding::Shard;
 
@@ -15,6 +16,8 @@ pub(super) struct Extra {
     pub(super) valkey: Option<Box<Valkey>>,
     /// The shard of a sharded filter that the filter is.
     pub(super) shard: Option<Shard>,
+    /// How the filter forgets, and its generations.
+    pub(super) window: Option<Box<Ring>>,
 }
 
 impl Extra {
@@ -25,16 +28,21 @@ impl Extra {
             Family::Native | Family::RedisBloom(_) | Family::Guava => None,
         };
         (!older.is_empty() || valkey.is_some())
-            .then(|| Box::new(Self { older, valkey, shard: None }))
+            .then(|| Box::new(Self { older, valkey, ..Self::default() }))
     }
 
     /// Addresses of the allocations; null for an absent one.
-    pub(super) fn memory(&self) -> [*const u8; 3] {
+    pub(super) fn memory(&self) -> [*const u8; 5] {
         let older = match self.older.as_slice() {
             [] => std::ptr::null(),
             older => older.as_ptr().cast(),
         };
         let valkey = self.valkey.as_deref().map_or(std::ptr::null(), std::ptr::from_ref);
-        [std::ptr::from_ref(self).cast(), older, valkey.cast()]
+        let (ring, generations) = self.window.as_deref().map_or_else(
+            || (std::ptr::null(), std::ptr::null()),
+            |ring| (std::ptr::from_ref(ring), ring.generations.as_ptr()),
+        );
+        let this = std::ptr::from_ref(self).cast();
+        [this, older, valkey.cast(), ring.cast(), generations.cast()]
     }
 }

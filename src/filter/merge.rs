@@ -111,6 +111,9 @@ pub enum Difference {
 /// Why filters cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unmergeable {
+    /// One of them forgets: its items are of several generations.
+    #[error("a filter with a window")]
+    Window,
     /// They have different parameters.
     #[error("filters differ in {0}")]
     Differ(Difference),
@@ -160,6 +163,9 @@ impl Union {
     /// # Errors
     /// [`Unmergeable`].
     pub fn of(filters: &[&Filter], limited: bool) -> Result<Self, Unmergeable> {
+        if filters.iter().any(|filter| filter.window().is_some()) {
+            return Err(Unmergeable::Window);
+        }
         if let [first, others @ ..] = filters
             && let Some(difference) = others.iter().find_map(|other| difference(first, other))
         {

@@ -14,6 +14,7 @@
 //!   deletion   additions and deletions of counters        check      invariants of a stored filter
 //!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
 //!   merge      the union of filters with equal parameters
+//!   window/    filters that forget: a ring of generations, each a stack
 //! ```
 //!
 //! A foreign filter is one that another product made. It keeps that product's hash and layers.
@@ -34,6 +35,7 @@ mod plan;
 mod prefetch_hint;
 mod sizing;
 mod stack;
+mod window;
 
 pub use check::{Broken, Plan};
 pub use error::Error;
@@ -56,3 +58,7 @@ pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;
 #[cfg(test)]
 pub(crate) use stack::steps;
+pub use window::{
+    Addition, Additions, Author, Fault, Generation, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME,
+    NEVER, Ring, Rules, Shift, Span, Window,
+};

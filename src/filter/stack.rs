@@ -20,8 +20,12 @@
 //! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by the
 //! rules of that family.
 //!
+//! In a filter that forgets (`window/mod.rs`), the layers are those of several such stacks.
+//!
 //! The newest layer is a field of the struct, not an element of the list. Most filters never grow:
 //! such a filter is one struct of 80 bytes and one bit array, and its hot path follows one pointer.
+
+use std::ops::Range;
 
 use super::{
     error::Error,
@@ -32,6 +36,7 @@ use super::{
     params::{Expansion, MAX_LAYERS, Params},
     plan::{Demand, LayerPlan},
     sizing::layer_rate,
+    window::Ring,
 };
 use crate::sharding::Shard;
 
@@ -41,8 +46,8 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// `None` if there are no older layers, no valkey-bloom keys and no shard, so that small
-    /// filters stay small.
+    /// `None` if there are no older layers, no valkey-bloom keys, no shard and no window, so that
+    /// small filters stay small.
     extra: Option<Box<Extra>>,
     expansion: Expansion,
     family: Tag,
@@ -125,6 +130,26 @@ impl Filter {
         self
     }
 
+    /// Makes the filter one of generations, or a plain one. The caller has checked the ring.
+    #[must_use]
+    pub(super) fn with_window(mut self, ring: Option<Ring>) -> Self {
+        if let Some(ring) = ring {
+            self.extra.get_or_insert_default().window = Some(Box::new(ring));
+        }
+        self
+    }
+
+    /// How the filter forgets, and its generations ([`super::Window`]); `None` for a plain filter.
+    #[inline]
+    #[must_use]
+    pub fn window(&self) -> Option<&Ring> {
+        self.extra.as_deref().and_then(|extra| extra.window.as_deref())
+    }
+
+    pub(super) fn window_mut(&mut self) -> Option<&mut Ring> {
+        self.extra.as_deref_mut().and_then(|extra| extra.window.as_deref_mut())
+    }
+
     /// The shard that the filter is; `None` for a filter that takes all items.
     #[inline]
     #[must_use]
@@ -169,13 +194,13 @@ impl Filter {
     }
 
     /// The parameters of an equal empty filter, for a native filter. For a valkey-bloom filter, the
-    /// family is needed too.
+    /// family is needed too; for a filter that forgets, its rules.
     #[must_use]
     pub fn params(&self) -> Params {
         let first = self.older_list().first().unwrap_or(&self.newest);
         Params {
             error_rate: self.error_rate,
-            capacity: first.capacity(),
+            capacity: self.window().map_or_else(|| first.capacity(), |ring| ring.capacity),
             expansion: self.expansion,
             seed: self.seed,
             cells: self.newest.shape().cells(),
@@ -196,6 +221,12 @@ impl Filter {
     pub fn layers_from(&self, first: usize) -> impl Iterator<Item = &Layer> {
         let older = self.older_list().get(first..).unwrap_or_default();
         older.iter().chain(std::iter::once(&self.newest)).inspect(|_| steps::step())
+    }
+
+    /// The layers with these numbers, newest first.
+    pub(super) fn layers_in(&self, numbers: Range<usize>) -> impl Iterator<Item = &Layer> {
+        let newer = self.layers().len().saturating_sub(numbers.end);
+        self.layers().rev().skip(newer).take(numbers.len())
     }
 
     /// The layers from number `first` on, oldest first, mutable; at least the newest.
@@ -300,7 +331,7 @@ impl Filter {
     /// Addresses of the allocations other than the bits, for memory accounting; null for an absent
     /// one. `None` if the filter has no such allocation.
     #[must_use]
-    pub fn older_memory(&self) -> Option<[*const u8; 3]> {
+    pub fn older_memory(&self) -> Option<[*const u8; 5]> {
         self.extra.as_deref().map(Extra::memory)
     }
 
@@ -336,7 +367,8 @@ impl Filter {
     /// complete filters give equal numbers, so the spare capacity of the layer list is left out.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape))
+        let ring = self.window().map_or(0, Ring::bytes);
+        self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape)) + ring
     }
 
     /// Bytes of a filter without its bit arrays. `shapes` are those of all its layers.
@@ -441,7 +473,7 @@ impl Filter {
             extra: Extra::boxed(older, self.family()),
             ..*self
         };
-        Ok(copy.with_shard(self.shard()))
+        Ok(copy.with_shard(self.shard()).with_window(self.window().cloned()))
     }
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and
@@ -453,21 +485,28 @@ impl Filter {
     #[cold]
     pub fn grow(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
-        let index = self.older_list().len() + 1;
-        if index >= MAX_LAYERS {
+        if self.layers().len() >= MAX_LAYERS {
             return Err(Error::Layers);
         }
+        // Each generation has its own share of the rate, which its layers divide.
+        let (asked, index) = match self.window() {
+            None => (self.error_rate, self.layers().len()),
+            Some(ring) => (ring.rules.share(self.error_rate), ring.newest().layers as usize),
+        };
         let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
         let plan = match self.family {
             Tag::Native => {
                 let cells = self.newest.shape().cells();
-                LayerPlan::native_next(cells, self.error_rate, index, capacity, factor)
+                LayerPlan::native_next(cells, asked, index, capacity, factor)
             }
             Tag::RedisBloom(family) => family.next_layer(capacity, rate, factor),
-            Tag::Valkey => self.valkey().next_layer(self.error_rate, index, capacity, factor),
+            Tag::Valkey => self.valkey().next_layer(asked, index, capacity, factor),
             Tag::Guava => None,
         };
         self.push(LayerPlan::make(plan, self.bit_bytes(), ceiling)?);
+        if let Some(ring) = self.window_mut() {
+            ring.grow();
+        }
         Ok(())
     }
 
@@ -475,6 +514,14 @@ impl Filter {
     pub(super) fn push(&mut self, mut layer: Layer) {
         layer.start_after(&self.newest);
         self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
+    }
+
+    /// Takes out older layers.
+    pub(super) fn drain_older(&mut self, numbers: Range<usize>) -> impl Iterator<Item = Layer> {
+        self.extra
+            .as_deref_mut()
+            .into_iter()
+            .flat_map(move |extra| extra.older.drain(numbers.clone()))
     }
 }
 

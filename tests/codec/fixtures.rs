@@ -22,13 +22,13 @@ use redis_bloom::{
         native::dump::{self, Load, Taken},
         native::rdb::{self, Stored},
     },
-    filter::{CellKind, Filter, Layer, Params},
+    filter::{CellKind, Filter, Layer, Params, Rules},
     sharding::Shard,
 };
 
 use crate::{
     forge, sample,
-    support::{Reading, Strings, fill, filter, has, item, params},
+    support::{Reading, Strings, fill, filter, has, item, last_items, params, time},
 };
 
 /// The filter in a file.
@@ -37,6 +37,8 @@ struct Fixture {
     params: Params,
     /// The shard that the filter is, if it is one.
     shard: Option<(u16, u16)>,
+    /// How the filter forgets, if it does. Its items are added 10 ms apart.
+    window: Option<Rules>,
     /// Number of counted items: items of set 1 (`support::item`), in order.
     items: u64,
     /// Number of layers, and bytes of bits.
@@ -45,14 +47,20 @@ struct Fixture {
     partial: Option<u64>,
 }
 
-fn fixtures() -> [Fixture; 10] {
+fn fixtures() -> [Fixture; 13] {
     let row = |name, params, items, shape| {
-        let (shard, partial) = (None, None);
-        Fixture { name, params, shard, items, shape, partial }
+        let (shard, window, partial) = (None, None, None);
+        Fixture { name, params, shard, window, items, shape, partial }
     };
+    let window = |rules, row| Fixture { window: Some(rules), ..row };
+    let items =
+        window(last_items(3, false), row("window-items", params(0.001, 30, 0, 3), 35, (4, 96)));
     let shard = |shard, row| Fixture { shard: Some(shard), ..row };
     let last = (1_023, 1_024);
     [
+        window(time(1_000, 4, true), row("window", params(0.01, 40, 2, 12), 120, (6, 296))),
+        shard((5, 8), items),
+        window(time(60_000, 7, false), row("window-unused", params(0.01, 700, 0, 4), 0, (1, 216))),
         shard((5, 8), row("shard", params(0.01, 100, 2, 11), 60, (1, 128))),
         shard(last, row("shard-counting", counting(params(0.001, 20, 2, 7)), 200, (4, 3_232))),
         row("counting", counting(params(0.01, 4_000, 0, 9)), 2_500, (1, 19_968)),
@@ -84,6 +92,10 @@ impl Fixture {
 
     /// Builds the filter of the file.
     fn filter(&self) -> Filter {
+        if let Some(rules) = self.window {
+            let filter = sample::window_of(&self.params, rules, self.items, 10);
+            return filter.with_shard(self.shard());
+        }
         let mut filter = filter(&self.params).with_shard(self.shard());
         fill(&mut filter, 1, self.items);
         filter
@@ -112,6 +124,7 @@ impl Fixture {
         let name = self.name;
         assert_eq!(filter.params(), self.params, "{name}");
         assert_eq!(filter.shard(), self.shard(), "{name}");
+        assert_eq!(filter.window().map(|ring| ring.rules), self.window, "{name}");
         assert_eq!(filter.items(), self.items, "{name}");
         assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
         let (newest, older) = (filter.newest(), filter.older().map(Layer::items).sum::<u64>());

@@ -2,11 +2,14 @@
 
 use redis_bloom::{
     codec::native::dump,
-    filter::{CellKind, Filter, Params},
+    filter::{CellKind, Filter, Params, Rules},
     sharding::Shard,
 };
 
-use crate::support::{CELLS, add, fill, filter, item, params};
+use crate::support::{CELLS, add, add_at, fill, filter, item, last_items, params, time, window};
+
+/// When the first item is added to a window.
+pub(crate) const NOW: i64 = 1_790_000_000_000;
 
 /// A filter with a name for messages.
 type Named = (String, Filter);
@@ -37,6 +40,7 @@ pub(crate) fn all() -> Vec<Named> {
         .flat_map(|shape| CELLS.map(|cells| make(shape, cells)))
         .chain([past])
         .chain(CELLS.map(|cells| (format!("a shard, {cells:?}"), shard_of(cells))))
+        .chain(windows())
         .collect()
 }
 
@@ -86,11 +90,46 @@ pub(crate) fn shard_of(cells: CellKind) -> Filter {
     small_of(cells).with_shard(Shard::new(5, 8))
 }
 
-/// The filters of [`small_of`] for bits and for counters, and a shard: one for each version of the
-/// header.
-pub(crate) fn smalls() -> [Filter; 3] {
+/// A window of `items` items, added `step` milliseconds apart.
+pub(crate) fn window_of(params: &Params, rules: Rules, items: u64, step: u64) -> Filter {
+    let mut window = window(params, rules);
+    for number in 0..items {
+        add_at(&mut window, &item(1, number), NOW + (number * step) as i64);
+    }
+    window.into_filter()
+}
+
+/// Windows of every kind.
+fn windows() -> Vec<Named> {
+    let double = params(0.01, 60, 2, 0x5EED);
+    let fixed = params(0.01, 60, 0, 0x5EED);
+    [
+        ("a window of time that was not used", window_of(&double, time(1_000, 4, true), 0, 0)),
+        ("a window of time", window_of(&fixed, time(1_000, 4, false), 60, 20)),
+        ("a window of time, grown", small_window()),
+        ("a window of items", window_of(&fixed, last_items(4, true), 100, 0)),
+    ]
+    .map(|(name, filter)| (name.to_owned(), filter))
+    .into()
+}
+
+/// A window of four generations and five layers, the first of which grew.
+pub(crate) fn small_window() -> Filter {
+    let mut window = window(&params(0.01, 40, 2, 0x5EED), time(1_000, 4, true));
+    // 10 items are planned for each generation, and two standard deviations.
+    for (number, at) in (0..30).zip([0; 27].into_iter().chain([300, 600, 900])) {
+        add_at(&mut window, &item(1, number), NOW + at);
+    }
+    let layers = window.generations().map(|(_, layers)| layers.len());
+    assert_eq!(layers.collect::<Vec<_>>(), [2, 1, 1, 1]);
+    window.into_filter()
+}
+
+/// The filters of [`small_of`] for bits and for counters, a shard and a window: at least one for
+/// each version of the header.
+pub(crate) fn smalls() -> [Filter; 4] {
     let [bits, counters] = CELLS.map(small_of);
-    [bits, counters, shard_of(CellKind::Bits)]
+    [bits, counters, shard_of(CellKind::Bits), small_window()]
 }
 
 /// The bits of all layers as one stream, without the codec.

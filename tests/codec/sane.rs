@@ -5,7 +5,7 @@ use redis_bloom::{
         native::dump::Load,
         native::rdb::{self, Stored},
     },
-    filter::{Filter, Plan},
+    filter::{Author, Filter, NEVER, Plan, Window},
 };
 
 use crate::support::{Reading, Strings, item};
@@ -15,6 +15,7 @@ use crate::support::{Reading, Strings, item};
 #[track_caller]
 pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
     check_shape(filter, ceiling);
+    check_window(filter, ceiling);
     let stored = Strings::of(filter);
     let again = stored.filter();
     assert_eq!(Strings::of(&again), stored);
@@ -38,6 +39,31 @@ pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
     check_shape(filter, ceiling);
     let answered = filter.estimate();
     assert!((0.0..=1.0).contains(&answered.fill) && (0.0..=1.0).contains(&answered.error_rate));
+}
+
+/// Checks that a filter which forgets takes additions and forgets, whenever its generations
+/// started.
+#[track_caller]
+fn check_window(filter: &Filter, ceiling: u64) {
+    let copy = || filter.duplicate().map(Window::try_from);
+    let Ok(Ok(mut window)) = copy() else {
+        return;
+    };
+    let newest = match window.ring().newest().start {
+        NEVER => 0,
+        start => start,
+    };
+    let mut dropped = Vec::new();
+    for after in [0, 1, 1_000, -1_000_000, 1 << 40] {
+        let now = newest.saturating_add(after);
+        let (_, turned) = window.turn(now, |_| ceiling, &mut dropped);
+        let hash = window.filter().hash(b"item");
+        let added = window.add(hash, Author::Client(now), |_| ceiling, &mut dropped);
+        assert!(turned.is_err() || added.is_err() || window.contains(hash, now));
+        check_shape(window.filter(), ceiling);
+    }
+    window.forget(i64::MAX, &mut dropped);
+    check_shape(window.filter(), ceiling);
 }
 
 #[track_caller]

@@ -20,3 +20,4 @@ mod sizing;
 mod steps;
 mod support;
 mod unwritten;
+mod window;

@@ -17,7 +17,7 @@ use redis_bloom::{
 
 use crate::{
     steps::bytes,
-    support::{CELLS, Strings, add, fill, filter, has, item, params},
+    support::{CELLS, Strings, add, fill, filter, has, item, params, time, window},
 };
 
 /// Merges `others` into `filter`; `own` times also the filter itself.
@@ -63,7 +63,7 @@ fn every_kind() -> Vec<(&'static str, Filter)> {
     let one = |family, seed, capacity, error_rate, shape: Classic| {
         let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
         let expansion = Expansion::NONSCALING;
-        let plan = Plan { family, seed, error_rate, expansion, shard: None, layers };
+        let plan = Plan { family, seed, error_rate, expansion, shard: None, window: None, layers };
         plan.check().expect("a sound filter");
         plan.allocate(u64::MAX).expect("memory")
     };
@@ -431,6 +431,16 @@ fn an_item_in_different_layers_of_the_filters_stays() {
         // Items that one layer holds can be deleted.
         let hash = merged.hash(&item(0, 60));
         assert!(merged.delete(hash) && !merged.contains(hash));
+    }
+}
+
+/// Items of different generations would be forgotten together.
+#[test]
+fn windows_are_not_merged() {
+    let plain = params(0.01, 1_000, 2, 3);
+    let window = window(&plain, time(1_000, 4, true)).into_filter();
+    for pair in [[&window, &window], [&window, &filter(&plain)], [&filter(&plain), &window]] {
+        assert_eq!(Union::of(&pair, false), Err(Unmergeable::Window));
     }
 }
 

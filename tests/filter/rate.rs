@@ -36,7 +36,7 @@ use crate::support::{filter, item, params};
 /// The standard error, relative to the requested rate, that shows an excess of 3 %.
 const SHOWS_3_PER_CENT: f64 = 0.004_3;
 /// Standard errors between a mean and a failure.
-const ERRORS: f64 = 4.5;
+pub(crate) const ERRORS: f64 = 4.5;
 /// Sets of items (`support::item`): added, and never added.
 const ADDED: u64 = 1;
 const ABSENT: u64 = 2;
@@ -97,22 +97,29 @@ fn wrong(filter: &Filter, queries: u64, shape: Shape) -> f64 {
     (0..queries).filter(|&number| asked(number)).count() as f64 / queries as f64
 }
 
+/// The mean of some shares, and its standard error.
+pub(crate) fn mean(shares: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for share in shares {
+        count += 1.0;
+        sum += share;
+        squares += share * share;
+    }
+    let mean = sum / count;
+    (mean, ((squares / count - mean * mean) / (count - 1.0)).sqrt())
+}
+
 /// Measures a row; returns its line of the table, and whether the row passes.
 fn line(row: &Row, shape: Shape) -> (String, bool) {
     let start = Instant::now();
     let &Row { asked, capacity, expansion, layers, seeds, queries, precision } = row;
     let empty = Plan::of(&filter(&params(asked, capacity, expansion, 0)));
-    let (mut sum, mut squares, mut budget) = (0.0, 0.0, 0.0);
-    for seed in 0..seeds {
+    let mut budget = 0.0;
+    let (mean, error) = mean((0..seeds).map(|seed| {
         let filter = full(row, &empty, seed, shape);
         budget = filter.layers().map(Layer::error_rate).sum();
-        let share = wrong(&filter, queries / seeds, shape);
-        sum += share;
-        squares += share * share;
-    }
-    let filters = seeds as f64;
-    let mean = sum / filters;
-    let error = ((squares / filters - mean * mean) / (filters - 1.0)).sqrt();
+        wrong(&filter, queries / seeds, shape)
+    }));
     let holds = mean <= asked + ERRORS * error
         && mean <= budget + ERRORS * error
         && error <= precision * asked;

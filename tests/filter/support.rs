@@ -6,7 +6,7 @@ use redis_bloom::{
         io::{Sink, Source},
         native::rdb::{self, Stored},
     },
-    filter::{CellKind, Expansion, Filter, Params},
+    filter::{Author, CellKind, Expansion, Filter, Params, Rules, Span, Window},
 };
 
 /// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
@@ -27,6 +27,32 @@ pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) 
 #[track_caller]
 pub(crate) fn filter(params: &Params) -> Filter {
     Filter::new(params, u64::MAX).unwrap_or_else(|error| panic!("{params:?}: {error}"))
+}
+
+/// An empty filter that forgets, without a ceiling.
+#[track_caller]
+pub(crate) fn window(params: &Params, rules: Rules) -> Window {
+    Window::new(params, rules, u64::MAX).unwrap_or_else(|error| panic!("{rules:?}: {error}"))
+}
+
+/// A window of time, divided into `generations`.
+pub(crate) fn time(milliseconds: u64, generations: u8, refresh: bool) -> Rules {
+    Rules { span: Span::Time(milliseconds), generations, refresh }
+}
+
+/// A window of the last N items, divided into `generations`.
+pub(crate) fn last_items(generations: u8, refresh: bool) -> Rules {
+    Rules { span: Span::Items, generations, refresh }
+}
+
+/// Adds an item to a window as a client does at `now`; returns whether it was new.
+#[track_caller]
+pub(crate) fn add_at(window: &mut Window, item: &[u8], now: i64) -> bool {
+    let mut dropped = Vec::new();
+    window.turn(now, |_| u64::MAX, &mut dropped).1.expect("memory for a generation");
+    let hash = window.filter().hash(item);
+    let added = window.add(hash, Author::Client(now), |_| u64::MAX, &mut dropped);
+    added.expect("room for the item").new
 }
 
 /// Adds one item without a ceiling; returns whether it was new.

@@ -423,6 +423,7 @@ pub(crate) mod tests {
             error_rate: rate,
             expansion: Expansion::new(1)?,
             shard: None,
+            window: None,
             layers: vec![layer; count],
         };
         plan.check()?;
@@ -443,6 +444,7 @@ pub(crate) mod tests {
             error_rate: 0.25,
             expansion: Expansion::new(1)?,
             shard: None,
+            window: None,
             layers: vec![layer; count],
         };
         plan.check()?;

@@ -59,6 +59,14 @@
 //!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
 //!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
 //!   kind 1, shard, 4 bytes: number of the shard u16, number of shards u16; native filters only
+//!   kind 2, window, 19 bytes and 12 for each generation, oldest first; native filters of bits only
+//!   ┌──────┬────────┬─────────┬────────┬──────────┬───────┬────────┬─ ─ ─┐
+//!   │ span │ gener- │ refresh │ milli- │ capacity │ start │ layers │ next │
+//!   │ u8   │ ations │ u8      │ seconds│ u64      │ i64   │ u32    │      │
+//!   │      │ u8     │         │ u64    │          │       │        │      │
+//!   └──────┴────────┴─────────┴────────┴──────────┴───────┴────────┴─ ─ ─┘
+//!   span: 0 time, 1 items, with 0 milliseconds and starts; refresh: 0 or 1; start: milliseconds
+//!   since 1970, or 2^63 - 1 before the first addition (filter/window/ring.rs)
 //! ```
 //!
 //! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
@@ -80,8 +88,8 @@ use crate::{
         reader::{Reader, open, seal},
     },
     filter::{
-        CellKind, Classic, Counting, Error as FilterError, Expansion, Family, Geometry, LayerPlan,
-        MAX_LAYERS, Plan, RedisBloom, Rule, Shape, Valkey, checksum,
+        CellKind, Classic, Counting, Error as FilterError, Expansion, Family, Generation, Geometry,
+        LayerPlan, MAX_LAYERS, Plan, RedisBloom, Ring, Rule, Rules, Shape, Span, Valkey, checksum,
     },
     sharding::Shard,
 };
@@ -106,6 +114,12 @@ const VALKEY: u8 = 2;
 const GUAVA: u8 = 3;
 /// Kinds of records.
 const SHARD: u16 = 1;
+const WINDOW: u16 = 2;
+/// Spans of a window.
+const TIME: u8 = 0;
+const ITEMS: u8 = 1;
+/// Bytes of a generation in the record of a window.
+const GENERATION: usize = 12;
 /// The first kind of the records that a release which does not know them may skip.
 const OPTIONAL: u16 = 1 << 15;
 /// Options of the family `REDISBLOOM`.
@@ -194,7 +208,25 @@ fn records_of(plan: &Plan) -> Vec<(u16, Vec<u8>)> {
         let numbers = [shard.index(), shard.count()].map(u16::to_le_bytes);
         (SHARD, numbers.as_flattened().to_vec())
     };
-    plan.shard.map(shard).into_iter().collect()
+    let window = |ring: &Ring| (WINDOW, put_window(ring));
+    let records = [plan.shard.map(shard), plan.window.as_ref().map(window)];
+    records.into_iter().flatten().collect()
+}
+
+fn put_window(ring: &Ring) -> Vec<u8> {
+    let Rules { span, generations, refresh } = ring.rules;
+    let (span, milliseconds) = match span {
+        Span::Time(milliseconds) => (TIME, milliseconds),
+        Span::Items => (ITEMS, 0),
+    };
+    let mut out = vec![span, generations, u8::from(refresh)];
+    out.extend(milliseconds.to_le_bytes());
+    out.extend(ring.capacity.to_le_bytes());
+    for generation in &ring.generations {
+        out.extend(generation.start.to_le_bytes());
+        out.extend(generation.layers.to_le_bytes());
+    }
+    out
 }
 
 fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
@@ -212,7 +244,7 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let count = reader.u32()? as usize;
     let present = reader.u64()?;
     let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
-    let Records { shard } =
+    let Records { shard, window } =
         if version == RECORDS { Records::read(&mut reader)? } else { Records::default() };
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
@@ -236,7 +268,7 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         layers.push(LayerPlan { capacity, items, error_rate, shape });
     }
     reader.end()?;
-    let plan = Plan { family, seed, error_rate, expansion, shard, layers };
+    let plan = Plan { family, seed, error_rate, expansion, shard, window, layers };
     plan.check()?;
     let total = plan.bit_bytes();
     if present > total {
@@ -265,6 +297,7 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
 #[derive(Default)]
 struct Records {
     shard: Option<Shard>,
+    window: Option<Ring>,
 }
 
 impl Records {
@@ -280,6 +313,7 @@ impl Records {
             last = kind;
             match kind {
                 SHARD => records.shard = Some(shard(&mut record)?),
+                WINDOW => records.window = Some(window(&mut record)?),
                 OPTIONAL.. => continue,
                 kind => return Err(Error::Record(kind)),
             }
@@ -292,6 +326,32 @@ impl Records {
 fn shard(record: &mut Reader) -> Result<Shard, Error> {
     let (index, count) = (record.u16()?, record.u16()?);
     Shard::new(index, count).ok_or(Error::Shard { index, count })
+}
+
+fn window(record: &mut Reader) -> Result<Ring, Error> {
+    let (span, generations, refresh) = (record.u8()?, record.u8()?, record.u8()?);
+    let (milliseconds, capacity) = (record.u64()?, record.u64()?);
+    let span = match (span, milliseconds) {
+        (TIME, milliseconds) => Span::Time(milliseconds),
+        (ITEMS, 0) => Span::Items,
+        _ => return Err(Error::Window),
+    };
+    let refresh = match refresh {
+        0 => false,
+        1 => true,
+        _ => return Err(Error::Window),
+    };
+    let mut ring =
+        Ring { rules: Rules { span, generations, refresh }, capacity, generations: vec![] };
+    // `Plan::check` bounds the number of generations.
+    if record.left() > ring.rules.most_generations().saturating_mul(GENERATION) {
+        return Err(Error::Window);
+    }
+    while record.left() > 0 {
+        let (start, layers) = (record.u64()? as i64, record.u32()?);
+        ring.generations.push(Generation { start, layers });
+    }
+    Ok(ring)
 }
 
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {

@@ -98,6 +98,7 @@ impl Chain {
             error_rate: if self.halves { doubled } else { first },
             expansion: self.expansion,
             shard: None,
+            window: None,
             layers,
         };
         plan.check()?;

@@ -5,6 +5,7 @@ mod counting;
 mod numbers;
 mod records;
 mod sizes;
+mod window;
 
 use redis_bloom::{
     codec::{

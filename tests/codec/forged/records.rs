@@ -40,7 +40,8 @@ fn a_shard_that_cannot_be_is_refused() {
             ("1,025 shards", COUNT, &(MAX_SHARDS + 1).to_le_bytes(), shard(5, MAX_SHARDS + 1)),
             ("65,535 shards", COUNT, &[255, 255], shard(5, u16::MAX)),
             ("a record of kind 0", KIND, &[0, 0], Error::Record(0)),
-            ("a record of kind 2", KIND, &[2, 0], Error::Record(2)),
+            ("a record of kind 2, which is a window", KIND, &[2, 0], Error::Truncated),
+            ("a record of kind 3", KIND, &[3, 0], Error::Record(3)),
             ("a record of kind 32,767", KIND, &[255, 127], Error::Record(32_767)),
             ("a record that is too long", LENGTH, &[5, 0, 0, 0], Error::Excess(1)),
             ("a record that is too short", LENGTH, &[3, 0, 0, 0], Error::Truncated),
@@ -121,10 +122,11 @@ fn records_out_of_order_are_refused() {
 
 /// A filter that no shard is has the bytes that it had before there were shards.
 #[test]
-fn only_a_shard_has_records() {
+fn only_shards_and_windows_have_records() {
     let versions = |filter| Strings::of(filter).0[0][6];
-    let [bits, counters, shard] = sample::smalls();
-    assert_eq!([versions(&bits), versions(&counters), versions(&shard)], [1, 2, 3]);
+    let [bits, counters, shard, window] = sample::smalls();
+    let all = [&bits, &counters, &shard, &window];
+    assert_eq!(all.map(versions), [1, 2, 3, 3]);
     let back = shard.with_shard(None);
     assert_eq!(Strings::of(&back), Strings::of(&bits));
     // The header of a shard differs in the version and the record alone.

@@ -1,0 +1,485 @@
+//! Filters that forget: a ring of generations, each a stack of layers as a plain filter has.
+//!
+//! ```text
+//!                ┌ ─ ─ ┐                              ┌─────┐
+//!                 layer                               │layer│ ◀── additions
+//!   ┌ ─ ─ ┐      ├ ─ ─ ┤      ┌─────┐      ┌─────┐    ├─────┤
+//!    layer        layer       │layer│      │layer│    │layer│
+//!   └ ─ ─ ┘      └ ─ ─ ┘      └─────┘      └─────┘    └─────┘
+//!     dead         dead        oldest                  newest
+//!                              └────── a query asks ──────┘
+//! ```
+//!
+//! A generation takes the additions of a G-th of the window, and is forgotten whole (`ring.rs`).
+//!
+//! > An item added within the last T is always found. An item last added more than T (1 + 1/G) ago
+//! > is found only with the error rate.
+//!
+//! Without refresh: an addition that answered "new" is remembered for at least T, and at most
+//! T (1 + 1/G), whatever is added meanwhile; one that answered "known" promises nothing.
+//!
+//! # Answers and changes
+//!
+//! An addition is new if no generation that is alive holds the item. With refresh, it changes the
+//! filter unless the newest generation holds the item. It must, even if an older generation does:
+//! that one may hold the item by accident, and be forgotten before the item is T old. Without
+//! refresh it changes the filter only if it is new.
+//!
+//! # Copies
+//!
+//! Time reaches copies of the filter (replicas, an AOF) only as a [`Shift`], which is obeyed
+//! without a look at a clock. A copy gets the shifts, and the items that changed the filter. It
+//! asks the newest generation alone whether it must take such an item ([`Author::Obeyed`]): in an
+//! older one, it may be there by accident where the author had dropped that generation already. So
+//! copies are equal bit by bit, whatever their clocks show.
+//!
+//! A query asks the generations that are alive by the clock of its server, and changes nothing.
+//!
+//! All layers of all generations are the layers of one [`Filter`], oldest first, which is stored,
+//! copied and measured like any other.
+
+mod ring;
+
+pub use ring::{
+    Fault, Generation, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Ring, Rules, Shift, Span,
+};
+
+use std::ops::Range;
+
+use super::{
+    batch::found_in,
+    error::Error,
+    foreign::Family,
+    geometry::MAX_WORDS,
+    hash::Hash,
+    layer::{
+        Layer,
+        item_set::{Answers, CHUNK, ItemSet},
+    },
+    params::{CellKind, Expansion, Params},
+    plan::{Demand, LayerPlan},
+    sizing::layer_rate,
+    stack::Filter,
+};
+
+/// A filter that forgets.
+#[derive(Debug)]
+pub struct Window(Filter);
+
+/// Who adds an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// A client, at this time. [`Window::turn`] came before.
+    Client(i64),
+    /// A primary or an AOF, whose additions changed the newest generation. They are never refused.
+    Obeyed,
+}
+
+/// What an addition did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addition {
+    /// Whether no generation that is alive held the item. If the author is [`Author::Obeyed`], only
+    /// the newest generation counts.
+    pub new: bool,
+    /// Whether the filter changed.
+    pub changed: bool,
+}
+
+/// What the additions of a chunk of items did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Additions {
+    /// [`Addition::new`] of each item.
+    pub new: Answers,
+    /// [`Addition::changed`] of each item.
+    pub changed: Answers,
+}
+
+impl TryFrom<Filter> for Window {
+    type Error = Filter;
+
+    /// The window that a filter is, or else the filter.
+    fn try_from(filter: Filter) -> Result<Self, Filter> {
+        if filter.window().is_some() { Ok(Self(filter)) } else { Err(filter) }
+    }
+}
+
+impl Window {
+    /// Makes an empty filter that forgets. `params.capacity` is for the whole window. All
+    /// generations that may be alive at once, each as large as planned, take at most `ceiling`
+    /// bytes of bits, but only the first one is allocated.
+    ///
+    /// # Errors
+    /// Those of [`Filter::new`]; `Error::Window` for rules out of range, for counters, and for a
+    /// window of items that has an expansion.
+    pub fn new(params: &Params, rules: Rules, ceiling: u64) -> Result<Self, Error> {
+        params.check()?;
+        let &Params { error_rate, capacity, expansion, seed, cells } = params;
+        rules.check(expansion.factor().is_some())?;
+        if cells != CellKind::Bits {
+            return Err(Error::Window);
+        }
+        let ring = Ring::new(rules, capacity);
+        let plan = first_layer(&ring, error_rate, expansion, rules.generation_capacity(capacity));
+        // The generations that are not there yet count as present.
+        let words = plan.map_or(0, |plan| plan.shape.words());
+        let others = words.saturating_mul(8).saturating_mul(rules.generations.into());
+        let newest = LayerPlan::make(plan, others, |_| ceiling.min(MAX_WORDS * 8))?;
+        Filter::from_layers(Family::Native, seed, error_rate, expansion, vec![newest])
+            .map(|filter| Self(filter.with_window(Some(ring))))
+            .ok_or(Error::OutOfMemory(0))
+    }
+
+    /// The filter of all layers, to store, copy and measure. It does not forget: it holds what was
+    /// not dropped yet.
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        &self.0
+    }
+
+    /// The filter of all layers, to move its memory.
+    pub fn filter_mut(&mut self) -> &mut Filter {
+        &mut self.0
+    }
+
+    /// The filter of all layers.
+    #[must_use]
+    pub fn into_filter(self) -> Filter {
+        self.0
+    }
+
+    /// The rules and the generations.
+    #[expect(clippy::expect_used, reason = "a window is only made of a filter that has a ring")]
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        self.0.window().expect("a window has a ring")
+    }
+
+    #[expect(clippy::expect_used, reason = "a window is only made of a filter that has a ring")]
+    fn ring_mut(&mut self) -> &mut Ring {
+        self.0.window_mut().expect("a window has a ring")
+    }
+
+    /// The layers of each generation, oldest first.
+    pub fn generations(&self) -> impl Iterator<Item = (Generation, Vec<&Layer>)> {
+        let ring = self.ring();
+        let starts = std::iter::once(0).chain(ring.ends());
+        ring.generations.iter().zip(starts.zip(ring.ends())).map(|(generation, (start, end))| {
+            (*generation, self.0.layers().skip(start).take(end - start).collect())
+        })
+    }
+
+    /// The items that are remembered at `now`: each counts once in every generation that took it.
+    #[must_use]
+    pub fn items(&self, now: i64) -> u64 {
+        self.0.layers().skip(self.first_alive(now)).map(Layer::items).sum()
+    }
+
+    /// The number of the first layer that is alive at `now`.
+    #[inline]
+    fn first_alive(&self, now: i64) -> usize {
+        let ring = self.ring();
+        match ring.dead(now) {
+            0 => 0,
+            dead => ring.layers_of(dead),
+        }
+    }
+
+    /// The number of the first layer of the newest generation.
+    #[inline]
+    fn newest_generation(&self) -> usize {
+        self.0.layers().len().saturating_sub(self.ring().newest().layers as usize)
+    }
+
+    /// Items that the newest generation counts.
+    fn counted(&self) -> u64 {
+        self.0.layers_from(self.newest_generation()).map(Layer::counted).sum()
+    }
+
+    /// Returns whether the item may have been added within the window that ends at `now`.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, hash: Hash, now: i64) -> bool {
+        match self.first_alive(now) {
+            0 => self.0.contains(hash),
+            first => self.holds(first..self.0.layers().len(), hash),
+        }
+    }
+
+    /// Answers each item as [`Self::contains`] does, in order, one chunk at a time.
+    #[inline]
+    pub fn contains_each<'a>(
+        &self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        now: i64,
+        mut answer: impl FnMut(Answers),
+    ) {
+        let first = self.first_alive(now);
+        if first == 0 {
+            return self.0.contains_each(items, answer);
+        }
+        let mut chunk = [Hash::default(); CHUNK];
+        let alive = || self.0.layers_in(first..self.0.layers().len());
+        loop {
+            // `by_ref` for the reason given in `add_each_counted`.
+            let hashes = self.0.hash_chunk(&mut items.by_ref(), &mut chunk, false);
+            if hashes.is_empty() {
+                return;
+            }
+            let found = found_in(alive(), hashes, ItemSet::first(hashes.len()));
+            answer(Answers::new(found, hashes.len()));
+        }
+    }
+
+    fn holds(&self, layers: Range<usize>, hash: Hash) -> bool {
+        self.0.layers_in(layers).any(|layer| layer.contains(hash))
+    }
+
+    /// The first layers that decide whether an addition is new, and whether it changes the filter.
+    fn asked(&self, author: Author) -> (usize, usize) {
+        let newest = self.newest_generation();
+        let alive = match author {
+            Author::Client(now) => self.first_alive(now).min(newest),
+            Author::Obeyed => newest,
+        };
+        (alive, if self.ring().rules.refresh { newest } else { alive })
+    }
+
+    /// Adds an item. If the newest generation has no room, a layer or a generation is added first,
+    /// and then `ceiling` is called as [`Filter::grow`] does. A window of items may drop its oldest
+    /// generation for that: its layers go to `dropped`.
+    ///
+    /// # Errors
+    /// Those of [`Filter::grow`], for a client. The filter is unchanged then.
+    pub fn add(
+        &mut self,
+        hash: Hash,
+        author: Author,
+        ceiling: impl FnOnce(Demand) -> u64,
+        dropped: &mut Vec<Layer>,
+    ) -> Result<Addition, Error> {
+        let (alive, changing) = self.asked(author);
+        let count = self.0.layers().len();
+        if self.holds(changing..count, hash) {
+            return Ok(Addition::default());
+        }
+        let new = !self.holds(alive..changing, hash);
+        let room = if self.0.newest().is_full() { self.grow(ceiling, dropped) } else { Ok(()) };
+        match (room, author) {
+            (Ok(()), _) => self.0.newest_mut().add(hash),
+            // What a primary added is never lost, but the error rate is guaranteed only up to the
+            // capacity.
+            (Err(_), Author::Obeyed) => self.0.newest_mut().add_uncounted(hash),
+            (Err(error), Author::Client(_)) => return Err(error),
+        };
+        Ok(Addition { new, changed: true })
+    }
+
+    /// Adds each item in order, as [`Self::add`] does. Answers one chunk at a time.
+    ///
+    /// # Errors
+    /// Those of [`Self::add`]. The first item that fails and all items after it are not added and
+    /// get no answer.
+    pub fn add_each<'a>(
+        &mut self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        author: Author,
+        ceiling: impl Fn(Demand) -> u64,
+        dropped: &mut Vec<Layer>,
+        mut answer: impl FnMut(Additions),
+    ) -> Result<(), Error> {
+        let mut chunk = [Hash::default(); CHUNK];
+        loop {
+            // `by_ref` for the reason given in `add_each_counted`.
+            let hashes = self.0.hash_chunk(&mut items.by_ref(), &mut chunk, true);
+            if hashes.is_empty() {
+                return Ok(());
+            }
+            let (alive, changing) = self.asked(author);
+            let (count, newest) = (hashes.len(), self.0.newest_number());
+            let held = found_in(self.0.layers_in(changing..newest), hashes, ItemSet::first(count));
+            let missing = ItemSet::first(count).without(held);
+            self.0.newest().prefetch_remaining(hashes, missing);
+            if self.0.newest().room() < missing.len() {
+                let mut done = Additions::default();
+                let outcome = hashes.iter().try_for_each(|&hash| {
+                    let Addition { new, changed } = self.add(hash, author, &ceiling, dropped)?;
+                    done.new.push(new);
+                    done.changed.push(changed);
+                    Ok(())
+                });
+                answer(done);
+                outcome?;
+            } else {
+                let changed = self.0.newest_mut().add_chunk(hashes, missing);
+                let known = found_in(self.0.layers_in(alive..changing), hashes, changed);
+                let answers = |items| Answers::new(items, count);
+                answer(Additions {
+                    new: answers(changed.without(known)),
+                    changed: answers(changed),
+                });
+            }
+        }
+    }
+
+    /// Makes room in the newest generation: a layer more, or the next generation of a window of
+    /// items.
+    #[cold]
+    fn grow(
+        &mut self,
+        ceiling: impl FnOnce(Demand) -> u64,
+        dropped: &mut Vec<Layer>,
+    ) -> Result<(), Error> {
+        let ring = self.ring();
+        if let Span::Time(_) = ring.rules.span {
+            return self.0.grow(ceiling);
+        }
+        let most = ring.rules.most_generations();
+        let gone = usize::from(ring.generations.len() >= most);
+        let capacity = ring.rules.generation_capacity(ring.capacity);
+        // Dropped only after the next one is made: nothing but the change itself tells copies.
+        let freed: u64 = {
+            let layers = ring.layers_of(gone);
+            self.0.layers().take(layers).map(|layer| layer.shape().words() * 8).sum()
+        };
+        self.open(0, capacity, freed, ceiling)?;
+        self.0.drop_generations(0..gone, dropped);
+        Ok(())
+    }
+
+    /// Opens a generation that starts at `start`, with a first layer for `capacity` items. `freed`
+    /// bytes of bits will be given back afterwards.
+    fn open(
+        &mut self,
+        start: i64,
+        capacity: u64,
+        freed: u64,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<(), Error> {
+        let present = self.0.bit_bytes().saturating_sub(freed);
+        let (rate, expansion) = (self.0.error_rate(), self.0.expansion());
+        let plan = first_layer(self.ring(), rate, expansion, capacity);
+        let layer = LayerPlan::make(plan, present, ceiling)?;
+        self.0.push_generation(Generation { start, layers: 1 }, layer);
+        Ok(())
+    }
+
+    /// Does what an addition by a client at `now` must do first: opens the next generation if it is
+    /// time, and drops those that are out of the window, whose layers go to `dropped`. Returns the
+    /// change for the copies of the filter to obey, also with an error: what was dropped stays
+    /// dropped.
+    ///
+    /// # Errors
+    /// In the second part: `Error::Ceiling` and `Error::OutOfMemory`. No item may be added then.
+    pub fn turn(
+        &mut self,
+        now: i64,
+        ceiling: impl FnOnce(Demand) -> u64,
+        dropped: &mut Vec<Layer>,
+    ) -> (Option<Shift>, Result<(), Error>) {
+        let Some(start) = self.ring().due(now) else {
+            return (None, Ok(()));
+        };
+        let shift = Shift { start, capacity: self.ring().next_capacity(self.counted()) };
+        let forgot = self.forget(shift.start, dropped) > 0;
+        match self.obey(shift, ceiling, dropped) {
+            Ok(()) => (Some(shift), Ok(())),
+            Err(error) => (forgot.then_some(Shift { capacity: 0, ..shift }), Err(error)),
+        }
+    }
+
+    /// Makes a change that [`Self::turn`] or [`Self::forget`] made elsewhere.
+    ///
+    /// # Errors
+    /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
+    /// then. `Error::Ceiling` and `Error::OutOfMemory`: generations are dropped, none is opened.
+    pub fn obey(
+        &mut self,
+        Shift { start, capacity }: Shift,
+        ceiling: impl FnOnce(Demand) -> u64,
+        dropped: &mut Vec<Layer>,
+    ) -> Result<(), Error> {
+        let (rules, newest) = (self.ring().rules, self.ring().newest().start);
+        if rules.span == Span::Items || !(0..=MAX_TIME).contains(&start) {
+            return Err(Error::Window);
+        }
+        let is_empty = self.counted() == 0;
+        if capacity == 0 {
+            self.forget(start, dropped);
+        } else if newest == NEVER && !is_empty {
+            // Only a copy that missed a shift has such items. They live longer than they should.
+            self.ring_mut().stamp(start);
+        } else if newest != NEVER && start < newest {
+            self.ring_mut().move_back(start);
+        } else if !is_empty && !rules.is_over(newest, start) {
+            return Err(Error::Window);
+        } else {
+            self.forget(start, dropped);
+            self.open_next(start, capacity, ceiling, dropped)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the next generation in the place of an empty newest one, or else after it.
+    fn open_next(
+        &mut self,
+        start: i64,
+        capacity: u64,
+        ceiling: impl FnOnce(Demand) -> u64,
+        dropped: &mut Vec<Layer>,
+    ) -> Result<(), Error> {
+        if self.counted() > 0 {
+            return self.open(start, capacity, 0, ceiling);
+        }
+        if self.0.newest().capacity() == capacity {
+            self.ring_mut().stamp(start);
+            return Ok(());
+        }
+        let empty = self.ring().generations.len() - 1;
+        self.open(start, capacity, self.0.newest().shape().words() * 8, ceiling)?;
+        self.0.drop_generations(empty..empty + 1, dropped);
+        Ok(())
+    }
+
+    /// Drops the generations that are out of the window at `now`, and returns their number. The
+    /// layers go to `dropped`: to free a large one takes milliseconds. If all are out, a generation
+    /// for one item takes their place. Copies of the filter obey a [`Shift`] of capacity 0.
+    pub fn forget(&mut self, now: i64, dropped: &mut Vec<Layer>) -> usize {
+        let ring = self.ring();
+        let mut dead = ring.dead(now);
+        if dead > 0
+            && dead == ring.generations.len()
+            && self.open(NEVER, 1, 0, |d| d.wanted).is_err()
+        {
+            dead -= 1;
+        }
+        self.0.drop_generations(0..dead, dropped);
+        dead
+    }
+}
+
+/// The first layer of a generation for `capacity` items, in a filter of rate `asked`.
+fn first_layer(ring: &Ring, asked: f64, expansion: Expansion, capacity: u64) -> Option<LayerPlan> {
+    let rate = layer_rate(ring.rules.share(asked), 0, expansion.factor().is_some());
+    LayerPlan::native(CellKind::Bits, capacity, rate)
+}
+
+// What a window changes in the filter of its layers.
+impl Filter {
+    /// Puts a new generation on top of the others.
+    fn push_generation(&mut self, generation: Generation, layer: Layer) {
+        self.push(layer);
+        if let Some(ring) = self.window_mut() {
+            ring.generations.push(generation);
+        }
+    }
+
+    /// Drops generations that are not the newest, whose layers go to `dropped`.
+    fn drop_generations(&mut self, which: Range<usize>, dropped: &mut Vec<Layer>) {
+        let Some(ring) = self.window_mut() else {
+            return;
+        };
+        let layers = ring.layers_of(which.start)..ring.layers_of(which.end);
+        ring.generations.drain(which);
+        dropped.extend(self.drain_older(layers));
+    }
+}
