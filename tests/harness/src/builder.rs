@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::clock::Clock;
 use super::server::Server;
 use super::version::{server_program, version};
 
@@ -43,6 +44,7 @@ pub struct Builder {
     address_space: Option<u64>,
     mounts: Vec<String>,
     survives_full_files: bool,
+    clock: Option<String>,
 }
 
 impl Builder {
@@ -123,12 +125,19 @@ impl Builder {
         self
     }
 
+    /// Gives the process a clock that the test sets. No replica and no client is dropped because it
+    /// jumped.
+    pub fn clock(mut self, clock: &Clock) -> Builder {
+        self.clock = Some(clock.environment());
+        self.config("repl-timeout 1000000000")
+    }
+
     /// Shell commands to run before the server, if any.
     pub fn preparation(&self) -> Option<String> {
         let bound = self.address_space.map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
         let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
         let mounts = (!self.mounts.is_empty()).then(|| self.mounts.concat());
-        let steps = [mounts, bound, ignore];
+        let steps = [mounts, bound, ignore, self.clock.clone()];
         steps.iter().any(Option::is_some).then(|| steps.into_iter().flatten().collect())
     }
 

@@ -18,6 +18,7 @@ mod bloom;
 mod builder;
 mod child;
 mod client;
+mod clock;
 mod cluster;
 mod commands;
 mod decode;
@@ -39,6 +40,7 @@ pub use bloom::{add_until_card, bits, digest, info, layers, madd, mexists, numbe
 pub use builder::{Builder, can_contain, module_path};
 pub use child::{Stopped, child};
 pub use client::{Client, Protocol};
+pub use clock::Clock;
 pub use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
 pub use commands::{ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, commands, listed};
 pub use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
