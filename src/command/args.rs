@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [SHARD i n]
+//!            [WINDOW EX s | PX ms | COUNT] [GENERATIONS g] [NOREFRESH]
 //!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]
-//!            [SHARD i n] [TIGHTENING t] [VALIDATESCALETO n]  ITEMS item ...
+//!            [SHARD i n] [TIGHTENING t] [VALIDATESCALETO n] [the words of a window]  ITEMS item ...
 //!   BULKADD  key  [the options of INSERT]  LINES | LENGTHS | WIDTH n  blob
 //!   BULKEXISTS key                         LINES | LENGTHS | WIDTH n  blob
 //!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]
@@ -30,7 +31,7 @@ use crate::{
         guava::{Purpose, Strategy},
         packed::{Format, MAX_WIDTH},
     },
-    filter::{CellKind, Expansion, MAX_CAPACITY, TIGHTENING, Valkey},
+    filter::{CellKind, Expansion, MAX_CAPACITY, Rules, Span, TIGHTENING, Valkey},
     sharding::Shard,
 };
 
@@ -51,6 +52,8 @@ pub struct Options {
     pub cells: CellKind,
     /// The shard of a sharded filter that the filter is; `None` for a filter that takes all items.
     pub shard: Option<Shard>,
+    /// How the filter forgets; `None` for one that does not.
+    pub window: Option<Rules>,
     /// Seed and tightening ratio of a filter as valkey-bloom creates it; `None` for a native
     /// filter.
     pub valkey: Option<Valkey>,
@@ -91,7 +94,7 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
         in_range(capacity, MAX_CAPACITY).filter(|&n| n > 0).ok_or(Refusal::CapacityRange)?;
     let mut options =
         Options { error_rate: Some(error_rate), capacity: Some(capacity), ..Options::default() };
-    let (mut expansion, mut nonscaling) = (None, false);
+    let (mut expansion, mut nonscaling, mut window) = (None, false, WindowWords::default());
     // NRedisStack may send the bare number together with NONSCALING; NONSCALING wins.
     let bare = words.clone().next().and_then(|word| factor(number::integer(word)?));
     if bare.is_some() {
@@ -112,7 +115,7 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
             );
         } else if is(word, "SHARD") {
             options.shard = Some(shard(&mut words)?);
-        } else {
+        } else if !window.take(word, &mut words)? {
             let behind = u8::try_from(words.count()).unwrap_or(u8::MAX);
             return Err(Refusal::UnknownOption { behind });
         }
@@ -124,6 +127,7 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
         _ if nonscaling => Some(Expansion::NONSCALING),
         stated => stated.or(bare),
     };
+    window.complete(&mut options)?;
     Ok(options)
 }
 
@@ -178,6 +182,7 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
     let (mut options, mut no_create, mut last) = (Options::default(), false, None);
     let (mut factor, mut nonscaling, mut expands_last) = (None, false, false);
     let (mut keys, mut tightening, mut scale_to) = (None, None, false);
+    let mut window = WindowWords::default();
     while let Some(word) = words.next() {
         last = end(word, words)?;
         if last.is_some() {
@@ -209,7 +214,7 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
         } else if is(word, "VALIDATESCALETO") {
             capacity(words.next())?;
             scale_to = true;
-        } else {
+        } else if !window.take(word, words)? {
             return Err(Refusal::UnknownArgument);
         }
     }
@@ -237,7 +242,81 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
     } else {
         expansion
     };
+    window.complete(&mut options)?;
     Ok((options, no_create, last))
+}
+
+/// Generations of a window that does not say how many.
+const GENERATIONS: u8 = 4;
+
+/// The words of a window that a command has.
+#[derive(Default)]
+struct WindowWords {
+    span: Option<Span>,
+    generations: Option<u8>,
+    no_refresh: bool,
+}
+
+impl WindowWords {
+    /// Takes `word` and its value if it belongs to a window. Returns whether it does.
+    fn take<'a>(
+        &mut self,
+        word: &[u8],
+        words: &mut impl Iterator<Item = &'a [u8]>,
+    ) -> Result<bool, Refusal> {
+        if is(word, "WINDOW") {
+            self.span = Some(span(words).ok_or(Refusal::BadWindow)?);
+        } else if is(word, "GENERATIONS") {
+            let number = words.next().and_then(number::unsigned);
+            let number = number.and_then(|number| u8::try_from(number).ok());
+            self.generations = Some(number.ok_or(Refusal::BadWindow)?);
+        } else if is(word, "NOREFRESH") {
+            self.no_refresh = true;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Adds the window to the options, whose other words were read. A window of items has no
+    /// expansion, whatever the configuration says.
+    fn complete(self, options: &mut Options) -> Result<(), Refusal> {
+        let Some(span) = self.span else {
+            return if self.no_refresh || self.generations.is_some() {
+                Err(Refusal::BadWindow)
+            } else {
+                Ok(())
+            };
+        };
+        if span == Span::Items {
+            options.expansion.get_or_insert(Expansion::NONSCALING);
+        }
+        let scales = options.expansion.is_some_and(|expansion| expansion.factor().is_some());
+        let generations = self.generations.unwrap_or(GENERATIONS);
+        let rules = Rules { span, generations, refresh: !self.no_refresh };
+        let counts = options.cells == CellKind::Counters;
+        if counts || options.valkey.is_some() || rules.check(scales).is_err() {
+            return Err(Refusal::BadWindow);
+        }
+        options.window = Some(rules);
+        Ok(())
+    }
+}
+
+/// What a window remembers: a time in seconds or milliseconds, or as many items as the capacity.
+fn span<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Span> {
+    let word = words.next()?;
+    if is(word, "COUNT") {
+        return Some(Span::Items);
+    }
+    let unit = if is(word, "EX") {
+        1_000
+    } else if is(word, "PX") {
+        1
+    } else {
+        return None;
+    };
+    number::unsigned(words.next()?)?.checked_mul(unit).map(Span::Time)
 }
 
 /// The source of a BF.IMPORT.

@@ -68,6 +68,15 @@ pub enum Refusal {
     ScalesNot,
     /// RESERVE, INSERT, BULKADD: not a shard of a possible number of shards.
     BadShard,
+    /// RESERVE, INSERT, BULKADD: not a window that a filter can have, or words of a window without
+    /// one.
+    BadWindow,
+    /// FORGET, SHIFT: the filter has no window of time that could do this.
+    NoWindow,
+    /// SHIFT: a client sent it.
+    NotReplicated,
+    /// SHIFT: not a time and a capacity.
+    BadShift,
     /// The item belongs to this shard, and the filter is another one.
     OtherShard(Shard),
     /// INSERT, BULKADD: the command names this shard, and the filter is another one, or none.
@@ -174,6 +183,12 @@ impl Refusal {
             Self::Tightening => c"ERR (0 < tightening ratio range < 1)",
             Self::ScalesNot => c"ERR cannot use NONSCALING and VALIDATESCALETO options together",
             Self::BadShard => c"ERR SHARD must be i n with 0 <= i < n <= 1024",
+            Self::BadWindow => c"ERR bad window",
+            Self::NoWindow => c"ERR not a filter with a window",
+            Self::NotReplicated => {
+                c"ERR BF.SHIFT is for servers: it is sent by a primary or an AOF"
+            }
+            Self::BadShift => c"ERR bad shift",
             Self::BadWidth => c"ERR width must be in the range [1, 4096]",
             Self::UnknownField => c"ERR Invalid information value",
             Self::BadIterator => c"ERR Second argument must be numeric",

@@ -38,7 +38,10 @@ pub fn reserve<'a>(
     // RedisBloom would ignore the word, and the filter would be another one than that of the
     // primary: under another seed, or without its counters. A release that knows more options than
     // this one writes SEED, too.
-    if words.clone().any(|word| ["SEED", "SHARD", "COUNTING"].iter().any(|own| is(word, own))) {
+    if words
+        .clone()
+        .any(|word| ["SEED", "SHARD", "COUNTING", "WINDOW"].iter().any(|own| is(word, own)))
+    {
         return None;
     }
     let mut all = words.clone().chain([key]);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     command::{args::Options, number, refusal::Refusal},
-    filter::{Filter, Params},
+    filter::{Filter, Params, Window},
 };
 
 /// Makes an empty filter for `key`, which the log names if the filter is refused.
@@ -27,9 +27,10 @@ pub(crate) fn filter(ctx: Context, key: &[u8], options: Options) -> Result<Filte
         },
         cells: options.cells,
     };
-    let make = |ceiling| match options.valkey {
-        None => Filter::new(&params, ceiling),
-        Some(valkey) => Filter::of_valkey(valkey, &params, ceiling),
+    let make = |ceiling| match (options.valkey, options.window) {
+        (None, None) => Filter::new(&params, ceiling),
+        (None, Some(rules)) => Window::new(&params, rules, ceiling).map(Window::into_filter),
+        (Some(valkey), _) => Filter::of_valkey(valkey, &params, ceiling),
     };
     let made = limit::within(ctx, make).map(|filter| filter.with_shard(options.shard));
     made.map_err(|error| {

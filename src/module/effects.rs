@@ -4,6 +4,8 @@
 //!
 //! * A creation carries every resolved parameter, including the seed. A replica with other defaults
 //!   creates an equal filter.
+//! * Of time, only its effect is replicated: BF.SHIFT, before the items of the addition that caused
+//!   it (`filter/window/mod.rs`).
 //! * An addition carries only the items that changed the filter; for a filter with counters, these
 //!   are all added items. A deletion carries only the items that decremented a counter. A command
 //!   that changes nothing is not replicated, and neither WATCH nor client-side caches notice it.
@@ -23,7 +25,7 @@ use super::{
 };
 use crate::{
     command::number,
-    filter::{CellKind, Family, Filter, Params},
+    filter::{CellKind, Family, Filter, Params, Rules, Shift, Span},
     sharding::Shard,
 };
 
@@ -43,11 +45,17 @@ pub(crate) struct CreatedWith {
     params: Params,
     family: Family,
     shard: Option<Shard>,
+    window: Option<Rules>,
 }
 
 impl CreatedWith {
     pub(crate) fn of(filter: &Filter) -> Self {
-        Self { params: filter.params(), family: filter.family(), shard: filter.shard() }
+        Self {
+            params: filter.params(),
+            family: filter.family(),
+            shard: filter.shard(),
+            window: filter.window().map(|ring| ring.rules),
+        }
     }
 }
 
@@ -71,6 +79,10 @@ impl Items<'_> {
 /// How the layers of the filter changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shape {
+    /// The change of the generations that preceded the additions.
+    pub(crate) shift: Option<Shift>,
+    /// Whether a window of items opened a generation.
+    pub(crate) opened: bool,
     /// Number of layers that were added.
     pub(crate) layers: usize,
     /// Whether the filter is non-scaling and became full.
@@ -83,19 +95,53 @@ pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
         Change::Created(creation, items, shape) => {
             return created(ctx, key, creation, items, *shape);
         }
-        Change::AllAdded(shape) => return added_all(ctx, key, *shape),
-        Change::Added(items, _) if items.is_empty() => return,
-        Change::Added(items, shape) => (items, shape),
+        Change::AllAdded(shape) => {
+            if let Some(shift) = shape.shift {
+                replicate_shift(ctx, key, shift);
+            }
+            return added_all(ctx, key, *shape);
+        }
+        Change::Added(items, shape) => (items, *shape),
     };
+    if items.is_empty() && shape.shift.is_none() {
+        return;
+    }
+    replicate_additions(ctx, key, items, shape);
+    ctx.signal_modified(key);
+    if !items.is_empty() {
+        ctx.notify(c"bloom.add", key);
+    }
+    if shape != Shape::default() {
+        reshaped(ctx, key, shape);
+    }
+}
+
+/// Replicates a shift, if there was one, and the items that changed the filter after it.
+fn replicate_additions(ctx: Context, key: Str, items: &Items, shape: Shape) {
+    if let Some(shift) = shape.shift {
+        replicate_shift(ctx, key, shift);
+    }
     match items {
+        items if items.is_empty() => {}
         Items::Listed(items) => ctx.replicate(c"BF.MADD", key, &[], items),
         Items::Packed(blob) => {
             let words = [b"NOCREATE", b"LENGTHS".as_slice(), blob];
             ctx.replicate(c"BF.BULKADD", key, &owned(words), &[]);
         }
     }
-    ctx.signal_modified(key);
-    added(ctx, key, *shape);
+}
+
+/// Replicates what time did to the generations of a filter.
+#[cold]
+fn replicate_shift(ctx: Context, key: Str, Shift { start, capacity }: Shift) {
+    let numbers = [start.to_string(), capacity.to_string()];
+    ctx.replicate(c"BF.SHIFT", key, &owned(numbers.iter().map(String::as_bytes)), &[]);
+}
+
+/// Announces a shift without additions, made here or by a primary or an AOF.
+pub(crate) fn shifted(ctx: Context, key: Str, shift: Shift) {
+    let shape = Shape { shift: Some(shift), ..Shape::default() };
+    announce(ctx, key, &Change::Added(Items::Listed(Vec::new()), shape));
 }
 
 /// Announces additions by a command of which each item changed the filter. Replicates the command
@@ -115,9 +161,11 @@ fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &Items, shape:
     let (rate, capacity) = (number::shortest(error_rate), capacity.to_string());
     let options = options(creation);
     let options = options.iter().map(Vec::as_slice);
-    if items.is_empty() && creation.family == Family::Native {
+    if (items.is_empty() || creation.window.is_some()) && creation.family == Family::Native {
         let words = [rate.as_bytes(), capacity.as_bytes()].into_iter().chain(options);
         ctx.replicate(c"BF.RESERVE", key, &owned(words), &[]);
+        // A window gets the time of its first generation by a shift, before its first items.
+        replicate_additions(ctx, key, items, shape);
     } else {
         let head = [b"ERROR", rate.as_bytes(), b"CAPACITY", capacity.as_bytes()];
         let mut words: Vec<&[u8]> = head.into_iter().chain(options).collect();
@@ -153,6 +201,9 @@ fn added(ctx: Context, key: Str, shape: Shape) {
 /// Publishes how the layers changed, and counts filters that became full.
 #[cold]
 fn reshaped(ctx: Context, key: Str, shape: Shape) {
+    if shape.shift.is_some() || shape.opened {
+        ctx.notify(c"bloom.shift", key);
+    }
     if shape.layers > 0 {
         ctx.notify(c"bloom.scale", key);
     }
@@ -239,6 +290,17 @@ fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
         let numbers = [shard.index(), shard.count()].map(|number| number.to_string().into());
         words.push(b"SHARD".to_vec());
         words.extend(numbers);
+    }
+    if let Some(Rules { span, generations, refresh }) = creation.window {
+        words.push(b"WINDOW".to_vec());
+        match span {
+            Span::Time(span) => words.extend([b"PX".to_vec(), span.to_string().into()]),
+            Span::Items => words.push(b"COUNT".to_vec()),
+        }
+        words.extend([b"GENERATIONS".to_vec(), generations.to_string().into()]);
+        if !refresh {
+            words.push(b"NOREFRESH".to_vec());
+        }
     }
     words
 }

@@ -69,6 +69,10 @@ pub(crate) static MISROUTED: Counter = Counter::new();
 pub(crate) static UNAPPLIED: Counter = Counter::new();
 /// Layers that were added to full filters.
 static SCALED: Counter = Counter::new();
+/// Generations that were opened in filters with a window.
+pub(crate) static SHIFTS: Counter = Counter::new();
+/// Generations that were given back.
+pub(crate) static FORGOTTEN: Counter = Counter::new();
 /// Non-scaling filters that became full.
 pub(crate) static FILLED: Counter = Counter::new();
 
@@ -85,6 +89,7 @@ struct Totals {
     items: Counter,
     capacity: Counter,
     layers: Counter,
+    windows: Counter,
 }
 
 impl Totals {
@@ -95,6 +100,7 @@ impl Totals {
             items: Counter::new(),
             capacity: Counter::new(),
             layers: Counter::new(),
+            windows: Counter::new(),
         }
     }
 }
@@ -109,6 +115,7 @@ pub(crate) fn made(filter: &Filter) {
     MADE.filters.add(1);
     MADE.bytes.add(filter.bytes());
     MADE.layers.add(filter.layers().len() as u64);
+    MADE.windows.add(filter.window().is_some().into());
     // The filter's own sums saturate, so these are sums over layers.
     for layer in filter.layers() {
         MADE.items.add(layer.items());
@@ -121,6 +128,7 @@ pub(crate) fn freed(filter: &Filter) {
     FREED.filters.add_shared(1);
     FREED.bytes.add_shared(filter.bytes());
     FREED.layers.add_shared(filter.layers().len() as u64);
+    FREED.windows.add_shared(filter.window().is_some().into());
     for layer in filter.layers() {
         FREED.items.add_shared(layer.items());
         FREED.capacity.add_shared(layer.capacity());
@@ -137,6 +145,44 @@ pub(crate) fn items_of(filter: &Filter) -> u64 {
 /// (`filter/layer/counting/fullness.rs`).
 pub(crate) fn changed(before: u64, after: u64) {
     MADE.items.add(after.wrapping_sub(before));
+}
+
+/// The numbers of a filter with a window before a change that may add and drop layers.
+pub(crate) struct Before {
+    bytes: u64,
+    layers: usize,
+    items: u64,
+    capacity: u64,
+}
+
+impl Before {
+    pub(crate) fn of(filter: &Filter) -> Self {
+        Self {
+            bytes: filter.bytes(),
+            layers: filter.layers().len(),
+            items: items_of(filter),
+            capacity: capacity_of(filter),
+        }
+    }
+
+    /// Counts the change of the filter.
+    pub(crate) fn changed(self, filter: &Filter) {
+        let after = Self::of(filter);
+        MADE.bytes.add(after.bytes.wrapping_sub(self.bytes));
+        MADE.layers.add((after.layers as u64).wrapping_sub(self.layers as u64));
+        MADE.items.add(after.items.wrapping_sub(self.items));
+        MADE.capacity.add(after.capacity.wrapping_sub(self.capacity));
+    }
+}
+
+/// The capacity of a filter modulo 2^64; [`Filter::capacity`] saturates instead.
+fn capacity_of(filter: &Filter) -> u64 {
+    filter.layers().map(Layer::capacity).fold(0, u64::wrapping_add)
+}
+
+/// Counts layers that were added in full generations.
+pub(crate) fn grew(layers: usize) {
+    SCALED.add(layers as u64);
 }
 
 /// Counts items that were added to a filter.
@@ -176,7 +222,7 @@ const SECTIONS: [(*const c_char, &[Field]); 3] = [
     (c"bloom_defrag_metrics".as_ptr(), &DEFRAG),
 ];
 
-const OWN: [Field; 20] = [
+const OWN: [Field; 23] = [
     (c"filters", || total(|totals| &totals.filters)),
     (c"bytes", || total(|totals| &totals.bytes)),
     (c"items", || total(|totals| &totals.items)),
@@ -197,6 +243,9 @@ const OWN: [Field; 20] = [
     (c"misrouted", || MISROUTED.get()),
     (c"unapplied", || UNAPPLIED.get()),
     (c"huge_page_bytes", huge_pages::bytes),
+    (c"windows", || total(|totals| &totals.windows)),
+    (c"shifts", || SHIFTS.get()),
+    (c"forgotten", || FORGOTTEN.get()),
 ];
 
 const VALKEYS: [Field; 5] = [

@@ -10,7 +10,8 @@ use crate::harness::{
     numbered, ok, settled_memory,
 };
 
-const KEYS: [&str; 9] = ["grown", "counts", "full", "half", "string", "list", "missing", "new", ""];
+const KEYS: [&str; 11] =
+    ["grown", "counts", "full", "half", "time", "last", "string", "list", "missing", "new", ""];
 const NUMBERS: [&str; 42] = [
     "0",
     "-0",
@@ -55,7 +56,7 @@ const NUMBERS: [&str; 42] = [
     "1e",
     "٣",
 ];
-const WORDS: [&str; 27] = [
+const WORDS: [&str; 33] = [
     "COUNTING",
     "SATURATED",
     "UNDELETED",
@@ -65,6 +66,12 @@ const WORDS: [&str; 27] = [
     "NONSCALING",
     "SEED",
     "SHARD",
+    "WINDOW",
+    "EX",
+    "PX",
+    "COUNT",
+    "GENERATIONS",
+    "NOREFRESH",
     "CAPACITY",
     "ERROR",
     "NOCREATE",
@@ -86,12 +93,17 @@ const WORDS: [&str; 27] = [
 ];
 
 /// Calls with options, in addition to those of `commands`.
-const SHAPES: [&str; 17] = [
+const SHAPES: [&str; 22] = [
     "BF.RESERVE k 0.01 100",
     "BF.RESERVE k 0.001 10 EXPANSION 3 SEED 7",
     "BF.RESERVE k 0.5 1 NONSCALING",
     "BF.RESERVE k 0.01 100 SHARD 3 8",
     "BF.BULKADD k SHARD 0 2 WIDTH 2 aabb",
+    "BF.RESERVE k 0.01 100 WINDOW EX 60 GENERATIONS 2 NOREFRESH",
+    "BF.RESERVE k 0.01 100 WINDOW COUNT",
+    "BF.INSERT k CAPACITY 10 WINDOW PX 100 ITEMS a b",
+    "BF.BULKADD k WINDOW COUNT GENERATIONS 3 WIDTH 1 ab",
+    "BF.INFO k GENERATIONS",
     "BF.INSERT k CAPACITY 10 ERROR 0.1 ITEMS a b",
     "BF.INSERT k NOCREATE EXPANSION 2 SEED 1 ITEMS a",
     "BF.INSERT k TIGHTENING 0.5 SEED 0123456789abcdef0123456789abcdef",
@@ -119,6 +131,11 @@ fn variable(name: &str, default: u64) -> u64 {
 fn prepare(client: &mut Client) -> Vec<Vec<u8>> {
     assert_eq!(client.run("FLUSHALL"), ok());
     client.run("BF.RESERVE grown 0.01 2 EXPANSION 1");
+    client.run("BF.RESERVE time 0.01 20 WINDOW PX 600");
+    client.run("BF.RESERVE last 0.01 20 WINDOW COUNT");
+    for key in ["time", "last"] {
+        client.call("BF.MADD", key, &numbered("item", 60));
+    }
     client.call("BF.MADD", "grown", &numbered("item", 60));
     client.run("BF.RESERVE counts 0.01 5 COUNTING");
     client.call("BF.MADD", "counts", &numbered("item", 60));

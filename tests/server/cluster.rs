@@ -32,7 +32,9 @@ fn every_command_is_sent_to_the_node_of_its_key() {
             assert_eq!(other.run(&line), moved, "{line}");
             let words: Vec<&str> = line.split(' ').collect();
             let reply = client.call(&key, &words);
-            let refused = line.ends_with(" data");
+            // BF.FORGET needs a window, and BF.SHIFT is for servers.
+            let refused = line.ends_with(" data")
+                || ["BF.FORGET", "BF.SHIFT"].iter().any(|name| line.starts_with(name));
             assert_eq!(reply.is_error(), refused, "{line}: {reply:?}");
         }
         // The replica answers reads after READONLY, and redirects writes.
@@ -54,6 +56,11 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     let tag = key_of(0, "tag");
     let key = |name: &str| format!("{{{tag}}}{name}");
     let (large, small, half, fresh) = (key("large"), key("small"), key("half"), key("fresh"));
+    // A generation lasts some 20 seconds: the slot may move in the middle of one, or between two.
+    let window = key("window");
+    let words = ["0.01", "1000", "WINDOW", "EX", "600", "GENERATIONS", "32"];
+    let reserve = [&["BF.RESERVE", &window][..], &words].concat();
+    assert_eq!(client.call(&window, &reserve), ok());
     assert_eq!(client.call(&large, &["BF.RESERVE", &large, "0.01", "60000000"]), ok());
     assert_eq!(client.call(&small, &["BF.RESERVE", &small, "0.01", "50"]), ok());
     let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
@@ -78,7 +85,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     let number = slot(&tag);
     let writers: Vec<(Added, ClusterClient)> = std::thread::scope(|scope| {
         let end = Stop(&writing);
-        let keys = [large.clone(), small.clone(), fresh.clone()];
+        let keys = [large.clone(), small.clone(), fresh.clone(), window.clone()];
         let running: Vec<_> = (0..2)
             .map(|writer| {
                 let (client, keys, writing) = (cluster.client(), keys.clone(), &writing);
@@ -137,7 +144,7 @@ fn a_slot_moves_with_a_large_filter_while_clients_write() {
     assert_eq!(client.owner(&half), cluster.nodes[1].port());
     assert_eq!(source.run("DBSIZE"), int(0), "the source has no keys left");
     wait_until("the replica acknowledges", || client.wait(&half) == 1);
-    for key in [&large, &small, &half, &fresh] {
+    for key in [&large, &small, &half, &fresh, &window] {
         assert_eq!(
             digest(&mut cluster.nodes[4].client(), key),
             digest(target, key),
@@ -162,26 +169,29 @@ fn atomic_slot_migration_keeps_filters() {
     let tag = key_of(0, "tag");
     let key = |name: &str| format!("{{{tag}}}{name}");
     let (large, small, half) = (key("large"), key("small"), key("half"));
-    let (copy, made) = (key("copy"), key("made"));
+    let (copy, made, window) = (key("copy"), key("made"), key("window"));
     let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
     // The target accepts writes from another node as from a primary: its limit does not apply.
     let bound = config_name("max-filter-bytes");
     assert_eq!(target.cmd(&["CONFIG", "SET", &bound, "1mb"]), ok());
     assert_eq!(source.cmd(&["BF.RESERVE", &large, "0.01", "60000000"]), ok());
     assert_eq!(source.cmd(&["BF.RESERVE", &small, "0.01", "50"]), ok());
+    // Its first generation begins with the first item, before or while the slot moves.
+    assert_eq!(source.cmd(&["BF.RESERVE", &window, "0.01", "1000", "WINDOW", "EX", "600"]), ok());
     let mut added: Added = vec![
         (large.clone(), add_until_card(source, &large, "before", 50_000)),
         (small.clone(), add_until_card(source, &small, "before", 500)),
     ];
     let header = dump(source, &small).swap_remove(0);
     assert_eq!(source.call("BF.LOADCHUNK", &half, &[b"1", &header.1[..]]), ok());
-    let digests =
-        |client: &mut Client| [&large, &small, &half, &copy, &made].map(|key| digest(client, key));
+    let digests = |client: &mut Client| {
+        [&large, &small, &half, &copy, &made, &window].map(|key| digest(client, key))
+    };
     let number = slot(&tag);
     let writing = Writing::default();
     let writers: Vec<Added> = std::thread::scope(|scope| {
         let end = Stop(&writing);
-        let keys = [large.clone(), small.clone()];
+        let keys = [large.clone(), small.clone(), window.clone()];
         let running: Vec<_> = (0..2)
             .map(|writer| {
                 let (client, keys, writing) = (cluster.client(), keys.clone(), &writing);

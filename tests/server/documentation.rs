@@ -49,7 +49,9 @@ fn run(server: &Server, command: &str) -> String {
 #[test]
 fn the_sessions_in_the_documents_are_what_redis_cli_shows() {
     let mut steps_run = 0;
-    for (document, prompt) in [("README.md", "127.0.0.1:6379> "), ("docs/commands.md", "> ")] {
+    for (document, prompt) in
+        [("README.md", "127.0.0.1:6379> "), ("docs/commands.md", "> "), ("docs/windows.md", "> ")]
+    {
         for block in blocks(document, prompt) {
             let server = Server::start();
             for (command, shown) in block {

@@ -47,6 +47,14 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
     client.cmd(&["BF.BULKADD", "shard_counting", "COUNTING", "SHARD", "0", "1", "LINES", &lines]);
     client.call("BF.DEL", "shard_counting", &numbered("item", 300));
 
+    client.run("BF.RESERVE last 0.012345678901234567 50 WINDOW COUNT GENERATIONS 3");
+    madd(client, "last", &numbered("item", 300));
+    client.run("BF.RESERVE time 0.05 50 WINDOW EX 86400 EXPANSION 3 NOREFRESH");
+    madd(client, "time", &numbered("item", 900));
+    client.run("BF.INSERT today CAPACITY 50 WINDOW PX 86400000 SHARD 0 1 NONSCALING ITEMS a b a");
+    client.cmd(&["BF.BULKADD", "packed_time", "WINDOW", "EX", "999", "LINES", &lines]);
+    client.run("BF.FORGET time");
+
     client.run("MULTI");
     client.run("BF.RESERVE transaction 0.01 20");
     client.call("BF.MADD", "transaction", &numbered("item", 70));
@@ -99,6 +107,10 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         "bulk_full",
         "shard",
         "shard_counting",
+        "last",
+        "time",
+        "today",
+        "packed_time",
         "transaction",
         "made_inside",
         "script",

@@ -83,4 +83,7 @@ mod valkey;
 mod valkey_bloom;
 mod valkey_files;
 mod valkey_live;
+mod windows;
+mod windows_clock;
+mod windows_faults;
 mod wrong_type;

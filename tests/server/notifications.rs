@@ -35,7 +35,7 @@ fn new_filters_and_new_items_cause_keyspace_events() {
     client.run("BF.MADD full a b");
     events(subscriber, client);
     let both: &[&str] = &["bloom.add k", "bloom.reserve k"];
-    let rows: [(&str, &[&str]); 31] = [
+    let rows: [(&str, &[&str]); 37] = [
         ("BF.RESERVE k 0.01 100", &["bloom.reserve k"]),
         ("BF.RESERVE k 0.01 100", &[]),
         ("BF.ADD k a", &["bloom.add k"]),
@@ -60,6 +60,16 @@ fn new_filters_and_new_items_cause_keyspace_events() {
         ("BF.DEL missing x", &[]),
         ("BF.DEL k a", &[]),
         ("BF.COUNT c a", &[]),
+        // A new window: its first generation starts with the first item.
+        (
+            "BF.INSERT w CAPACITY 9 WINDOW EX 999 ITEMS a",
+            &["bloom.add w", "bloom.reserve w", "bloom.shift w"],
+        ),
+        ("BF.ADD w b", &["bloom.add w"]),
+        ("BF.ADD w b", &[]),
+        ("BF.FORGET w", &[]),
+        ("BF.RESERVE n 0.000001 1 WINDOW COUNT GENERATIONS 1", &["bloom.reserve n"]),
+        ("BF.MADD n a b", &["bloom.add n", "bloom.shift n"]),
         ("BF.EXISTS k a", &[]),
         ("BF.MEXISTS k a z", &[]),
         ("BF.INFO k", &[]),

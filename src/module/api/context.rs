@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicI64, Ordering::Relaxed},
 };
 
-use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, milliseconds, raw};
+use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, logged, milliseconds, raw};
 
 /// The server's context of a running call.
 #[derive(Clone, Copy)]
@@ -188,7 +188,7 @@ impl Context {
     /// Replicates `command key arguments... items...`.
     pub(crate) fn replicate(self, command: &CStr, key: Str, arguments: &[OwnedStr], items: &[Str]) {
         // `Str` and `OwnedStr` are transparent over the pointer that the format `v` takes.
-        call!(RedisModule_Replicate(
+        let sent: c_int = call!(RedisModule_Replicate(
             self.0,
             command.as_ptr(),
             c"svv".as_ptr(),
@@ -198,6 +198,14 @@ impl Context {
             items.as_ptr(),
             items.len(),
         ));
+        if sent != raw::REDISMODULE_OK as c_int {
+            self.warn_rate_limited(|| {
+                let (command, key) = (command.to_string_lossy(), logged(key.bytes()));
+                format!(
+                    "key '{key}': replicas and the AOF miss a change, because {command} was renamed"
+                )
+            });
+        }
     }
 }
 

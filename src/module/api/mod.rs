@@ -125,6 +125,13 @@ pub(crate) fn milliseconds() -> i64 {
     call!(RedisModule_Milliseconds())
 }
 
+/// The time of the running command in milliseconds since 1970. In a transaction or a script it
+/// stands still, except in Redis 7.0, whose clock is read here.
+pub(crate) fn clock() -> i64 {
+    let microseconds: c_longlong = call!(RedisModule_CachedMicroseconds());
+    if microseconds > 0 { microseconds / 1_000 } else { milliseconds() }
+}
+
 /// Bytes that the server's allocator uses for the allocation at `pointer`; 0 for null.
 pub(crate) fn malloc_size<T>(pointer: *const T) -> usize {
     // An allocation with a larger alignment is not from the server's allocator (`alloc.rs`), and

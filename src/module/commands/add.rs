@@ -7,6 +7,7 @@
 use super::{
     Argument, Call, Command, CommandSpec, Uses,
     sharded::{self, OwnItems},
+    windows,
 };
 use crate::{
     command::{args::Options, refusal::Refusal},
@@ -45,7 +46,7 @@ impl Command for Add {
         let bytes = item.bytes();
         let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(ctx, name, Access::Write);
-        let Some(filter) = Value::filter_in_key(&mut key)? else {
+        let Some(Value::Ready(filter)) = Value::in_key(&mut key)? else {
             return add_one(call, name, key, item);
         };
         if !sharded::owns(filter, bytes) {
@@ -67,7 +68,8 @@ impl Command for Add {
     }
 }
 
-/// Adds one item as a batch, if there is no filter yet or the filter refused the item.
+/// Adds one item as a batch, if there is no filter yet, if the filter forgets, or if it refused the
+/// item.
 #[cold]
 fn add_one(call: &Call, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
     let ctx = call.ctx;
@@ -132,16 +134,16 @@ impl<'a> Batch<'a> for &[Str<'a>] {
 /// Adds `items` to the filter in `key`; creates the filter if there is none.
 ///
 /// # Errors
-/// Those of [`Value::filter_in_key`] and [`create_with`]. A refused item is in the answers instead.
+/// Those of [`Value::complete_in_key`] and [`create_with`]. A refused item is in the answers instead.
 fn add_or_create<'a>(
     call: &Call,
     key: &mut Key,
     items: &[Str<'a>],
 ) -> Result<(Added, Change<'a>), Refusal> {
-    let Some(filter) = Value::filter_in_key(key)? else {
+    let Some(value) = Value::complete_in_key(key)? else {
         return create_with(call, key, Options::default(), items);
     };
-    let answers = add(call, filter, items);
+    let answers = add(call, value, items);
     let change = answers.change_or_all(items);
     Ok((answers, change))
 }
@@ -159,19 +161,25 @@ pub(super) fn create_with<'a>(
 ) -> Result<(Added, Change<'a>), Refusal> {
     let filter = create::filter(call.ctx, call.key(), options)?;
     let created = CreatedWith::of(&filter);
-    Value::Ready(filter).put(key)?;
-    let filter = Value::filter_in_key(key)?.ok_or(Refusal::Internal)?;
-    let answers = add(call, filter, items);
+    Value::of(filter).put(key)?;
+    let value = Value::complete_in_key(key)?.ok_or(Refusal::Internal)?;
+    let answers = add(call, value, items);
     let change = Change::Created(created, answers.changed(items), answers.shape);
     Ok((answers, change))
 }
 
-/// Adds `items` to a filter in order, and stops at the first item that cannot be added, or that
-/// belongs to another shard (`sharded.rs`).
-pub(super) fn add<'a>(call: &Call, filter: &mut Filter, items: impl Batch<'a>) -> Added {
-    let added = match filter.shard() {
-        None => add_items(call, filter, items.items()),
-        Some(shard) => add_to_shard(call, filter, shard, items),
+/// Adds `items` to a complete filter in order, and stops at the first item that cannot be added, or
+/// that belongs to another shard (`sharded.rs`).
+pub(super) fn add<'a>(call: &Call, value: &mut Value, items: impl Batch<'a>) -> Added {
+    let added = match value {
+        Value::Window(window) => windows::add(call, window, items),
+        value => {
+            let filter = value.filter_mut();
+            match filter.shard() {
+                None => add_items(call, filter, items.items()),
+                Some(shard) => add_to_shard(call, filter, shard, items),
+            }
+        }
     };
     stats::ADDS.add(added.tried() as u64);
     added
@@ -231,22 +239,23 @@ fn add_items<'a>(
         counted = counted.saturating_add(more as usize);
         error = None;
     }
+    let changed = if before.counts() { Changed::All } else { Changed::New };
     Added {
         answers,
-        counts: before.counts(),
+        changed,
         shape: before.reshaped(filter, counted),
         error: error.map(|error| refused(call, error)),
     }
 }
 
 /// The sum of `number` over all chunks of answers.
-fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
+pub(super) fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
     answers.iter().copied().map(number).sum()
 }
 
 /// Counts a refusal, and logs which limit caused it. The client's error text does not say which.
 #[cold]
-fn refused(call: &Call, error: Error) -> Refusal {
+pub(super) fn refused(call: &Call, error: Error) -> Refusal {
     stats::REFUSED.add(1);
     if error == Error::Full {
         stats::REFUSED_FULL.add(1);
@@ -300,7 +309,7 @@ impl Before {
             stats::scaled(filter, layers);
         }
         let filled = new > 0 && filter.expansion().factor().is_none() && filter.newest().is_full();
-        Shape { layers, filled }
+        Shape { layers, filled, ..Shape::default() }
     }
 }
 
@@ -315,11 +324,20 @@ fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
 /// The answer for each item, and the error that stopped the additions.
 pub(super) struct Added {
     /// Whether each item was new, chunk by chunk.
-    answers: Vec<Answers>,
-    /// Whether items that were not new changed the filter too: it has counters.
-    counts: bool,
-    shape: Shape,
-    error: Option<Refusal>,
+    pub(super) answers: Vec<Answers>,
+    pub(super) changed: Changed,
+    pub(super) shape: Shape,
+    pub(super) error: Option<Refusal>,
+}
+
+/// The items that changed the filter, of those that were added.
+pub(super) enum Changed {
+    /// Those that were new.
+    New,
+    /// All: the filter has counters.
+    All,
+    /// Those whose element is true, chunk by chunk: the filter forgets.
+    These(Vec<Answers>),
 }
 
 impl Added {
@@ -333,6 +351,15 @@ impl Added {
         total(&self.answers, Answers::count)
     }
 
+    /// The number of items that changed the filter.
+    fn changes(&self) -> usize {
+        match &self.changed {
+            Changed::New => self.ones(),
+            Changed::All => self.count(),
+            Changed::These(changed) => total(changed, Answers::ones),
+        }
+    }
+
     /// The number of items tried, including one that caused an error.
     fn tried(&self) -> usize {
         self.count() + usize::from(self.error.is_some())
@@ -344,10 +371,14 @@ impl Added {
 
     /// The items that changed the filter; `items` were added.
     fn changed<'a>(&self, items: impl Batch<'a>) -> Items<'a> {
-        if self.ones() == 0 && !self.counts {
+        if self.changes() == 0 {
             return Items::Listed(Vec::new());
         }
-        items.select(self.each().map(|new| new || self.counts))
+        match &self.changed {
+            Changed::New => items.select(self.each()),
+            Changed::All => items.select(self.each().map(|_| true)),
+            Changed::These(changed) => items.select(changed.iter().flat_map(|chunk| chunk.each())),
+        }
     }
 
     /// The change by the addition of `items`; it lists the items that changed the filter.
@@ -358,8 +389,8 @@ impl Added {
     /// The change by the addition of `items`. [`Change::AllAdded`] if every item changed the
     /// filter.
     pub(super) fn change_or_all<'a>(&self, items: impl Batch<'a>) -> Change<'a> {
-        let (count, changed) = (self.count(), if self.counts { self.count() } else { self.ones() });
-        if changed == count && count > 0 && self.error.is_none() {
+        let count = self.count();
+        if self.changes() == count && count > 0 && self.error.is_none() {
             Change::AllAdded(self.shape)
         } else {
             self.change(items)

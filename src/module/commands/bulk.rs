@@ -4,7 +4,7 @@
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
 use super::{
-    Argument, Call, Command, CommandSpec, SHARD, Uses,
+    Argument, Call, Command, CommandSpec, GENERATIONS, NO_REFRESH, SHARD, Uses, WINDOW,
     add::{Batch, add, create_with},
     exists::{ask, queried},
     sharded,
@@ -56,6 +56,9 @@ impl Command for BulkAdd {
             Argument::Flag(c"nonscaling", c"NONSCALING"),
             Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed")),
             SHARD,
+            WINDOW,
+            GENERATIONS,
+            NO_REFRESH,
             FORMAT,
             BLOB,
         ],
@@ -70,10 +73,10 @@ impl Command for BulkAdd {
             args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let (added, change) = match Value::filter_in_key(&mut key)? {
-            Some(filter) => {
-                sharded::check_named(call, filter, options.shard)?;
-                let added = add(call, filter, items);
+        let (added, change) = match Value::complete_in_key(&mut key)? {
+            Some(value) => {
+                sharded::check_named(call, value.filter(), options.shard)?;
+                let added = add(call, value, items);
                 let change = added.change_or_all(items);
                 (added, change)
             }
@@ -116,8 +119,8 @@ impl Command for BulkExists {
         let items = Packed::new(format, blob(words.as_slice())?)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let (count, bits) = match queried(&mut key)? {
-            Some(filter) => {
-                let found = ask(call, filter, items)?;
+            Some(value) => {
+                let found = ask(call, value, items)?;
                 (found.count(), packed::pack_answers(found.chunks()))
             }
             None => {

@@ -3,7 +3,6 @@
 use super::{Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
-    filter::Filter,
     module::{
         api::{Access, Key},
         value::Value,
@@ -29,7 +28,7 @@ impl Command for Card {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let items = Value::filter_in_key(&mut key)?.map_or(0, |filter| Filter::items(filter));
+        let items = Value::complete_in_key(&mut key)?.map_or(0, |value| value.items());
         call.ctx.reply_integer(items);
         Ok(())
     }

@@ -3,7 +3,10 @@
 use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried, sharded};
 use crate::{
     command::refusal::Refusal,
-    module::api::{Access, Key},
+    module::{
+        api::{Access, Key},
+        value::Value,
+    },
 };
 
 pub(super) struct Count;
@@ -28,7 +31,7 @@ impl Command for Count {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let count = match queried(&mut key)? {
+        let count = match queried(&mut key)?.map(Value::filter_mut) {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
                 sharded::check(call, filter, item.bytes())?;

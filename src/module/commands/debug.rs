@@ -3,7 +3,7 @@
 use super::{Call, Command, CommandSpec, Uses};
 use crate::{
     command::{number, refusal::Refusal},
-    filter::{Family, Layer, RedisBloom, Shape},
+    filter::{Family, Generation, Layer, NEVER, RedisBloom, Ring, Rules, Shape, Span},
     module::{
         api::{Access, Key},
         value::Value,
@@ -34,12 +34,36 @@ impl Command for Debug {
         let shard = filter.shard().map_or(String::new(), |shard| {
             format!(" shard:{} shards:{}", shard.index(), shard.count())
         });
+        let window = filter.window().map_or(String::new(), describe_window);
         let lines: Vec<String> =
-            std::iter::once(format!("size:{}{shard}", filter.items())).chain(layers).collect();
+            std::iter::once(format!("size:{}{shard}{window}", filter.items())).chain(layers).collect();
         call.ctx.reply_array(lines.len());
         lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
         Ok(())
     }
+}
+
+/// What the first line says of a window: its rules, and start and number of layers of each generation,
+/// oldest first.
+fn describe_window(ring: &Ring) -> String {
+    let Rules { span, generations, refresh } = ring.rules;
+    let span = match span {
+        Span::Time(span) => format!("{span}ms"),
+        Span::Items => "count".into(),
+    };
+    let present: Vec<String> = ring
+        .generations
+        .iter()
+        .map(|&Generation { start, layers }| match start {
+            NEVER => format!("-+{layers}"),
+            start => format!("{start}+{layers}"),
+        })
+        .collect();
+    format!(
+        " window:{span} generations:{generations} refresh:{} starts:{}",
+        u8::from(refresh),
+        present.join(",")
+    )
 }
 
 /// The line for a layer: RedisBloom's fields, then the fields of this kind of layer.

@@ -13,6 +13,7 @@ use crate::{
     module::{
         api::{Access, Key},
         effects, stats,
+        value::Value,
     },
 };
 
@@ -40,7 +41,7 @@ impl Command for Del {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let mut error = None;
         let mut deleted = Vec::with_capacity(items.len());
-        match queried(&mut key)? {
+        match queried(&mut key)?.map(Value::filter_mut) {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
                 let (before, refused) = (stats::items_of(filter), filter.refused_deletions());

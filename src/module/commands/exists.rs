@@ -8,6 +8,7 @@ use super::{
     Argument, Call, Command, CommandSpec, Uses,
     add::Batch,
     sharded::{self, OwnItems},
+    windows,
 };
 use crate::{
     command::refusal::Refusal,
@@ -43,17 +44,27 @@ impl Command for Exists {
         let bytes = item.bytes();
         let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = match queried(&mut key)? {
-            Some(filter) => {
+        let found = match Value::in_key(&mut key)? {
+            Some(Value::Ready(filter)) => {
                 sharded::check(call, filter, bytes)?;
                 filter.contains(lookahead.hash(filter))
             }
-            None => false,
+            _ => exists_elsewhere(call, &mut key, bytes)?,
         };
         stats::CHECKS.add(1);
         stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
         Ok(())
+    }
+}
+
+/// Asks for one item if there is no filter, or one that forgets.
+#[cold]
+fn exists_elsewhere(call: &Call, key: &mut Key, item: &[u8]) -> Result<bool, Refusal> {
+    match queried(key)? {
+        Some(Value::Window(window)) => windows::contains(call, window, item),
+        Some(_) => Err(Refusal::Internal),
+        None => Ok(false),
     }
 }
 
@@ -77,7 +88,7 @@ impl Command for MultiExists {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let Some(filter) = queried(&mut key)? else {
+        let Some(value) = queried(&mut key)? else {
             stats::CHECKS.add(items.len() as u64);
             call.ctx.reply_array(items.len());
             items.iter().for_each(|_| call.ctx.reply_bool(false));
@@ -85,7 +96,7 @@ impl Command for MultiExists {
         };
         // Compute all answers before the reply begins: an array that stops in the middle leaves the
         // client out of step.
-        let found = ask(call, filter, items)?;
+        let found = ask(call, value, items)?;
         call.ctx.reply_array(found.count());
         for chunk in found.chunks() {
             chunk.each().for_each(|found| call.ctx.reply_bool(found));
@@ -94,18 +105,24 @@ impl Command for MultiExists {
     }
 }
 
-/// Asks a filter for items, and counts them.
+/// Asks a complete filter for items, and counts them.
 ///
 /// # Errors
 /// [`Refusal::OtherShard`] if an item belongs to another shard.
 pub(super) fn ask<'a>(
     call: &Call,
-    filter: &Filter,
+    value: &Value,
     items: impl Batch<'a>,
 ) -> Result<Found, Refusal> {
-    let found = match filter.shard() {
-        None => found_in(filter, items.items()),
-        Some(shard) => ask_shard(call, filter, shard, items)?,
+    let found = match value {
+        Value::Window(window) => windows::ask(call, window, items)?,
+        value => {
+            let filter = value.filter();
+            match filter.shard() {
+                None => found_in(filter, items.items()),
+                Some(shard) => ask_shard(call, filter, shard, items)?,
+            }
+        }
     };
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
@@ -159,18 +176,19 @@ impl Found {
     }
 }
 
-/// The filter in the key; `None` for a missing key, unless `missing-key-error` makes that an error.
+/// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that an
+/// error.
 #[inline]
-pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
-    match Value::filter_in_key(key)? {
+pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
+    match Value::complete_in_key(key)? {
         None => missing(),
-        filter => Ok(filter),
+        value => Ok(value),
     }
 }
 
 /// Counts a query of a missing key, which is how a guard finds out that its filter is lost.
 #[cold]
-fn missing<'a>() -> Result<Option<&'a mut Filter>, Refusal> {
+fn missing<'a>() -> Result<Option<&'a mut Value>, Refusal> {
     stats::MISSING.add(1);
     if config::missing_key_error() { Err(Refusal::NotFound) } else { Ok(None) }
 }

@@ -9,9 +9,9 @@ use std::ffi::CStr;
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
-    filter::{Estimate, Filter, Layer},
+    filter::{Estimate, Filter, Generation, Layer, NEVER, Rules, Span},
     module::{
-        api::{Access, Context, Key},
+        api::{Access, Context, Key, clock},
         value::Value,
     },
     sharding::Shard,
@@ -46,6 +46,8 @@ impl Command for Info {
                 (c"saturated", c"SATURATED"),
                 (c"undeleted", c"UNDELETED"),
                 (c"shard", c"SHARD"),
+                (c"window", c"WINDOW"),
+                (c"generations", c"GENERATIONS"),
             ],
         )],
     };
@@ -53,14 +55,14 @@ impl Command for Info {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(0)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = match words {
-            [] | [_] => Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
+        let value = match words {
+            [] | [_] => &*Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
             _ => return Err(Refusal::Arity),
         };
         let ctx = call.ctx;
         match words.first() {
             None => {
-                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect();
+                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(value)).collect();
                 ctx.reply_map(full.len());
                 full.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
             }
@@ -68,7 +70,7 @@ impl Command for Info {
                 let field = FIELDS
                     .iter()
                     .find(|field| word.bytes().eq_ignore_ascii_case(field.word.as_bytes()));
-                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(filter);
+                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(value);
                 if ctx.speaks_resp3() {
                     ctx.reply_map(1);
                     shown.reply_under(ctx, label);
@@ -86,7 +88,15 @@ impl Command for Info {
 struct Field {
     word: &'static str,
     label: &'static CStr,
-    value: fn(&Filter) -> Shown,
+    value: Read,
+}
+
+/// How the value of a field is read.
+enum Read {
+    /// From the layers that are allocated.
+    Filter(fn(&Filter) -> Shown),
+    /// From what depends on the time, too.
+    Value(fn(&Value) -> Shown),
 }
 
 /// The value of a field. All values are computed before the reply begins, because a map that stops
@@ -96,78 +106,110 @@ enum Shown<'f> {
     Double(f64),
     Null,
     Shard(Shard),
+    Window(Rules),
+    /// The generations, their layers, and whether they are alive.
+    Generations(Vec<(Generation, Vec<&'f Layer>, bool)>),
     Layers(Vec<(&'f Layer, Estimate)>),
 }
 
 /// The number of fields in the full reply: the first five of `FIELDS`.
 const FULL: usize = 5;
 
-const FIELDS: [Field; 12] = [
+const FIELDS: [Field; 14] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
-        value: |filter| Shown::Integer(filter.capacity()),
+        value: Read::Filter(|filter| Shown::Integer(filter.capacity())),
     },
-    Field { word: "SIZE", label: c"Size", value: |filter| Shown::Integer(filter.bytes()) },
+    Field { word: "SIZE", label: c"Size", value: Read::Filter(|filter| Shown::Integer(filter.bytes()))},
     Field {
         word: "FILTERS",
         label: c"Number of filters",
-        value: |filter| Shown::Integer(filter.layers().len() as u64),
+        value: Read::Filter(|filter| Shown::Integer(filter.layers().len() as u64)),
     },
     Field {
         word: "ITEMS",
         label: c"Number of items inserted",
-        value: |filter| Shown::Integer(filter.items()),
+        value: Read::Value(|value| Shown::Integer(value.items())),
     },
     Field {
         word: "EXPANSION",
         label: c"Expansion rate",
-        value: |filter| count(filter.expansion().factor().map(u64::from)),
+        value: Read::Filter(|filter| count(filter.expansion().factor().map(u64::from))),
     },
     // The requested rate, which the filter never exceeds.
     Field {
         word: "ERROR",
         label: c"Error rate",
-        value: |filter| Shown::Double(filter.error_rate()),
+        value: Read::Filter(|filter| Shown::Double(filter.error_rate())),
     },
     // The current rate, estimated from the bits that are set.
     Field {
         word: "FPR",
         label: c"False positive rate",
-        value: |filter| Shown::Double(filter.estimate().error_rate),
+        value: Read::Filter(|filter| Shown::Double(filter.estimate().error_rate)),
     },
     // The share of bits that are set, or of counters above 0; about one half at capacity.
-    Field { word: "FILL", label: c"Fill", value: |filter| Shown::Double(filter.estimate().fill) },
+    Field { word: "FILL", label: c"Fill", value: Read::Filter(|filter| Shown::Double(filter.estimate().fill))},
     Field {
         word: "LAYERS",
         label: c"Layers",
-        value: |filter| Shown::Layers(filter.estimate_layers().collect()),
+        value: Read::Filter(|filter| Shown::Layers(filter.estimate_layers().collect())),
     },
     // Counters that reached 15 and stay there; null for a filter without counters.
     Field {
         word: "SATURATED",
         label: c"Saturated counters",
-        value: |filter| count(filter.saturated()),
+        value: Read::Filter(|filter| count(filter.saturated())),
     },
     // Refused deletions of items that tested present, since the filter was created, loaded or
     // copied on this server; null for a filter without counters.
     Field {
         word: "UNDELETED",
         label: c"Refused deletions",
-        value: |filter| count(filter.counts().then(|| filter.refused_deletions())),
+        value: Read::Filter(|filter| count(filter.counts().then(|| filter.refused_deletions()))),
     },
     // The number of the shard and the number of shards; null for a filter that is no shard.
     Field {
         word: "SHARD",
         label: c"Shard",
-        value: |filter| filter.shard().map_or(Shown::Null, Shown::Shard),
+        value: Read::Filter(|filter| filter.shard().map_or(Shown::Null, Shown::Shard)),
+    },
+    // How the filter forgets; null for one that does not.
+    Field {
+        word: "WINDOW",
+        label: c"Window",
+        value: Read::Filter(|filter| {
+            filter.window().map_or(Shown::Null, |ring| Shown::Window(ring.rules))
+        }),
+    },
+    // The generations of such a filter, oldest first.
+    Field {
+        word: "GENERATIONS",
+        label: c"Generations",
+        value: Read::Value(generations),
     },
 ];
 
+fn generations(value: &Value) -> Shown<'_> {
+    let Some(window) = value.window() else {
+        return Shown::Null;
+    };
+    let (now, rules) = (clock(), window.ring().rules);
+    let generations = window.generations().map(|(generation, layers)| {
+        (generation, layers, rules.is_alive(generation.start, now))
+    });
+    Shown::Generations(generations.collect())
+}
+
 impl Field {
-    /// The name and the value of this field for `filter`.
-    fn of<'f>(&self, filter: &'f Filter) -> (&'static CStr, Shown<'f>) {
-        (self.label, (self.value)(filter))
+    /// The name and the value of this field for a filter.
+    fn of<'f>(&self, value: &'f Value) -> (&'static CStr, Shown<'f>) {
+        let shown = match self.value {
+            Read::Filter(read) => read(value.filter()),
+            Read::Value(read) => read(value),
+        };
+        (self.label, shown)
     }
 }
 
@@ -191,12 +233,58 @@ impl Shown<'_> {
                 ctx.reply_integer(shard.index().into());
                 ctx.reply_integer(shard.count().into());
             }
+            Self::Window(rules) => reply_window(ctx, *rules),
+            Self::Generations(generations) => {
+                ctx.reply_array(generations.len());
+                generations.iter().for_each(|(generation, layers, alive)| {
+                    reply_generation(ctx, *generation, layers, *alive);
+                });
+            }
             Self::Layers(layers) => {
                 ctx.reply_array(layers.len());
                 layers.iter().for_each(|(layer, estimate)| reply_layer(ctx, layer, *estimate));
             }
         }
     }
+}
+
+/// Replies a map that describes how a filter forgets.
+fn reply_window(ctx: Context, Rules { span, generations, refresh }: Rules) {
+    let (kind, milliseconds) = match span {
+        Span::Time(span) => (c"time", Shown::Integer(span)),
+        Span::Items => (c"count", Shown::Null),
+    };
+    ctx.reply_map(4);
+    ctx.reply_simple(c"Kind");
+    ctx.reply_simple(kind);
+    milliseconds.reply_under(ctx, c"Milliseconds");
+    Shown::Integer(generations.into()).reply_under(ctx, c"Generations");
+    ctx.reply_simple(c"Refresh");
+    ctx.reply_bool(refresh);
+}
+
+/// Replies a map that describes a generation. It has a start only once it has an item, and only in a
+/// window of time.
+fn reply_generation(ctx: Context, generation: Generation, layers: &[&Layer], alive: bool) {
+    let sum = |number: fn(&Layer) -> u64| {
+        let numbers = layers.iter().map(|layer| number(layer));
+        Shown::Integer(numbers.fold(0, u64::saturating_add))
+    };
+    let started = match generation.start {
+        0 | NEVER => Shown::Null,
+        start => Shown::Integer(start.unsigned_abs()),
+    };
+    let fields = [
+        (c"Started", started),
+        (c"Items", sum(Layer::items)),
+        (c"Capacity", sum(Layer::capacity)),
+        (c"Layers", Shown::Integer(layers.len() as u64)),
+        (c"Size", sum(|layer| size_of_val(layer.bits().words()) as u64)),
+    ];
+    ctx.reply_map(fields.len() + 1);
+    fields.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
+    ctx.reply_simple(c"Alive");
+    ctx.reply_bool(alive);
 }
 
 /// Replies a map that describes a layer.

@@ -6,7 +6,7 @@
 //! documentation that clients show.
 
 use super::{
-    Argument, Call, Command, CommandSpec, SHARD, Uses,
+    Argument, Call, Command, CommandSpec, GENERATIONS, NO_REFRESH, SHARD, Uses, WINDOW,
     add::{add, create_with},
     sharded,
 };
@@ -44,6 +44,9 @@ impl Command for Insert {
             Argument::Flag(c"nonscaling", c"NONSCALING"),
             Argument::Own(&Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed"))),
             Argument::Own(&SHARD),
+            Argument::Own(&WINDOW),
+            Argument::Own(&GENERATIONS),
+            Argument::Own(&NO_REFRESH),
             Argument::Token(c"items", c"ITEMS"),
             Argument::Items,
         ],
@@ -65,10 +68,10 @@ impl Command for Insert {
             return Err(Refusal::Arity);
         }
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let (answers, change) = match Value::filter_in_key(&mut key)? {
-            Some(filter) => {
-                sharded::check_named(call, filter, options.shard)?;
-                let answers = add(call, filter, items);
+        let (answers, change) = match Value::complete_in_key(&mut key)? {
+            Some(value) => {
+                sharded::check_named(call, value.filter(), options.shard)?;
+                let answers = add(call, value, items);
                 let change = answers.change(items);
                 (answers, change)
             }

@@ -67,8 +67,8 @@ fn take(
     data: &[u8],
 ) -> Result<Taken, codec::Error> {
     match value {
-        Value::Ready(filter) => {
-            dump::repeat(filter, iterator, data)?;
+        Value::Ready(_) | Value::Window(_) => {
+            dump::repeat(value.filter(), iterator, data)?;
             Ok(Taken::Repeated)
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),

@@ -64,7 +64,7 @@ fn merge(call: &Call) -> Result<(), Refusal> {
             let filled = is_filled(&filter);
             Value::Ready(filter).put(&mut key)?;
             created = true;
-            Some(Shape { layers: 0, filled })
+            Some(Shape { filled, ..Shape::default() })
         }
     };
     drop(sources);
@@ -152,7 +152,8 @@ fn merge_into(
     if layers > 0 {
         stats::scaled(filter, layers);
     }
-    Ok(Some(Shape { layers, filled: is_filled(filter) && !was_filled }))
+    let filled = is_filled(filter) && !was_filled;
+    Ok(Some(Shape { layers, filled, ..Shape::default() }))
 }
 
 /// Whether the filter is non-scaling and full.

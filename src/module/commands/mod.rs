@@ -10,6 +10,7 @@ mod registration;
 mod reply_order;
 mod sharded;
 mod spec;
+mod windows;
 
 use std::ffi::{CStr, c_int};
 
@@ -46,6 +47,7 @@ commands! {
     debug: Debug;
     del: Del;
     exists: Exists, MultiExists;
+    forget: Forget, Shifted;
     import: Import;
     info: Info;
     insert: Insert;
@@ -58,6 +60,23 @@ commands! {
 
 /// The option by which a command creates a shard of a sharded filter.
 const SHARD: Argument = Argument::Pair(c"shard", c"SHARD", [c"index", c"shards"]);
+
+/// The options by which a command creates a filter that forgets.
+const WINDOW: Argument = Argument::Option(
+    c"window",
+    c"WINDOW",
+    &Argument::Choice(
+        c"span",
+        &[
+            Argument::Option(c"seconds", c"EX", &Argument::Integer(c"seconds")),
+            Argument::Option(c"milliseconds", c"PX", &Argument::Integer(c"milliseconds")),
+            Argument::Token(c"count", c"COUNT"),
+        ],
+    ),
+);
+const GENERATIONS: Argument =
+    Argument::Option(c"generations", c"GENERATIONS", &Argument::Integer(c"generations"));
+const NO_REFRESH: Argument = Argument::Flag(c"norefresh", c"NOREFRESH");
 
 /// A command.
 trait Command {

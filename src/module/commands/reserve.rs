@@ -1,7 +1,7 @@
 //! `BF.RESERVE key error_rate capacity [COUNTING] [EXPANSION n] [NONSCALING] [SEED s]
-//! [SHARD i n]`: creates an empty filter.
+//! [SHARD i n] [WINDOW EX s | PX ms | COUNT] [GENERATIONS g] [NOREFRESH]`: creates an empty filter.
 
-use super::{Argument, Call, Command, CommandSpec, SHARD, Uses};
+use super::{Argument, Call, Command, CommandSpec, GENERATIONS, NO_REFRESH, SHARD, Uses, WINDOW};
 use crate::{
     command::{args, refusal::Refusal, replayed},
     module::{
@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Reserve;
 
 /// The largest number of arguments after the key.
-const MOST_WORDS: usize = 11;
+const MOST_WORDS: usize = 17;
 
 impl Command for Reserve {
     const SPEC: CommandSpec = CommandSpec {
@@ -36,6 +36,9 @@ impl Command for Reserve {
             Argument::Flag(c"nonscaling", c"NONSCALING"),
             Argument::Own(&Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed"))),
             Argument::Own(&SHARD),
+            Argument::Own(&WINDOW),
+            Argument::Own(&GENERATIONS),
+            Argument::Own(&NO_REFRESH),
         ],
     };
 
@@ -57,7 +60,7 @@ impl Command for Reserve {
         }
         let filter = create::filter(call.ctx, name.bytes(), options)?;
         let created = CreatedWith::of(&filter);
-        Value::Ready(filter).put(&mut key)?;
+        Value::of(filter).put(&mut key)?;
         drop(key);
         let change = Change::Created(created, Items::Listed(Vec::new()), Shape::default());
         effects::announce(call.ctx, name, &change);

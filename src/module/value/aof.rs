@@ -41,8 +41,8 @@ fn emit_chunks(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, va
     let (mut from, header) = dump::header(value.filter());
     emit(from, &header);
     while let Some((to, data)) = match value {
-        Value::Ready(filter) => dump::at(filter, from),
         Value::Loading(load) => load.at(from),
+        value => dump::at(value.filter(), from),
     } {
         emit(to, &data);
         from = to;

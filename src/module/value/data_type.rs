@@ -120,8 +120,8 @@ unsafe extern "C" fn copy(
         // No ceiling: the server does not say whose COPY it is, and what comes from a primary or
         // with a slot must be obeyed. The filter that is copied was accepted already.
         let copied = match value {
-            Value::Ready(filter) => filter.duplicate().map(Value::Ready),
             Value::Loading(load) => load.duplicate().map(|load| Value::Loading(Box::new(load))),
+            value => value.filter().duplicate().map(Value::of),
         };
         copied.map_or_else(
             |error| {

@@ -4,10 +4,11 @@
 //! large value little time per call. The cursor then stores the number of layers done, and the next
 //! call continues with the next layer.
 //!
-//! Three kinds of allocation stay in place:
+//! Four kinds of allocation stay in place:
 //! * an array above `LARGEST`: the allocator gives it whole pages, which cannot be fragmented, and
 //!   a copy would stall the server;
 //! * the list of older layers: one small allocation, only in a filter that grew;
+//! * the generations of a window, and the box of such a filter: three small allocations;
 //! * the box of a layer: only in filters with counters and in those of other products.
 
 use std::ffi::{c_int, c_ulong, c_void};

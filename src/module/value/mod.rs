@@ -17,9 +17,9 @@ mod rdb;
 use crate::{
     codec::native::dump::{self, Load},
     command::refusal::Refusal,
-    filter::{CellKind, Expansion, Family, Filter, Layer, Params},
+    filter::{CellKind, Expansion, Family, Filter, Layer, Params, Window},
     module::{
-        api::{Key, malloc_size, raw},
+        api::{Key, clock, malloc_size, raw},
         stats,
     },
 };
@@ -27,8 +27,10 @@ use crate::{
 /// The value behind a key.
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// A filter.
+    /// A filter without a window.
     Ready(Filter),
+    /// A filter that forgets. Boxed, so that other filters stay small.
+    Window(Box<Window>),
     /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will
     /// hold is not all in. [`Value::placeholder`] is one, too.
     Loading(Box<Load>),
@@ -47,6 +49,14 @@ fn keep_types(own: *mut raw::RedisModuleType, valkeys: *mut raw::RedisModuleType
 }
 
 impl Value {
+    /// The value of a complete filter.
+    pub(crate) fn of(filter: Filter) -> Self {
+        match Window::try_from(filter) {
+            Ok(window) => Self::Window(Box::new(window)),
+            Err(filter) => Self::Ready(filter),
+        }
+    }
+
     /// The value in an open key.
     ///
     /// # Errors
@@ -81,21 +91,29 @@ impl Value {
                 let second = VALKEY_TYPE.load(Relaxed);
                 if second.is_null() { DATA_TYPE.load(Relaxed) } else { second }
             }
-            Self::Ready(_) | Self::Loading(_) => DATA_TYPE.load(Relaxed),
+            Self::Ready(_) | Self::Window(_) | Self::Loading(_) => DATA_TYPE.load(Relaxed),
         }
     }
 
-    /// The filter in an open key.
+    /// The value in an open key, if it is complete.
     ///
     /// # Errors
     /// `WrongType`; `Loading` for one that is not complete; a key that is not there is `Ok(None)`.
     #[inline]
-    pub(crate) fn filter_in_key(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
+    pub(crate) fn complete_in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
         match Self::in_key(key)? {
-            None => Ok(None),
-            Some(Self::Ready(filter)) => Ok(Some(filter)),
             Some(Self::Loading(_)) => Err(Refusal::Loading),
+            value => Ok(value),
         }
+    }
+
+    /// The filter in an open key. One with a window has all layers that are allocated.
+    ///
+    /// # Errors
+    /// Those of [`Self::complete_in_key`].
+    #[inline]
+    pub(crate) fn filter_in_key(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
+        Ok(Self::complete_in_key(key)?.map(Self::filter_mut))
     }
 
     /// A load that has nothing in it. It takes the place of a filter that exists elsewhere and
@@ -139,7 +157,7 @@ impl Value {
             // drop it again: nothing in between can panic.
             let load = unsafe { std::ptr::read(load) };
             // SAFETY: `self` is valid for writes; its old content was moved out by the line above.
-            unsafe { std::ptr::write(self, Self::Ready(load.into_filter())) };
+            unsafe { std::ptr::write(self, Self::of(load.into_filter())) };
         }
     }
 
@@ -174,6 +192,7 @@ impl Value {
     pub(crate) fn filter(&self) -> &Filter {
         match self {
             Self::Ready(filter) => filter,
+            Self::Window(window) => window.filter(),
             Self::Loading(load) => load.filter(),
         }
     }
@@ -182,7 +201,24 @@ impl Value {
     pub(crate) fn filter_mut(&mut self) -> &mut Filter {
         match self {
             Self::Ready(filter) => filter,
+            Self::Window(window) => window.filter_mut(),
             Self::Loading(load) => load.filter_mut(),
+        }
+    }
+
+    /// The filter that forgets, if it is one.
+    pub(crate) fn window(&self) -> Option<&Window> {
+        match self {
+            Self::Window(window) => Some(window),
+            Self::Ready(_) | Self::Loading(_) => None,
+        }
+    }
+
+    /// The items that are remembered now.
+    pub(crate) fn items(&self) -> u64 {
+        match self {
+            Self::Window(window) => window.items(clock()),
+            Self::Ready(_) | Self::Loading(_) => self.filter().items(),
         }
     }
 
@@ -190,6 +226,7 @@ impl Value {
     pub(super) fn memory(&self) -> usize {
         let boxed = match self {
             Self::Ready(_) => 0,
+            Self::Window(window) => malloc_size(std::ptr::from_ref::<Window>(window)),
             Self::Loading(load) => malloc_size(std::ptr::from_ref::<Load>(load)),
         };
         let filter = self.filter();

@@ -32,8 +32,8 @@ use crate::{
 /// Writes a value as RDB and DUMP have it.
 pub(super) fn write(value: &Value, sink: &mut impl io::Sink) {
     match value {
-        Value::Ready(filter) => native::rdb::save(filter, sink),
         Value::Loading(load) => native::rdb::save_partial(load, sink),
+        value => native::rdb::save(value.filter(), sink),
     }
 }
 
@@ -78,7 +78,7 @@ fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
     match stored {
         Ok(native::rdb::Stored::Complete(filter)) => {
             stats::LOADS.add(1);
-            Value::Ready(filter).into_raw()
+            Value::of(filter).into_raw()
         }
         Ok(native::rdb::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
         Err((error, begun)) => {
@@ -113,8 +113,8 @@ pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: 
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         match unsafe { Value::borrow(value) } {
-            Value::Ready(filter) => valkey_bloom::save(filter, &mut Stream(io)),
             Value::Loading(_) => Stream(io).unsigned(PLACEHOLDER),
+            value => valkey_bloom::save(value.filter(), &mut Stream(io)),
         }
     });
 }

@@ -19,8 +19,8 @@ pub struct Command {
     pub key: &'static [&'static str],
     /// The first release with the command, of RedisBloom or of this module.
     pub since: &'static str,
-    /// Names of the arguments in order, without `seed`, `counting` and `shard`, which RedisBloom
-    /// lacks.
+    /// Names of the arguments in order, without `seed`, `counting`, `shard` and those of a window,
+    /// which RedisBloom lacks.
     pub arguments: &'static str,
 }
 
@@ -76,8 +76,10 @@ pub const REDISBLOOMS: [Command; 11] = [
 ];
 
 /// The commands that RedisBloom lacks.
-pub const OWN: [Command; 7] = [
+pub const OWN: [Command; 9] = [
     command("BF.DEL k a", -3, &["write"], DELETES, "0.1.0", "key item"),
+    command("BF.FORGET k", 2, &["write"], DELETES, "0.1.0", "key"),
+    command("BF.SHIFT k 1 1", 4, &["write"], CREATES, "0.1.0", "key start capacity"),
     command("BF.COUNT k a", 3, READ, READS, "0.1.0", "key item"),
     // The filter with itself: each call of this table has one key.
     command("BF.MERGE k k", -3, WRITE, ADDS, "0.1.0", "key source"),

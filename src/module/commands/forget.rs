@@ -1,0 +1,121 @@
+//! `BF.FORGET key`: gives back the generations that are out of the window.
+//! `BF.SHIFT key start capacity`: what time did to the generations of a filter elsewhere.
+//!
+//! Additions give back memory too, but a server at `maxmemory` refuses them. BF.FORGET runs without
+//! `deny-oom`, because it makes no filter larger.
+//!
+//! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/window/mod.rs`). It
+//! is refused to clients: a wrong time would make the filter forget what it must remember.
+
+use super::{Argument, Call, Command, CommandSpec, Uses, windows};
+use crate::{
+    command::{number, refusal::Refusal},
+    filter::{Error, Shift},
+    module::{
+        api::{Access, Key, clock},
+        effects, limit, stats,
+        value::Value,
+    },
+};
+
+pub(super) struct Forget;
+
+impl Command for Forget {
+    const SPEC: CommandSpec = CommandSpec {
+        name: c"bf.forget",
+        flags: c"write",
+        arity: 2,
+        uses: Uses::Deletes,
+        categories: "write",
+        summary: c"Gives back the memory of what is out of the window of a Bloom filter",
+        complexity: c"O(L), where L is the number of layers of the filter",
+        since: c"0.1.0",
+        tips: None,
+        arguments: &[],
+    };
+
+    const REDISBLOOMS: bool = false;
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, []) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Write);
+        let Value::Window(window) =
+            Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?
+        else {
+            return Err(Refusal::NoWindow);
+        };
+        let mut count = 0;
+        // A replica forgets when its primary does.
+        if !limit::must_obey(call.ctx) {
+            let (now, mut dropped) = (clock(), Vec::new());
+            let before = stats::Before::of(window.filter());
+            count = window.forget(now, &mut dropped);
+            before.changed(window.filter());
+            stats::FORGOTTEN.add(count as u64);
+            windows::free(dropped);
+            drop(key);
+            if count > 0 {
+                effects::shifted(call.ctx, name, Shift { start: now, capacity: 0 });
+            }
+        }
+        call.ctx.reply_integer(count as u64);
+        Ok(())
+    }
+}
+
+pub(super) struct Shifted;
+
+impl Command for Shifted {
+    const SPEC: CommandSpec = CommandSpec {
+        name: c"bf.shift",
+        flags: c"write",
+        arity: 4,
+        uses: Uses::Fills,
+        categories: "write",
+        summary: c"Internal: repeats what time did to the generations of a Bloom filter",
+        complexity: c"O(L), where L is the number of layers of the filter",
+        since: c"0.1.0",
+        tips: None,
+        arguments: &[Argument::Integer(c"start"), Argument::Integer(c"capacity")],
+    };
+
+    const REDISBLOOMS: bool = false;
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [start, capacity]) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Write);
+        let value = Value::complete_in_key(&mut key)?;
+        if !call.ctx.is_replayed() {
+            return Err(Refusal::NotReplicated);
+        }
+        let start = number::integer(start.bytes()).ok_or(Refusal::BadShift)?;
+        let capacity = number::unsigned(capacity.bytes()).ok_or(Refusal::BadShift)?;
+        let Value::Window(window) =
+            value.ok_or(Refusal::NotFound)?
+        else {
+            return Err(Refusal::NoWindow);
+        };
+        let (before, mut dropped) = (stats::Before::of(window.filter()), Vec::new());
+        let dead = window.ring().dead(start);
+        let ceiling = |demand| limit::ceiling(call.ctx, demand);
+        let outcome = window.obey(Shift { start, capacity }, ceiling, &mut dropped);
+        before.changed(window.filter());
+        let forgot = !dropped.is_empty();
+        windows::free(dropped);
+        drop(key);
+        let done = match outcome {
+            Ok(()) => Shift { start, capacity },
+            Err(Error::Window) => return Err(Refusal::BadShift),
+            // What is dropped stays dropped, and no generation was opened.
+            Err(_) => Shift { start, capacity: 0 },
+        };
+        if outcome.is_ok() || forgot {
+            stats::FORGOTTEN.add(dead as u64);
+            stats::SHIFTS.add(u64::from(done.capacity > 0));
+            effects::shifted(call.ctx, name, done);
+        }
+        outcome.map_err(|_| Refusal::NoGrowth)?;
+        call.ctx.reply_ok();
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! Filters that forget (`filter/window/mod.rs`): additions and questions of a command, and the
+//! memory that generations give back.
+//!
+//! Only an addition by an ordinary client of a primary looks at a clock, once. What a primary, an
+//! AOF or a slot migration sends is obeyed, and so is every addition on a replica: time comes there
+//! as BF.SHIFT. A question is answered by the clock of this server, and changes nothing.
+
+use std::{cell::Cell, thread};
+
+use super::{
+    Call,
+    add::{Added, Batch, Changed, refused, total},
+    exists::Found,
+    sharded::{self, OwnItems},
+};
+use crate::{
+    command::refusal::Refusal,
+    filter::{Answers, Author, Layer, Span, Window},
+    module::{api::clock, effects::Shape, limit, stats},
+};
+
+/// Adds `items` in order, and stops at the first item that cannot be added, or that belongs to
+/// another shard.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+pub(super) fn add<'a>(call: &Call, window: &mut Window, items: impl Batch<'a>) -> Added {
+    match window.filter().shard() {
+        None => add_items(call, window, items.items()),
+        Some(shard) => {
+            let own = OwnItems::of(call, shard);
+            let added = add_items(call, window, own.before_foreign(items.items()));
+            let error = added.error.or_else(|| own.refusal());
+            Added { error, ..added }
+        }
+    }
+}
+
+fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &'a [u8]>) -> Added {
+    let before = stats::Before::of(window.filter());
+    let mut dropped = Vec::new();
+    // How often a layer was wanted.
+    let wanted = Cell::new(0_usize);
+    let ceiling = |demand| {
+        wanted.set(wanted.get().saturating_add(1));
+        limit::ceiling(call.ctx, demand)
+    };
+    let (mut author, mut shift, mut turned) = (Author::Obeyed, None, Ok(()));
+    if !limit::must_obey(call.ctx) {
+        let now = clock();
+        let dead = window.ring().dead(now);
+        (shift, turned) = window.turn(now, ceiling, &mut dropped);
+        author = Author::Client(now);
+        if let Some(shift) = shift {
+            stats::FORGOTTEN.add(dead as u64);
+            stats::SHIFTS.add(u64::from(shift.capacity > 0));
+        }
+    }
+    wanted.set(0);
+    let (layers, gone) = (window.filter().layers().len(), dropped.len());
+    let (mut answers, mut changed) = (Vec::new(), Vec::new());
+    let outcome = turned.and_then(|()| {
+        window.add_each(items, author, ceiling, &mut dropped, |chunk| {
+            answers.push(chunk.new);
+            changed.push(chunk.changed);
+        })
+    });
+    // Layers that the items needed. In a window of items, each is a generation.
+    let gone = dropped.len().saturating_sub(gone);
+    let layers = window.filter().layers().len().saturating_add(gone).saturating_sub(layers);
+    if author == Author::Obeyed && wanted.get() > layers {
+        call.report_unapplied(c"the filter could not grow, and took items uncounted");
+    }
+    let mut shape = Shape { shift, ..Shape::default() };
+    let newest = window.filter().newest();
+    if window.ring().rules.span == Span::Items {
+        shape.opened = layers > 0;
+        stats::SHIFTS.add(layers as u64);
+        stats::FORGOTTEN.add(gone as u64);
+    } else {
+        shape.layers = layers;
+        shape.filled = total(&changed, Answers::ones) > 0
+            && window.filter().expansion().factor().is_none()
+            && newest.is_full();
+        stats::grew(layers);
+    }
+    before.changed(window.filter());
+    free(dropped);
+    let error = outcome.err().map(|error| refused(call, error));
+    Added { answers, changed: Changed::These(changed), shape, error }
+}
+
+/// Whether the item may have been added within the window that ends now.
+pub(super) fn contains(call: &Call, window: &Window, item: &[u8]) -> Result<bool, Refusal> {
+    sharded::check(call, window.filter(), item)?;
+    Ok(window.contains(window.filter().hash(item), clock()))
+}
+
+/// Asks for items.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+///
+/// # Errors
+/// [`Refusal::OtherShard`] if an item belongs to another shard.
+#[inline(never)]
+pub(super) fn ask<'a>(
+    call: &Call,
+    window: &Window,
+    items: impl Batch<'a>,
+) -> Result<Found, Refusal> {
+    let (now, mut found) = (clock(), Found::default());
+    match window.filter().shard() {
+        None => window.contains_each(items.items(), now, |chunk| found.push(chunk)),
+        Some(shard) => {
+            let own = OwnItems::of(call, shard);
+            let items = own.before_foreign(items.items());
+            window.contains_each(items, now, |chunk| found.push(chunk));
+            if let Some(refusal) = own.refusal() {
+                return Err(refusal);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Bytes of a layer from which on a thread frees it: to give pages back takes 0.1 ms for each MiB.
+const LARGE: usize = 4 << 20;
+
+/// Frees the layers of dropped generations, large ones in a thread.
+pub(super) fn free(dropped: Vec<Layer>) {
+    if dropped.iter().any(|layer| size_of_val(layer.bits().words()) >= LARGE) {
+        // Without a thread, `spawn` drops the closure, and with it the layers, here.
+        let _ = thread::Builder::new().name("bf-free".into()).spawn(move || drop(dropped));
+    }
+}
