@@ -5,7 +5,7 @@
 //!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [SHARD i n]
 //!            [WINDOW EX s | PX ms | COUNT] [GENERATIONS g] [NOREFRESH]
 //!   INSERT   key  [ERROR e] [CAPACITY n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [NOCREATE]
-//!            [SHARD i n] [TIGHTENING t] [VALIDATESCALETO n] [the words of a window]  ITEMS item ...
+//!            [SHARD i n] [TIGHTENING t] [VALIDATESCALETO n] [as RESERVE: a window]  ITEMS item ...
 //!   BULKADD  key  [the options of INSERT]  LINES | LENGTHS | WIDTH n  blob
 //!   BULKEXISTS key                         LINES | LENGTHS | WIDTH n  blob
 //!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]

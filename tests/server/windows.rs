@@ -178,8 +178,8 @@ fn a_window_of_items_remembers_the_last_ones() {
         madd(client, "k", batch);
     }
     assert_eq!(mexists(client, "k", &items[19_000..]), vec![true; 1_000]);
-    // At most N (1 + 1/G) are remembered; older ones are found with the error rate: of 18,000 items,
-    // 1.8 are expected, and Poisson exceeds 15 with a probability below 1e-9.
+    // At most N (1 + 1/G) are remembered; older ones are found with the error rate: of 18,000
+    // items, 1.8 are expected, and Poisson exceeds 15 with a probability below 1e-9.
     let old = mexists(client, "k", &items[..18_000]);
     assert!(old.iter().filter(|found| **found).count() <= 15);
     assert!(client.run("BF.CARD k").int() <= 1_250);

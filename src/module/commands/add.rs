@@ -134,7 +134,8 @@ impl<'a> Batch<'a> for &[Str<'a>] {
 /// Adds `items` to the filter in `key`; creates the filter if there is none.
 ///
 /// # Errors
-/// Those of [`Value::complete_in_key`] and [`create_with`]. A refused item is in the answers instead.
+/// Those of [`Value::complete_in_key`] and [`create_with`]. A refused item is in the answers
+/// instead.
 fn add_or_create<'a>(
     call: &Call,
     key: &mut Key,

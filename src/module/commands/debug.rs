@@ -35,16 +35,17 @@ impl Command for Debug {
             format!(" shard:{} shards:{}", shard.index(), shard.count())
         });
         let window = filter.window().map_or(String::new(), describe_window);
-        let lines: Vec<String> =
-            std::iter::once(format!("size:{}{shard}{window}", filter.items())).chain(layers).collect();
+        let lines: Vec<String> = std::iter::once(format!("size:{}{shard}{window}", filter.items()))
+            .chain(layers)
+            .collect();
         call.ctx.reply_array(lines.len());
         lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
         Ok(())
     }
 }
 
-/// What the first line says of a window: its rules, and start and number of layers of each generation,
-/// oldest first.
+/// What the first line says of a window: its rules, and the start and number of layers of each
+/// generation, oldest first.
 fn describe_window(ring: &Ring) -> String {
     let Rules { span, generations, refresh } = ring.rules;
     let span = match span {

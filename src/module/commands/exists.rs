@@ -109,11 +109,7 @@ impl Command for MultiExists {
 ///
 /// # Errors
 /// [`Refusal::OtherShard`] if an item belongs to another shard.
-pub(super) fn ask<'a>(
-    call: &Call,
-    value: &Value,
-    items: impl Batch<'a>,
-) -> Result<Found, Refusal> {
+pub(super) fn ask<'a>(call: &Call, value: &Value, items: impl Batch<'a>) -> Result<Found, Refusal> {
     let found = match value {
         Value::Window(window) => windows::ask(call, window, items)?,
         value => {
@@ -176,8 +172,8 @@ impl Found {
     }
 }
 
-/// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that an
-/// error.
+/// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that
+/// an error.
 #[inline]
 pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
     match Value::complete_in_key(key)? {

@@ -121,7 +121,11 @@ const FIELDS: [Field; 14] = [
         label: c"Capacity",
         value: Read::Filter(|filter| Shown::Integer(filter.capacity())),
     },
-    Field { word: "SIZE", label: c"Size", value: Read::Filter(|filter| Shown::Integer(filter.bytes()))},
+    Field {
+        word: "SIZE",
+        label: c"Size",
+        value: Read::Filter(|filter| Shown::Integer(filter.bytes())),
+    },
     Field {
         word: "FILTERS",
         label: c"Number of filters",
@@ -150,7 +154,11 @@ const FIELDS: [Field; 14] = [
         value: Read::Filter(|filter| Shown::Double(filter.estimate().error_rate)),
     },
     // The share of bits that are set, or of counters above 0; about one half at capacity.
-    Field { word: "FILL", label: c"Fill", value: Read::Filter(|filter| Shown::Double(filter.estimate().fill))},
+    Field {
+        word: "FILL",
+        label: c"Fill",
+        value: Read::Filter(|filter| Shown::Double(filter.estimate().fill)),
+    },
     Field {
         word: "LAYERS",
         label: c"Layers",
@@ -184,11 +192,7 @@ const FIELDS: [Field; 14] = [
         }),
     },
     // The generations of such a filter, oldest first.
-    Field {
-        word: "GENERATIONS",
-        label: c"Generations",
-        value: Read::Value(generations),
-    },
+    Field { word: "GENERATIONS", label: c"Generations", value: Read::Value(generations) },
 ];
 
 fn generations(value: &Value) -> Shown<'_> {
@@ -196,9 +200,9 @@ fn generations(value: &Value) -> Shown<'_> {
         return Shown::Null;
     };
     let (now, rules) = (clock(), window.ring().rules);
-    let generations = window.generations().map(|(generation, layers)| {
-        (generation, layers, rules.is_alive(generation.start, now))
-    });
+    let generations = window
+        .generations()
+        .map(|(generation, layers)| (generation, layers, rules.is_alive(generation.start, now)));
     Shown::Generations(generations.collect())
 }
 
@@ -263,8 +267,8 @@ fn reply_window(ctx: Context, Rules { span, generations, refresh }: Rules) {
     ctx.reply_bool(refresh);
 }
 
-/// Replies a map that describes a generation. It has a start only once it has an item, and only in a
-/// window of time.
+/// Replies a map that describes a generation. Only one of a window of time has a start, and only
+/// once it has an item.
 fn reply_generation(ctx: Context, generation: Generation, layers: &[&Layer], alive: bool) {
     let sum = |number: fn(&Layer) -> u64| {
         let numbers = layers.iter().map(|layer| number(layer));

@@ -44,7 +44,7 @@ pub struct Builder {
     address_space: Option<u64>,
     mounts: Vec<String>,
     survives_full_files: bool,
-    clock: Option<String>,
+    clock: Option<Clock>,
 }
 
 impl Builder {
@@ -128,8 +128,13 @@ impl Builder {
     /// Gives the process a clock that the test sets. No replica and no client is dropped because it
     /// jumped.
     pub fn clock(mut self, clock: &Clock) -> Builder {
-        self.clock = Some(clock.environment());
+        self.clock = Some(clock.clone());
         self.config("repl-timeout 1000000000")
+    }
+
+    /// The clock of [`Self::clock`].
+    pub fn own_clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
     }
 
     /// Shell commands to run before the server, if any.
@@ -137,7 +142,7 @@ impl Builder {
         let bound = self.address_space.map(|bytes| format!("ulimit -v {} && ", bytes / 1024));
         let ignore = self.survives_full_files.then(|| "trap '' XFSZ && ".to_owned());
         let mounts = (!self.mounts.is_empty()).then(|| self.mounts.concat());
-        let steps = [mounts, bound, ignore, self.clock.clone()];
+        let steps = [mounts, bound, ignore, self.clock.as_ref().map(Clock::environment)];
         steps.iter().any(Option::is_some).then(|| steps.into_iter().flatten().collect())
     }
 

@@ -8,7 +8,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::client::Client;
+use super::wait::wait_until;
 
 /// Replaces the functions from which servers get the time of day.
 const SOURCE: &str = r#"
@@ -59,7 +63,14 @@ time_t time(time_t *out) {
 "#;
 
 /// A clock of one or more servers, which begins with the right time.
-pub struct Clock(tempfile::TempDir);
+#[derive(Clone)]
+pub struct Clock(Arc<Shared>);
+
+struct Shared {
+    dir: tempfile::TempDir,
+    /// Ports of the servers that were started with this clock.
+    ports: Mutex<Vec<u16>>,
+}
 
 impl Default for Clock {
     fn default() -> Self {
@@ -69,21 +80,28 @@ impl Default for Clock {
 
 impl Clock {
     pub fn new() -> Clock {
-        let clock = Clock(tempfile::tempdir().expect("a temporary directory can be made"));
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let clock = Clock(Arc::new(Shared { dir, ports: Mutex::default() }));
         clock.set(0);
         clock
     }
 
-    /// Sets how far the clock is ahead of the right time, in milliseconds.
+    /// Sets how far the clock is ahead of the right time, in milliseconds, and waits until all
+    /// running servers that have it show the new time.
+    #[track_caller]
     pub fn set(&self, milliseconds: i64) {
         let bytes = (milliseconds * 1_000).to_ne_bytes();
         // In place: servers have mapped the file.
         let file = fs::File::options().create(true).truncate(false).write(true).open(self.file());
         let written = file.and_then(|file| std::os::unix::fs::FileExt::write_at(&file, &bytes, 0));
         assert_eq!(written.expect("the file can be written"), bytes.len());
+        for &port in self.0.ports.lock().expect("no test of this clock failed").iter() {
+            wait_for_time(port, milliseconds);
+        }
     }
 
-    /// Sets the clock by so many milliseconds ahead of where it is.
+    /// Sets the clock by so many milliseconds ahead of where it is, as [`Self::set`] does.
+    #[track_caller]
     pub fn advance(&self, milliseconds: i64) {
         let bytes = fs::read(self.file()).expect("the file of the clock");
         let now = i64::from_ne_bytes(bytes.try_into().expect("8 bytes")) / 1_000;
@@ -91,7 +109,12 @@ impl Clock {
     }
 
     fn file(&self) -> PathBuf {
-        self.0.path().join("ahead")
+        self.0.dir.path().join("ahead")
+    }
+
+    /// Notes a server that was started with this clock.
+    pub(super) fn drives(&self, port: u16) {
+        self.0.ports.lock().expect("no test of this clock failed").push(port);
     }
 
     /// Shell words that give a process this clock.
@@ -99,6 +122,22 @@ impl Clock {
         let (library, file) = (library().display(), self.file());
         format!("export LD_PRELOAD='{library}' TEST_CLOCK='{}' && ", file.display())
     }
+}
+
+/// Waits until a server shows a time that is so many milliseconds ahead, but for 0.2 s. Valkey 9
+/// asks for the time of day only between commands, now and then.
+#[track_caller]
+fn wait_for_time(port: u16, ahead: i64) {
+    // A server that was stopped asks when it starts.
+    let Some(mut client) = Client::try_connect(port) else { return };
+    wait_until("the server shows the time that was set", || {
+        let Ok(reply) = client.try_cmd(&["TIME"]) else { return true };
+        let [seconds, micros] =
+            [0, 1].map(|part| reply.elements()[part].text().parse::<i64>().expect("a number"));
+        let real = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+        let real = i64::try_from(real.as_millis()).expect("a time of this age");
+        (seconds * 1_000 + micros / 1_000 - real - ahead).abs() < 200
+    });
 }
 
 /// The compiled library. `cc` is there, because Rust links with it.

@@ -203,7 +203,11 @@ impl Server {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {program}: {error}"));
         self.child = Some(child);
-        self.wait_until_it_serves()
+        self.wait_until_it_serves()?;
+        if let Some(clock) = self.builder.own_clock() {
+            clock.drives(self.port);
+        }
+        Ok(())
     }
 
     fn wait_until_it_serves(&mut self) -> Result<(), String> {
