@@ -22,6 +22,9 @@
 //! added leaves it in for ever. Such items collect in the fullest blocks, and in the end the rate
 //! rises although the layer is no fuller (`tests/filter/fullness.rs`).
 //!
+//! An older layer takes no additions, so it is dropped when its last counter is back at 0. All
+//! copies of the filter drop it, because they make the same deletion.
+//!
 //! An answer of "deleted" means that a counter was decremented. If all counters of an item are at
 //! 15, the item stays for ever, and the deletion is refused.
 //!
@@ -108,6 +111,13 @@ impl Filter {
     /// changed, that is, whether the filter changed. Counts a refusal
     /// ([`Self::refused_deletions`]).
     pub fn delete(&mut self, hash: Hash) -> bool {
+        let deleted = self.delete_from_layer(hash);
+        self.drop_emptied();
+        deleted
+    }
+
+    /// [`Self::delete`], but an older layer that it empties stays.
+    fn delete_from_layer(&mut self, hash: Hash) -> bool {
         let [first, second] = {
             let holding = (1..).zip(self.older());
             let mut holding = holding.filter(|(_, layer)| layer.contains(hash));
@@ -118,6 +128,16 @@ impl Filter {
             (Some(layer), None) if !self.newest().contains(hash) => self.decrement(layer, hash),
             _ => self.note_refused_deletion(),
         }
+    }
+
+    /// Takes out the older layers without a raised counter.
+    fn drop_emptied(&mut self) -> Vec<Layer> {
+        let emptied = |layer: &Layer| layer.counting().is_some_and(|layer| layer.nonzero() == 0);
+        let dropped = self.extract_older(|_, layer| emptied(layer));
+        let refused =
+            dropped.iter().filter_map(Layer::counting).map(|layer| layer.refused_deletions);
+        self.newest_mut().note_refused_deletions(refused.fold(0, u64::saturating_add));
+        dropped
     }
 
     /// Decrements the item's counters in layer `layer`, counted from the newest on, if the item
@@ -134,17 +154,19 @@ impl Filter {
 
     /// Counts a refused deletion, and returns false: nothing was deleted.
     fn note_refused_deletion(&mut self) -> bool {
-        self.newest_mut().note_refused_deletion();
+        self.newest_mut().note_refused_deletions(1);
         false
     }
 
     /// Deletes each item in order, and answers as [`Self::delete`] does, one chunk at a time.
+    /// Returns the layers that this emptied: to free large ones takes milliseconds.
     pub fn delete_each<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         answer: impl FnMut(Answers),
-    ) {
+    ) -> Vec<Layer> {
         self.change_each(items, Self::delete_chunk, answer);
+        self.drop_emptied()
     }
 
     /// Deletes the items of one chunk by their hashes.
@@ -156,7 +178,7 @@ impl Filter {
             answers.push(match held {
                 Held::Nowhere => false,
                 Held::In(layer) => self.decrement(layer, hash),
-                Held::InSeveral => self.delete(hash),
+                Held::InSeveral => self.delete_from_layer(hash),
             });
         }
     }

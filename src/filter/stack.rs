@@ -310,7 +310,7 @@ impl Filter {
     }
 
     /// The number of the newest layer. Layers are numbered from 0 in the order in which they were
-    /// made, and keep their numbers: a change shows that a layer was added.
+    /// made. While no layer leaves, a change shows that one was added.
     #[inline]
     #[must_use]
     pub fn newest_number(&self) -> usize {
@@ -516,12 +516,18 @@ impl Filter {
         self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
     }
 
-    /// Takes out older layers.
-    pub(super) fn drain_older(&mut self, numbers: Range<usize>) -> impl Iterator<Item = Layer> {
-        self.extra
-            .as_deref_mut()
-            .into_iter()
-            .flat_map(move |extra| extra.older.drain(numbers.clone()))
+    /// Takes out the older layers that `leaves` selects by number and layer. Later layers get lower
+    /// numbers.
+    pub(super) fn extract_older(
+        &mut self,
+        mut leaves: impl FnMut(usize, &Layer) -> bool,
+    ) -> Vec<Layer> {
+        let Some(extra) = self.extra.as_deref_mut() else {
+            return Vec::new();
+        };
+        let mut numbers = 0..;
+        let leaves = |layer: &mut Layer| numbers.next().is_some_and(|number| leaves(number, layer));
+        extra.older.extract_if(.., leaves).collect()
     }
 }
 

@@ -147,7 +147,7 @@ pub(crate) fn changed(before: u64, after: u64) {
     MADE.items.add(after.wrapping_sub(before));
 }
 
-/// The numbers of a filter with a window before a change that may add and drop layers.
+/// The numbers of a filter before a change that may drop layers.
 pub(crate) struct Before {
     bytes: u64,
     layers: usize,

@@ -195,3 +195,90 @@ fn deleting_what_was_never_added_can_lose_another_item() {
     assert!(strangers.count() > 0, "some test present by accident");
     assert!(lost(&filter) > 0);
 }
+
+/// The sum of the rates of all layers.
+fn rates(filter: &Filter) -> f64 {
+    filter.layers().map(|layer| layer.error_rate()).sum()
+}
+
+/// At 1e-9, none of these items tests present in a layer that it is not in. So each deletion
+/// empties its layer a bit more, and at most four layers hold 250 items in the order of their age.
+#[test]
+fn an_emptied_older_layer_leaves_a_filter_and_its_copies_at_once() {
+    let mut one_by_one = counting(1e-9, 100, 1, 3);
+    let mut batches = one_by_one.duplicate().expect("memory");
+    let mut dropped = 0;
+    for first in (0..20_000).step_by(50) {
+        let items: Vec<_> = (first..first + 50).map(|number| item(1, number)).collect();
+        items.iter().for_each(|item| assert!(add(&mut one_by_one, item)));
+        let each = || items.iter().map(<[u8; 16]>::as_slice);
+        batches.add_each(each(), |_| u64::MAX, |_| {}).expect("it grows");
+        if let Some(oldest) = u64::checked_sub(first, 200) {
+            let items: Vec<_> = (oldest..oldest + 50).map(|number| item(1, number)).collect();
+            items.iter().for_each(|item| assert!(delete(&mut one_by_one, item)));
+            let each = items.iter().map(<[u8; 16]>::as_slice);
+            dropped += batches.delete_each(each, |_| {}).len();
+            assert!((oldest + 50..first + 50).all(|number| has(&batches, &item(1, number))));
+        }
+        assert!(batches.layers().len() <= 4, "{} layers", batches.layers().len());
+        assert!(batches.older().all(|layer| layer.items() > 0));
+        assert!(rates(&batches) <= 1e-9, "{}", rates(&batches));
+        let stored = Strings::of(&batches);
+        assert_eq!(Strings::of(&one_by_one), stored);
+        assert_eq!(Strings::of(&stored.filter()), stored);
+        assert_eq!(stored.filter().bytes(), batches.bytes());
+    }
+    assert!(dropped > 150, "{dropped}");
+}
+
+#[test]
+fn a_layer_between_others_leaves_and_their_items_stay() {
+    let mut filter = counting(1e-9, 100, 1, 4);
+    let added = fill(&mut filter, 1, 250);
+    assert_eq!((added, filter.layers().len()), (250, 3));
+    let words = |filter: &Filter| -> Vec<Vec<u64>> {
+        filter.layers().map(|layer| layer.bits().words().to_vec()).collect()
+    };
+    let mut expected = words(&filter);
+    expected.remove(1);
+    assert!((100..200).all(|number| delete(&mut filter, &item(1, number))));
+    assert!(words(&filter) == expected);
+    // The newest layer stays, even if it is empty.
+    assert!((200..250).all(|number| delete(&mut filter, &item(1, number))));
+    assert_eq!(filter.layers().len(), 2);
+    assert!((0..100).all(|number| has(&filter, &item(1, number))));
+    assert!((0..100).all(|number| delete(&mut filter, &item(1, number))));
+    assert_eq!((filter.layers().len(), filter.items()), (1, 0));
+}
+
+#[test]
+fn refused_deletions_are_counted_on_when_their_layer_leaves() {
+    // An item that was never added and tests present in two layers, of which the second is the
+    // newest; a seed at which all items that were added can be deleted.
+    let counted = (0..50).any(|seed| {
+        let mut filter = counting(0.1, 10, 1, seed);
+        fill(&mut filter, 1, 20);
+        if filter.layers().len() != 2 {
+            return false;
+        }
+        let in_both =
+            |item: &[u8; 16]| filter.layers().all(|layer| layer.contains(filter.hash(item)));
+        let Some(accident) = (0..10_000).map(|number| item(2, number)).find(in_both) else {
+            return false;
+        };
+        assert!(!delete(&mut filter, &accident));
+        while filter.layers().len() == 2 {
+            let number = filter.items();
+            add(&mut filter, &item(3, number));
+        }
+        (0..20).for_each(|number| {
+            delete(&mut filter, &item(1, number));
+        });
+        let refused = filter.refused_deletions();
+        filter.layers().len() == 1 && {
+            assert_eq!(refused, 1);
+            true
+        }
+    });
+    assert!(counted, "no seed of these");
+}

@@ -4,7 +4,7 @@
 
 use crate::harness::{
     Client, Protocol, Reply, Server, add_until_card, array, check, digest, dump, err, fresh, info,
-    int, ints, load, mexists, null, numbered, ok,
+    int, ints, load, mexists, null, numbered, ok, wait_until,
 };
 
 const NOT_COUNTING: &str = "ERR not a counting filter";
@@ -175,11 +175,67 @@ fn the_aof_holds_additions_and_deletions() {
     // The AOF is rewritten as commands and loaded.
     assert_eq!(client.run("CONFIG SET aof-use-rdb-preamble no"), ok());
     client.run("BGREWRITEAOF");
-    crate::harness::wait_until("the AOF is rewritten", || !client.has_child());
+    wait_until("the AOF is rewritten", || !client.has_child());
     server.restart();
     let client = &mut server.client();
     assert_eq!(["grown", "full"].map(|key| digest(client, key)), before);
     assert_eq!(client.run("BF.DEL full d"), int(1), "the filter still counts");
+}
+
+/// Items come and go in the order of their age. At this rate none tests present in a layer that it
+/// is not in, so at most five layers hold 350 items.
+#[test]
+fn emptied_layers_leave_the_filter_and_its_replica() {
+    let mut server = Server::with().config("appendonly yes").start();
+    let replica = server.replica();
+    let (client, read) = (&mut server.client(), &mut replica.client());
+    client.run("BF.RESERVE k 0.000000001 100 COUNTING EXPANSION 1");
+    let items = numbered("item", 10_000);
+    for (number, new) in items.chunks(50).enumerate() {
+        assert_eq!(client.call("BF.MADD", "k", new).answers(), [true; 50]);
+        if let Some(first) = (number * 50).checked_sub(300) {
+            let old = &items[first..first + 50];
+            if number % 3 == 0 {
+                assert!(old.iter().all(|item| client.cmd(&["BF.DEL", "k", item]) == int(1)));
+            } else {
+                assert_eq!(client.call("BF.DEL", "k", old).answers(), [true; 50]);
+            }
+        }
+        let layers = info(client, "k").filters;
+        assert!(layers <= 5, "{layers} layers");
+        assert_eq!(client.server_info("bf", "bf_layers"), layers.to_string());
+    }
+    assert!(mexists(client, "k", &items[9_700..]).iter().all(|&there| there));
+    let shown =
+        ["bytes", "items", "capacity"].map(|name| client.server_info("bf", &format!("bf_{name}")));
+    let own = ["SIZE", "ITEMS", "CAPACITY"];
+    let own =
+        own.map(|word| client.run(&format!("BF.INFO k {word}")).elements()[0].int().to_string());
+    assert_eq!(shown, own);
+    assert_eq!(client.run("WAIT 1 30000"), int(1));
+    assert_eq!(digest(read, "k"), digest(client, "k"));
+    assert_eq!(read.run("BF.DEBUG k"), client.run("BF.DEBUG k"));
+    let before = digest(client, "k");
+    server.kill_and_restart();
+    assert_eq!(digest(&mut server.client(), "k"), before, "the commands of the AOF");
+    assert_eq!(server.client().run("DEBUG RELOAD"), ok());
+    assert_eq!(digest(&mut server.client(), "k"), before);
+}
+
+/// A layer of 4 MiB and more is freed by a thread.
+#[test]
+fn a_large_emptied_layer_gives_its_memory_back() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let before = client.memory("used_memory");
+    client.run("BF.RESERVE k 0.000000001 1000000 COUNTING EXPANSION 1");
+    let items = numbered("item", 1_010_000);
+    items.chunks(10_000).for_each(|chunk| drop(client.call("BF.MADD", "k", chunk)));
+    assert_eq!(client.run("BF.INFO k FILTERS"), ints([2]));
+    let both = client.memory("used_memory") - before;
+    items.chunks(10_000).for_each(|chunk| drop(client.call("BF.DEL", "k", chunk)));
+    assert_eq!(client.run("BF.INFO k FILTERS"), ints([1]));
+    wait_until("the layer is freed", || client.memory("used_memory") - before < both * 2 / 3);
 }
 
 /// After many changes the item count depends only on the counters. A replica, a reload and a loaded

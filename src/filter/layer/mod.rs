@@ -503,9 +503,9 @@ impl Layer {
         Some(decremented.any)
     }
 
-    pub(super) fn note_refused_deletion(&mut self) {
+    pub(super) fn note_refused_deletions(&mut self, count: u64) {
         if let Some(layer) = self.counting_mut() {
-            layer.refused_deletions = layer.refused_deletions.saturating_add(1);
+            layer.refused_deletions = layer.refused_deletions.saturating_add(count);
         }
     }
 

@@ -480,6 +480,6 @@ impl Filter {
         };
         let layers = ring.layers_of(which.start)..ring.layers_of(which.end);
         ring.generations.drain(which);
-        dropped.extend(self.drain_older(layers));
+        dropped.extend(self.extract_older(|number, _| layers.contains(&number)));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     filter::Answers,
     module::{
         api::{Access, Key},
-        effects, stats,
+        effects, reclaim, stats,
         value::Value,
     },
 };
@@ -44,17 +44,19 @@ impl Command for Del {
         match queried(&mut key)?.map(Value::filter_mut) {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
-                let (before, refused) = (stats::items_of(filter), filter.refused_deletions());
+                let (before, refused) = (stats::Before::of(filter), filter.refused_deletions());
                 let answer = |gone: Answers| deleted.extend(gone.each());
-                match filter.shard() {
+                let emptied = match filter.shard() {
                     None => filter.delete_each(items.items(), answer),
                     Some(shard) => {
                         let own = OwnItems::of(call, shard);
-                        filter.delete_each(own.before_foreign(items.items()), answer);
+                        let emptied = filter.delete_each(own.before_foreign(items.items()), answer);
                         error = own.refusal();
+                        emptied
                     }
-                }
-                stats::changed(before, stats::items_of(filter));
+                };
+                before.changed(filter);
+                reclaim::free(emptied);
                 stats::UNDELETED.add(filter.refused_deletions().saturating_sub(refused));
             }
             None => deleted.resize(items.len(), false),

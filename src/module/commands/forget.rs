@@ -7,13 +7,13 @@
 //! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/window/mod.rs`). It
 //! is refused to clients: a wrong time would make the filter forget what it must remember.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, windows};
+use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{Error, Shift},
     module::{
         api::{Access, Key, clock},
-        effects, limit, stats,
+        effects, limit, reclaim, stats,
         value::Value,
     },
 };
@@ -52,7 +52,7 @@ impl Command for Forget {
             count = window.forget(now, &mut dropped);
             before.changed(window.filter());
             stats::FORGOTTEN.add(count as u64);
-            windows::free(dropped);
+            reclaim::free(dropped);
             drop(key);
             if count > 0 {
                 effects::shifted(call.ctx, name, Shift { start: now, capacity: 0 });
@@ -101,7 +101,7 @@ impl Command for Shifted {
         let outcome = window.obey(Shift { start, capacity }, ceiling, &mut dropped);
         before.changed(window.filter());
         let forgot = !dropped.is_empty();
-        windows::free(dropped);
+        reclaim::free(dropped);
         drop(key);
         let done = match outcome {
             Ok(()) => Shift { start, capacity },

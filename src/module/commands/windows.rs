@@ -1,11 +1,10 @@
-//! Filters that forget (`filter/window/mod.rs`): additions and questions of a command, and the
-//! memory that generations give back.
+//! Filters that forget (`filter/window/mod.rs`): additions and questions of a command.
 //!
 //! Only an addition by an ordinary client of a primary looks at a clock, once. What a primary, an
 //! AOF or a slot migration sends is obeyed, and so is every addition on a replica: time comes there
 //! as BF.SHIFT. A question is answered by the clock of this server, and changes nothing.
 
-use std::{cell::Cell, thread};
+use std::cell::Cell;
 
 use super::{
     Call,
@@ -15,8 +14,8 @@ use super::{
 };
 use crate::{
     command::refusal::Refusal,
-    filter::{Answers, Author, Layer, Span, Window},
-    module::{api::clock, effects::Shape, limit, stats},
+    filter::{Answers, Author, Span, Window},
+    module::{api::clock, effects::Shape, limit, reclaim, stats},
 };
 
 /// Adds `items` in order, and stops at the first item that cannot be added, or that belongs to
@@ -85,7 +84,7 @@ fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &
         stats::grew(layers);
     }
     before.changed(window.filter());
-    free(dropped);
+    reclaim::free(dropped);
     let error = outcome.err().map(|error| refused(call, error));
     Added { answers, changed: Changed::These(changed), shape, error }
 }
@@ -121,15 +120,4 @@ pub(super) fn ask<'a>(
         }
     }
     Ok(found)
-}
-
-/// Bytes of a layer from which on a thread frees it: to give pages back takes 0.1 ms for each MiB.
-const LARGE: usize = 4 << 20;
-
-/// Frees the layers of dropped generations, large ones in a thread.
-pub(super) fn free(dropped: Vec<Layer>) {
-    if dropped.iter().any(|layer| size_of_val(layer.bits().words()) >= LARGE) {
-        // Without a thread, `spawn` drops the closure, and with it the layers, here.
-        let _ = thread::Builder::new().name("bf-free".into()).spawn(move || drop(dropped));
-    }
 }

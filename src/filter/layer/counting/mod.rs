@@ -70,8 +70,8 @@ pub struct CountingLayer {
     nonzero: u64,
     /// Counters at 15.
     saturated: u64,
-    /// Deletions that this server refused while this was the newest layer. Neither stored nor
-    /// copied.
+    /// Deletions that this server refused while this was the newest layer, and those of layers that
+    /// were dropped then. Neither stored nor copied.
     pub(in crate::filter) refused_deletions: u64,
 }
 
