@@ -225,8 +225,10 @@ impl Filter {
 
     /// The layers with these numbers, newest first.
     pub(super) fn layers_in(&self, numbers: Range<usize>) -> impl Iterator<Item = &Layer> {
-        let newer = self.layers().len().saturating_sub(numbers.end);
-        self.layers().rev().skip(newer).take(numbers.len())
+        let older = self.older_list();
+        let newest = numbers.contains(&older.len()).then_some(&self.newest);
+        let older = older.get(numbers.start..numbers.end.min(older.len())).unwrap_or_default();
+        newest.into_iter().chain(older.iter().rev()).inspect(|_| steps::step())
     }
 
     /// The layers from number `first` on, oldest first, mutable; at least the newest.

@@ -263,5 +263,5 @@ pub(crate) fn load_ceiling() -> u64 {
 /// sync has no client, so only the second test recognizes it. That test also exempts commands that
 /// clients send to a writable replica, although these are not replayed.
 pub(crate) fn must_obey(ctx: Context) -> bool {
-    ctx.is_replayed() || ctx.flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int != 0
+    ctx.is_replayed_or(raw::REDISMODULE_CTX_FLAGS_SLAVE)
 }

@@ -196,13 +196,11 @@ impl Window {
     }
 
     /// Returns whether the item may have been added within the window that ends at `now`.
-    #[inline]
     #[must_use]
     pub fn contains(&self, hash: Hash, now: i64) -> bool {
-        match self.first_alive(now) {
-            0 => self.0.contains(hash),
-            first => self.holds(first..self.0.layers().len(), hash),
-        }
+        let alive = self.first_alive(now)..self.0.layers().len();
+        self.prefetch(alive.clone(), hash);
+        self.holds(alive, hash)
     }
 
     /// Answers each item as [`Self::contains`] does, in order, one chunk at a time.
@@ -230,6 +228,11 @@ impl Window {
         }
     }
 
+    /// Prefetches an item's cache lines in these layers, so that the waits for them overlap.
+    fn prefetch(&self, layers: Range<usize>, hash: Hash) {
+        self.0.layers_in(layers).for_each(|layer| layer.prefetch(hash));
+    }
+
     fn holds(&self, layers: Range<usize>, hash: Hash) -> bool {
         self.0.layers_in(layers).any(|layer| layer.contains(hash))
     }
@@ -242,6 +245,36 @@ impl Window {
             Author::Obeyed => newest,
         };
         (alive, if self.ring().rules.refresh { newest } else { alive })
+    }
+
+    /// What an addition of the item does, if the newest generation has room.
+    fn addition(&self, hash: Hash, author: Author) -> Addition {
+        let (alive, changing) = self.asked(author);
+        let count = self.0.layers().len();
+        self.prefetch(alive..count, hash);
+        if self.holds(changing..count, hash) {
+            Addition::default()
+        } else {
+            Addition { new: !self.holds(alive..changing, hash), changed: true }
+        }
+    }
+
+    /// Adds an item if the window needs neither a generation nor a layer for it. Else returns
+    /// `None`, and nothing has changed: [`Self::turn`] and [`Self::add`] do it.
+    pub fn add_in_place(&mut self, hash: Hash, author: Author) -> Option<Addition> {
+        if let Author::Client(now) = author
+            && self.ring().due(now).is_some()
+        {
+            return None;
+        }
+        let addition = self.addition(hash, author);
+        if addition.changed {
+            if self.0.newest().is_full() {
+                return None;
+            }
+            self.0.newest_mut().add(hash);
+        }
+        Some(addition)
     }
 
     /// Adds an item. If the newest generation has no room, a layer or a generation is added first,
@@ -257,12 +290,10 @@ impl Window {
         ceiling: impl FnOnce(Demand) -> u64,
         dropped: &mut Vec<Layer>,
     ) -> Result<Addition, Error> {
-        let (alive, changing) = self.asked(author);
-        let count = self.0.layers().len();
-        if self.holds(changing..count, hash) {
-            return Ok(Addition::default());
+        let addition = self.addition(hash, author);
+        if !addition.changed {
+            return Ok(addition);
         }
-        let new = !self.holds(alive..changing, hash);
         let room = if self.0.newest().is_full() { self.grow(ceiling, dropped) } else { Ok(()) };
         match (room, author) {
             (Ok(()), _) => self.0.newest_mut().add(hash),
@@ -271,7 +302,7 @@ impl Window {
             (Err(_), Author::Obeyed) => self.0.newest_mut().add_uncounted(hash),
             (Err(error), Author::Client(_)) => return Err(error),
         };
-        Ok(Addition { new, changed: true })
+        Ok(addition)
     }
 
     /// Adds each item in order, as [`Self::add`] does. Answers one chunk at a time.

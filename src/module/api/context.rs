@@ -142,8 +142,14 @@ impl Context {
     /// node that migrates a slot sends it. Clients of a writable replica are ordinary ones here;
     /// `limit::must_obey` adds them.
     pub(crate) fn is_replayed(self) -> bool {
-        let flags = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-        self.must_obey_client() == Some(true) || self.flags() & flags as c_int != 0
+        self.is_replayed_or(0)
+    }
+
+    /// [`Self::is_replayed`], or one of these flags is set. To ask for all flags at once saves 100
+    /// instructions.
+    pub(crate) fn is_replayed_or(self, flags: u32) -> bool {
+        let replayed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+        self.must_obey_client() == Some(true) || self.flags() & (replayed | flags) as c_int != 0
     }
 
     /// Whether the client speaks RESP3.

@@ -68,11 +68,21 @@ impl Command for Add {
     }
 }
 
-/// Adds one item as a batch, if there is no filter yet, if the filter forgets, or if it refused the
-/// item.
+/// Adds one item to a filter that forgets; or as a batch, if there is no filter yet, if the filter
+/// refused the item, or if it needs more than a change in place.
 #[cold]
 fn add_one(call: &Call, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
     let ctx = call.ctx;
+    if let Some(Value::Window(window)) = Value::in_key(&mut key)?
+        && let Some((addition, shape)) = windows::add_in_place(call, window, item.bytes())
+    {
+        drop(key);
+        if addition.changed {
+            effects::added_all(ctx, name, shape);
+        }
+        ctx.reply_bool(addition.new);
+        return Ok(());
+    }
     let (answers, change) = add_or_create(call, &mut key, std::slice::from_ref(&item))?;
     drop(key);
     effects::announce(ctx, name, &change);

@@ -7,7 +7,7 @@
 //! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/window/mod.rs`). It
 //! is refused to clients: a wrong time would make the filter forget what it must remember.
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses, windows};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{Error, Shift},
@@ -39,8 +39,7 @@ impl Command for Forget {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let Value::Window(window) =
-            Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?
+        let Value::Window(window) = Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?
         else {
             return Err(Refusal::NoWindow);
         };
@@ -51,11 +50,12 @@ impl Command for Forget {
             let before = stats::Before::of(window.filter());
             count = window.forget(now, &mut dropped);
             before.changed(window.filter());
-            stats::FORGOTTEN.add(count as u64);
             reclaim::free(dropped);
             drop(key);
             if count > 0 {
-                effects::shifted(call.ctx, name, Shift { start: now, capacity: 0 });
+                let shift = Shift { start: now, capacity: 0 };
+                windows::count_shift(shift, count);
+                effects::shifted(call.ctx, name, shift);
             }
         }
         call.ctx.reply_integer(count as u64);
@@ -90,9 +90,7 @@ impl Command for Shifted {
         }
         let start = number::integer(start.bytes()).ok_or(Refusal::BadShift)?;
         let capacity = number::unsigned(capacity.bytes()).ok_or(Refusal::BadShift)?;
-        let Value::Window(window) =
-            value.ok_or(Refusal::NotFound)?
-        else {
+        let Value::Window(window) = value.ok_or(Refusal::NotFound)? else {
             return Err(Refusal::NoWindow);
         };
         let (before, mut dropped) = (stats::Before::of(window.filter()), Vec::new());
@@ -110,8 +108,7 @@ impl Command for Shifted {
             Err(_) => Shift { start, capacity: 0 },
         };
         if outcome.is_ok() || forgot {
-            stats::FORGOTTEN.add(dead as u64);
-            stats::SHIFTS.add(u64::from(done.capacity > 0));
+            windows::count_shift(done, dead);
             effects::shifted(call.ctx, name, done);
         }
         outcome.map_err(|_| Refusal::NoGrowth)?;

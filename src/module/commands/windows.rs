@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     command::refusal::Refusal,
-    filter::{Answers, Author, Span, Window},
+    filter::{Addition, Answers, Author, Error, Layer, Shift, Span, Window},
     module::{api::clock, effects::Shape, limit, reclaim, stats},
 };
 
@@ -37,26 +37,14 @@ pub(super) fn add<'a>(call: &Call, window: &mut Window, items: impl Batch<'a>) -
 
 fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &'a [u8]>) -> Added {
     let before = stats::Before::of(window.filter());
-    let mut dropped = Vec::new();
-    // How often a layer was wanted.
+    let (author, mut dropped) = (author(call), Vec::new());
+    let (shift, turned) = turn(call, window, author, &mut dropped);
+    let (layers, old) = (window.filter().layers().len(), dropped.len());
     let wanted = Cell::new(0_usize);
     let ceiling = |demand| {
         wanted.set(wanted.get().saturating_add(1));
         limit::ceiling(call.ctx, demand)
     };
-    let (mut author, mut shift, mut turned) = (Author::Obeyed, None, Ok(()));
-    if !limit::must_obey(call.ctx) {
-        let now = clock();
-        let dead = window.ring().dead(now);
-        (shift, turned) = window.turn(now, ceiling, &mut dropped);
-        author = Author::Client(now);
-        if let Some(shift) = shift {
-            stats::FORGOTTEN.add(dead as u64);
-            stats::SHIFTS.add(u64::from(shift.capacity > 0));
-        }
-    }
-    wanted.set(0);
-    let (layers, gone) = (window.filter().layers().len(), dropped.len());
     let (mut answers, mut changed) = (Vec::new(), Vec::new());
     let outcome = turned.and_then(|()| {
         window.add_each(items, author, ceiling, &mut dropped, |chunk| {
@@ -64,29 +52,83 @@ fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &
             changed.push(chunk.changed);
         })
     });
-    // Layers that the items needed. In a window of items, each is a generation.
-    let gone = dropped.len().saturating_sub(gone);
+    // Layers that were added for the items, and those that a window of items dropped for them.
+    let gone = dropped.len().saturating_sub(old);
     let layers = window.filter().layers().len().saturating_add(gone).saturating_sub(layers);
     if author == Author::Obeyed && wanted.get() > layers {
         call.report_unapplied(c"the filter could not grow, and took items uncounted");
     }
-    let mut shape = Shape { shift, ..Shape::default() };
-    let newest = window.filter().newest();
+    let any = total(&changed, Answers::ones) > 0;
+    let mut shape = Shape { shift, filled: any && is_filled(window), ..Shape::default() };
+    // In a window of items, each layer is a generation.
     if window.ring().rules.span == Span::Items {
         shape.opened = layers > 0;
         stats::SHIFTS.add(layers as u64);
         stats::FORGOTTEN.add(gone as u64);
     } else {
         shape.layers = layers;
-        shape.filled = total(&changed, Answers::ones) > 0
-            && window.filter().expansion().factor().is_none()
-            && newest.is_full();
         stats::grew(layers);
     }
     before.changed(window.filter());
     reclaim::free(dropped);
     let error = outcome.err().map(|error| refused(call, error));
     Added { answers, changed: Changed::These(changed), shape, error }
+}
+
+/// Adds an item, if the window changes in nothing else. Else returns `None`: [`add`] does it, or
+/// refuses the item.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+pub(super) fn add_in_place(
+    call: &Call,
+    window: &mut Window,
+    item: &[u8],
+) -> Option<(Addition, Shape)> {
+    if !sharded::owns(window.filter(), item) {
+        return None;
+    }
+    let addition = window.add_in_place(window.filter().hash(item), author(call))?;
+    stats::ADDS.add(1);
+    stats::added(addition.changed.into());
+    let filled = addition.changed && is_filled(window);
+    Some((addition, Shape { filled, ..Shape::default() }))
+}
+
+/// Whether the newest generation refuses the next new item.
+fn is_filled(window: &Window) -> bool {
+    window.ring().rules.span != Span::Items
+        && window.filter().expansion().factor().is_none()
+        && window.filter().newest().is_full()
+}
+
+/// For whom the command adds. Only for a client of a primary it reads the clock.
+fn author(call: &Call) -> Author {
+    if limit::must_obey(call.ctx) { Author::Obeyed } else { Author::Client(clock()) }
+}
+
+/// Does what time demands before a client's addition. Returns what [`Window::turn`] returns.
+fn turn(
+    call: &Call,
+    window: &mut Window,
+    author: Author,
+    dropped: &mut Vec<Layer>,
+) -> (Option<Shift>, Result<(), Error>) {
+    let Author::Client(now) = author else {
+        return (None, Ok(()));
+    };
+    let dead = window.ring().dead(now);
+    let (shift, outcome) = window.turn(now, |demand| limit::ceiling(call.ctx, demand), dropped);
+    if let Some(shift) = shift {
+        count_shift(shift, dead);
+    }
+    (shift, outcome)
+}
+
+/// Counts a shift, and the generations that it dropped.
+pub(super) fn count_shift(shift: Shift, forgotten: usize) {
+    stats::SHIFTS.add(u64::from(shift.capacity > 0));
+    stats::FORGOTTEN.add(forgotten as u64);
 }
 
 /// Whether the item may have been added within the window that ends now.

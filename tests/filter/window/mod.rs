@@ -6,7 +6,9 @@ mod model;
 mod rate;
 mod time;
 
-use redis_bloom::filter::{Additions, Author, Error, Filter, Layer, Plan, Rules, Shift, Window};
+use redis_bloom::filter::{
+    Addition, Additions, Author, Error, Filter, Layer, Plan, Rules, Shift, Window,
+};
 
 use crate::support::{self, Strings, params};
 
@@ -31,6 +33,17 @@ pub(crate) fn add_each(
     turned.expect("memory");
     let (done, outcome) = added(window, items, Author::Client(now), &mut dropped);
     (shift, done, outcome)
+}
+
+/// Adds an item in place, if the window changes in nothing else. Returns whether it was new and
+/// whether it changed the filter.
+pub(crate) fn add_in_place(
+    window: &mut Window,
+    item: &[u8],
+    author: Author,
+) -> Option<(bool, bool)> {
+    let hash = window.filter().hash(item);
+    window.add_in_place(hash, author).map(|Addition { new, changed }| (new, changed))
 }
 
 /// Adds items; returns for each whether it was new and whether it changed the filter.

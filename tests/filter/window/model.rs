@@ -24,7 +24,7 @@ use redis_bloom::{
     filter::{Author, Error, MAX_TIME, Rules, Shift, Span, Window},
 };
 
-use super::{add_each, added, check, has, stored, window_of};
+use super::{add_each, add_in_place, added, check, has, stored, window_of};
 use crate::{
     steps::bytes,
     support::{last_items, params, time, window},
@@ -139,14 +139,18 @@ impl Model {
         self.copy.obey(shift, |_| u64::MAX, &mut Vec::new()).expect("its primary's shift");
     }
 
-    /// Adds a batch, and the same items one by one to a copy.
+    /// Adds a batch, and the same items one by one to a copy: in place, if that is possible.
     fn add(&mut self, numbers: &[u16]) {
         let batch: Vec<Vec<u8>> = numbers.iter().map(|&number| bytes(number)).collect();
         let mut alone = window_of(stored(&self.window).filter());
         let (shift, done, outcome) = add_each(&mut self.window, &batch, self.clock);
         let single: Vec<_> = batch
             .iter()
-            .map_while(|item| add_each(&mut alone, std::slice::from_ref(item), self.clock).1.pop())
+            .map_while(|item| {
+                add_in_place(&mut alone, item, Author::Client(self.clock)).or_else(|| {
+                    add_each(&mut alone, std::slice::from_ref(item), self.clock).1.pop()
+                })
+            })
             .collect();
         if batch.is_empty() {
             add_each(&mut alone, &[], self.clock).2.expect("nothing to refuse");
@@ -162,8 +166,15 @@ impl Model {
         let changed: Vec<_> = batch.iter().zip(&done).filter(|(_, done)| done.1).collect();
         let changed: Vec<Vec<u8>> = changed.into_iter().map(|(item, _)| item.clone()).collect();
         shift.into_iter().for_each(|shift| self.obey(shift));
-        let (obeyed, outcome) = added(&mut self.copy, &changed, Author::Obeyed, &mut Vec::new());
-        assert_eq!(outcome, Ok(()));
+        let obeyed = match changed.as_slice() {
+            [only] => add_in_place(&mut self.copy, only, Author::Obeyed).map(|done| vec![done]),
+            _ => None,
+        };
+        let obeyed = obeyed.unwrap_or_else(|| {
+            let (done, outcome) = added(&mut self.copy, &changed, Author::Obeyed, &mut Vec::new());
+            assert_eq!(outcome, Ok(()));
+            done
+        });
         assert!(obeyed.iter().all(|done| done.1), "an item that changed the primary");
 
         let refresh = self.rules().refresh;

@@ -5,7 +5,7 @@ use redis_bloom::filter::{
     Span, Window,
 };
 
-use super::{add_each, added, check, has, stored, window};
+use super::{add_each, add_in_place, added, check, has, stored, window};
 use crate::support::{self, add_at as add, item, last_items, params, time};
 
 const NOW: i64 = 1_790_000_000_000;
@@ -115,6 +115,34 @@ fn a_clock_set_back_by_a_gth_of_the_window_moves_nothing_by_more_moves_all() {
             assert!(has(&window, &one(number), now + 700), "{back}: {number}");
         }
     }
+}
+
+#[test]
+fn an_item_is_added_in_place_only_if_nothing_else_changes() {
+    let now = |at: u64| Author::Client(NOW + at as i64);
+    let mut window = window(1e-9, 4, 2, time(1_000, 4, true));
+    let before = stored(&window);
+    assert_eq!(add_in_place(&mut window, &one(0), now(0)), None, "no generation has started");
+    assert_eq!(stored(&window), before);
+    add(&mut window, &one(0), NOW);
+    let before = stored(&window);
+    assert_eq!(add_in_place(&mut window, &one(0), now(249)), Some((false, false)));
+    assert_eq!(stored(&window), before);
+    assert_eq!(add_in_place(&mut window, &one(0), now(250)), None, "a generation is due");
+    assert_eq!(stored(&window), before);
+    // A generation is made for 1 item and two standard deviations: 3.
+    assert_eq!(add_in_place(&mut window, &one(1), now(1)), Some((true, true)));
+    assert_eq!(add_in_place(&mut window, &one(2), now(1)), Some((true, true)));
+    let before = stored(&window);
+    assert_eq!(add_in_place(&mut window, &one(3), now(1)), None, "the generation is full");
+    assert_eq!(stored(&window), before);
+    assert_eq!(add_in_place(&mut window, &one(2), now(1)), Some((false, false)));
+    // What a primary added goes in whatever the time is.
+    add(&mut window, &one(3), NOW + 2);
+    assert_eq!(add_in_place(&mut window, &one(4), Author::Obeyed), Some((true, true)));
+    add(&mut window, &one(5), NOW + 250);
+    assert_eq!(add_in_place(&mut window, &one(4), now(250)), Some((false, true)), "once more");
+    assert_eq!(add_in_place(&mut window, &one(3), Author::Obeyed), Some((true, true)));
 }
 
 #[test]
