@@ -1,8 +1,8 @@
 //! Filters that forget by time, on servers whose clocks the tests set (`harness::Clock`).
 
 use crate::harness::{
-    Builder, Client, Clock, Reply, Server, assert_unharmed, digest, dump, err, int, ints, madd,
-    mexists, numbered, ok, simple, wait_until,
+    Builder, Client, Clock, Reply, Server, assert_unharmed, digest, dump, err, int, ints, load,
+    madd, mexists, numbered, ok, simple, wait_until,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -357,6 +357,32 @@ fn a_filter_travels_between_servers_in_the_middle_of_its_window() {
 }
 
 #[test]
+fn chunks_of_a_filter_that_shifts_meanwhile_are_refused() {
+    let clock = Clock::new();
+    let server = at(&clock).start();
+    let client = &mut server.client();
+    client.run(RESERVE);
+    add(client, &numbered("item", 50));
+    assert_eq!(client.run("COPY k copy"), int(1));
+    let chunk = |client: &mut Client, key: &str, from: i64| {
+        let reply = client.cmd(&["BF.SCANDUMP", key, &from.to_string()]);
+        (reply.elements()[0].int(), reply.elements()[1].clone().payload())
+    };
+    let header = chunk(client, "k", 0);
+    assert_eq!(load(client, "loaded", &header), ok());
+    clock.advance(7 * HOUR);
+    add(client, &["later".to_owned()]);
+    let next = chunk(client, "k", header.0);
+    assert!(load(client, "loaded", &next).is_error());
+    // The copy does not change.
+    for piece in dump(client, "copy") {
+        assert_eq!(load(client, "again", &piece), ok());
+    }
+    assert_eq!(digest(client, "again"), digest(client, "copy"));
+    assert_unharmed(&server);
+}
+
+#[test]
 fn a_shift_is_announced_like_other_changes() {
     let clock = Clock::new();
     let server = at(&clock).start();
@@ -404,6 +430,21 @@ fn a_shift_is_announced_like_other_changes() {
     clock.advance(5 * DAY);
     events(client);
     assert_eq!(client.run("BF.ADD k a"), int(1));
+    assert_eq!(events(client), "bloom.add bloom.shift");
+    // A window that does not scale: full until the next generation, of 4 items and two standard
+    // deviations.
+    client.run("BF.RESERVE n 0.0000001 4 WINDOW EX 86400 GENERATIONS 1 NONSCALING");
+    events(client);
+    client.run("BF.ADD n item-0");
+    assert_eq!(events(client), "bloom.add bloom.shift");
+    (1..7).for_each(|number| drop(client.cmd(&["BF.ADD", "n", &format!("item-{number}")])));
+    assert_eq!(events(client), ["bloom.add"; 6].join(" "));
+    assert_eq!(client.run("BF.ADD n item-7"), int(1));
+    assert_eq!(events(client), "bloom.add bloom.full");
+    assert_eq!(client.run("BF.ADD n item-8"), err("ERR non scaling filter is full"));
+    assert_eq!(client.run("BF.ADD n item-7"), int(0));
+    clock.advance(DAY);
+    assert_eq!(client.run("BF.ADD n item-8"), int(1));
     assert_eq!(events(client), "bloom.add bloom.shift");
     assert_eq!(
         client.run("BF.INSERT k ITEMS"),
