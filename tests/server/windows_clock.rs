@@ -249,6 +249,12 @@ fn what_changes_nothing_is_not_replicated() {
     assert_eq!(madd(client, "k", &["a", "new"]), [false, false]);
     assert_equal(client, &replica);
     assert!(offset(read).starts_with("calls=2,"), "{}", offset(read));
+    // Also by a command for one item, which changes the filter in place.
+    assert_eq!(client.run("BF.ADD k b"), int(0));
+    assert_eq!(client.run("BF.ADD k b"), int(0));
+    assert_equal(client, &replica);
+    let singles = read.server_info("commandstats", "cmdstat_bf.add");
+    assert!(singles.starts_with("calls=1,"), "{singles}");
     let digest_before = digest(client, "k");
     clock.advance(5 * DAY);
     assert_eq!(found(client, &["a".into(), "new".into()]), 0);

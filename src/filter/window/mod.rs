@@ -367,11 +367,10 @@ impl Window {
         let most = ring.rules.most_generations();
         let gone = usize::from(ring.generations.len() >= most);
         let capacity = ring.rules.generation_capacity(ring.capacity);
-        // Dropped only after the next one is made: nothing but the change itself tells copies.
-        let freed: u64 = {
-            let layers = ring.layers_of(gone);
-            self.0.layers().take(layers).map(|layer| layer.shape().words() * 8).sum()
-        };
+        let freed = self.0.layers().take(ring.layers_of(gone));
+        let freed = freed.map(|layer| layer.shape().words() * 8).sum();
+        // The oldest one is dropped only once the next one is there, so that an error changes
+        // nothing.
         self.open(0, capacity, freed, ceiling)?;
         self.0.drop_generations(0..gone, dropped);
         Ok(())

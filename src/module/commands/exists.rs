@@ -61,9 +61,8 @@ impl Command for Exists {
 /// Asks for one item if there is no filter, or one that forgets.
 #[cold]
 fn exists_elsewhere(call: &Call, key: &mut Key, item: &[u8]) -> Result<bool, Refusal> {
-    match queried(key)? {
-        Some(Value::Window(window)) => windows::contains(call, window, item),
-        Some(_) => Err(Refusal::Internal),
+    match queried(key)?.and_then(|value| value.window()) {
+        Some(window) => windows::contains(call, window, item),
         None => Ok(false),
     }
 }

@@ -88,15 +88,7 @@ impl Command for Info {
 struct Field {
     word: &'static str,
     label: &'static CStr,
-    value: Read,
-}
-
-/// How the value of a field is read.
-enum Read {
-    /// From the layers that are allocated.
-    Filter(fn(&Filter) -> Shown),
-    /// From what depends on the time, too.
-    Value(fn(&Value) -> Shown),
+    value: fn(&Value) -> Shown,
 }
 
 /// The value of a field. All values are computed before the reply begins, because a map that stops
@@ -119,80 +111,76 @@ const FIELDS: [Field; 14] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
-        value: Read::Filter(|filter| Shown::Integer(filter.capacity())),
+        value: |value| Shown::Integer(value.filter().capacity()),
     },
-    Field {
-        word: "SIZE",
-        label: c"Size",
-        value: Read::Filter(|filter| Shown::Integer(filter.bytes())),
-    },
+    Field { word: "SIZE", label: c"Size", value: |value| Shown::Integer(value.filter().bytes()) },
     Field {
         word: "FILTERS",
         label: c"Number of filters",
-        value: Read::Filter(|filter| Shown::Integer(filter.layers().len() as u64)),
+        value: |value| Shown::Integer(value.filter().layers().len() as u64),
     },
     Field {
         word: "ITEMS",
         label: c"Number of items inserted",
-        value: Read::Value(|value| Shown::Integer(value.items())),
+        value: |value| Shown::Integer(value.items()),
     },
     Field {
         word: "EXPANSION",
         label: c"Expansion rate",
-        value: Read::Filter(|filter| count(filter.expansion().factor().map(u64::from))),
+        value: |value| count(value.filter().expansion().factor().map(u64::from)),
     },
     // The requested rate, which the filter never exceeds.
     Field {
         word: "ERROR",
         label: c"Error rate",
-        value: Read::Filter(|filter| Shown::Double(filter.error_rate())),
+        value: |value| Shown::Double(value.filter().error_rate()),
     },
     // The current rate, estimated from the bits that are set.
     Field {
         word: "FPR",
         label: c"False positive rate",
-        value: Read::Filter(|filter| Shown::Double(filter.estimate().error_rate)),
+        value: |value| Shown::Double(value.filter().estimate().error_rate),
     },
     // The share of bits that are set, or of counters above 0; about one half at capacity.
     Field {
         word: "FILL",
         label: c"Fill",
-        value: Read::Filter(|filter| Shown::Double(filter.estimate().fill)),
+        value: |value| Shown::Double(value.filter().estimate().fill),
     },
     Field {
         word: "LAYERS",
         label: c"Layers",
-        value: Read::Filter(|filter| Shown::Layers(filter.estimate_layers().collect())),
+        value: |value| Shown::Layers(value.filter().estimate_layers().collect()),
     },
     // Counters that reached 15 and stay there; null for a filter without counters.
     Field {
         word: "SATURATED",
         label: c"Saturated counters",
-        value: Read::Filter(|filter| count(filter.saturated())),
+        value: |value| count(value.filter().saturated()),
     },
     // Refused deletions of items that tested present, since the filter was created, loaded or
     // copied on this server; null for a filter without counters.
     Field {
         word: "UNDELETED",
         label: c"Refused deletions",
-        value: Read::Filter(|filter| count(filter.counts().then(|| filter.refused_deletions()))),
+        value: |value| count(value.filter().counts().then(|| value.filter().refused_deletions())),
     },
     // The number of the shard and the number of shards; null for a filter that is no shard.
     Field {
         word: "SHARD",
         label: c"Shard",
-        value: Read::Filter(|filter| filter.shard().map_or(Shown::Null, Shown::Shard)),
+        value: |value| value.filter().shard().map_or(Shown::Null, Shown::Shard),
     },
     // How the filter forgets; null for one that does not.
     Field {
         word: "WINDOW",
         label: c"Window",
-        value: Read::Filter(|filter| {
-            filter.window().map_or(Shown::Null, |ring| Shown::Window(ring.rules))
-        }),
+        value: |value| {
+            value.filter().window().map_or(Shown::Null, |ring| Shown::Window(ring.rules))
+        },
     },
     // The generations of such a filter, oldest first.
-    Field { word: "GENERATIONS", label: c"Generations", value: Read::Value(generations) },
+    Field { word: "GENERATIONS", label: c"Generations", value: generations },
 ];
 
 fn generations(value: &Value) -> Shown<'_> {
@@ -209,11 +197,7 @@ fn generations(value: &Value) -> Shown<'_> {
 impl Field {
     /// The name and the value of this field for a filter.
     fn of<'f>(&self, value: &'f Value) -> (&'static CStr, Shown<'f>) {
-        let shown = match self.value {
-            Read::Filter(read) => read(value.filter()),
-            Read::Value(read) => read(value),
-        };
-        (self.label, shown)
+        (self.label, (self.value)(value))
     }
 }
 
