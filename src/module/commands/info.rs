@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
-    filter::{Estimate, Filter, Generation, Layer, NEVER, Rules, Span},
+    filter::{Estimate, Generation, Layer, NEVER, Rules, Span},
     module::{
         api::{Access, Context, Key, clock},
         value::Value,
