@@ -3,7 +3,7 @@
 //!
 //! `model.rs` tests the promise against an exact multiset; `fullness.rs` measures the item count.
 
-use redis_bloom::filter::{CellKind, Filter, Params};
+use redis_bloom::filter::{CellKind, Filter, Layer, Params};
 
 use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
@@ -198,7 +198,7 @@ fn deleting_what_was_never_added_can_lose_another_item() {
 
 /// The sum of the rates of all layers.
 fn rates(filter: &Filter) -> f64 {
-    filter.layers().map(|layer| layer.error_rate()).sum()
+    filter.layers().map(Layer::error_rate).sum()
 }
 
 /// At 1e-9, none of these items tests present in a layer that it is not in. So each deletion
