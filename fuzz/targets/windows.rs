@@ -16,7 +16,8 @@ use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
     codec::native::rdb::{self, Stored},
     filter::{
-        Addition, Author, CellKind, Expansion, MAX_TIME, Params, Plan, Rules, Shift, Span, Window,
+        Addition, Author, CellKind, Dropped, Expansion, MAX_TIME, Params, Plan, Rules, Shift, Span,
+        Window,
     },
 };
 
@@ -75,7 +76,7 @@ impl Model {
     }
 
     fn obey(&mut self, shift: Shift) {
-        self.copy.obey(shift, |_| u64::MAX, &mut Vec::new()).expect("its primary's shift");
+        self.copy.obey(shift, |_| u64::MAX, &mut Dropped::default()).expect("its primary's shift");
     }
 
     /// Adds items one by one, in place where that is possible, and the same items to `batch`.
@@ -89,7 +90,7 @@ impl Model {
             let hash = self.window.filter().hash(&[item]);
             let done = self.window.add_in_place(hash, client).map_or_else(
                 || {
-                    let mut dropped = Vec::new();
+                    let mut dropped = Dropped::default();
                     let (shift, turned) = self.window.turn(self.now, |_| u64::MAX, &mut dropped);
                     turned.expect("memory");
                     let done = self.window.add(hash, client, |_| u64::MAX, &mut dropped);
@@ -105,14 +106,15 @@ impl Model {
             assert!(done.changed || !done.new);
             self.counted += u64::from(done.changed);
             if done.changed {
-                let obeyed = self.copy.add(hash, Author::Obeyed, |_| u64::MAX, &mut Vec::new());
+                let obeyed =
+                    self.copy.add(hash, Author::Obeyed, |_| u64::MAX, &mut Dropped::default());
                 assert!(obeyed.is_ok_and(|Addition { changed, .. }| changed));
             }
             if done.changed || (refresh && in_time) {
                 self.remembered.insert(item, (self.advanced, self.counted));
             }
         }
-        let mut dropped = Vec::new();
+        let mut dropped = Dropped::default();
         if !items.is_empty() {
             batch.turn(self.now, |_| u64::MAX, &mut dropped).1.expect("memory");
         }
@@ -132,7 +134,7 @@ impl Model {
     }
 
     fn forget(&mut self) {
-        let mut dropped = Vec::new();
+        let mut dropped = Dropped::default();
         if self.window.forget(self.now, &mut dropped) > 0 {
             self.obey(Shift { start: self.now.clamp(0, MAX_TIME), capacity: 0 });
         }

@@ -73,6 +73,8 @@ pub enum Refusal {
     BadWindow,
     /// FORGET, SHIFT: the filter has no window of time that could do this.
     NoWindow,
+    /// Additions by a client of a writable replica to a filter with a window.
+    OnReplica,
     /// SHIFT: a client sent it.
     NotReplicated,
     /// SHIFT: not a time and a capacity.
@@ -185,6 +187,7 @@ impl Refusal {
             Self::BadShard => c"ERR SHARD must be i n with 0 <= i < n <= 1024",
             Self::BadWindow => c"ERR bad window",
             Self::NoWindow => c"ERR not a filter with a window",
+            Self::OnReplica => c"ERR to a filter with a window only the primary adds",
             Self::NotReplicated => {
                 c"ERR BF.SHIFT is for servers: it is sent by a primary or an AOF"
             }

@@ -112,7 +112,9 @@ impl Filter {
     /// ([`Self::refused_deletions`]).
     pub fn delete(&mut self, hash: Hash) -> bool {
         let deleted = self.delete_from_layer(hash);
-        self.drop_emptied();
+        if deleted {
+            self.drop_emptied();
+        }
         deleted
     }
 
@@ -165,8 +167,14 @@ impl Filter {
         items: impl Iterator<Item = &'a [u8]>,
         answer: impl FnMut(Answers),
     ) -> Vec<Layer> {
-        self.change_each(items, Self::delete_chunk, answer);
-        self.drop_emptied()
+        let mut deleted = false;
+        let delete = |filter: &mut Self, hashes: &[Hash], answers: &mut Answers| {
+            filter.delete_chunk(hashes, answers);
+            deleted |= answers.ones() > 0;
+        };
+        self.change_each(items, delete, answer);
+        // Copies of the filter hear of nothing else.
+        if deleted { self.drop_emptied() } else { Vec::new() }
     }
 
     /// Deletes the items of one chunk by their hashes.

@@ -59,6 +59,6 @@ pub use stack::Filter;
 #[cfg(test)]
 pub(crate) use stack::steps;
 pub use window::{
-    Addition, Additions, Author, Fault, Generation, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME,
-    NEVER, Ring, Rules, Shift, Span, Window,
+    Addition, Additions, Author, Dropped, Fault, Generation, MAX_GENERATIONS, MAX_MILLISECONDS,
+    MAX_TIME, NEVER, Ring, Rules, Shift, Span, Window,
 };

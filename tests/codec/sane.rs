@@ -5,7 +5,7 @@ use redis_bloom::{
         native::dump::Load,
         native::rdb::{self, Stored},
     },
-    filter::{Author, Filter, NEVER, Plan, Window},
+    filter::{Author, Dropped, Filter, NEVER, Plan, Window},
 };
 
 use crate::support::{Reading, Strings, item};
@@ -53,7 +53,7 @@ fn check_window(filter: &Filter, ceiling: u64) {
         NEVER => 0,
         start => start,
     };
-    let mut dropped = Vec::new();
+    let mut dropped = Dropped::default();
     for after in [0, 1, 1_000, -1_000_000, 1 << 40] {
         let now = newest.saturating_add(after);
         let (_, turned) = window.turn(now, |_| ceiling, &mut dropped);

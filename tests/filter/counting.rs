@@ -3,7 +3,7 @@
 //!
 //! `model.rs` tests the promise against an exact multiset; `fullness.rs` measures the item count.
 
-use redis_bloom::filter::{CellKind, Filter, Layer, Params};
+use redis_bloom::filter::{CellKind, Expansion, Family, Filter, Layer, Params};
 
 use crate::support::{CELLS, Strings, add, fill, filter, has, item, params};
 
@@ -281,4 +281,21 @@ fn refused_deletions_are_counted_on_when_their_layer_leaves() {
         }
     });
     assert!(counted, "no seed of these");
+}
+
+/// A filter of an older file may have one. Only deletions reach the copies.
+#[test]
+fn an_empty_older_layer_stays_until_something_is_deleted() {
+    let layer = || counting(0.01, 100, 1, 5).newest().duplicate().expect("memory");
+    let expansion = Expansion::new(1).expect("in range");
+    let mut filter =
+        Filter::from_layers(Family::Native, 5, 0.01, expansion, vec![layer(), layer()])
+            .expect("layers");
+    let absent = item(1, 0);
+    assert!(!delete(&mut filter, &absent));
+    assert!(filter.delete_each([absent.as_slice()].into_iter(), |_| {}).is_empty());
+    assert_eq!(filter.layers().len(), 2);
+    assert!(add(&mut filter, &absent));
+    assert_eq!(filter.delete_each([absent.as_slice()].into_iter(), |_| {}).len(), 1);
+    assert_eq!(filter.layers().len(), 1);
 }

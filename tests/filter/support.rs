@@ -6,7 +6,7 @@ use redis_bloom::{
         io::{Sink, Source},
         native::rdb::{self, Stored},
     },
-    filter::{Author, CellKind, Expansion, Filter, Params, Rules, Span, Window},
+    filter::{Author, CellKind, Dropped, Expansion, Filter, Params, Rules, Span, Window},
 };
 
 /// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
@@ -48,7 +48,7 @@ pub(crate) fn last_items(generations: u8, refresh: bool) -> Rules {
 /// Adds an item to a window as a client does at `now`; returns whether it was new.
 #[track_caller]
 pub(crate) fn add_at(window: &mut Window, item: &[u8], now: i64) -> bool {
-    let mut dropped = Vec::new();
+    let mut dropped = Dropped::default();
     window.turn(now, |_| u64::MAX, &mut dropped).1.expect("memory for a generation");
     let hash = window.filter().hash(item);
     let added = window.add(hash, Author::Client(now), |_| u64::MAX, &mut dropped);

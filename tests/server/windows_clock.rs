@@ -1,8 +1,8 @@
 //! Filters that forget by time, on servers whose clocks the tests set (`harness::Clock`).
 
 use crate::harness::{
-    Builder, Client, Clock, Reply, Server, assert_unharmed, digest, dump, err, int, ints, load,
-    madd, mexists, numbered, ok, simple, wait_until,
+    Builder, Client, Clock, Reply, Server, array, assert_unharmed, digest, dump, err, int, ints,
+    load, madd, mexists, numbered, ok, simple, wait_until,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -271,6 +271,9 @@ fn what_changes_nothing_is_not_replicated() {
     assert_equal(client, &replica);
     clock.advance(5 * DAY);
     assert_eq!(read.run("BF.FORGET k"), int(0));
+    let refused = err("ERR to a filter with a window only the primary adds");
+    assert_eq!(read.run("BF.ADD k own"), refused);
+    assert_eq!(read.run("BF.MADD k own other"), array([refused]));
     assert!(read.run("BF.SHIFT k 1 1").error().contains("is for servers"));
     assert_eq!(digest(read, "k"), digest(client, "k"));
 }

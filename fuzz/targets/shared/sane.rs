@@ -1,7 +1,7 @@
 //! Checks a filter that a decoder accepted from any bytes: its plan is valid, it answers queries,
 //! accepts additions and deletions, and reads back as it was written.
 
-use redis_bloom::filter::{Author, Filter, Plan, Window};
+use redis_bloom::filter::{Author, Dropped, Filter, NEVER, Plan, Window};
 
 /// The most bytes of bits that a decoder may allocate.
 pub(crate) const CEILING: u64 = 4 << 20;
@@ -44,9 +44,12 @@ pub(crate) fn check(filter: &mut Filter) {
 /// Adds to a filter that forgets while its clock runs, jumps and is set back. A copy that gets only
 /// the effects is equal.
 fn forget(window: &mut Window) {
-    let newest = window.ring().newest().start;
+    let newest = match window.ring().newest().start {
+        NEVER => 0,
+        start => start,
+    };
     let mut copy = window.filter().duplicate().ok().and_then(|copy| Window::try_from(copy).ok());
-    let mut dropped = Vec::new();
+    let mut dropped = Dropped::default();
     for (number, after) in [0, 1, 1_000, 1 << 30, -1_000_000, 1 << 40].into_iter().enumerate() {
         let now = newest.saturating_add(after);
         let (shift, turned) = window.turn(now, |_| CEILING, &mut dropped);

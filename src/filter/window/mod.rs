@@ -56,7 +56,7 @@ use super::{
         Layer,
         item_set::{Answers, CHUNK, ItemSet},
     },
-    params::{CellKind, Expansion, Params},
+    params::{CellKind, Expansion, MAX_LAYERS, Params},
     plan::{Demand, LayerPlan},
     sizing::layer_rate,
     stack::Filter,
@@ -74,6 +74,19 @@ pub enum Author {
     /// A primary or an AOF, whose additions changed the newest generation. They are never refused.
     Obeyed,
 }
+
+/// The layers that left a window.
+#[derive(Debug, Default)]
+pub struct Dropped {
+    /// How many there were.
+    pub count: usize,
+    /// Those of 128 KiB and more, which take up to milliseconds to free. Smaller ones are freed
+    /// already: a batch may drop any number of them.
+    pub large: Vec<Layer>,
+}
+
+/// Bytes of bits from which on a layer is large.
+const LARGE: u64 = 128 << 10;
 
 /// What an addition did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -279,7 +292,7 @@ impl Window {
 
     /// Adds an item. If the newest generation has no room, a layer or a generation is added first,
     /// and then `ceiling` is called as [`Filter::grow`] does. A window of items may drop its oldest
-    /// generation for that: its layers go to `dropped`.
+    /// generation for that.
     ///
     /// # Errors
     /// Those of [`Filter::grow`], for a client. The filter is unchanged then.
@@ -288,7 +301,7 @@ impl Window {
         hash: Hash,
         author: Author,
         ceiling: impl FnOnce(Demand) -> u64,
-        dropped: &mut Vec<Layer>,
+        dropped: &mut Dropped,
     ) -> Result<Addition, Error> {
         let addition = self.addition(hash, author);
         if !addition.changed {
@@ -315,7 +328,7 @@ impl Window {
         mut items: impl Iterator<Item = &'a [u8]>,
         author: Author,
         ceiling: impl Fn(Demand) -> u64,
-        dropped: &mut Vec<Layer>,
+        dropped: &mut Dropped,
         mut answer: impl FnMut(Additions),
     ) -> Result<(), Error> {
         let mut chunk = [Hash::default(); CHUNK];
@@ -358,62 +371,74 @@ impl Window {
     fn grow(
         &mut self,
         ceiling: impl FnOnce(Demand) -> u64,
-        dropped: &mut Vec<Layer>,
+        dropped: &mut Dropped,
     ) -> Result<(), Error> {
         let ring = self.ring();
         if let Span::Time(_) = ring.rules.span {
             return self.0.grow(ceiling);
         }
-        let most = ring.rules.most_generations();
-        let gone = usize::from(ring.generations.len() >= most);
-        let capacity = ring.rules.generation_capacity(ring.capacity);
-        let freed = self.0.layers().take(ring.layers_of(gone));
-        let freed = freed.map(|layer| layer.shape().words() * 8).sum();
-        // The oldest one is dropped only once the next one is there, so that an error changes
-        // nothing.
-        self.open(0, capacity, freed, ceiling)?;
-        self.0.drop_generations(0..gone, dropped);
-        Ok(())
+        let gone = usize::from(ring.generations.len() >= ring.rules.most_generations());
+        let capacity = ring.planned_capacity();
+        self.open(Generation { start: 0, layers: 1 }, capacity, 0..gone, ceiling, dropped)
     }
 
-    /// Opens a generation that starts at `start`, with a first layer for `capacity` items. `freed`
-    /// bytes of bits will be given back afterwards.
+    /// Opens a generation of one layer, for `capacity` items, and drops those that are `leaving`
+    /// for it.
+    ///
+    /// # Errors
+    /// `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing has changed then.
     fn open(
         &mut self,
-        start: i64,
+        generation: Generation,
         capacity: u64,
-        freed: u64,
+        leaving: Range<usize>,
         ceiling: impl FnOnce(Demand) -> u64,
+        dropped: &mut Dropped,
     ) -> Result<(), Error> {
+        let ring = self.ring();
+        let (start, end) = (ring.layers_of(leaving.start), ring.layers_of(leaving.end));
+        if self.0.layers().len() - (end - start) >= MAX_LAYERS {
+            return Err(Error::Layers);
+        }
+        let freed: u64 = self.0.layers().skip(start).take(end - start).map(bit_bytes).sum();
         let present = self.0.bit_bytes().saturating_sub(freed);
         let (rate, expansion) = (self.0.error_rate(), self.0.expansion());
-        let plan = first_layer(self.ring(), rate, expansion, capacity);
+        let plan = first_layer(ring, rate, expansion, capacity);
         let layer = LayerPlan::make(plan, present, ceiling)?;
-        self.0.push_generation(Generation { start, layers: 1 }, layer);
+        self.0.push_generation(generation, layer);
+        self.0.drop_generations(leaving, dropped);
         Ok(())
     }
 
     /// Does what an addition by a client at `now` must do first: opens the next generation if it is
-    /// time, and drops those that are out of the window, whose layers go to `dropped`. Returns the
-    /// change for the copies of the filter to obey, also with an error: what was dropped stays
-    /// dropped.
+    /// time, and drops those that are out of the window. Returns the change for the copies of the
+    /// filter to obey, also with an error: what was dropped stays dropped.
     ///
     /// # Errors
-    /// In the second part: `Error::Ceiling` and `Error::OutOfMemory`. No item may be added then.
+    /// In the second part: `Error::Layers`, `Error::Ceiling` and `Error::OutOfMemory`. No item may
+    /// be added then.
     pub fn turn(
         &mut self,
         now: i64,
-        ceiling: impl FnOnce(Demand) -> u64,
-        dropped: &mut Vec<Layer>,
+        ceiling: impl Fn(Demand) -> u64,
+        dropped: &mut Dropped,
     ) -> (Option<Shift>, Result<(), Error>) {
         let Some(start) = self.ring().due(now) else {
             return (None, Ok(()));
         };
-        let shift = Shift { start, capacity: self.ring().next_capacity(self.counted()) };
-        let forgot = self.forget(shift.start, dropped) > 0;
-        match self.obey(shift, ceiling, dropped) {
-            Ok(()) => (Some(shift), Ok(())),
-            Err(error) => (forgot.then_some(Shift { capacity: 0, ..shift }), Err(error)),
+        let planned = self.ring().planned_capacity();
+        let wanted = self.ring().next_capacity(self.counted());
+        let forgot = self.forget(start, dropped) > 0;
+        let mut capacity = wanted;
+        let mut outcome = self.shift(Shift { start, capacity }, &ceiling, dropped);
+        // After a burst, the next generation may be too large where a planned one is not.
+        if wanted > planned && outcome.is_err() {
+            capacity = planned;
+            outcome = self.shift(Shift { start, capacity }, &ceiling, dropped);
+        }
+        match outcome {
+            Ok(()) => (Some(Shift { start, capacity }), Ok(())),
+            Err(error) => (forgot.then_some(Shift { start, capacity: 0 }), Err(error)),
         }
     }
 
@@ -421,12 +446,28 @@ impl Window {
     ///
     /// # Errors
     /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
-    /// then. `Error::Ceiling` and `Error::OutOfMemory`: generations are dropped, none is opened.
+    /// then. `Error::Layers`, `Error::Ceiling` and `Error::OutOfMemory`: no generation is opened.
+    /// The newest one starts anew in its place, so that its items, and those that follow, are
+    /// remembered for longer, not for less.
     pub fn obey(
+        &mut self,
+        shift: Shift,
+        ceiling: impl FnOnce(Demand) -> u64,
+        dropped: &mut Dropped,
+    ) -> Result<(), Error> {
+        let outcome = self.shift(shift, ceiling, dropped);
+        if outcome.is_err_and(|error| error != Error::Window) {
+            self.ring_mut().stamp(shift.start);
+        }
+        outcome
+    }
+
+    /// What [`Self::obey`] does, but a generation that cannot be opened is no change.
+    fn shift(
         &mut self,
         Shift { start, capacity }: Shift,
         ceiling: impl FnOnce(Demand) -> u64,
-        dropped: &mut Vec<Layer>,
+        dropped: &mut Dropped,
     ) -> Result<(), Error> {
         let (rules, newest) = (self.ring().rules, self.ring().newest().start);
         if rules.span == Span::Items || !(0..=MAX_TIME).contains(&start) {
@@ -455,36 +496,39 @@ impl Window {
         start: i64,
         capacity: u64,
         ceiling: impl FnOnce(Demand) -> u64,
-        dropped: &mut Vec<Layer>,
+        dropped: &mut Dropped,
     ) -> Result<(), Error> {
-        if self.counted() > 0 {
-            return self.open(start, capacity, 0, ceiling);
-        }
-        if self.0.newest().capacity() == capacity {
+        let is_empty = self.counted() == 0;
+        if is_empty && self.0.newest().capacity() == capacity {
             self.ring_mut().stamp(start);
             return Ok(());
         }
-        let empty = self.ring().generations.len() - 1;
-        self.open(start, capacity, self.0.newest().shape().words() * 8, ceiling)?;
-        self.0.drop_generations(empty..empty + 1, dropped);
-        Ok(())
+        let count = self.ring().generations.len();
+        let leaving = count - usize::from(is_empty)..count;
+        self.open(Generation { start, layers: 1 }, capacity, leaving, ceiling, dropped)
     }
 
-    /// Drops the generations that are out of the window at `now`, and returns their number. The
-    /// layers go to `dropped`: to free a large one takes milliseconds. If all are out, a generation
-    /// for one item takes their place. Copies of the filter obey a [`Shift`] of capacity 0.
-    pub fn forget(&mut self, now: i64, dropped: &mut Vec<Layer>) -> usize {
-        let ring = self.ring();
-        let mut dead = ring.dead(now);
-        if dead > 0
-            && dead == ring.generations.len()
-            && self.open(NEVER, 1, 0, |d| d.wanted).is_err()
-        {
-            dead -= 1;
+    /// Drops the generations that are out of the window at `now`, and returns their number. If all
+    /// are out, a generation for one item takes their place. Copies of the filter obey a [`Shift`]
+    /// of capacity 0.
+    pub fn forget(&mut self, now: i64, dropped: &mut Dropped) -> usize {
+        let (count, dead) = (self.ring().generations.len(), self.ring().dead(now));
+        let unused = Generation { start: NEVER, layers: 1 };
+        if dead < count {
+            self.0.drop_generations(0..dead, dropped);
+            dead
+        } else if self.open(unused, 1, 0..count, |demand| demand.wanted, dropped).is_ok() {
+            count
+        } else {
+            self.0.drop_generations(0..count - 1, dropped);
+            count - 1
         }
-        self.0.drop_generations(0..dead, dropped);
-        dead
     }
+}
+
+/// Bytes of the bits of a layer.
+fn bit_bytes(layer: &Layer) -> u64 {
+    layer.shape().words() * 8
 }
 
 /// The first layer of a generation for `capacity` items, in a filter of rate `asked`.
@@ -503,13 +547,15 @@ impl Filter {
         }
     }
 
-    /// Drops generations that are not the newest, whose layers go to `dropped`.
-    fn drop_generations(&mut self, which: Range<usize>, dropped: &mut Vec<Layer>) {
+    /// Drops generations that are not the newest.
+    fn drop_generations(&mut self, which: Range<usize>, dropped: &mut Dropped) {
         let Some(ring) = self.window_mut() else {
             return;
         };
         let layers = ring.layers_of(which.start)..ring.layers_of(which.end);
         ring.generations.drain(which);
-        dropped.extend(self.extract_older(|number, _| layers.contains(&number)));
+        let left = self.extract_older(|number, _| layers.contains(&number));
+        dropped.count = dropped.count.saturating_add(left.len());
+        dropped.large.extend(left.into_iter().filter(|layer| bit_bytes(layer) >= LARGE));
     }
 }

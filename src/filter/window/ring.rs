@@ -217,10 +217,15 @@ impl Ring {
         (due && rules.span != Span::Items).then_some(start)
     }
 
+    /// Items for which a generation is made.
+    pub(super) fn planned_capacity(&self) -> u64 {
+        self.rules.generation_capacity(self.capacity)
+    }
+
     /// Items for which the next generation is made, after one that counted `counted`. If that was
     /// more than planned, the next one is likely to get as many, and is made for an eighth more.
     pub(super) fn next_capacity(&self, counted: u64) -> u64 {
-        let planned = self.rules.generation_capacity(self.capacity);
+        let planned = self.planned_capacity();
         if counted > planned {
             planned.max(counted.saturating_add(counted / 8)).min(MAX_CAPACITY)
         } else {

@@ -10,7 +10,7 @@
 use super::{Argument, Call, Command, CommandSpec, Uses, windows};
 use crate::{
     command::{number, refusal::Refusal},
-    filter::{Error, Shift},
+    filter::{Dropped, Error, MAX_TIME, Shift},
     module::{
         api::{Access, Key, clock},
         effects, limit, reclaim, stats,
@@ -46,11 +46,11 @@ impl Command for Forget {
         let mut count = 0;
         // A replica forgets when its primary does.
         if !limit::must_obey(call.ctx) {
-            let (now, mut dropped) = (clock(), Vec::new());
+            let (now, mut dropped) = (clock().clamp(0, MAX_TIME), Dropped::default());
             let before = stats::Before::of(window.filter());
             count = window.forget(now, &mut dropped);
             before.changed(window.filter());
-            reclaim::free(dropped);
+            reclaim::free(dropped.large);
             drop(key);
             if count > 0 {
                 let shift = Shift { start: now, capacity: 0 };
@@ -93,24 +93,19 @@ impl Command for Shifted {
         let Value::Window(window) = value.ok_or(Refusal::NotFound)? else {
             return Err(Refusal::NoWindow);
         };
-        let (before, mut dropped) = (stats::Before::of(window.filter()), Vec::new());
+        let (before, mut dropped) = (stats::Before::of(window.filter()), Dropped::default());
         let dead = window.ring().dead(start);
         let ceiling = |demand| limit::ceiling(call.ctx, demand);
-        let outcome = window.obey(Shift { start, capacity }, ceiling, &mut dropped);
+        let shift = Shift { start, capacity };
+        let outcome = window.obey(shift, ceiling, &mut dropped);
         before.changed(window.filter());
-        let forgot = !dropped.is_empty();
-        reclaim::free(dropped);
+        reclaim::free(dropped.large);
         drop(key);
-        let done = match outcome {
-            Ok(()) => Shift { start, capacity },
-            Err(Error::Window) => return Err(Refusal::BadShift),
-            // What is dropped stays dropped, and no generation was opened.
-            Err(_) => Shift { start, capacity: 0 },
-        };
-        if outcome.is_ok() || forgot {
-            windows::count_shift(done, dead);
-            effects::shifted(call.ctx, name, done);
+        if outcome == Err(Error::Window) {
+            return Err(Refusal::BadShift);
         }
+        windows::count_shift(shift, dead);
+        effects::shifted(call.ctx, name, shift);
         outcome.map_err(|_| Refusal::NoGrowth)?;
         call.ctx.reply_ok();
         Ok(())

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     command::refusal::Refusal,
-    filter::{Addition, Answers, Author, Error, Layer, Shift, Span, Window},
+    filter::{Addition, Answers, Author, Dropped, Error, Shift, Span, Window},
     module::{api::clock, effects::Shape, limit, reclaim, stats},
 };
 
@@ -37,9 +37,17 @@ pub(super) fn add<'a>(call: &Call, window: &mut Window, items: impl Batch<'a>) -
 
 fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &'a [u8]>) -> Added {
     let before = stats::Before::of(window.filter());
-    let (author, mut dropped) = (author(call), Vec::new());
+    let Some(author) = author(call) else {
+        return Added {
+            answers: Vec::new(),
+            changed: Changed::New,
+            shape: Shape::default(),
+            error: Some(Refusal::OnReplica),
+        };
+    };
+    let mut dropped = Dropped::default();
     let (shift, turned) = turn(call, window, author, &mut dropped);
-    let (layers, old) = (window.filter().layers().len(), dropped.len());
+    let (layers, old) = (window.filter().layers().len(), dropped.count);
     let wanted = Cell::new(0_usize);
     let ceiling = |demand| {
         wanted.set(wanted.get().saturating_add(1));
@@ -53,7 +61,7 @@ fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &
         })
     });
     // Layers that were added for the items, and those that a window of items dropped for them.
-    let gone = dropped.len().saturating_sub(old);
+    let gone = dropped.count.saturating_sub(old);
     let layers = window.filter().layers().len().saturating_add(gone).saturating_sub(layers);
     if author == Author::Obeyed && wanted.get() > layers {
         call.report_unapplied(c"the filter could not grow, and took items uncounted");
@@ -70,7 +78,7 @@ fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &
         stats::grew(layers);
     }
     before.changed(window.filter());
-    reclaim::free(dropped);
+    reclaim::free(dropped.large);
     let error = outcome.err().map(|error| refused(call, error));
     Added { answers, changed: Changed::These(changed), shape, error }
 }
@@ -88,7 +96,7 @@ pub(super) fn add_in_place(
     if !sharded::owns(window.filter(), item) {
         return None;
     }
-    let addition = window.add_in_place(window.filter().hash(item), author(call))?;
+    let addition = window.add_in_place(window.filter().hash(item), author(call)?)?;
     stats::ADDS.add(1);
     stats::added(addition.changed.into());
     let filled = addition.changed && is_filled(window);
@@ -102,9 +110,15 @@ fn is_filled(window: &Window) -> bool {
         && window.filter().newest().is_full()
 }
 
-/// For whom the command adds. Only for a client of a primary it reads the clock.
-fn author(call: &Call) -> Author {
-    if limit::must_obey(call.ctx) { Author::Obeyed } else { Author::Client(clock()) }
+/// For whom the command adds. Reads the clock for a client of a primary alone. `None` for a client
+/// of a writable replica: its items would go into a generation that may be out of the window, since
+/// time comes there from the primary.
+fn author(call: &Call) -> Option<Author> {
+    if call.ctx.is_replayed() {
+        Some(Author::Obeyed)
+    } else {
+        (!limit::must_obey(call.ctx)).then(|| Author::Client(clock()))
+    }
 }
 
 /// Does what time demands before a client's addition. Returns what [`Window::turn`] returns.
@@ -112,7 +126,7 @@ fn turn(
     call: &Call,
     window: &mut Window,
     author: Author,
-    dropped: &mut Vec<Layer>,
+    dropped: &mut Dropped,
 ) -> (Option<Shift>, Result<(), Error>) {
     let Author::Client(now) = author else {
         return (None, Ok(()));

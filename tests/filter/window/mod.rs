@@ -7,7 +7,7 @@ mod rate;
 mod time;
 
 use redis_bloom::filter::{
-    Addition, Additions, Author, Error, Filter, Layer, Plan, Rules, Shift, Window,
+    Addition, Additions, Author, Dropped, Error, Filter, Plan, Rules, Shift, Window,
 };
 
 use crate::support::{self, Strings, params};
@@ -28,7 +28,7 @@ pub(crate) fn add_each(
     items: &[Vec<u8>],
     now: i64,
 ) -> (Option<Shift>, Done, Result<(), Error>) {
-    let mut dropped = Vec::new();
+    let mut dropped = Dropped::default();
     let (shift, turned) = window.turn(now, |_| u64::MAX, &mut dropped);
     turned.expect("memory");
     let (done, outcome) = added(window, items, Author::Client(now), &mut dropped);
@@ -51,7 +51,7 @@ pub(crate) fn added(
     window: &mut Window,
     items: &[Vec<u8>],
     author: Author,
-    dropped: &mut Vec<Layer>,
+    dropped: &mut Dropped,
 ) -> (Done, Result<(), Error>) {
     let mut done = Vec::new();
     let each = items.iter().map(Vec::as_slice);

@@ -21,7 +21,7 @@ use proptest::{
 };
 use redis_bloom::{
     codec::native::dump::{self, Load, Taken},
-    filter::{Author, Error, MAX_TIME, Rules, Shift, Span, Window},
+    filter::{Author, Dropped, Error, MAX_TIME, Rules, Shift, Span, Window},
 };
 
 use super::{add_each, add_in_place, added, check, has, stored, window_of};
@@ -104,10 +104,10 @@ impl Model {
             Step::Batch(numbers) => self.add(numbers),
             Step::Run(by) | Step::Set(by) => self.advance(*by),
             Step::Forget => {
-                let mut dropped = Vec::new();
+                let mut dropped = Dropped::default();
                 let before = self.window.filter().bytes();
                 let forgot = self.window.forget(self.clock, &mut dropped);
-                assert_eq!(forgot > 0, !dropped.is_empty());
+                assert_eq!(forgot > 0, (dropped.count > 0));
                 assert!(self.window.filter().bytes() <= before.max(2_000));
                 if forgot > 0 {
                     self.obey(Shift { start: self.clock.clamp(0, MAX_TIME), capacity: 0 });
@@ -136,7 +136,7 @@ impl Model {
     }
 
     fn obey(&mut self, shift: Shift) {
-        self.copy.obey(shift, |_| u64::MAX, &mut Vec::new()).expect("its primary's shift");
+        self.copy.obey(shift, |_| u64::MAX, &mut Dropped::default()).expect("its primary's shift");
     }
 
     /// Adds a batch, and the same items one by one to a copy: in place, if that is possible.
@@ -171,7 +171,8 @@ impl Model {
             _ => None,
         };
         let obeyed = obeyed.unwrap_or_else(|| {
-            let (done, outcome) = added(&mut self.copy, &changed, Author::Obeyed, &mut Vec::new());
+            let (done, outcome) =
+                added(&mut self.copy, &changed, Author::Obeyed, &mut Dropped::default());
             assert_eq!(outcome, Ok(()));
             done
         });

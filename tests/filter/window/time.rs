@@ -1,8 +1,8 @@
 //! Boundaries of time: ages of exactly T and T (1 + 1/G), and a clock that is set.
 
 use redis_bloom::filter::{
-    Author, Error, Generation, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Shift,
-    Span, Window,
+    Author, Demand, Dropped, Error, Generation, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER,
+    Rules, Shift, Span, Window,
 };
 
 use super::{add_each, add_in_place, added, check, has, stored, window};
@@ -172,18 +172,19 @@ fn a_shift_that_no_copy_made_is_refused_and_changes_nothing() {
             if capacity == 0 && (0..=MAX_TIME).contains(&start) {
                 continue;
             }
-            let outcome = window.obey(shift, |_| u64::MAX, &mut Vec::new());
+            let outcome = window.obey(shift, |_| u64::MAX, &mut Dropped::default());
             assert_eq!(outcome, Err(Error::Window), "{shift:?}");
             assert_eq!(stored(&window), before, "{shift:?}");
         }
     }
-    // A generation that takes more memory than there is: nothing is opened.
+    // A generation that takes more memory than there is: the newest one starts anew.
     let shift = Shift { start: NOW + 250, capacity: u64::MAX };
-    let outcome = window.obey(shift, |_| u64::MAX, &mut Vec::new());
+    let outcome = window.obey(shift, |_| u64::MAX, &mut Dropped::default());
     assert!(matches!(outcome, Err(Error::Ceiling { .. })), "{outcome:?}");
-    assert_eq!(stored(&window), before);
+    assert_eq!((starts(&window), window.filter().layers().len()), (vec![250], 1));
     let mut last_items = super::window(0.01, 100, 0, last_items(4, true));
-    let outcome = last_items.obey(Shift { start: NOW, capacity: 0 }, |_| u64::MAX, &mut Vec::new());
+    let outcome =
+        last_items.obey(Shift { start: NOW, capacity: 0 }, |_| u64::MAX, &mut Dropped::default());
     assert_eq!(outcome, Err(Error::Window));
 }
 
@@ -194,24 +195,26 @@ fn a_shift_that_gets_no_memory_drops_what_is_old_and_tells_the_copies() {
         let mut copy = super::window(0.01, 100_000, expansion, time(1_000, 4, true));
         let obey = |copy: &mut Window, shift: Option<Shift>| {
             let shift = shift.expect("a shift");
-            copy.obey(shift, |_| u64::MAX, &mut Vec::new()).expect("memory");
+            copy.obey(shift, |_| u64::MAX, &mut Dropped::default()).expect("memory");
         };
         for at in [0, 250, 500] {
             let (shift, ..) = add_each(&mut window, &[one(at)], NOW + at as i64);
             obey(&mut copy, shift);
-            added(&mut copy, &[one(at)], Author::Obeyed, &mut Vec::new()).1.expect("obeyed");
+            added(&mut copy, &[one(at)], Author::Obeyed, &mut Dropped::default())
+                .1
+                .expect("obeyed");
         }
         let before = window.filter().bit_bytes();
-        let mut dropped = Vec::new();
+        let mut dropped = Dropped::default();
         // At 1,500 the first two are out of the window.
-        let ceiling = |demand: redis_bloom::filter::Demand| {
+        let ceiling = |demand: Demand| {
             assert_eq!((demand.present, demand.wanted), (before / 3, before / 3 * 2));
             demand.wanted - 1
         };
         let (shift, outcome) = window.turn(NOW + 1_500, ceiling, &mut dropped);
         assert!(matches!(outcome, Err(Error::Ceiling { .. })));
         assert_eq!(shift, Some(Shift { start: NOW + 1_500, capacity: 0 }));
-        assert_eq!((starts(&window), dropped.len()), (vec![500], 2));
+        assert_eq!((starts(&window), dropped.count), (vec![500], 2));
         obey(&mut copy, shift);
         assert_eq!(stored(&copy), stored(&window));
         // Nothing is dropped the second time, so there is nothing to tell.
@@ -221,6 +224,68 @@ fn a_shift_that_gets_no_memory_drops_what_is_old_and_tells_the_copies() {
     }
 }
 
+/// A replica that has no memory for a generation keeps the items for longer, never for less.
+#[test]
+fn an_obeyed_shift_without_memory_starts_the_newest_generation_anew() {
+    let mut copy = window(1e-6, 1_000, 0, time(1_000, 4, true));
+    for at in [0, 300, 600] {
+        let shift = Shift { start: NOW + at, capacity: 1_000 };
+        let room = if at == 0 { u64::MAX } else { 0 };
+        let outcome = copy.obey(shift, |_| room, &mut Dropped::default());
+        assert_eq!(outcome.is_err(), at > 0);
+        added(&mut copy, &[one(at as u64)], Author::Obeyed, &mut Dropped::default())
+            .1
+            .expect("room");
+        assert_eq!(starts(&copy), [at]);
+        check(&copy, NOW + at);
+    }
+    for at in [0, 300, 600] {
+        assert!(has(&copy, &one(at as u64), NOW + 600 + 1_249), "{at}");
+    }
+    assert!(!has(&copy, &one(600), NOW + 600 + 1_250));
+}
+
+/// After a burst the next generation would be as large. If there is no room for that, it is as
+/// large as planned.
+#[test]
+fn a_burst_does_not_stop_the_next_generation() {
+    let mut window = window(0.01, 1_000, 2, time(1_000, 4, true));
+    let mut copy = Window::try_from(stored(&window).filter()).expect("a window");
+    let planned = window.filter().bit_bytes();
+    let burst: Vec<_> = (0..20_000).map(one).collect();
+    let (shift, done, _) = add_each(&mut window, &burst, NOW);
+    let changed: Vec<_> = burst.iter().zip(done).filter(|(_, done)| done.1).collect();
+    let changed: Vec<_> = changed.into_iter().map(|(item, _)| item.clone()).collect();
+    let obey = |copy: &mut Window, shift: Option<Shift>| {
+        copy.obey(shift.expect("a shift"), |_| u64::MAX, &mut Dropped::default()).expect("memory");
+    };
+    obey(&mut copy, shift);
+    added(&mut copy, &changed, Author::Obeyed, &mut Dropped::default()).1.expect("memory");
+    let asked = std::cell::Cell::new(0);
+    let ceiling = |demand: Demand| {
+        asked.set(asked.get() + 1);
+        demand.present + planned
+    };
+    let (shift, outcome) = window.turn(NOW + 250, ceiling, &mut Dropped::default());
+    assert_eq!((outcome, asked.get()), (Ok(()), 2));
+    assert_eq!(window.filter().newest().shape().words() * 8, planned);
+    obey(&mut copy, shift);
+    assert_eq!(stored(&copy), stored(&window));
+    assert!(burst.iter().all(|item| has(&window, item, NOW + 1_249)));
+}
+
+/// A batch may open any number of generations of the last items.
+#[test]
+fn small_layers_that_a_batch_drops_are_freed_at_once() {
+    let mut window = window(0.01, 1, 0, last_items(1, true));
+    let items: Vec<_> = (0..10_000).map(one).collect();
+    let mut dropped = Dropped::default();
+    let (done, outcome) = added(&mut window, &items, Author::Client(NOW), &mut dropped);
+    let changed = done.iter().filter(|done| done.1).count();
+    assert!(outcome.is_ok() && changed > 9_000, "{changed}");
+    assert_eq!((dropped.count, dropped.large.len()), (changed - 2, 0));
+}
+
 #[test]
 fn what_is_forgotten_gives_its_memory_back() {
     let mut window = window(0.01, 1_000_000, 2, time(1_000, 4, true));
@@ -228,7 +293,7 @@ fn what_is_forgotten_gives_its_memory_back() {
         add(&mut window, &one(at), NOW + at as i64);
     }
     let full = window.filter().bytes();
-    let mut dropped = Vec::new();
+    let mut dropped = Dropped::default();
     assert_eq!(window.forget(NOW + 1_249, &mut dropped), 0);
     assert_eq!(window.forget(NOW + 1_250, &mut dropped), 1);
     assert!(window.filter().bytes() < full * 81 / 100);
@@ -236,7 +301,7 @@ fn what_is_forgotten_gives_its_memory_back() {
     // All of it: what is left is a few bytes, and the next addition opens a generation.
     assert_eq!(window.forget(NOW + 100_000, &mut dropped), 4);
     assert!(window.filter().bytes() < 1_000, "{} bytes", window.filter().bytes());
-    assert_eq!((window.filter().items(), dropped.len()), (0, 5));
+    assert_eq!((window.filter().items(), dropped.count), (0, 5));
     check(&window, NOW + 100_000);
     assert_eq!(window.forget(NOW + 100_000, &mut dropped), 0);
     assert!(add(&mut window, &one(0), NOW + 100_001));
