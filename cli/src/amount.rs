@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bloom::filter::Span;
+
 /// Reads a number of items: `1000`, `10k`, `2.5M`, `10G`, `1T`; a thousand is 1000.
 pub(crate) fn items(text: &str) -> Result<u64, String> {
     let units = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("t", 1_000_000_000_000)];
@@ -37,12 +39,17 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text}: not a rate between 0 and 1, such as 0.001 or 0.1%"))
 }
 
-/// Reads a time: `500ms`, `60s`, `5m`, `1h`; seconds if there is no unit.
+/// Milliseconds of a day.
+const DAY: u64 = 86_400_000;
+/// Units of times, in milliseconds.
+const TIMES: [(&str, u64); 5] =
+    [("d", DAY), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Reads a time: `500ms`, `60s`, `5m`, `1h`, `7d`; seconds if there is no unit.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("", 1_000)];
-    let milliseconds = units.iter().find_map(|&(name, factor)| {
+    let milliseconds = TIMES.iter().rev().chain(&[("", 1_000)]).find_map(|&(name, factor)| {
         let number: f64 = text.strip_suffix(name)?.trim_end().parse().ok()?;
-        let milliseconds = number * f64::from(factor);
+        let milliseconds = number * factor as f64;
         (0.0..1e12).contains(&milliseconds).then_some(milliseconds as u64)
     });
     milliseconds
@@ -105,6 +112,40 @@ fn readable(amount: u64, units: &[&str]) -> String {
     format!("{scaled:.decimals$} {}", units[unit])
 }
 
+/// A time in its largest unit that has no fraction, as `90m`, `24h` or `7d`.
+pub(crate) fn readable_time(milliseconds: u64) -> String {
+    let fits = |&&(_, factor): &&(&str, u64)| {
+        milliseconds.is_multiple_of(factor) && (factor < DAY || milliseconds > DAY)
+    };
+    let (unit, factor) = TIMES.iter().find(fits).copied().unwrap_or(("ms", 1));
+    format!("{}{unit}", milliseconds / factor)
+}
+
+/// What a window remembers, as `24h` or `count`.
+pub(crate) fn readable_span(span: Span) -> String {
+    match span {
+        Span::Time(milliseconds) => readable_time(milliseconds),
+        Span::Items => "count".to_owned(),
+    }
+}
+
+/// A time of day of the server, in milliseconds since 1970, as `2026-11-23 02:15:00 UTC`.
+pub(crate) fn readable_moment(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1_000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // The civil calendar from the number of the day, by eras of 400 years from 1 March 0000.
+    let day = days + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + later;
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
+}
+
 /// A rate in percent with two significant digits, as `0.074 %`.
 pub(crate) fn readable_rate(rate: f64) -> String {
     let percent = rate * 100.0;
@@ -155,12 +196,16 @@ mod tests {
         for text in ["0", "1", "100%", "nan", "-0.1", "x"] {
             assert!(rate(text).is_err(), "{text}");
         }
-        for (text, expected) in
-            [("500ms", 500), ("60s", 60_000), ("1.5m", 90_000), ("1h", 3_600_000), ("2", 2_000)]
-        {
+        for (text, expected) in [
+            ("500ms", 500),
+            ("60s", 60_000),
+            ("1.5m", 90_000),
+            ("1h", 3_600_000),
+            ("7d", 604_800_000),
+        ] {
             assert_eq!(time(text), Ok(Duration::from_millis(expected)), "{text}");
         }
-        for text in ["", "s", "-1s", "nan", "1d", "1e30"] {
+        for text in ["", "s", "-1s", "nan", "1w", "1e30"] {
             assert!(time(text).is_err(), "{text}");
         }
         for text in ["0", "0s"] {
@@ -188,6 +233,23 @@ mod tests {
             [(0, "0"), (999, "999"), (1_000, "1,000"), (78_125_000, "78,125,000")]
         {
             assert_eq!(grouped(number), expected);
+        }
+        for (time, expected) in [
+            (1, "1ms"),
+            (1_500, "1500ms"),
+            (90_000, "90s"),
+            (86_400_000, "24h"),
+            (604_800_000, "7d"),
+        ] {
+            assert_eq!(readable_time(time), expected);
+        }
+        for (moment, expected) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_795_393_799_999, "2026-11-23 00:29:59 UTC"),
+            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(readable_moment(moment), expected);
         }
         for (rate, expected) in [
             (0.01, "1 %"),

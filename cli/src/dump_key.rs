@@ -6,7 +6,8 @@
 //! ```text
 //!   format          how a change shows                      what is done
 //!   redis-bloom     a filter that grew or was replaced,     the dump begins again
-//!                   or counters that changed: another
+//!                   counters that changed, or a window
+//!                   that got another generation: another
 //!                   identity in header or chunks
 //!                   items were added: other counts in the   nothing: chunks carry the newest count
 //!                   header
@@ -217,6 +218,9 @@ fn hint(info: &FilterInfo) -> &'static str {
     match (info.module, info.cells) {
         (Module::RedisBloom, Cells::Counters) => {
             "Counters must not change: COPY the filter, and dump the copy."
+        }
+        (Module::RedisBloom, Cells::Bits) if info.window.is_some() => {
+            "Its generations come and go: COPY the filter, and dump the copy."
         }
         (Module::RedisBloom, Cells::Bits) => "Dump it when it does not grow.",
         _ => "Stop the writers, or let additions in by --allow-changes.",

@@ -13,7 +13,11 @@
 use redis::{Cmd, Value};
 use serde::Serialize;
 
-use crate::{connection::Connection, error::Error};
+use crate::{
+    connection::Connection,
+    error::Error,
+    window::{Generation, Window},
+};
 
 /// The module that gives a server its `BF.*` commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -101,6 +105,12 @@ pub(crate) struct FilterInfo {
     /// Which shard of how many it knows it is; `None` for a filter that takes all items.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) shard: Option<(u64, u64)>,
+    /// How it forgets; `None` for a filter that does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window: Option<Window>,
+    /// The generations of a filter that forgets, oldest first; empty unless layers were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) generations: Vec<Generation>,
     /// The number of layers.
     pub(crate) layer_count: u64,
     /// The layers, oldest first; empty unless they were asked for and the server tells.
@@ -269,6 +279,7 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
         Word("SATURATED"),
         Word("UNDELETED"),
         Word("SHARD"),
+        Word("WINDOW"),
     ];
     // Before BF.DEBUG, which adds the probes to the layers.
     const LAYERS: &[Question] = &[
@@ -279,6 +290,8 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
         Word("SATURATED"),
         Word("UNDELETED"),
         Word("SHARD"),
+        Word("WINDOW"),
+        Word("GENERATIONS"),
         Debug,
     ];
     match (module, detail) {
@@ -323,6 +336,10 @@ impl Question {
             "FPR" => info.rate_now = Some(double(value)?),
             "FILL" => info.fill = Some(double(value)?),
             "SHARD" => info.shard = shard(value)?,
+            "WINDOW" => info.window = Window::from_reply(value),
+            "GENERATIONS" => {
+                info.generations = Generation::all_from_reply(value).unwrap_or_default();
+            }
             "UNDELETED" => info.refused_deletions = optional(value)?,
             "SATURATED" => {
                 info.saturated_counters = optional(value)?;
@@ -359,6 +376,8 @@ impl FilterInfo {
             saturated_counters: None,
             refused_deletions: None,
             shard: None,
+            window: None,
+            generations: Vec::new(),
             layer_count: fields.integer("Number of filters")?,
             layers: Vec::new(),
         })

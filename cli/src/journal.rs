@@ -25,12 +25,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{error::Error, name};
+use crate::{error::Error, loading::Tally, name};
 
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 64 << 10;
 /// The form of a journal; others are refused.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What must be equal when a load goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub(crate) struct Position {
     pub(crate) generations: Vec<u64>,
     /// The number of items that the filter, or each shard of the first generation, has at least;
     /// `None` where the server did not say.
-    pub(crate) counts: Vec<Option<u64>>,
+    pub(crate) counts: Vec<Option<Tally>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -224,7 +224,7 @@ impl Journal {
     }
 
     /// Notes which generations have the items, and what the filter or its shards count.
-    pub(crate) fn describe(&self, generations: &[u64], counts: &[Option<u64>]) {
+    pub(crate) fn describe(&self, generations: &[u64], counts: &[Option<Tally>]) {
         let mut position = locked(&self.position);
         position.generations.clear();
         position.generations.extend(generations);
@@ -279,6 +279,7 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loading::Count;
 
     #[test]
     fn a_changed_file_is_refused() {
@@ -300,10 +301,10 @@ mod tests {
         let second = start().map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "another load has the file");
         kept.advance(2, 7);
-        kept.describe(&[3], &[Some(5)]);
+        let counts = vec![None, Some(Tally::of(&Count::All(5)))];
+        kept.describe(&[3], &counts);
         kept.close().unwrap();
-        let position =
-            Position { offset: 7, items: 2, generations: vec![3], counts: vec![Some(5)] };
+        let position = Position { offset: 7, items: 2, generations: vec![3], counts };
         assert_eq!(Journal::read(&journal, &path, &first).unwrap(), Some(position));
 
         let why = |identity| Journal::read(&journal, &path, &identity).unwrap_err().to_string();

@@ -54,6 +54,7 @@ mod scan;
 mod screen;
 mod sharded;
 mod statistics;
+mod window;
 
 use std::process::ExitCode;
 

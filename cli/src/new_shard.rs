@@ -1,5 +1,5 @@
-//! New shards for a sharded filter: made as those that it has, but for their seeds, which are
-//! random and the server's.
+//! New shards for a sharded filter: made as those that it has, also in how they forget, but for
+//! their seeds, which are random and the server's.
 
 use bloom::sharding::{Generation, Shard, shard_capacity};
 use redis::{Cmd, Value};
@@ -8,9 +8,10 @@ use crate::{
     at_once::{Servers, on_all},
     connection::Connection,
     error::Error,
+    window::{self, Window},
 };
 
-/// How a shard grows when it is full: the words of `BF.RESERVE`.
+/// How a shard grows when it is full, and how it forgets: the words of `BF.RESERVE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Growth(Vec<String>);
 
@@ -25,7 +26,12 @@ impl Growth {
                 let key = &generation.keys[place];
                 let reply = server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("EXPANSION"));
                 match reply {
-                    Ok(Value::Array(values)) => Ok(Self::read(&values)),
+                    Ok(Value::Array(values)) => {
+                        let Some(Self(mut words)) = Self::read(&values) else { return Ok(None) };
+                        let window = Window::of(server, key)?;
+                        words.extend(window.into_iter().flat_map(|w| window::words(w.rules())));
+                        Ok(Some(Self(words)))
+                    }
                     Ok(_) => Ok(None),
                     Err(Error::Refused { text, .. }) if is_no_filter(&text) => Ok(None),
                     Err(error) => Err(error),
@@ -44,6 +50,16 @@ impl Growth {
             _ => None,
         }
     }
+}
+
+/// How the shards of a generation forget, if they do: the first that is there says it.
+pub(crate) fn window_of(
+    servers: &Servers,
+    generation: &Generation,
+) -> Result<Option<Window>, Error> {
+    let keys = &generation.keys;
+    let found = on_all(servers, keys, |server, at, _| Window::of(server, &keys[at]), || {})?;
+    Ok(found.into_iter().flatten().next())
 }
 
 /// Whether an error says that a key is missing, or no filter that can be asked.

@@ -9,13 +9,13 @@ use std::ffi::OsString;
 
 use bloom::{
     command::number,
-    filter::{CellKind, Expansion, MAX_EXPANSION, Params},
+    filter::{CellKind, MAX_EXPANSION, Params, Rules, Span},
     sharding::MAX_SHARDS,
 };
 use redis::Cmd;
 use serde::Serialize;
 
-use super::plan::{Variant, bits_per_item};
+use super::plan::{Variant, bits_per_item, refused};
 use crate::{
     amount,
     connection::{Connection, Options},
@@ -23,6 +23,7 @@ use crate::{
     filter_info::{Cells, Detail, Module, Reader},
     name::{self, Named},
     output::Output,
+    window::{self, Window},
 };
 
 /// Creates an empty filter, in one key or sharded over the nodes of a cluster
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "P", value_parser = amount::rate)]
     error: f64,
     /// Makes counters in place of bits: items can be deleted, for four times the memory
-    #[arg(long)]
+    #[arg(long, conflicts_with = "window")]
     counting: bool,
     /// Makes a sharded filter: so many filters that together are one, each on a node of a cluster
     #[arg(long, value_name = "N", conflicts_with = "counting")]
@@ -61,6 +62,24 @@ pub(crate) struct Arguments {
     /// Checks that the name is free, shows the filter, and creates nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    window: window::Options,
+}
+
+/// The size of a filter.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    /// Bytes of the empty filter.
+    bytes: u64,
+    /// Bytes with all generations that may be alive at once, of a filter that forgets.
+    steady: Option<u64>,
+}
+
+impl Size {
+    /// Bytes in the end, if no more items come than it is made for.
+    fn most(self) -> u64 {
+        self.steady.unwrap_or(self.bytes)
+    }
 }
 
 /// What was created.
@@ -75,7 +94,12 @@ struct Created<'n> {
     capacity: u64,
     error_rate: f64,
     bytes: Option<u64>,
+    /// Bytes when all generations of a filter that forgets are there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steady_bytes: Option<u64>,
     bits_per_item: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<Window>,
     #[serde(flatten)]
     shards: Option<shards::Made>,
 }
@@ -86,7 +110,8 @@ impl Arguments {
         if let Some(count) = self.shards {
             return self.create_shards(count, connection, output);
         }
-        let planned = self.planned(self.items, 2)?;
+        let rules = self.rules()?;
+        let planned = self.planned(self.items, 2, rules)?;
         let mut server = connection.target()?.connect()?;
         let mut created = Created {
             name: Named::of(key),
@@ -96,7 +121,9 @@ impl Arguments {
             capacity: self.items,
             error_rate: self.error,
             bytes: Some(planned.bytes),
-            bits_per_item: Some(planned.bits_per_item),
+            steady_bytes: planned.steady,
+            bits_per_item: Some(bits_per_item(planned.most(), self.items)),
+            window: rules.map(Window::from),
             shards: None,
         };
         if self.dry_run {
@@ -105,13 +132,17 @@ impl Arguments {
             if self.counting {
                 has_counters(&mut server, key)?;
             }
-            server.call_for_key(&self.command(key))?;
+            if rules.is_some() {
+                window::is_known(&mut server, key)?;
+            }
+            server.call_for_key(&self.command(key, rules))?;
             let made = Reader::default().read_one(&mut server, key, Detail::Filter);
             match made {
                 Ok(info) => {
                     created.module = Some(info.module);
                     created.bytes = Some(info.bytes);
-                    created.bits_per_item = Some(bits_per_item(info.bytes, self.items));
+                    let most = planned.steady.unwrap_or(info.bytes);
+                    created.bits_per_item = Some(bits_per_item(most, self.items));
                     if self.counting && info.cells != Cells::Counters {
                         return Err(no_counters());
                     }
@@ -127,22 +158,35 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// The filter for so many items as the module makes it, `expansion` being the default.
-    fn planned(&self, items: u64, expansion: u64) -> Result<Variant, Error> {
+    /// How the filter forgets, if it does.
+    fn rules(&self) -> Result<Option<Rules>, Error> {
+        self.window.rules(self.expansion)
+    }
+
+    /// The size of the filter for so many items as the module makes it, `expansion` being the
+    /// default.
+    fn planned(&self, items: u64, expansion: u64, rules: Option<Rules>) -> Result<Size, Error> {
         let expansion = if self.nonscaling { 0 } else { self.expansion.unwrap_or(expansion) };
         let params = Params {
             error_rate: self.error,
             capacity: items,
-            expansion: Expansion::new(expansion)
-                .map_err(|error| Error::usage(error.to_string(), "Lower --expansion."))?,
+            expansion: window::expansion_of(rules, expansion)?,
             seed: 0,
             cells: if self.counting { CellKind::Counters } else { CellKind::Bits },
         };
-        Variant::of(&params, items)
+        let Some(rules) = rules else {
+            let bytes = Variant::of(&params, items)?.bytes;
+            return Ok(Size { bytes, steady: None });
+        };
+        let bytes = |generations| {
+            let plan = window::plan(&params, rules, generations);
+            plan.map(|plan| plan.bytes()).map_err(|error| refused(&error, &params))
+        };
+        Ok(Size { bytes: bytes(1)?, steady: Some(bytes(rules.most_generations())?) })
     }
 
-    /// `BF.RESERVE`, as all modules have it.
-    fn command(&self, key: &[u8]) -> Cmd {
+    /// `BF.RESERVE`, as all modules have it, but for counters and windows.
+    fn command(&self, key: &[u8], rules: Option<Rules>) -> Cmd {
         let mut command = redis::cmd("BF.RESERVE");
         command.arg(key).arg(number::shortest(self.error)).arg(self.items);
         if self.counting {
@@ -154,6 +198,7 @@ impl Arguments {
         if self.nonscaling {
             command.arg("NONSCALING");
         }
+        command.arg(rules.map_or_else(Vec::new, window::words));
         command
     }
 
@@ -164,14 +209,23 @@ impl Arguments {
             false => "is there already",
         };
         let shards = created.shards.as_ref().map_or_else(String::new, shards::Made::text);
+        let items = amount::readable_items(self.items);
+        let remembered = match created.window.map(|window| window.rules().span) {
+            None => format!("{items} items"),
+            Some(Span::Items) => format!("the last {items} items"),
+            Some(span) => format!("{items} items in {}", amount::readable_span(span)),
+        };
         let mut text = format!(
-            "{} {would}: {shards}{} items at {}",
+            "{} {would}: {shards}{remembered} at {}",
             name::readable(name::bytes(&self.name)),
-            amount::readable_items(self.items),
             amount::readable_rate(self.error)
         );
         if let (Some(bytes), Some(bits)) = (created.bytes, created.bits_per_item) {
-            text += &format!(", {}, {bits:.2} bits an item", amount::readable_bytes(bytes));
+            text += &format!(", {}", amount::readable_bytes(bytes));
+            if let Some(steady) = created.steady_bytes {
+                text += &format!(", {} in the end", amount::readable_bytes(steady));
+            }
+            text += &format!(", {bits:.2} bits an item");
         }
         text
     }

@@ -120,6 +120,9 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
                 .map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string()),
         ),
     ];
+    if let Some(window) = info.window {
+        lines.push(("window", window.to_string()));
+    }
     if let Some(tightening) = info.tightening {
         lines.push(("tightening", tightening.to_string()));
     }
@@ -135,18 +138,52 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
         lines.push(("shard", format!("{index} of {count}")));
     }
     lines.push(("layers", info.layer_count.to_string()));
+    if !info.generations.is_empty() {
+        let alive = info.generations.iter().filter(|generation| generation.alive).count();
+        lines.push(("generations", format!("{}, {alive} alive", info.generations.len())));
+    }
     let mut text = Style::Bold.apply(name, coloured);
     for (label, value) in lines {
         // Writing to a string does not fail.
         let _ = write!(text, "\n  {label:<18}{value}");
     }
-    if !info.layers.is_empty() {
+    let tables = [
+        (!info.generations.is_empty()).then(|| generations(info)),
+        (!info.layers.is_empty()).then(|| layers(info)),
+    ];
+    for table in tables.iter().flatten() {
         text += "\n";
-        for line in layers(info).lines(coloured) {
+        for line in table.lines(coloured) {
             let _ = write!(text, "\n  {line}");
         }
     }
     text
+}
+
+fn generations(info: &FilterInfo) -> Table {
+    let mut table = Table::new(&[
+        Column::Number("GENERATION"),
+        Column::Text("STARTED"),
+        Column::Number("ITEMS"),
+        Column::Number("OF"),
+        Column::Number("LAYERS"),
+        Column::Number("MEMORY"),
+        Column::Text("ALIVE"),
+    ]);
+    for (number, generation) in info.generations.iter().enumerate() {
+        let started = generation.started.map_or_else(|| "-".to_owned(), amount::readable_moment);
+        let cells = vec![
+            (number + 1).to_string(),
+            started,
+            amount::readable_items(generation.items),
+            amount::readable_items(generation.capacity),
+            generation.layers.to_string(),
+            amount::readable_bytes(generation.bytes),
+            if generation.alive { "yes" } else { "no" }.to_owned(),
+        ];
+        table.row(cells, Style::Plain);
+    }
+    table
 }
 
 fn layers(info: &FilterInfo) -> Table {

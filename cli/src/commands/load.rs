@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bloom::filter::Rules;
 use serde::Serialize;
 
 use crate::{
@@ -25,13 +26,14 @@ use crate::{
     items::{self, Batch, Batches, Live, Source},
     journal::{self, Identity, Journal, Position},
     loading::{
-        Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route, Settings, Stop,
-        Totals, passes,
+        Compared, Count, Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route,
+        Settings, Stop, Tally, Totals, passes,
     },
     name,
     output::Output,
     progress::{Progress, Unit},
     sharded::{self, Filter},
+    window,
 };
 
 /// The longest sleep without a look for Ctrl-C.
@@ -83,6 +85,8 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true, value_name = "TIME", default_value = "1s")]
     #[arg(value_parser = amount::time)]
     journal_every: Duration,
+    #[command(flatten)]
+    window: window::Options,
     // Last, because the heading of its options goes on for those that follow.
     #[command(flatten)]
     items: items::Options,
@@ -214,6 +218,13 @@ impl Sink {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let interrupt = Interrupt::register();
+        let rules = self.window.rules(None)?;
+        if rules.is_some() && self.capacity.is_none() {
+            return Err(Error::usage(
+                "--window is for a filter that is created",
+                "Say how by --items and --error, or leave it out.",
+            ));
+        }
         let inputs = self.files.iter().map(|file| self.input(file, output));
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let target = connection.target()?;
@@ -241,7 +252,7 @@ impl Arguments {
             Filter::Sharded(descriptor) => {
                 let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
                 let fleet = fleet.map_err(early)?;
-                self.resume_shards(&fleet, &ledger, &inputs)?;
+                self.resume_shards(&fleet, &ledger, &inputs, output)?;
                 self.remark_found(output);
                 Sink::Shards(Box::new(fleet))
             }
@@ -252,7 +263,7 @@ impl Arguments {
                 if self.dry_run {
                     return self.count(inputs, found, &interrupt, output);
                 }
-                self.find_or_create(&mut delivery, found, &inputs, output)?;
+                self.find_or_create(&mut delivery, found, rules, &inputs, output)?;
                 delivery.prepare().map_err(|stop| early(stop.into()))?;
                 ledger.begin(Vec::new(), vec![delivery.expected()]);
                 Sink::Key(Box::new(delivery))
@@ -423,17 +434,21 @@ impl Arguments {
         &self,
         delivery: &mut Delivery,
         found: bool,
+        rules: Option<Rules>,
         inputs: &[Input],
         output: &Output,
     ) -> Result<(), Error> {
         for file in resumed(inputs) {
             let before = file.start.counts.first().copied().flatten();
-            let now = if found { delivery.expected() } else { Some(0) };
             if !file.start.generations.is_empty() {
                 return Err(self.rebuilt(file));
             }
-            if !found || now.zip(before).is_some_and(|(now, before)| now < before) {
-                return self.lost_before(inputs, "the filter", now, before);
+            if !found {
+                let gone = Compared { now: 0, least: before.map_or(0, |before| before.items) };
+                return self.lost_before(inputs, "the filter", gone);
+            }
+            if self.not_fewer(inputs, "the filter", before, delivery.found())? {
+                self.remark_forgotten(output);
             }
         }
         if !found {
@@ -441,7 +456,7 @@ impl Arguments {
                 return Err(self.missing());
             };
             let early = |stop: Stop| self.explained(stop.into(), Next::Skip, Totals::default());
-            delivery.create(items, error).map_err(early)?;
+            delivery.create(items, error, rules).map_err(early)?;
             output.remark(format_args!("{} created", self.shown()));
         } else {
             self.remark_found(output);
@@ -459,14 +474,24 @@ impl Arguments {
     fn remark_found(&self, output: &Output) {
         if self.capacity.is_some() {
             let name = self.shown();
-            output.remark(format_args!("{name} exists: --items and --error change nothing"));
+            let options = match self.window.given() {
+                true => "--items, --error and --window",
+                false => "--items and --error",
+            };
+            output.remark(format_args!("{name} exists: {options} change nothing"));
         }
     }
 
     /// Sees that the shards have what an earlier load put there.
-    fn resume_shards(&self, fleet: &Fleet, ledger: &Ledger, inputs: &[Input]) -> Result<(), Error> {
+    fn resume_shards(
+        &self,
+        fleet: &Fleet,
+        ledger: &Ledger,
+        inputs: &[Input],
+        output: &Output,
+    ) -> Result<(), Error> {
         let Some(current) = fleet.generations().first().copied() else { return Ok(()) };
-        let counts = ledger.counts();
+        let counts = fleet.found();
         for file in resumed(inputs) {
             if !file.start.generations.contains(&current) {
                 return Err(self.rebuilt(file));
@@ -479,13 +504,41 @@ impl Arguments {
             if file.start.counts.len() != counts.len() {
                 return Err(self.rebuilt(file));
             }
-            for (shard, (&now, &before)) in counts.iter().zip(&file.start.counts).enumerate() {
-                if now.zip(before).is_some_and(|(now, before)| now < before) {
-                    return self.lost_before(inputs, &format!("shard {shard}"), now, before);
-                }
+            let mut forgotten = false;
+            for (shard, (now, &before)) in counts.iter().zip(&file.start.counts).enumerate() {
+                let filter = format!("shard {shard}");
+                forgotten |= self.not_fewer(inputs, &filter, before, now.as_ref())?;
+            }
+            if forgotten {
+                self.remark_forgotten(output);
             }
         }
         Ok(())
+    }
+
+    /// Sees that a filter, or a shard, counts what an earlier load knew. Returns whether it may
+    /// have forgotten some of that in its time.
+    fn not_fewer(
+        &self,
+        inputs: &[Input],
+        filter: &str,
+        before: Option<Tally>,
+        now: Option<&Count>,
+    ) -> Result<bool, Error> {
+        let Some((before, now)) = before.zip(now) else { return Ok(false) };
+        match before.compared(now) {
+            Some(compared) if compared.now < compared.least => {
+                self.lost_before(inputs, filter, compared).map(|()| false)
+            }
+            compared => Ok(compared.is_none()),
+        }
+    }
+
+    fn remark_forgotten(&self, output: &Output) {
+        output.remark(format_args!(
+            "{} may have forgotten items of the earlier load: they are older than its window",
+            self.shown()
+        ));
     }
 
     /// The error for a journal of another generation, or of a filter in one key.
@@ -506,8 +559,7 @@ impl Arguments {
         &self,
         inputs: &[Input],
         filter: &str,
-        now: Option<u64>,
-        before: Option<u64>,
+        Compared { now, least }: Compared,
     ) -> Result<(), Error> {
         for file in inputs.iter().flat_map(|input| &input.regular) {
             let journal = journal::path_for(&file.path);
@@ -518,10 +570,9 @@ impl Arguments {
         }
         Err(Error::Incomplete {
             what: format!(
-                "load {}: {filter} counts {} items and had {} in the earlier load: some are lost",
+                "load {}: {filter} counts {now} items and had {least} in the earlier load: some \
+                 are lost",
                 self.shown(),
-                now.unwrap_or(0),
-                before.map_or("more".to_owned(), |before| before.to_string())
             ),
             hint: "Load the files from their beginning: leave out --resume.".to_owned(),
         })

@@ -4,6 +4,7 @@
 //! makes has exactly these bytes.
 
 mod shards;
+mod window;
 
 use std::fmt::Write as _;
 
@@ -18,6 +19,7 @@ use crate::{
     amount,
     error::{Error, Exit},
     output::{Column, Output, Style, Table},
+    window as forgetting,
 };
 
 /// Shows how much memory a filter takes, without a server
@@ -35,7 +37,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = amount::bytes, conflicts_with = "error")]
     max_memory: Option<u64>,
     /// Shows also a filter that is reserved for fewer items, and grows
-    #[arg(long, value_name = "N", value_parser = amount::items, conflicts_with = "nonscaling")]
+    #[arg(long, value_name = "N", value_parser = amount::items)]
+    #[arg(conflicts_with_all = ["nonscaling", "window"])]
     initial: Option<u64>,
     /// Size of each new layer over the size of the one before
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -45,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     nonscaling: bool,
     /// Chooses the filter with counters: items can be deleted
-    #[arg(long)]
+    #[arg(long, conflicts_with = "window")]
     counting: bool,
     /// Shows into how many shards to divide it over so many primaries of a cluster
     #[arg(long, value_name = "M", requires = "error")]
@@ -64,6 +67,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "R", default_value_t = 0, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=1000))]
     replicas: u64,
+    #[command(flatten)]
+    window: forgetting::Options,
 }
 
 /// Everything that is planned.
@@ -145,8 +150,15 @@ pub(super) fn bits_per_item(bytes: u64, items: u64) -> f64 {
 
 impl Arguments {
     pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
+        // The default of --expansion is for filters that grow.
+        let rules = self.window.rules((self.expansion != 2).then_some(self.expansion))?;
         if let Some((nodes, rate)) = self.nodes.zip(self.error) {
-            let planned = self.planned_shards(nodes, rate)?;
+            let planned = self.planned_shards(nodes, rate, rules)?;
+            output.data(&planned, planned.text(output.coloured()))?;
+            return Ok(Exit::Done);
+        }
+        if let Some(rules) = rules {
+            let planned = self.planned_window(rules)?;
             output.data(&planned, planned.text(output.coloured()))?;
             return Ok(Exit::Done);
         }
@@ -173,9 +185,10 @@ impl Arguments {
             let expansion = Expansion::new(expansion)
                 .map_err(|error| Error::usage(error.to_string(), "Lower --expansion."))?;
             let mut params = Params { error_rate: 0.5, capacity, expansion, seed: 0, cells };
+            let plan = |params: &Params| Plan::for_items(params, self.items);
             match (self.error, self.max_memory) {
                 (Some(rate), _) => params.error_rate = rate,
-                (None, Some(memory)) => match lowest_rate(params, self.items, memory)? {
+                (None, Some(memory)) => match lowest_rate(params, memory, plan)? {
                     Some(rate) => params.error_rate = rate,
                     // The other filters may fit.
                     None if choice != chosen => continue,
@@ -276,11 +289,15 @@ fn rate_of(index: u32) -> f64 {
 }
 
 /// The lowest rate, in three digits, whose filter takes at most `memory` bytes; `None` if there is
-/// none.
-fn lowest_rate(params: Params, items: u64, memory: u64) -> Result<Option<f64>, Error> {
+/// none. `plan` is the filter of some parameters.
+fn lowest_rate(
+    params: Params,
+    memory: u64,
+    plan: impl Fn(&Params) -> Result<Plan, Refused>,
+) -> Result<Option<f64>, Error> {
     let fits = |index| {
         let params = Params { error_rate: rate_of(index), ..params };
-        match Plan::for_items(&params, items) {
+        match plan(&params) {
             Ok(plan) => Ok(plan.bytes() <= memory),
             Err(Refused::Ceiling { .. }) => Ok(false),
             Err(error) => Err(refused(&error, &params)),
@@ -321,7 +338,7 @@ fn too_small(memory: u64, items: u64) -> Error {
 }
 
 /// Why the library makes no such filter.
-fn refused(error: &Refused, params: &Params) -> Error {
+pub(super) fn refused(error: &Refused, params: &Params) -> Error {
     let hint = match error {
         Refused::Capacity(_) => "Name 1 to 2^62 items.",
         Refused::Layers => "Raise --initial or --expansion.",
@@ -369,7 +386,8 @@ mod tests {
                 Plan::for_items(&params, items).unwrap().bytes() <= memory
             };
             let case = format!("{params:?}, {items} items, {memory} bytes");
-            let found = lowest_rate(params, items, memory).unwrap();
+            let plan = |params: &Params| Plan::for_items(params, items);
+            let found = lowest_rate(params, memory, plan).unwrap();
             let Some(found) = (0..RATES).find(|&index| Some(rate_of(index)) == found) else {
                 assert_eq!(found, None, "{case}");
                 assert!(!(0..RATES).step_by(997).any(|index| fits(&index)), "{case}");

@@ -14,15 +14,23 @@
 //!   committed   new      old    retired.*      tombstones in the place of old, then no next
 //!   aborted     old             retired.*      tombstones in the place of new
 //! ```
+//!
+//! A filter that forgets is not filled from files: the new generation has all that it must remember
+//! once it has taken the additions of a window (`rebuild.since`), and `filling` is followed by
+//! `exchanged`.
 
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
 
-use bloom::sharding::{Descriptor, Generation, MAX_SHARDS, Shard};
+use bloom::{
+    filter::Span,
+    sharding::{Descriptor, Generation, MAX_SHARDS, Shard},
+};
 use serde::Serialize;
 
 use crate::{
@@ -35,10 +43,10 @@ use crate::{
     error::{Error, Exit},
     interrupt::Interrupt,
     items::{self, Batches, Source},
-    loading::{self, Files, Goal, load_files},
+    loading::{self, Files, Goal, load_files, milliseconds},
     membership::Membership,
     name::{self, Named},
-    new_shard::{Growth, reserve},
+    new_shard::{Growth, reserve, window_of},
     output::Output,
     progress::{Progress, Unit},
 };
@@ -49,6 +57,9 @@ const MOMENT: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The field with the step.
 const STEP: &[u8] = b"rebuild";
+/// The field with the time from which on all clients fill both generations of a filter that
+/// forgets, in milliseconds since 1970.
+const SINCE: &[u8] = b"rebuild.since";
 
 /// Gives a sharded filter other shards, while clients use it
 ///
@@ -142,6 +153,8 @@ struct Seen {
     descriptor: Descriptor,
     /// The generation that is made; `None` without one, or if its fields are damaged.
     new: Option<Generation>,
+    /// The time from which on all clients fill both generations, if that was noted.
+    since: Option<u64>,
 }
 
 /// What a run left behind.
@@ -173,6 +186,8 @@ struct Rebuild<'a> {
     servers: Servers,
     interrupt: Interrupt,
     output: &'a Output,
+    /// What the filter remembers, if it forgets; once it was asked.
+    span: OnceLock<Option<Span>>,
 }
 
 impl Arguments {
@@ -190,6 +205,7 @@ impl Arguments {
             target,
             interrupt: Interrupt::register(),
             output,
+            span: OnceLock::new(),
         };
         rebuild.run()
     }
@@ -283,7 +299,8 @@ impl Rebuild<'_> {
                 hint: "Finish that first, by `restore --resume`.".to_owned(),
             });
         }
-        Ok(Seen { step, descriptor, new })
+        let since = fields.get(SINCE).and_then(|value| str::from_utf8(value).ok()?.parse().ok());
+        Ok(Seen { step, descriptor, new, since })
     }
 
     /// Refuses what this run cannot go on with.
@@ -320,6 +337,7 @@ impl Rebuild<'_> {
                     "Let its maker finish, or remove it by --abort.",
                 );
             }
+            _ if unfilled && self.span(seen)?.is_some() => self.check_window(seen)?,
             _ if unfilled && arguments.commit && arguments.from.is_empty() => {
                 return refused(
                     "there is no new generation that has the items",
@@ -342,6 +360,69 @@ impl Rebuild<'_> {
             return refused(
                 &format!("it is being rebuilt with {}", self.parameters(new)),
                 "Leave out other parameters to go on with these, or give up by --abort.",
+            );
+        }
+        Ok(())
+    }
+
+    /// What the filter remembers, if it forgets.
+    fn span(&self, seen: &Seen) -> Result<Option<Span>, Error> {
+        if let Some(span) = self.span.get() {
+            return Ok(*span);
+        }
+        let window = window_of(&self.servers, &seen.descriptor.current)?;
+        Ok(*self.span.get_or_init(|| window.map(|window| window.rules().span)))
+    }
+
+    /// The time of the server that has the descriptor, in milliseconds since 1970.
+    fn now(&self) -> Result<u64, Error> {
+        let reply = self.servers.connect(self.name)?.call(&redis::cmd("TIME"))?;
+        milliseconds(&reply)
+            .ok_or_else(|| Error::Reply { command: "TIME".to_owned(), reply: format!("{reply:?}") })
+    }
+
+    /// Refuses what this run cannot do with a filter that forgets.
+    fn check_window(&self, seen: &Seen) -> Result<(), Error> {
+        let refused = |what: &str, hint: &str| {
+            Err(Error::RefusedPartly {
+                what: format!("rebuild {}: {what}", self.shown),
+                hint: hint.to_owned(),
+            })
+        };
+        let window = match self.span(seen)? {
+            None => return Ok(()),
+            Some(Span::Time(milliseconds)) => milliseconds,
+            Some(Span::Items) => {
+                return refused(
+                    "it remembers the last items, and no time says when others have them",
+                    "`create` another filter, let the clients add to both, and then use that one.",
+                );
+            }
+        };
+        let shown = amount::readable_time(window);
+        if !self.arguments.from.is_empty() {
+            return refused(
+                "items of files would count as added now, and it forgets by their age",
+                &format!("Leave out --from: after {shown} the new generation has all it needs."),
+            );
+        }
+        if !self.arguments.commit {
+            return Ok(());
+        }
+        let Some(since) = seen.since.filter(|_| seen.step == Some(Step::Filling)) else {
+            return refused(
+                "there is no new generation that has the items",
+                &format!("Begin without --commit; after {shown} the new generation has them."),
+            );
+        };
+        let passed = self.now()?.saturating_sub(since);
+        if passed < window {
+            return refused(
+                &format!(
+                    "the new generation takes additions since {} s, and the window is {shown}",
+                    passed / 1_000
+                ),
+                &format!("Repeat this in {} s.", (window - passed).div_ceil(1_000)),
             );
         }
         Ok(())
@@ -402,7 +483,14 @@ impl Rebuild<'_> {
                 }
                 (Some(Step::Waiting), _) => {
                     self.wait(&seen.descriptor, "adds to the new generation, too")?;
-                    self.advance(&seen, Step::Filling, |_, _| Change::default())?;
+                    let since = match self.span(&seen)? {
+                        Some(_) => Some((SINCE.to_vec(), self.now()?.to_string().into_bytes())),
+                        None => None,
+                    };
+                    self.advance(&seen, Step::Filling, |_, _| Change {
+                        set: since.iter().cloned().collect(),
+                        delete: Vec::new(),
+                    })?;
                     if !arguments.from.is_empty() {
                         self.output.remark(
                             "Items that were added before now must be in the files: if they were \
@@ -410,16 +498,28 @@ impl Rebuild<'_> {
                         );
                     }
                 }
+                // The window has passed, or `check` refuses it.
+                (Some(Step::Filling), Some(_)) if arguments.commit && arguments.from.is_empty() => {
+                    self.exchange(&seen)?;
+                }
                 (Some(Step::Filling), Some(_)) if arguments.from.is_empty() => {
                     let text = format!(
                         "{}: the next generation takes all additions from now on",
                         self.shown
                     );
                     self.report(&seen, None, text)?;
-                    self.output.remark(format_args!(
-                        "Export the items now, then load them by `rebuild {} --from FILE`.",
-                        name::typed(self.name)
-                    ));
+                    match self.span(&seen)? {
+                        Some(Span::Time(window)) => self.output.remark(format_args!(
+                            "After {} it has all that the filter remembers: then `rebuild {} \
+                             --commit`.",
+                            amount::readable_time(window),
+                            name::typed(self.name)
+                        )),
+                        _ => self.output.remark(format_args!(
+                            "Export the items now, then load them by `rebuild {} --from FILE`.",
+                            name::typed(self.name)
+                        )),
+                    }
                     return Ok(Exit::Done);
                 }
                 (Some(Step::Filling), Some(new)) => {
@@ -445,16 +545,7 @@ impl Rebuild<'_> {
                     ));
                     return Ok(Exit::Done);
                 }
-                (Some(Step::Filled), _) if seen.descriptor.exchange().is_none() => {
-                    return Err(Error::Incomplete {
-                        what: format!(
-                            "rebuild {}: the fields of the next generation are damaged",
-                            self.shown
-                        ),
-                        hint: "Give it up by --abort.".to_owned(),
-                    });
-                }
-                (Some(Step::Filled), _) => self.advance(&seen, Step::Exchanged, exchange)?,
+                (Some(Step::Filled), _) => self.exchange(&seen)?,
                 (Some(Step::Exchanged), _) => {
                     self.wait(&seen.descriptor, "asks the new generation")?;
                     self.advance(&seen, Step::Committed, |_, fields| {
@@ -475,6 +566,20 @@ impl Rebuild<'_> {
                 (Some(Step::Reserving | Step::Filling), _) => {}
             }
         }
+    }
+
+    /// Lets the new generation answer.
+    fn exchange(&self, seen: &Seen) -> Result<(), Error> {
+        if seen.descriptor.exchange().is_none() {
+            return Err(Error::Incomplete {
+                what: format!(
+                    "rebuild {}: the fields of the next generation are damaged",
+                    self.shown
+                ),
+                hint: "Give it up by --abort.".to_owned(),
+            });
+        }
+        self.advance(seen, Step::Exchanged, exchange)
     }
 
     /// Gives the rebuild up.
@@ -608,7 +713,7 @@ impl Rebuild<'_> {
             let step = self.read(fields)?.step;
             let mut delete = Vec::new();
             if step == seen.step && step.is_some() {
-                delete.push(STEP.to_vec());
+                delete.extend([STEP.to_vec(), SINCE.to_vec()]);
                 if step == Some(Step::Committed) {
                     delete.extend(names_of(fields, "next."));
                 }

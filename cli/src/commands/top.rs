@@ -17,6 +17,7 @@ use crate::{
     progress::{Progress, Unit},
     scan::{Search, State},
     screen::{Key, Screen},
+    window::Window,
 };
 use fold::{Folded, Line};
 
@@ -26,6 +27,8 @@ const TICK: Duration = Duration::from_millis(50);
 const NUMBERS_WIDTH: usize = 66;
 /// Further columns of the numbers of shards.
 const SHARDS_WIDTH: usize = 32;
+/// Further columns of a window.
+const WINDOW_WIDTH: usize = 8;
 
 /// Shows all filters of a server or a cluster; live on a terminal, where q ends it
 #[derive(clap::Args, Debug)]
@@ -164,9 +167,13 @@ fn lines(state: &State, sort: Sort) -> Vec<Line<'_>> {
 /// has `width` characters, if given.
 fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     let sharded = lines.iter().any(|line| line.shards().is_some());
+    let forgets = lines.iter().any(|line| line.info().window.is_some());
     let mut columns = vec![Column::Text("NAME")];
     if sharded {
         columns.push(Column::Number("SHARDS"));
+    }
+    if forgets {
+        columns.push(Column::Number("WINDOW"));
     }
     columns.extend([
         Column::Number("ITEMS"),
@@ -182,6 +189,9 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
         columns.push(Column::Text("WORST SHARD"));
         room += SHARDS_WIDTH;
     }
+    if forgets {
+        room += WINDOW_WIDTH;
+    }
     let width = width.map(|width| width.saturating_sub(room).max(12));
     let mut table = Table::new(&columns);
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
@@ -196,6 +206,10 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
         let mut cells = vec![name];
         if sharded {
             cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::count));
+        }
+        if forgets {
+            let span = |window: Window| amount::readable_span(window.rules().span);
+            cells.push(info.window.map_or_else(|| "-".to_owned(), span));
         }
         cells.extend([
             amount::readable_items(info.items),
@@ -222,6 +236,9 @@ fn style(line: &Line<'_>) -> Style {
     let worst = line.shards().map_or(info.rate_now, Folded::worst_rate);
     if worst.zip(info.error_rate).is_some_and(wrong) || line.shards().is_some_and(Folded::lacks) {
         Style::Red
+    } else if info.window.is_some() {
+        // Full generations are usual: others take their places.
+        Style::Plain
     } else if info.expansion.is_none() && info.items >= info.capacity - info.capacity / 10 {
         Style::Yellow
     } else {
@@ -298,6 +315,8 @@ mod tests {
             saturated_counters: None,
             refused_deletions: None,
             shard: None,
+            window: None,
+            generations: Vec::new(),
             layer_count: 1,
             layers: Vec::new(),
         };

@@ -98,6 +98,20 @@ struct Items {
     repaired: u64,
     /// The first of the lost items, escaped.
     lost_items: Vec<String>,
+    /// Whether the filter forgets: what is absent may be older than its window.
+    #[serde(skip_serializing_if = "is_false")]
+    forgets: bool,
+}
+
+impl Items {
+    /// What an absent item is.
+    fn absent(&self) -> &'static str {
+        if self.forgets { "forgotten or lost" } else { "lost" }
+    }
+}
+
+fn is_false(truth: &bool) -> bool {
+    !*truth
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -149,8 +163,9 @@ impl Arguments {
         let mut unknown = 0;
         if let Some(file) = &self.file {
             let source = Source::named(file);
-            let items = self.look_for_items(&source, &target, &mut membership, output)?;
+            let mut items = self.look_for_items(&source, &target, &mut membership, output)?;
             unknown = items.unknown;
+            items.forgets = items.lost > 0 && membership.forgets()?;
             report.items = Some(items);
         }
         let asked = self.error.or(asked);
@@ -378,11 +393,11 @@ impl fmt::Display for Report<'_> {
         formatter.write_str(&parts.join("  "))?;
         let Some(items) = &self.items else { return Ok(()) };
         for item in &items.lost_items {
-            write!(formatter, "\nlost: {item}")?;
+            write!(formatter, "\n{}: {item}", items.absent())?;
         }
         match items.lost - items.lost_items.len() as u64 {
             0 => Ok(()),
-            more => write!(formatter, "\nlost: {} more", amount::grouped(more)),
+            more => write!(formatter, "\n{}: {} more", items.absent(), amount::grouped(more)),
         }
     }
 }
@@ -397,8 +412,14 @@ impl fmt::Display for Items {
         match (self.lost, self.repaired) {
             (0, _) if self.unknown > 0 => formatter.write_str("all others present."),
             (0, _) => formatter.write_str("all present."),
+            (lost, 0) if self.forgets => {
+                write!(formatter, "{} forgotten or lost.", amount::grouped(lost))
+            }
             (lost, 0) => write!(formatter, "{} LOST.", amount::grouped(lost)),
-            (lost, _) => write!(formatter, "{} lost and added again.", amount::grouped(lost)),
+            (lost, _) => {
+                let absent = self.absent();
+                write!(formatter, "{} {absent} and added again.", amount::grouped(lost))
+            }
         }
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! **Loss.** A server that restarts may have lost what it acknowledged. The filter counts its
 //! items, and each reply says how many were new. So after each new connection and at the end the
-//! filter must count at least what it counted at the start, plus what was new since.
+//! filter must count at least what it counted at the start, plus what was new since. Of filters
+//! that forget: `tally.rs`.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bloom::sharding::Shard;
+use bloom::{filter::Rules, sharding::Shard};
 use redis::{Cmd, Value};
 
 use crate::{
@@ -36,9 +37,13 @@ use crate::{
     name,
     output::Output,
     replication::Replication,
+    window::{self, Generation, Window},
 };
 
-use super::ledger::{Ledger, Piece};
+use super::{
+    ledger::{Ledger, Piece},
+    tally::{Compared, Count, Tally, milliseconds},
+};
 
 /// Bytes of items under way. A server needs some milliseconds for them.
 const WINDOW: usize = 2 << 20;
@@ -194,8 +199,8 @@ impl Trouble {
 struct Seen {
     /// Changes when the server restarts; `None` without the right to INFO.
     run_id: Option<String>,
-    /// Items that the filter counts; `None` without the right to BF.INFO.
-    items: Option<u64>,
+    /// What the filter counts; `None` without the right to BF.INFO.
+    count: Option<Count>,
 }
 
 /// Where a delivery goes, and what all deliveries of a load share.
@@ -225,6 +230,8 @@ pub(crate) struct Delivery {
     asking: bool,
     form: Form,
     counting: bool,
+    /// How the filter forgets, if it does.
+    window: Option<Window>,
     entries: VecDeque<Entry>,
     /// The number of the first of `entries`.
     first: u64,
@@ -242,8 +249,10 @@ pub(crate) struct Delivery {
     blind: bool,
     confirmed: Instant,
     run_id: Option<String>,
-    /// Items that the filter must count at least.
-    expected: Option<u64>,
+    /// What the filter must count at least.
+    expected: Option<Tally>,
+    /// What the filter counted when it was found.
+    found: Option<Count>,
     /// Whether an item was new on this connection. WAIT and WAITAOF wait for what the connection
     /// wrote last, and for all before that; if it wrote nothing, they answer at once.
     wrote: bool,
@@ -273,6 +282,7 @@ impl Delivery {
             asking: false,
             form: Form::Packed,
             counting: false,
+            window: None,
             entries: VecDeque::new(),
             first: 0,
             unsent: VecDeque::new(),
@@ -286,6 +296,7 @@ impl Delivery {
             confirmed: Instant::now(),
             run_id: None,
             expected: None,
+            found: None,
             wrote: false,
             covered: false,
             offset: None,
@@ -315,12 +326,14 @@ impl Delivery {
 
     /// Asks about the filter; `false` if there is none.
     fn find(&mut self) -> Result<bool, Stop> {
+        self.window = Window::of(&mut self.connection, &self.route.key)?;
         let seen = match self.look() {
             Err(Stop::Refused(text)) if is_missing(&text) => return Ok(false),
             seen => seen?,
         };
         self.run_id = seen.run_id;
-        self.expected = seen.items;
+        self.expected = seen.count.as_ref().map(Tally::of);
+        self.found = seen.count;
         self.counting = match self.ask_about("BF.INFO", &["SATURATED"]) {
             Ok(Value::Array(values)) => matches!(values[..], [Value::Int(_)]),
             // Other modules have no such field, and no such filters.
@@ -341,13 +354,23 @@ impl Delivery {
     }
 
     /// Creates the filter, unless somebody else did.
-    pub(crate) fn create(&mut self, items: u64, error: f64) -> Result<(), Stop> {
-        let words = [error.to_string(), items.to_string()];
-        self.patiently(|delivery| {
-            match delivery.ask_about("BF.RESERVE", &[&words[0], &words[1]]) {
-                Err(Stop::Refused(text)) if text.starts_with("ERR item exists") => Ok(()),
-                reply => reply.map(|_| ()),
-            }
+    pub(crate) fn create(
+        &mut self,
+        items: u64,
+        error: f64,
+        rules: Option<Rules>,
+    ) -> Result<(), Stop> {
+        let mut words = vec![error.to_string(), items.to_string()];
+        if let Some(rules) = rules {
+            self.patiently(|delivery| {
+                Ok(window::is_known(&mut delivery.connection, &delivery.route.key)?)
+            })?;
+            words.extend(window::words(rules));
+        }
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        self.patiently(|delivery| match delivery.ask_about("BF.RESERVE", &words) {
+            Err(Stop::Refused(text)) if text.starts_with("ERR item exists") => Ok(()),
+            reply => reply.map(|_| ()),
         })?;
         self.patiently(Self::find).map(|_| ())
     }
@@ -393,9 +416,14 @@ impl Delivery {
         }
     }
 
-    /// Items that the filter counts at least.
-    pub(crate) fn expected(&self) -> Option<u64> {
+    /// What the filter counts at least.
+    pub(crate) fn expected(&self) -> Option<Tally> {
         self.expected
+    }
+
+    /// What the filter counted when it was found.
+    pub(crate) fn found(&self) -> Option<&Count> {
+        self.found.as_ref()
     }
 
     /// Takes a piece. Returns when few enough are under way.
@@ -768,7 +796,7 @@ impl Delivery {
             self.totals.before += entry.piece.batch.count;
             self.totals.new += new;
             // Deletions make the number of items of a COUNTING filter smaller.
-            self.expected = self.expected.filter(|_| !self.counting).map(|items| items + new);
+            self.expected = self.expected.filter(|_| !self.counting).map(|all| all.added(new));
             confirmed.push((entry.piece.number, bytes));
         }
         if !confirmed.is_empty() {
@@ -985,44 +1013,53 @@ impl Delivery {
         let restarted = seen.run_id.is_none() || seen.run_id != self.run_id;
         // Before the filter was found there is nothing to compare.
         let loaded = self.loaded();
-        match (self.expected.filter(|_| !self.counting), seen.items) {
-            (Some(expected), Some(items)) if items < expected => {
+        let expected = self.expected.filter(|_| !self.counting);
+        let compared = expected.zip(seen.count.as_ref());
+        match compared.and_then(|(expected, count)| expected.compared(count)) {
+            Some(Compared { now, least }) if now < least => {
                 return Err(Stop::Lost(format!(
-                    "the filter counts {items} items and had {expected}: the server lost some"
+                    "the filter counts {now} items and had {least}: the server lost some"
                 )));
             }
-            (Some(expected), Some(items))
+            Some(Compared { now, least })
                 if self.excess > 0 || (loaded && restarted && !self.waits()) =>
             {
-                self.excess += items - expected;
+                self.excess += now - least;
             }
-            (Some(_), Some(_)) => {}
-            _ if loaded && restarted && !self.waits() => self.begin_doubt(),
-            _ => {}
+            Some(_) => {}
+            None if loaded && restarted && !self.waits() => self.begin_doubt(),
+            None => {}
         }
         self.run_id.clone_from(&seen.run_id);
         // What is not confirmed may still be lost, and is sent again then.
         if !self.waits() || self.expected.is_none() {
-            self.expected = seen.items;
+            self.expected = seen.count.as_ref().map(Tally::of);
         }
         Ok(())
     }
 
     fn look(&mut self) -> Result<Seen, Stop> {
-        let items = match self.ask_about("BF.INFO", &["ITEMS"]) {
+        let count = match self.count() {
             Err(Stop::Refused(text)) if text.starts_with("NOPERM") => None,
-            reply => match reply? {
-                Value::Array(values) => match values[..] {
-                    [Value::Int(items)] => u64::try_from(items).ok(),
-                    _ => None,
-                },
-                // valkey-bloom answers without an array.
-                Value::Int(items) => u64::try_from(items).ok(),
-                _ => None,
-            },
+            count => count?,
         };
         self.see_shard()?;
-        Ok(Seen { run_id: self.run_id()?, items })
+        Ok(Seen { run_id: self.run_id()?, count })
+    }
+
+    /// What the filter counts; `None` if the reply does not say.
+    fn count(&mut self) -> Result<Option<Count>, Stop> {
+        let Some(window) = self.window else {
+            return Ok(number(self.ask_about("BF.INFO", &["ITEMS"])?).map(Count::All));
+        };
+        let before = milliseconds(&self.ask(&["TIME"])?);
+        let generations = match self.ask_about("BF.INFO", &["GENERATIONS"])? {
+            Value::Array(values) => values.first().and_then(Generation::all_from_reply),
+            _ => None,
+        };
+        let times = before.zip(milliseconds(&self.ask(&["TIME"])?));
+        let all = generations.zip(times);
+        Ok(all.map(|(generations, times)| Count::of_window(window.rules(), generations, times)))
     }
 
     /// Sees that the filter is the shard that it must be. `BF.ADD` makes a lost shard anew, as a
@@ -1070,6 +1107,19 @@ impl Delivery {
     fn ask_about(&mut self, name: &str, words: &[&str]) -> Result<Value, Stop> {
         let command = &mut redis::cmd(name);
         Ok(self.connection.call_for_key(command.arg(&self.route.key).arg(words))?)
+    }
+}
+
+/// The number in a reply to `BF.INFO key word`, if it is one.
+fn number(reply: Value) -> Option<u64> {
+    let value = match reply {
+        Value::Array(values) => <[Value; 1]>::try_from(values).ok().map(|[value]| value)?,
+        // valkey-bloom answers without an array.
+        value => value,
+    };
+    match value {
+        Value::Int(number) => u64::try_from(number).ok(),
+        _ => None,
     }
 }
 

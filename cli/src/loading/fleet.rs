@@ -28,7 +28,9 @@ use std::{
 
 use bloom::sharding::{Descriptor, Generation, Shard};
 
-use super::{Delivery, Failure, HELD, Now, Piece, Route, Settings, Stop, Totals};
+use super::{
+    Compared, Count, Delivery, Failure, HELD, Now, Piece, Route, Settings, Stop, Tally, Totals,
+};
 use crate::{
     amount,
     error::Error,
@@ -117,8 +119,8 @@ type Thread = (Vec<u8>, JoinHandle<Ended>);
 struct Ended {
     result: Result<(), Stop>,
     totals: Totals,
-    /// Items that the shard counts at least.
-    count: Option<u64>,
+    /// What the shard counts at least.
+    count: Option<Tally>,
     /// Pieces that are not confirmed.
     pieces: Vec<Piece>,
     /// Pieces that came after the thread had ended.
@@ -129,8 +131,10 @@ struct Ended {
 struct Ready {
     key: Vec<u8>,
     server: String,
-    /// Items that the shard counts.
-    count: Option<u64>,
+    /// What the shard counts at least.
+    least: Option<Tally>,
+    /// What the shard counts.
+    count: Option<Count>,
     /// The largest number of items in a piece.
     most: usize,
     acks: u64,
@@ -169,7 +173,9 @@ pub(crate) struct Fleet {
     /// The generation whose shards become tombstones, at the end of a rebuild.
     ending: Option<u64>,
     /// What shards count at least, by their keys.
-    counts: HashMap<Vec<u8>, u64>,
+    counts: HashMap<Vec<u8>, Tally>,
+    /// What the shards of the first generation counted when their threads began.
+    found: Vec<Option<Count>>,
     totals: Totals,
 }
 
@@ -187,6 +193,7 @@ impl Fleet {
             read: Instant::now(),
             ending: None,
             counts: HashMap::new(),
+            found: Vec::new(),
             totals: Totals::default(),
         };
         fleet.begin_as_described()?;
@@ -231,6 +238,7 @@ impl Fleet {
         let numbers = plans.iter().map(|plan| plan.generation).collect();
         let first = plans.first().map_or(0, |plan| plan.keys.len());
         self.route.ledger.begin(numbers, vec![None; first]);
+        self.found = vec![None; first];
         self.failed = Arc::default();
         self.route.give_back = Arc::default();
         let (sender, ready) = channel();
@@ -277,7 +285,10 @@ impl Fleet {
                     unwatched.blind += usize::from(ready.blind);
                     unwatched.alone += usize::from(ready.acks == 0 && !ready.blind);
                     self.most = self.most.min(ready.most);
-                    self.route.ledger.confirm(&[], place, ready.count);
+                    self.route.ledger.confirm(&[], place, ready.least);
+                    if let Some(found) = place.and_then(|place| self.found.get_mut(place)) {
+                        *found = ready.count;
+                    }
                 }
                 Err(stop) if result.is_ok() => {
                     result = Err((generation, Failure { stop, shard: Some((shard, shards)) }));
@@ -294,12 +305,18 @@ impl Fleet {
 
     /// A shard counts at least what it did when an earlier thread left it.
     fn not_fewer(&self, ready: Ready) -> Result<Ready, Stop> {
-        match (ready.count, self.counts.get(&ready.key)) {
-            (Some(now), Some(&before)) if now < before => Err(Stop::Lost(format!(
-                "the filter counts {now} items and had {before}: the server lost some"
+        let before = self.counts.get(&ready.key).zip(ready.count.as_ref());
+        match before.and_then(|(before, count)| before.compared(count)) {
+            Some(Compared { now, least }) if now < least => Err(Stop::Lost(format!(
+                "the filter counts {now} items and had {least}: the server lost some"
             ))),
             _ => Ok(ready),
         }
+    }
+
+    /// What the shards of the generation that answers counted when this began.
+    pub(crate) fn found(&self) -> &[Option<Count>] {
+        &self.found
     }
 
     /// For the progress: servers that have shards, and items that were sent again.
@@ -618,7 +635,8 @@ fn work(
     ready(Ok(Ready {
         key,
         server: delivery.server(),
-        count: delivery.expected(),
+        least: delivery.expected(),
+        count: delivery.found().cloned(),
         most: delivery.most(),
         acks: delivery.acks(),
         blind: delivery.blind(),

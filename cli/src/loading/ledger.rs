@@ -19,6 +19,8 @@ use crate::{
     output::Output,
 };
 
+use super::tally::Tally;
+
 /// Time between two remarks about one server.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -51,7 +53,7 @@ struct Books {
     /// The generations that took all items so far; none for a filter in one key.
     generations: Vec<u64>,
     /// Items that the filter, or each shard, counts at least.
-    counts: Vec<Option<u64>>,
+    counts: Vec<Option<Tally>>,
     /// A server restarted, and nobody can say whether items were lost.
     doubt: bool,
     /// The input has ended: all that is held is to be confirmed.
@@ -78,7 +80,7 @@ impl Ledger {
 
     /// Notes the filters that take the items from now on: the generations, and what each filter
     /// counts.
-    pub(crate) fn begin(&self, generations: Vec<u64>, counts: Vec<Option<u64>>) {
+    pub(crate) fn begin(&self, generations: Vec<u64>, counts: Vec<Option<Tally>>) {
         let mut books = self.books();
         books.counts = counts;
         if books.first == 0 && books.batches.is_empty() {
@@ -91,11 +93,6 @@ impl Ledger {
     /// Notes that an earlier load put the items before this one into these generations alone.
     pub(crate) fn follow(&self, generations: &[u64]) {
         self.books().generations.retain(|number| generations.contains(number));
-    }
-
-    /// What each filter counts.
-    pub(crate) fn counts(&self) -> Vec<Option<u64>> {
-        self.books().counts.clone()
     }
 
     /// A position in a file, with the filters as they are now.
@@ -144,7 +141,7 @@ impl Ledger {
         &self,
         pieces: &[(u64, usize)],
         place: Option<usize>,
-        count: Option<u64>,
+        count: Option<Tally>,
     ) {
         let mut books = self.books();
         for &(number, bytes) in pieces {

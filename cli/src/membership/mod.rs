@@ -25,6 +25,7 @@ use crate::{
     loading::not_shard,
     name,
     sharded::{self, Filter},
+    window::Window,
 };
 use shards::Shards;
 pub(crate) use shards::{is_gone, is_stale};
@@ -146,6 +147,15 @@ impl<'c> Membership<'c> {
             }
             Self::Shards(shards) => Ok((shards.error_rate()?, shards.rate_now()?)),
         }
+    }
+
+    /// Whether the filter forgets.
+    pub(crate) fn forgets(&mut self) -> Result<bool, Error> {
+        let window = match self {
+            Self::Key(question, connection) => Window::of(connection, &question.key)?,
+            Self::Shards(shards) => shards.window()?,
+        };
+        Ok(window.is_some())
     }
 
     /// Whether shards are lost, as far as items were asked for.

@@ -27,6 +27,7 @@ use crate::{
     loading::{batch_bytes, passes},
     name,
     sharded::{Filter, find},
+    window::Window,
 };
 
 /// Batches under way.
@@ -157,6 +158,18 @@ impl Shards {
             Reader::default().read_one(server, &key, Detail::Filter)
         })?;
         Ok(info.error_rate.map(|rate| asked + rate))
+    }
+
+    /// How the shards forget, if they do: the first that says so.
+    pub(super) fn window(&mut self) -> Result<Option<Window>, Error> {
+        for shard in &mut self.shards {
+            let key = shard.question.key.clone();
+            let window = shard.patiently(&self.targets, |_, server| Window::of(server, &key))?;
+            if window.is_some() {
+                return Ok(window);
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn lost(&self) -> (usize, Vec<usize>) {

@@ -30,6 +30,8 @@ mod sharded_move;
 mod sharded_rebuild;
 mod sharded_repair;
 mod sharded_replica;
+mod sharded_windows;
 mod terminal;
 mod top;
 mod verify;
+mod windows;

@@ -104,9 +104,10 @@ fn the_scan_is_bounded_and_forgives_what_vanishes() {
         "BF.INFO here ERROR" => array(&["0.01"]),
         "BF.INFO here FPR" => array(&["0.005"]),
         "BF.INFO here FILL" => array(&["0.25"]),
-        "BF.INFO here SATURATED" | "BF.INFO here UNDELETED" | "BF.INFO here SHARD" => {
-            array(&["$-1"])
-        }
+        "BF.INFO here SATURATED"
+        | "BF.INFO here UNDELETED"
+        | "BF.INFO here SHARD"
+        | "BF.INFO here WINDOW" => array(&["$-1"]),
         "CLUSTER SLOTS" => "-ERR This instance has cluster support disabled\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     });

@@ -13,16 +13,17 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use bloom::{
     command::number,
+    filter::{Rules, Span},
     sharding::{Descriptor, Generation, Malformed, NameError, State, key_slot, shard_capacity},
 };
 use redis::{Cmd, Value};
 use serde::Serialize;
 
-use super::{Arguments, Created};
+use super::{Arguments, Created, Size};
 use crate::{
     amount,
     at_once::{Servers, on_all},
-    commands::plan::{Variant, bits_per_item},
+    commands::plan::bits_per_item,
     connection::{Connection, Nodes, Options, Target},
     descriptor::{Change, DROPPING, Fields, names_of, spare, spare_fields, unused, update},
     error::{Error, Exit},
@@ -30,6 +31,7 @@ use crate::{
     interrupt::Interrupt,
     name::{self, Named},
     output::Output,
+    window::{self, Window},
 };
 
 /// The field that tells whose lock it is: of two that create a filter at once, one is refused.
@@ -81,7 +83,9 @@ struct Making<'a> {
     count: u16,
     /// Items that each shard is reserved for.
     shard_capacity: u64,
-    planned: Variant,
+    planned: Size,
+    /// How each shard forgets, if it does.
+    rules: Option<Rules>,
     servers: Servers,
     nodes: Nodes,
     /// The nodes that have shards, whatever the generation is.
@@ -102,7 +106,8 @@ impl Arguments {
         let first = first.map_err(|error| wrong_name(name, error))?;
         // The options have at least one shard, and at least one item is needed for a plan.
         let shard_capacity = shard_capacity(self.items, count).unwrap_or(0);
-        let planned = self.planned(shard_capacity, 1)?;
+        let rules = self.rules()?;
+        let planned = self.planned(shard_capacity, 1, rules)?;
         let target = connection.target()?;
         let nodes = Nodes::of_if_allowed(&mut target.connect()?)?;
         let making = Making {
@@ -112,13 +117,14 @@ impl Arguments {
             count,
             shard_capacity,
             planned,
+            rules,
             servers: Servers::of(target, output)?,
             nodes,
             interrupt: Interrupt::register(),
             output: *output,
         };
         let Run { generation, created } = making.run()?;
-        let bytes = making.planned.bytes * u64::from(count);
+        let all = |bytes: u64| bytes.saturating_mul(u64::from(count));
         let created = Created {
             name: Named::of(name),
             created,
@@ -126,8 +132,10 @@ impl Arguments {
             counting: false,
             capacity: self.items,
             error_rate: self.error,
-            bytes: Some(bytes),
-            bits_per_item: Some(bits_per_item(bytes, self.items)),
+            bytes: Some(all(making.planned.bytes)),
+            steady_bytes: making.planned.steady.map(all),
+            bits_per_item: Some(bits_per_item(all(making.planned.most()), self.items)),
+            window: rules.map(Window::from),
             shards: Some(Made {
                 shards: count,
                 shard_capacity,
@@ -216,15 +224,19 @@ impl Making<'_> {
         })
     }
 
-    /// Checks that the module of each node, replicas included, has the word `SHARD`.
+    /// Checks that the module of each node, replicas included, has the word `SHARD`, and `WINDOW`
+    /// if it is needed.
     fn modules_know_shards(&self) -> Result<(), Error> {
+        let words = if self.rules.is_some() { &["SHARD", "WINDOW"][..] } else { &["SHARD"] };
+        let missing = |docs: &Value| words.iter().find(|word| !mentions(docs, word)).copied();
         for node in self.nodes.all() {
             let mut server = node.connect()?;
             match server.call(redis::cmd("COMMAND").arg("DOCS").arg("BF.RESERVE")) {
-                Ok(docs) if mentions_shard(&docs) => {}
-                Ok(_) => {
+                Ok(docs) if missing(&docs).is_none() => {}
+                Ok(docs) => {
+                    let word = missing(&docs).unwrap_or_default();
                     return Err(Error::RefusedPartly {
-                        what: format!("{node}: BF.RESERVE of its module has no SHARD"),
+                        what: format!("{node}: BF.RESERVE of its module has no {word}"),
                         hint: "Load this release of redis-bloom into every node, replicas first."
                             .to_owned(),
                     });
@@ -257,7 +269,7 @@ impl Making<'_> {
             let here = |key: &[u8]| self.nodes.node_of(key).is_some_and(|at| at.same_server(node));
             let count =
                 keys.iter().zip(&absent).filter(|(key, absent)| **absent && here(key)).count();
-            let needed = self.planned.bytes.saturating_mul(count as u64);
+            let needed = self.planned.most().saturating_mul(count as u64);
             let info = match node.connect()?.call(redis::cmd("INFO").arg("memory")) {
                 Ok(info) => text_of(&info),
                 Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
@@ -338,15 +350,22 @@ impl Making<'_> {
         })
     }
 
+    /// The expansion of the shards; `None` if they do not grow.
+    fn expansion(&self) -> Option<u64> {
+        let counts = self.rules.is_some_and(|rules| rules.span == Span::Items);
+        let fixed = self.arguments.nonscaling || counts;
+        (!fixed).then(|| self.arguments.expansion.unwrap_or(1))
+    }
+
     /// Reserves a shard, unless this filter has it already. Returns whether it wrote.
     fn reserve(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<bool, Error> {
         let mut command = redis::cmd("BF.RESERVE");
         command.arg(key).arg(number::shortest(self.arguments.error)).arg(self.shard_capacity);
-        if self.arguments.nonscaling {
-            command.arg("NONSCALING");
-        } else {
-            command.arg("EXPANSION").arg(self.arguments.expansion.unwrap_or(1));
-        }
+        match self.expansion() {
+            Some(factor) => command.arg("EXPANSION").arg(factor),
+            None => command.arg("NONSCALING"),
+        };
+        command.arg(self.rules.map_or_else(Vec::new, window::words));
         command.arg("SHARD").arg(place).arg(self.count);
         match server.call_for_key(&command) {
             Ok(_) => Ok(true),
@@ -362,12 +381,17 @@ impl Making<'_> {
     fn is_own(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<(), Error> {
         let mut ask = |word: &str| server.call_for_key(&with_key(&["BF.INFO", "", word], key));
         let shard = [place as i64, i64::from(self.count)].map(Value::Int).to_vec();
-        let capacity = i64::try_from(self.shard_capacity).unwrap_or(i64::MAX);
+        // A filter that forgets begins with one generation.
+        let capacity = self
+            .rules
+            .map_or(self.shard_capacity, |rules| rules.generation_capacity(self.shard_capacity));
+        let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
         let own = ask("SHARD")? == Value::Array(vec![Value::Array(shard)])
             && ask("CAPACITY")? == Value::Array(vec![Value::Int(capacity)])
             && ask("ITEMS")? == Value::Array(vec![Value::Int(0)]);
-        if own {
-            return self.grows_alike(&ask("EXPANSION")?);
+        let expansion = ask("EXPANSION")?;
+        if own && Window::of(server, key)? == self.rules.map(Window::from) {
+            return self.grows_alike(&expansion);
         }
         Err(Error::RefusedPartly {
             what: format!("{} is another filter", name::readable(key)),
@@ -378,10 +402,7 @@ impl Making<'_> {
     /// Checks that a shard grows as this run was told, by the reply to `BF.INFO key EXPANSION`.
     fn grows_alike(&self, reply: &Value) -> Result<(), Error> {
         let Value::Array(values) = reply else { return Ok(()) };
-        let asked = match self.arguments.nonscaling {
-            true => None,
-            false => Some(i64::try_from(self.arguments.expansion.unwrap_or(1)).unwrap_or(i64::MAX)),
-        };
+        let asked = self.expansion().map(|factor| i64::try_from(factor).unwrap_or(i64::MAX));
         let found = match values[..] {
             [Value::Int(factor)] => Some(factor),
             _ => None,
@@ -489,13 +510,13 @@ fn is_begun(fields: &Fields) -> bool {
         && !fields.contains_key(DROPPING)
 }
 
-/// Whether the documentation of a command has the word `SHARD` somewhere.
-fn mentions_shard(docs: &Value) -> bool {
+/// Whether the documentation of a command has this word somewhere.
+fn mentions(docs: &Value, word: &str) -> bool {
     match docs {
-        Value::Array(values) => values.iter().any(mentions_shard),
-        Value::Map(pairs) => pairs.iter().any(|(_, value)| mentions_shard(value)),
-        Value::BulkString(text) => text == b"SHARD",
-        Value::SimpleString(text) => text == "SHARD",
+        Value::Array(values) => values.iter().any(|value| mentions(value, word)),
+        Value::Map(pairs) => pairs.iter().any(|(_, value)| mentions(value, word)),
+        Value::BulkString(text) => text == word.as_bytes(),
+        Value::SimpleString(text) => text == word,
         _ => false,
     }
 }

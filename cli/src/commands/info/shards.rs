@@ -318,6 +318,9 @@ impl<'d> Seen<'d> {
                     .expansion
                     .map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string()),
             ));
+            if let Some(window) = whole.window {
+                lines.push(("window", format!("{window}, each shard by itself")));
+            }
             lines.push(("layers", format!("{} at most", whole.layer_count)));
         } else {
             lines.push(("shards", shards));

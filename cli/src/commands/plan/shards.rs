@@ -4,16 +4,17 @@
 //! More shards are smaller, and a cluster moves small keys in more ways, and sooner.
 
 use bloom::{
-    filter::{CellKind, Expansion, Params},
+    filter::{CellKind, Params, Rules},
     sharding::{MAX_SHARDS, shard_capacity},
 };
 use serde::Serialize;
 
-use super::{Arguments, Variant};
+use super::{Arguments, Variant, refused};
 use crate::{
     amount,
     error::Error,
     output::{Column, Style, Table},
+    window::{self, Window},
 };
 
 /// Items of the batch that the last line of the table speaks of.
@@ -27,6 +28,8 @@ pub(super) struct Planned {
     nodes: u64,
     replicas: u64,
     max_shard_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<Window>,
     choices: Vec<Choice>,
 }
 
@@ -89,11 +92,16 @@ impl Moves {
 
 impl Arguments {
     /// The table of `--nodes`.
-    pub(super) fn planned_shards(&self, nodes: u64, error_rate: f64) -> Result<Planned, Error> {
+    pub(super) fn planned_shards(
+        &self,
+        nodes: u64,
+        error_rate: f64,
+        rules: Option<Rules>,
+    ) -> Result<Planned, Error> {
         let mut choices = Vec::new();
         let mut smallest = None;
         for power in 0..=MAX_SHARDS.ilog2() {
-            let choice = self.choice(1 << power, nodes, error_rate)?;
+            let choice = self.choice(1 << power, nodes, error_rate, rules)?;
             // Each node has a shard, and no shard is too large.
             let enough = u64::from(choice.shards) >= nodes && choice.shard_bytes <= self.max_shard;
             choices.push(choice);
@@ -115,7 +123,7 @@ impl Arguments {
         // The two sizes above the chosen one show what fewer shards would mean.
         choices = choices.split_off(choices.len().saturating_sub(3));
         if choices.iter().all(|choice| choice.shards != chosen) {
-            choices.push(self.choice(chosen, nodes, error_rate)?);
+            choices.push(self.choice(chosen, nodes, error_rate, rules)?);
             choices.sort_unstable_by_key(|choice| choice.shards);
         }
         for choice in &mut choices {
@@ -127,31 +135,42 @@ impl Arguments {
             nodes,
             replicas: self.replicas,
             max_shard_bytes: self.max_shard,
+            window: rules.map(Window::from),
             choices,
         })
     }
 
-    fn choice(&self, shards: u16, nodes: u64, error_rate: f64) -> Result<Choice, Error> {
+    fn choice(
+        &self,
+        shards: u16,
+        nodes: u64,
+        error_rate: f64,
+        rules: Option<Rules>,
+    ) -> Result<Choice, Error> {
         let capacity = shard_capacity(self.items, shards).unwrap_or(0);
         let params = Params {
             error_rate,
             capacity,
-            expansion: Expansion::new(1)
-                .map_err(|error| Error::usage(error.to_string(), "Name another number."))?,
+            expansion: window::expansion_of(rules, 1)?,
             seed: 0,
             cells: CellKind::Bits,
         };
-        let shard = Variant::of(&params, capacity)?;
+        let shard_bytes = match rules {
+            None => Variant::of(&params, capacity)?.bytes,
+            Some(rules) => window::plan(&params, rules, rules.most_generations())
+                .map_err(|error| refused(&error, &params))?
+                .bytes(),
+        };
         let node_shards = u64::from(shards).div_ceil(nodes);
         Ok(Choice {
             chosen: false,
             shards,
             shard_capacity: capacity,
-            shard_bytes: shard.bytes,
-            bytes: shard.bytes.saturating_mul(u64::from(shards)),
+            shard_bytes,
+            bytes: shard_bytes.saturating_mul(u64::from(shards)),
             node_shards,
-            node_bytes: shard.bytes.saturating_mul(node_shards),
-            moves: Moves::of(shard.bytes),
+            node_bytes: shard_bytes.saturating_mul(node_shards),
+            moves: Moves::of(shard_bytes),
         })
     }
 }

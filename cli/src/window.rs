@@ -1,0 +1,281 @@
+//! Filters that forget (docs/windows.md): the options of a window, and what a server says about it.
+
+use std::fmt;
+
+use bloom::filter::{
+    Error as Refused, Expansion, MAX_GENERATIONS, Params, Plan, Ring, Rules, Span,
+};
+use redis::Value;
+use serde::Serialize;
+
+use crate::{amount, connection::Connection, error::Error};
+
+/// The parts of a window if no number is given, as in `BF.RESERVE`.
+const GENERATIONS: u8 = 4;
+
+/// The options of a filter that forgets.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Makes a filter that forgets: what is older than a time such as 24h or 7d, or with `count`
+    /// all but the last items, as many as --items
+    #[arg(long, value_name = "TIME|count", value_parser = span)]
+    window: Option<Span>,
+    /// Parts of the window: items are forgotten at most one part late
+    #[arg(long, value_name = "G", default_value_t = GENERATIONS, requires = "window")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_GENERATIONS)))]
+    generations: u8,
+    /// Remembers an item since it was added first, not since it was added last
+    #[arg(long, requires = "window")]
+    no_refresh: bool,
+}
+
+/// Reads a window: a time, or the word `count`.
+fn span(text: &str) -> Result<Span, String> {
+    if text.eq_ignore_ascii_case("count") {
+        return Ok(Span::Items);
+    }
+    let wrong = || format!("{text}: neither a time such as 24h or 7d nor the word count");
+    let time = amount::positive_time(text).map_err(|_| wrong())?;
+    u64::try_from(time.as_millis()).map(Span::Time).map_err(|_| wrong())
+}
+
+impl Options {
+    /// Whether a window was named.
+    pub(crate) fn given(&self) -> bool {
+        self.window.is_some()
+    }
+
+    /// The rules of the window; `None` for a filter that does not forget.
+    ///
+    /// # Errors
+    /// `Error::Usage` for a window that no filter has, and for one of items that is to grow.
+    pub(crate) fn rules(&self, expansion: Option<u64>) -> Result<Option<Rules>, Error> {
+        let Some(span) = self.window else { return Ok(None) };
+        let rules = Rules { span, generations: self.generations, refresh: !self.no_refresh };
+        // A window of items does not grow, so nothing but an expansion can be wrong with it.
+        let hint = match span {
+            Span::Items => "A window of items does not grow: leave out --expansion.",
+            Span::Time(_) => "It has at least a millisecond for each generation, and 3650 days.",
+        };
+        let scales = span == Span::Items && expansion.is_some();
+        rules.check(scales).map(|()| Some(rules)).map_err(|error| {
+            Error::usage(format!("{}: {error}", amount::readable_span(span)), hint)
+        })
+    }
+}
+
+/// How the filter of a window grows, where a plain one grows by `factor`, or by 0.
+pub(crate) fn expansion_of(rules: Option<Rules>, factor: u64) -> Result<Expansion, Error> {
+    let counts = rules.is_some_and(|rules| rules.span == Span::Items);
+    Expansion::new(if counts { 0 } else { factor })
+        .map_err(|error| Error::usage(error.to_string(), "Lower --expansion."))
+}
+
+/// The plan of a filter that forgets, with so many of its generations, each as large as planned.
+///
+/// # Errors
+/// Those of [`Plan::for_items`].
+pub(crate) fn plan(params: &Params, rules: Rules, generations: usize) -> Result<Plan, Refused> {
+    params.check()?;
+    let capacity = rules.generation_capacity(params.capacity);
+    // A generation is a filter for its share of the items and of the rate.
+    let error_rate = params.error_rate / rules.most_generations() as f64;
+    let one = Plan::for_items(&Params { error_rate, capacity, ..*params }, capacity)?;
+    let layers = one.layers.into_iter().cycle().take(generations).collect();
+    let generations = vec![bloom::filter::Generation { start: 0, layers: 1 }; generations];
+    let ring = Ring { rules, capacity: params.capacity, generations };
+    Ok(Plan { error_rate: params.error_rate, window: Some(ring), layers, ..one })
+}
+
+/// The words of `BF.RESERVE` for a window.
+pub(crate) fn words(rules: Rules) -> Vec<String> {
+    let mut words = vec!["WINDOW".to_owned()];
+    match rules.span {
+        Span::Items => words.push("COUNT".to_owned()),
+        Span::Time(ms) if ms % 1000 == 0 => {
+            words.extend(["EX".to_owned(), (ms / 1000).to_string()]);
+        }
+        Span::Time(ms) => words.extend(["PX".to_owned(), ms.to_string()]),
+    }
+    if rules.generations != GENERATIONS {
+        words.extend(["GENERATIONS".to_owned(), rules.generations.to_string()]);
+    }
+    if !rules.refresh {
+        words.push("NOREFRESH".to_owned());
+    }
+    words
+}
+
+/// Checks that the module has filters that forget. RedisBloom ignores words that it does not know.
+pub(crate) fn is_known(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
+    // With a word too many the command only tells whether it is there.
+    match server.call_for_key(redis::cmd("BF.FORGET").arg(key).arg("")) {
+        Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
+            Err(Error::Refused {
+                command: "create --window".to_owned(),
+                text: "the server's module has no filters that forget".to_owned(),
+            })
+        }
+        // An error about the number of arguments, or a user who may not forget.
+        Ok(_) | Err(Error::Refused { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// How a filter forgets, as a server says: `BF.INFO key WINDOW`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Window {
+    kind: Kind,
+    /// The window in milliseconds; `None` for a window of items.
+    milliseconds: Option<u64>,
+    /// Parts of the window.
+    generations: u8,
+    /// Whether an item is remembered since its last addition, or else since its first.
+    refresh: bool,
+}
+
+/// What a window remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Time,
+    Count,
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.milliseconds {
+            Some(milliseconds) => formatter.write_str(&amount::readable_time(milliseconds))?,
+            None => formatter.write_str("the last items")?,
+        }
+        let since = if self.refresh { "last" } else { "first (NOREFRESH)" };
+        write!(formatter, " in {} generations, since an item was added {since}", self.generations)
+    }
+}
+
+impl From<Rules> for Window {
+    fn from(Rules { span, generations, refresh }: Rules) -> Self {
+        let (kind, milliseconds) = match span {
+            Span::Time(span) => (Kind::Time, Some(span)),
+            Span::Items => (Kind::Count, None),
+        };
+        Self { kind, milliseconds, generations, refresh }
+    }
+}
+
+impl Window {
+    /// The rules of the window.
+    pub(crate) fn rules(self) -> Rules {
+        let span = self.milliseconds.map_or(Span::Items, Span::Time);
+        Rules { span, generations: self.generations, refresh: self.refresh }
+    }
+
+    /// Asks for the window of a filter; `None` if it has none, or if the module has none.
+    pub(crate) fn of(server: &mut Connection, key: &[u8]) -> Result<Option<Self>, Error> {
+        match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("WINDOW")) {
+            Ok(Value::Array(values)) => Ok(values.first().and_then(Self::from_reply)),
+            Ok(_) => Ok(None),
+            // No such filter, no such word, or no right to ask. Others may pass.
+            Err(Error::Refused { text, .. }) if !PASSING.contains(&code_of(&text)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the map that the server answers; `None` for anything else.
+    pub(crate) fn from_reply(reply: &Value) -> Option<Self> {
+        let field = |name: &str| field(reply, name);
+        let number = |name: &str| match field(name)? {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let milliseconds = match field("Kind").and_then(text)? {
+            "time" => Some(number("Milliseconds")?),
+            "count" => None,
+            _ => return None,
+        };
+        Some(Self {
+            kind: if milliseconds.is_some() { Kind::Time } else { Kind::Count },
+            milliseconds,
+            generations: u8::try_from(number("Generations")?).ok()?,
+            refresh: truth(field("Refresh")?)?,
+        })
+    }
+}
+
+/// A generation, as a server describes it: `BF.INFO key GENERATIONS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Generation {
+    /// Milliseconds since 1970; `None` in a window of items, and before the first item.
+    pub(crate) started: Option<u64>,
+    /// Items counted.
+    pub(crate) items: u64,
+    /// Items that its layers are made for.
+    pub(crate) capacity: u64,
+    /// Layers of it.
+    pub(crate) layers: u64,
+    /// Bytes of its bits.
+    pub(crate) bytes: u64,
+    /// Whether questions ask it, by the clock of the server.
+    pub(crate) alive: bool,
+}
+
+impl Generation {
+    /// Reads the array of maps that the server answers, oldest first; `None` for anything else.
+    pub(crate) fn all_from_reply(reply: &Value) -> Option<Vec<Self>> {
+        let Value::Array(maps) = reply else { return None };
+        let one = |map| {
+            let number = |name: &str| match field(map, name)? {
+                Value::Int(number) => u64::try_from(*number).ok(),
+                _ => None,
+            };
+            Some(Self {
+                started: number("Started"),
+                items: number("Items")?,
+                capacity: number("Capacity")?,
+                layers: number("Layers")?,
+                bytes: number("Size")?,
+                alive: truth(field(map, "Alive")?)?,
+            })
+        };
+        maps.iter().map(one).collect()
+    }
+}
+
+/// Errors of a server that says later whether a filter has a window.
+const PASSING: [&str; 7] =
+    ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MOVED", "ASK"];
+
+/// The first word of an error.
+fn code_of(text: &str) -> &str {
+    text.split(' ').next().unwrap_or_default()
+}
+
+/// A field of a map, as RESP2 has it (a flat array) or as RESP3 has it.
+fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
+    match map {
+        Value::Array(values) => {
+            let mut pairs = values.chunks_exact(2);
+            pairs.find(|pair| text(&pair[0]) == Some(name)).map(|pair| &pair[1])
+        }
+        Value::Map(pairs) => {
+            pairs.iter().find(|(label, _)| text(label) == Some(name)).map(|(_, value)| value)
+        }
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::SimpleString(text) => Some(text),
+        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
+        _ => None,
+    }
+}
+
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Boolean(truth) => Some(*truth),
+        Value::Int(number) => Some(*number != 0),
+        _ => None,
+    }
+}

@@ -1,0 +1,273 @@
+//! Shards that forget: each by itself, on one server and on a cluster of three primaries and three
+//! replicas, whose clock the test sets.
+
+use std::fs;
+
+use crate::{
+    harness::{
+        Client, Clock, Cluster, PRIMARIES, Reply, Server, int, mexists, numbered, ok, slot,
+        wait_until,
+    },
+    run::{command_at, run_at},
+    schema::checked,
+    windows::{HOUR, file, load, remembered},
+};
+
+/// The keys of the shards that a descriptor names.
+fn keys(client: &mut Client, name: &str, shards: usize) -> Vec<String> {
+    (0..shards).map(|shard| client.run(&format!("HGET {name} {shard}")).text()).collect()
+}
+
+fn digests(client: &mut Client, keys: &[String]) -> Vec<Reply> {
+    keys.iter().map(|key| client.cmd(&["DEBUG", "DIGEST-VALUE", key])).collect()
+}
+
+fn server() -> (Clock, Server, Client) {
+    let clock = Clock::new();
+    let server = Server::with().clock(&clock).start();
+    let client = server.client();
+    (clock, server, client)
+}
+
+#[test]
+fn shards_of_a_server_forget() {
+    let (clock, server, mut client) = server();
+    let create = "create seen --items 20k --error 1e-9 --shards 4 --window 24h";
+    let text = run_at(&server, create).done();
+    assert!(
+        text.starts_with("seen created: 4 shards on 1 node, 20.0 k items in 24h at "),
+        "{text}"
+    );
+    let all = keys(&mut client, "seen", 4);
+    for key in &all {
+        let window = client.run(&format!("BF.INFO {key} WINDOW"));
+        assert_eq!(window.elements()[0].get("Milliseconds"), Some(&int(24 * HOUR)), "{key}");
+    }
+    let [old, new] = ["old", "new"].map(|name| numbered(name, 2_000));
+    load(&server, "seen", &old).done();
+    clock.advance(20 * HOUR);
+    load(&server, "seen", &new).done();
+    let text = run_at(&server, "info seen").done();
+    assert!(text.contains("\n  window            24h in 4 generations, since an "), "{text}");
+    assert!(text.contains(", each shard by itself\n"), "{text}");
+    let line = &checked("info-shards", &run_at(&server, "info seen --json").done())[0];
+    assert_eq!((&line["window"]["kind"], &line["items"]), (&"time".into(), &4_000.into()));
+    let line = &checked("top", &run_at(&server, "top --json").done())[0];
+    assert_eq!(line["window"]["generations"], 4);
+
+    // A dump of the shards keeps the starts.
+    let dir = server.dir().join("seen.dump");
+    run_at(&server, &format!("dump seen -o {}", dir.display())).done();
+    run_at(&server, &format!("restore {} copy", dir.display())).done();
+    let copied = keys(&mut client, "copy", 4);
+    assert_eq!(digests(&mut client, &copied), digests(&mut client, &all));
+    clock.advance(11 * HOUR);
+    for name in ["seen", "copy"] {
+        assert_eq!(remembered(&server, name, &old), 0, "{name}");
+        assert_eq!(remembered(&server, name, &new), 2_000, "{name}");
+    }
+    let path = file(server.dir(), "old", &old);
+    let ran = run_at(&server, &format!("verify seen --probes 0 --file {}", path.display()));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.starts_with("2,000 items: 2,000 forgotten or lost."), "{ran:?}");
+
+    // A lost shard is made anew with its window, from items, or from the dump with its starts.
+    client.run(&format!("DEL {} {}", all[0], all[1]));
+    let from = file(server.dir(), "new", &new);
+    run_at(&server, &format!("repair seen --shard 0 --from {}", from.display())).done();
+    run_at(&server, &format!("repair seen --shard 1 --from {}", dir.display())).done();
+    assert_eq!(remembered(&server, "seen", &new), 2_000);
+    clock.advance(20 * HOUR);
+    let left = remembered(&server, "seen", &new);
+    assert!((300..700).contains(&left), "shard 0 has its items from now on: {left}");
+    clock.advance(10 * HOUR);
+    assert_eq!(remembered(&server, "seen", &new), 0);
+    run_at(&server, "drop seen").done();
+    assert_eq!(client.cmd(&[&["EXISTS".to_owned()][..], &all].concat()), int(0));
+}
+
+#[test]
+fn options_of_windows_reach_the_shards() {
+    let server = Server::start();
+    let mut client = server.client();
+    let words = "--items 1000 --error 0.0001% --shards 2 --window count --generations 3 \
+                 --no-refresh";
+    run_at(&server, &format!("create last {words}")).done();
+    for key in keys(&mut client, "last", 2) {
+        let window = client.run(&format!("BF.INFO {key} WINDOW"));
+        let field = |name: &str| window.elements()[0].get(name).expect("a field").clone();
+        assert_eq!((field("Kind").text(), field("Generations")), ("count".to_owned(), int(3)));
+        assert_eq!(field("Refresh"), int(0));
+    }
+    // What ended early is finished with the same window.
+    let [first, second] = [0, 1].map(|shard| keys(&mut client, "last", 2)[shard].clone());
+    for (words, code) in [(&*words.replace(" --no-refresh", ""), 4), (words, 0)] {
+        client.run(&format!("DEL last {second}"));
+        client.run(&format!(
+            "HSET last state creating spare.shards 2 spare.generation 1 spare.error 0.000001 \
+             spare.capacity 1000 spare.0 {first} spare.1 {second}"
+        ));
+        let ran = run_at(&server, &format!("create last {words} --resume"));
+        assert_eq!(ran.code, code, "{ran:?}");
+        assert_eq!(code == 4, ran.stderr.contains("is another filter"), "{ran:?}");
+    }
+    // All 2,000 items, of which each shard remembers its last.
+    let items = numbered("item", 2_000);
+    load(&server, "last", &items).done();
+    assert_eq!(remembered(&server, "last", &items[1_000..]), 1_000);
+    let ran = run_at(&server, "rebuild last --shards 3");
+    assert!(ran.code == 4 && ran.stderr.contains("it remembers the last items"), "{ran:?}");
+}
+
+/// A rebuild needs no items: after a window, the new generation has all that is remembered.
+#[test]
+fn a_filter_that_forgets_is_rebuilt_by_waiting() {
+    let (clock, server, mut client) = server();
+    let create = "create seen --items 20k --error 1e-9 --shards 2 --window 24h --poll 1";
+    run_at(&server, create).done();
+    let [old, new] = ["old", "new"].map(|name| numbered(name, 2_000));
+    load(&server, "seen", &old).done();
+    let refused = |words: &str, what: &str| {
+        let ran = run_at(&server, &format!("rebuild seen {words}"));
+        assert!(ran.code == 4 && ran.stderr.contains(what), "{words}: {ran:?}");
+    };
+    let from = file(server.dir(), "old", &old);
+    refused("--commit", "Begin without --commit; after 24h");
+    refused(&format!("--from {}", from.display()), "items of files would count as added now");
+    let ran = run_at(&server, "rebuild seen --shards 3");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("After 24h it has all that the filter remembers"), "{ran:?}");
+    clock.advance(10_000);
+    load(&server, "seen", &new).done();
+    refused("--commit", "the new generation takes additions since 1");
+    refused(&format!("--from {}", from.display()), "items of files would count as added now");
+    clock.advance(24 * HOUR - 60_000);
+    refused("--commit --dry-run", "Repeat this in ");
+    assert_eq!(remembered(&server, "seen", &old), 2_000, "the old generation answers");
+    clock.advance(60_000);
+    let ran = run_at(&server, "rebuild seen --commit");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(remembered(&server, "seen", &new), 2_000);
+    let fields = client.run("HGETALL seen");
+    let names: Vec<_> = fields.elements().iter().step_by(2).map(Reply::text).collect();
+    assert!(!names.iter().any(|name| name.starts_with("rebuild") || name.contains("next")));
+    let line = &checked("info-shards", &run_at(&server, "info seen --json").done())[0];
+    assert_eq!(line["shards"].as_array().map(Vec::len), Some(3));
+    assert_eq!(line["window"]["milliseconds"], 24 * HOUR);
+    clock.advance(7 * HOUR);
+    assert_eq!(remembered(&server, "seen", &new), 0);
+    // One that is given up leaves nothing either.
+    run_at(&server, "rebuild seen --shards 2").done();
+    run_at(&server, "rebuild seen --abort").done();
+    let fields = client.run("HGETALL seen");
+    assert!(!fields.elements().iter().any(|field| field.clone().text().starts_with("rebuild")));
+}
+
+/// The items that a replica, or a primary, finds in the shards that it has.
+fn found_on(node: &Server, all: &[String], items: &[String], primary: usize) -> Vec<String> {
+    let mut client = node.client();
+    assert_eq!(client.run("READONLY"), ok());
+    let (first, last) = (primary * 16_384 / PRIMARIES, (primary + 1) * 16_384 / PRIMARIES);
+    let mut found = Vec::new();
+    for (shard, key) in all.iter().enumerate() {
+        if !(first..last).contains(&slot(key)) {
+            continue;
+        }
+        let shards = u16::try_from(all.len()).expect("some shards");
+        let own: Vec<_> = items
+            .iter()
+            .filter(|item| usize::from(bloom::sharding::shard_of(item.as_bytes(), shards)) == shard)
+            .collect();
+        let answers = mexists(&mut client, key, &own);
+        found.extend(
+            own.into_iter().zip(answers).filter(|(_, yes)| *yes).map(|(own, _)| own.clone()),
+        );
+    }
+    found
+}
+
+/// Each shard shifts by itself, on its primary. Replicas forget by their own clocks, and a replica
+/// that is promoted goes on.
+#[test]
+fn shards_of_a_cluster_forget_also_after_a_failover() {
+    let clock = Clock::new();
+    // A clock that jumps must not make nodes take each other for dead.
+    let described = |_, node: crate::harness::Builder| {
+        node.clock(&clock).config("cluster-node-timeout 1000000000")
+    };
+    let cluster = Cluster::start_with(described);
+    let create = "create seen --items 20k --error 1e-9 --shards 6 --window 24h";
+    let text = run_at(&cluster.nodes[4], create).done();
+    assert!(text.starts_with("seen created: 6 shards on 3 nodes, "), "{text}");
+    let mut client = cluster.client();
+    let all: Vec<_> = (0..6)
+        .map(|shard| client.call("seen", &["HGET", "seen", &shard.to_string()]).text())
+        .collect();
+    let [a, b, c] = ["a", "b", "c"].map(|name| numbered(name, 1_000));
+    load(&cluster.nodes[1], "seen", &a).done();
+    clock.advance(12 * HOUR);
+    load(&cluster.nodes[2], "seen", &b).done();
+    // On all nodes: how many items of each kind are found.
+    let counts = |cluster: &Cluster| {
+        let nodes = (0..2 * PRIMARIES).map(|node| (&cluster.nodes[node], node % PRIMARIES));
+        let counts = nodes.map(|(node, primary)| {
+            [&a, &b, &c].map(|items| found_on(node, &all, items, primary).len())
+        });
+        let sums = |half: Vec<[usize; 3]>| {
+            half.iter().fold([0; 3], |sum, one| [0, 1, 2].map(|at| sum[at] + one[at]))
+        };
+        let counts: Vec<_> = counts.collect();
+        (sums(counts[..PRIMARIES].to_vec()), sums(counts[PRIMARIES..].to_vec()))
+    };
+    // WAIT came before the end of the load: replicas have all of it.
+    clock.advance(12 * HOUR - 60_000);
+    assert_eq!(counts(&cluster), ([1_000, 1_000, 0], [1_000, 1_000, 0]));
+    assert_eq!(remembered(&cluster.nodes[3], "seen", &a), 1_000);
+    clock.advance(6 * HOUR + 120_000);
+    assert_eq!(counts(&cluster), ([0, 1_000, 0], [0, 1_000, 0]), "nothing was written");
+    assert_eq!(remembered(&cluster.nodes[3], "seen", &a), 0);
+
+    // The replica of the first primary takes its place.
+    assert_eq!(cluster.nodes[PRIMARIES].client().run("CLUSTER FAILOVER TAKEOVER"), ok());
+    let key = all.iter().find(|key| slot(key) < 16_384 / PRIMARIES).expect("a shard of node 0");
+    wait_until("all nodes know the new primary", || {
+        let mut others = [1, 2, 4, 5].iter().map(|&node| cluster.nodes[node].client());
+        let slots = |client: &mut Client| client.run("CLUSTER NODES").text();
+        let id = &cluster.ids[PRIMARIES];
+        let mastered = |text: &str| {
+            let line = text.lines().find(|line| line.starts_with(id.as_str()));
+            line.is_some_and(|line| line.contains("master") && line.contains(" 0-"))
+        };
+        let down = cluster.nodes[0].client().server_info("replication", "master_link_status");
+        others.all(|mut client| mastered(&slots(&mut client))) && down == "up"
+    });
+    assert_eq!(counts(&cluster), ([0, 1_000, 0], [0, 1_000, 0]));
+    let ran = load(&cluster.nodes[0], "seen", &c);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(counts(&cluster), ([0, 1_000, 1_000], [0, 1_000, 1_000]));
+    // The shift came with the load: what is forgotten is given back, on the old primary, too.
+    for node in [0, PRIMARIES] {
+        let mut client = cluster.nodes[node].client();
+        client.run("READONLY");
+        let generations = client.run(&format!("BF.INFO {key} GENERATIONS"));
+        assert_eq!(generations.elements()[0].elements().len(), 2, "{generations:?}");
+    }
+    clock.advance(13 * HOUR);
+    assert_eq!(counts(&cluster), ([0, 0, 1_000], [0, 0, 1_000]));
+
+    // A dump of all shards from one cluster into it, under another name.
+    let dir = tempfile::tempdir().unwrap();
+    let dump = dir.path().join("seen.dump");
+    for words in
+        [format!("dump seen -o {}", dump.display()), format!("restore {} copy", dump.display())]
+    {
+        let ran = command_at(&cluster.nodes[1], &words).output().expect("the tool runs");
+        assert!(ran.status.success(), "{ran:?}");
+    }
+    assert!(fs::exists(&dump).unwrap());
+    assert_eq!(remembered(&cluster.nodes[5], "copy", &c), 1_000);
+    clock.advance(18 * HOUR);
+    for name in ["seen", "copy"] {
+        assert_eq!(remembered(&cluster.nodes[5], name, &c), 0, "{name}");
+    }
+}

@@ -1,0 +1,512 @@
+//! Filters that forget: every subcommand with a window, on servers whose clock the test sets.
+//! Shards of such filters: `sharded_windows.rs`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use crate::{
+    create::redisbloom,
+    fake::{Fake, array},
+    harness::{Client, Clock, Reply, Server, digest, int, mexists, null, numbered, ok, wait_until},
+    run::{Ran, command, command_at, run, run_at, run_with},
+    schema::checked,
+};
+
+pub(crate) const HOUR: i64 = 3_600_000;
+
+/// At this rate no item of a test is found by accident.
+const SEEN: &str = "create seen --items 100k --error 1e-9 --window 24h";
+
+fn server() -> (Clock, Server, Client) {
+    let clock = Clock::new();
+    let server = Server::with().clock(&clock).start();
+    let client = server.client();
+    (clock, server, client)
+}
+
+pub(crate) fn file(dir: &Path, name: &str, items: &[String]) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, items.join("\n")).expect("a file that can be written");
+    path
+}
+
+fn journal_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.redis-bloom", path.display()))
+}
+
+pub(crate) fn load(server: &Server, name: &str, items: &[String]) -> Ran {
+    run_with(server, &format!("load {name}"), items.join("\n").as_bytes())
+}
+
+/// How many of the items a filter remembers, as `check` says.
+pub(crate) fn remembered(server: &Server, name: &str, items: &[String]) -> u64 {
+    let ran = run_with(server, &format!("check {name} --json"), items.join("\n").as_bytes());
+    let counts = &checked("check", &ran.stdout)[0];
+    assert_eq!(ran.code, i32::from(counts["absent"] != 0), "{ran:?}");
+    counts["present"].as_u64().expect("a number")
+}
+
+fn size(client: &mut Client, key: &str) -> i64 {
+    client.run(&format!("BF.INFO {key} SIZE")).elements()[0].int()
+}
+
+/// The generations of a filter: items and whether each is alive.
+fn generations(client: &mut Client, key: &str) -> Vec<(i64, bool)> {
+    let reply = client.run(&format!("BF.INFO {key} GENERATIONS"));
+    let field = |map: &Reply, name: &str| map.get(name).expect("a field").clone();
+    let one = |map: &Reply| (field(map, "Items").int(), field(map, "Alive") == int(1));
+    reply.elements()[0].elements().iter().map(one).collect()
+}
+
+#[test]
+fn plan_shows_windows() {
+    assert_eq!(
+        run("plan --items 1M --error 1% --window 24h").done(),
+        "   \
+   GENERATIONS  GROWS  RATE   MEMORY  BITS/ITEM  EACH FOR  FORGOTTEN AFTER  ASKED
+*            4  yes    0.01  2.23 MB      17.84   251.0 k              30h      5
+             4  no     0.01  2.15 MB      17.18   251.0 k              30h      5
+             2  yes    0.01  2.46 MB      19.69   501.4 k              36h      3
+            12  yes    0.01  2.19 MB      17.53    83.9 k              26h     13
+BF.RESERVE NAME 0.01 1000000 WINDOW EX 86400
+"
+    );
+    let count = run("plan --items 1M --error 1% --window COUNT --generations 10").done();
+    assert!(count.ends_with("BF.RESERVE NAME 0.01 1000000 WINDOW COUNT GENERATIONS 10\n"));
+    assert!(count.contains("1.10 M items"), "{count}");
+    let words = "plan --items 1M --error 1% --window 1500ms --no-refresh --nonscaling --json";
+    let line = &checked("plan-window", &run(words).done())[0];
+    let expected = "BF.RESERVE NAME 0.01 1000000 WINDOW PX 1500 NOREFRESH NONSCALING";
+    assert_eq!(line["command"], expected);
+    assert_eq!(line["filters"][0]["forgotten_after"], 1_875);
+    // The lowest rate that fits, and a window that is too short for more generations.
+    let words = "plan --items 1M --max-memory 2mb --window 3ms --generations 3 --json";
+    let line = &checked("plan-window", &run(words).done())[0];
+    let filters = line["filters"].as_array().expect("filters");
+    assert!(filters.iter().all(|filter| filter["bytes"].as_u64() <= Some(2 << 20)), "{line}");
+    let counts: Vec<_> = filters.iter().map(|filter| &filter["window"]["generations"]).collect();
+    assert_eq!(counts, [3, 3, 2], "{line}");
+    // Shards.
+    let words = "plan --items 10G --error 0.1% --nodes 6 --json";
+    let plain = checked("plan-shards", &run(words).done()).remove(0);
+    let line = checked("plan-shards", &run(&format!("{words} --window 7d")).done()).remove(0);
+    assert_eq!(line["window"]["milliseconds"], 7 * 24 * HOUR);
+    let bytes = |line: &serde_json::Value| line["choices"][0]["bytes"].as_u64();
+    assert!(bytes(&line) > bytes(&plain), "{line}");
+    for wrong in [
+        "--window 3ms",
+        "--window 4000d",
+        "--window tomorrow",
+        "--window 0s",
+        "--generations 3",
+        "--no-refresh",
+        "--window 24h --generations 33",
+        "--window 24h --generations 0",
+        "--window 24h --counting",
+        "--window 24h --initial 10",
+        "--window count --expansion 4",
+    ] {
+        let ran = run(&format!("plan --items 1M --error 1% {wrong}"));
+        assert_eq!(ran.code, 2, "{wrong}: {ran:?}");
+    }
+}
+
+/// The bytes that a plan shows are those of the filter with all its generations, each full.
+#[test]
+fn plan_and_server_agree() {
+    let (clock, server, mut client) = server();
+    for (number, options) in [
+        "--items 1000 --error 1% --window count",
+        "--items 3000 --error 0.001 --window count --generations 2 --no-refresh",
+        "--items 1000 --error 0.01 --window 8h",
+        "--items 5000 --error 1e-6 --window 8h --generations 32 --nonscaling",
+        "--items 5000 --error 0.5 --window 8h --generations 1 --expansion 4",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let line = checked("plan-window", &run(&format!("plan {options} --json")).done());
+        let plan = &line[0]["filters"][0];
+        let number = format!("k{number}");
+        let reserve = line[0]["command"].as_str().expect("a command").replace("NAME", &number);
+        assert_eq!(client.run(&reserve), ok());
+        let made = run_at(&server, &format!("create made:{number} {options} --json")).done();
+        let made = &checked("create", &made)[0];
+        assert_eq!(made["bytes"], size(&mut client, &number), "{options}");
+        assert_eq!(made["steady_bytes"], plan["bytes"], "{options}");
+        assert_eq!(made["window"], plan["window"], "{options}");
+        assert_eq!(
+            client.run(&format!("BF.INFO {number} WINDOW")),
+            client.run(&format!("BF.INFO made:{number} WINDOW")),
+            "{options}"
+        );
+        let all = plan["asked"].as_u64().expect("a number") as usize;
+        let part = plan["window"]["milliseconds"].as_i64().map(|time| time / (all as i64 - 1));
+        let mut batch = 0;
+        while generations(&mut client, &number).len() < all {
+            client.cmd(
+                &[&["BF.MADD".to_owned(), number.clone()][..], &numbered(&format!("{batch}"), 100)]
+                    .concat(),
+            );
+            clock.advance(part.unwrap_or(0));
+            batch += 1;
+        }
+        assert_eq!(plan["bytes"], size(&mut client, &number), "{options}");
+    }
+}
+
+#[test]
+fn create_makes_a_window_and_says_what() {
+    let server = Server::start();
+    let mut client = server.client();
+    let text = "1.00 M items in 24h at 1 %, 446.1 kB, 2.23 MB in the end, 17.84 bits an item\n";
+    let words = "create seen --items 1M --error 1% --window 24h";
+    let dry = run_at(&server, &format!("{words} --dry-run")).done();
+    assert_eq!(dry, format!("seen would be created: {text}"));
+    assert_eq!(run_at(&server, words).done(), format!("seen created: {text}"));
+    assert_eq!(client.run("BF.INFO seen EXPANSION").elements()[0], int(2));
+    let words = "create last --items 1000 --error 1% --window count --generations 2 --no-refresh";
+    let made = run_at(&server, words).done();
+    assert!(made.starts_with("last created: the last 1.00 k items at 1 %, "), "{made}");
+    assert_eq!(client.run("BF.INFO last EXPANSION").elements()[0], null());
+    let window = client.run("BF.INFO last WINDOW");
+    let field = |name: &str| window.elements()[0].get(name).expect("a field").clone();
+    assert_eq!(field("Kind").text(), "count");
+    assert_eq!((field("Generations"), field("Refresh")), (int(2), int(0)));
+    for wrong in ["--window 24h --counting", "--window count --expansion 2", "--generations 2"] {
+        let ran = run_at(&server, &format!("create new --items 10 --error 0.1 {wrong}"));
+        assert_eq!(ran.code, 2, "{wrong}: {ran:?}");
+    }
+    // A module that ignores words that it does not know would make a plain filter.
+    let other = Fake::start(|command| match command.split(' ').next() {
+        Some("BF.FORGET") => "-ERR unknown command 'BF.FORGET'\r\n".to_owned(),
+        _ => "+OK\r\n".to_owned(),
+    });
+    let mut create = command();
+    create.args(["-p", &other.port.to_string()]).args("create".split(' '));
+    create.args("new --items 10 --error 0.1 --window 1h".split(' '));
+    let ran: Ran = create.output().expect("the tool runs").into();
+    assert!(ran.code == 4 && ran.stderr.contains("has no filters that forget"), "{ran:?}");
+    assert!(!other.commands().iter().any(|command| command.starts_with("BF.RESERVE")));
+}
+
+#[test]
+fn other_modules_are_refused() {
+    let Some(server) = redisbloom("other_modules_are_refused") else { return };
+    for words in ["create new --items 10 --error 0.1", "load new --items 10 --error 0.1"] {
+        let ran = run_with(&server, &format!("{words} --window 1h"), b"a");
+        assert!(ran.code == 4 && ran.stderr.contains("has no filters that forget"), "{ran:?}");
+    }
+    assert_eq!(server.client().run("EXISTS new"), int(0));
+}
+
+#[test]
+fn check_info_and_top_answer_by_the_clock_of_the_server() {
+    let (clock, server, mut client) = server();
+    run_at(&server, SEEN).done();
+    let [old, new] = ["old", "new"].map(|name| numbered(name, 1_000));
+    load(&server, "seen", &old).done();
+    clock.advance(20 * HOUR);
+    load(&server, "seen", &new).done();
+    clock.advance(4 * HOUR - 60_000);
+    assert_eq!(remembered(&server, "seen", &old), 1_000, "younger than the window");
+    clock.advance(6 * HOUR + 120_000);
+    assert_eq!(remembered(&server, "seen", &old), 0, "older than 30 hours");
+    assert_eq!(remembered(&server, "seen", &new), 1_000);
+
+    assert_eq!(generations(&mut client, "seen"), [(1_000, false), (1_000, true)]);
+    let text = run_at(&server, "info seen").done();
+    for part in [
+        "\n  items             1.00 k of ",
+        "\n  window            24h in 4 generations, since an item was added last\n",
+        "\n  generations       2, 1 alive\n",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let table: Vec<_> = text.lines().filter(|line| line.contains(" UTC ")).collect();
+    assert_eq!(table.len(), 2, "{text}");
+    assert!(table[0].ends_with("  no") && table[1].ends_with("  yes"), "{text}");
+    let line = &checked("info", &run_at(&server, "info seen --json").done())[0];
+    let started = |at: usize| line["generations"][at]["started"].as_i64().expect("a time");
+    assert!(started(0) + 20 * HOUR <= started(1), "{line}");
+    assert_eq!(line["window"]["milliseconds"], 24 * HOUR);
+
+    run_at(&server, "create last --items 10 --error 1% --window count").done();
+    run_at(&server, "create plain --items 10 --error 1%").done();
+    load(&server, "last", &old).done();
+    let text = run_at(&server, "top --once").done();
+    let words = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).expect("a line");
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words("NAME")[1], "WINDOW", "{text}");
+    assert_eq!((&*words("seen")[1], &*words("last")[1]), ("24h", "count"), "{text}");
+    assert_eq!(words("plain")[1], "-", "{text}");
+    for line in checked("top", &run_at(&server, "top --json").done()) {
+        assert_eq!(line["name"] == "plain", line["window"].is_null(), "{line}");
+    }
+    // Without filters that forget there is no such column.
+    assert!(!run_at(&server, "top --once --match plain").done().contains("WINDOW"));
+    let text = run_at(&server, "info last").done();
+    assert!(text.contains("the last items in 4 generations"), "{text}");
+}
+
+#[test]
+fn verify_says_that_items_may_be_forgotten() {
+    let (clock, server, _client) = server();
+    let dir = tempfile::tempdir().unwrap();
+    run_at(&server, SEEN).done();
+    let items = numbered("item", 12);
+    let path = file(dir.path(), "items", &items);
+    let words = format!("verify seen --probes 0 --file {}", path.display());
+    load(&server, "seen", &items[..1]).done();
+    clock.advance(30 * HOUR);
+    load(&server, "seen", &items[1..]).done();
+    let ran = run_at(&server, &words);
+    let text = "12 items: 1 forgotten or lost.\nforgotten or lost: item-0\n";
+    assert_eq!((ran.code, &*ran.stdout), (1, text), "{ran:?}");
+    let line = &checked("verify", &run_at(&server, &format!("{words} --json")).stdout)[0];
+    assert_eq!((&line["lost"], &line["forgets"]), (&1.into(), &true.into()));
+    let ran = run_at(&server, &format!("{words} --repair"));
+    let text = "12 items: 1 forgotten or lost and added again.\nforgotten or lost: item-0\n";
+    assert_eq!((ran.code, &*ran.stdout), (0, text), "{ran:?}");
+    assert_eq!(run_at(&server, &words).done(), "12 items: all present.\n");
+    // Random probes are asked of the generations that are alive.
+    let ran = run_at(&server, "verify seen --probes 10k");
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn a_load_creates_a_window() {
+    let (clock, server, mut client) = server();
+    let words = "load seen --items 1000 --error 1e-9 --window 24h --generations 8";
+    let ran = run_with(&server, words, b"a\nb\na");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.starts_with("3 items: 2 new, 1 known"), "{ran:?}");
+    let window = client.run("BF.INFO seen WINDOW");
+    assert_eq!(window.elements()[0].get("Generations"), Some(&int(8)));
+    let ran = run_with(&server, words, b"c");
+    assert!(ran.stderr.contains("--items, --error and --window change nothing"), "{ran:?}");
+    // What is forgotten is new again.
+    clock.advance(28 * HOUR);
+    let ran = run_with(&server, "load seen", b"a\nb\nc");
+    assert!(ran.stdout.starts_with("3 items: 3 new, 0 known"), "{ran:?}");
+    let ran = run_with(&server, "load new --window 24h", b"a");
+    assert!(ran.code == 2 && ran.stderr.contains("--window is for a filter that is created"));
+    // BF.INSERT, for a user without the right to BF.BULKADD.
+    client.run("ACL SETUSER adder on >secret ~* -@all +bf.insert +bf.info +info +type +time");
+    let ran = run_with(&server, "--user adder --pass secret load seen", b"d\na");
+    assert!(ran.stdout.starts_with("2 items: 1 new, 1 known"), "{ran:?}");
+}
+
+/// Starts a load of 100,000 items a second, and returns when some are in and the journal says so.
+fn under_way(server: &Server, dir: &Path, count: usize, options: &str) -> (Child, PathBuf) {
+    let path = file(dir, "items", &numbered("item", count));
+    let words = format!("load seen --rate 100000 --journal-every 5ms {options}");
+    let mut command: Command = command_at(server, &words);
+    command.arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the tool runs");
+    wait_until("some items are in, and the journal says so", || {
+        let journal = fs::read_to_string(journal_of(&path)).unwrap_or_default();
+        !journal.is_empty() && !journal.contains("\"offset\":0,")
+    });
+    (child, path)
+}
+
+fn ended(child: Child) -> Ran {
+    child.wait_with_output().expect("the tool ends").into()
+}
+
+fn killed(mut child: Child) {
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+}
+
+/// Generations come and go during a load: nothing is taken for lost.
+#[test]
+fn a_load_while_generations_come_and_go_is_complete() {
+    for (window, steps) in [("24h", 3), ("24h --no-refresh", 12), ("count", 0)] {
+        let (clock, server, mut client) = server();
+        let dir = tempfile::tempdir().unwrap();
+        run_at(&server, &format!("create seen --items 20k --error 1e-9 --window {window}")).done();
+        let (child, path) = under_way(&server, dir.path(), 100_000, "");
+        let card = |client: &mut Client| client.run("BF.CARD seen").int();
+        for step in 0..steps {
+            clock.advance(6 * HOUR + 1_000);
+            let before = card(&mut client);
+            wait_until("more items are in", || card(&mut client) != before);
+            assert!(generations(&mut client, "seen").len() > 1 || step == 0);
+        }
+        let ran = ended(child);
+        assert_eq!(ran.code, 0, "{window}: {ran:?}");
+        assert!(ran.stdout.starts_with("100,000 items: 100,000 new"), "{window}: {ran:?}");
+        assert!(!journal_of(&path).exists());
+        if window == "count" {
+            let last = &numbered("item", 100_000)[80_000..];
+            assert!(mexists(&mut client, "seen", last).iter().all(|&found| found));
+            assert!(card(&mut client) <= 25_000);
+        }
+    }
+}
+
+#[test]
+fn a_restart_of_the_server_is_noticed_in_a_window_too() {
+    for (window, aof) in [("24h", true), ("24h", false), ("count", true), ("count", false)] {
+        let clock = Clock::new();
+        let builder = Server::with().clock(&clock);
+        let builder = if aof { builder.config("appendonly yes") } else { builder };
+        let mut server = builder.start();
+        let create = format!("create seen --items 1M --error 1e-9 --window {window}");
+        run_at(&server, &create).done();
+        load(&server, "seen", &numbered("before", 1_000)).done();
+        assert_eq!(server.client().run("SAVE"), ok());
+        let dir = tempfile::tempdir().unwrap();
+        let (child, path) = under_way(&server, dir.path(), 100_000, "");
+        server.kill_and_restart();
+        let ran = ended(child);
+        if aof {
+            assert_eq!(ran.code, 0, "{window}: {ran:?}");
+            assert_eq!(remembered(&server, "seen", &numbered("item", 100_000)), 100_000);
+        } else {
+            assert_eq!(ran.code, 5, "{window}: {ran:?}");
+            assert!(ran.stderr.contains("the filter counts 1000 items and had"), "{ran:?}");
+        }
+        assert!(!journal_of(&path).exists());
+    }
+}
+
+/// A load that was killed goes on: what was forgotten meanwhile is not lost.
+#[test]
+fn a_load_that_was_killed_goes_on_in_a_window() {
+    let (clock, server, mut client) = server();
+    let dir = tempfile::tempdir().unwrap();
+    run_at(&server, &SEEN.replace("100k", "1M")).done();
+    let (child, path) = under_way(&server, dir.path(), 1_000_000, "");
+    killed(child);
+    let resume = format!("load seen --resume {}", path.display());
+    let journal = fs::read(journal_of(&path)).expect("a journal");
+    // Within the window all is there, also if other generations have come.
+    clock.advance(20 * HOUR);
+    load(&server, "seen", &numbered("other", 10)).done();
+    let ran = run_at(&server, &resume);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!ran.stderr.contains("forgotten"), "{ran:?}");
+    assert_eq!(remembered(&server, "seen", &numbered("item", 1_000_000)), 1_000_000);
+    // Another filter of this name, in the window: it has nothing of the earlier load.
+    fs::write(journal_of(&path), &journal).expect("a file");
+    let kept = client.run("DUMP seen").payload();
+    client.run("DEL seen");
+    run_at(&server, &SEEN.replace("100k", "1M")).done();
+    let ran = run_at(&server, &resume);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("the filter counts 0 items and had"), "{ran:?}");
+    assert!(!journal_of(&path).exists(), "nothing may be resumed from it later");
+    // After it, nobody can say what the first load had.
+    client.run("DEL seen");
+    assert_eq!(client.cmd(&[&b"RESTORE"[..], b"seen", b"0", &kept]), ok());
+    fs::write(journal_of(&path), &journal).expect("a file");
+    clock.advance(30 * HOUR);
+    load(&server, "seen", &numbered("later", 10)).done();
+    let ran = run_at(&server, &resume);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("seen may have forgotten items of the earlier load"), "{ran:?}");
+    // A plain filter in its place is another one.
+    fs::write(journal_of(&path), &journal).expect("a file");
+    client.run("DEL seen");
+    load(&server, "seen --items 2M --error 1%", &numbered("item", 1_500_000)).done();
+    let ran = run_at(&server, &resume);
+    assert!(ran.code == 5 && ran.stderr.contains("some are lost"), "{ran:?}");
+}
+
+/// Without the right to TIME nothing can be compared, and the load goes on as without BF.INFO.
+#[test]
+fn a_load_needs_no_right_to_the_time() {
+    let (_clock, server, mut client) = server();
+    run_at(&server, SEEN).done();
+    client.run("ACL SETUSER adder on >secret ~* -@all +bf.bulkadd +bf.info +info +type");
+    let ran = run_with(&server, "--user adder --pass secret load seen", b"a\nb");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(client.run("BF.CARD seen"), int(2));
+}
+
+#[test]
+fn a_dump_keeps_the_starts() {
+    let (clock, server, mut client) = server();
+    let path = server.dir().join("seen.dump");
+    run_at(&server, SEEN).done();
+    let [old, new] = ["old", "new"].map(|name| numbered(name, 1_000));
+    load(&server, "seen", &old).done();
+    clock.advance(20 * HOUR);
+    load(&server, "seen", &new).done();
+    run_at(&server, &format!("dump seen -o {}", path.display())).done();
+    run_at(&server, &format!("restore {} copy", path.display())).done();
+    for word in ["WINDOW", "GENERATIONS"] {
+        let [one, other] = ["seen", "copy"].map(|key| client.run(&format!("BF.INFO {key} {word}")));
+        assert_eq!(one, other);
+    }
+    assert_eq!(digest(&mut client, "seen"), digest(&mut client, "copy"));
+    clock.advance(11 * HOUR);
+    for key in ["seen", "copy"] {
+        assert_eq!(remembered(&server, key, &old), 0, "{key}");
+        assert_eq!(remembered(&server, key, &new), 1_000, "{key}");
+    }
+    run_at(&server, "drop copy").done();
+    assert_eq!(client.run("EXISTS copy"), int(0));
+}
+
+/// A generation that comes gives the chunks another identity.
+#[test]
+fn a_dump_while_generations_come_and_go_is_none() {
+    let server = Server::start();
+    let mut client = server.client();
+    let path = server.dir().join("seen.dump");
+    // 44 MB, three chunks. Each addition that comes a millisecond after a start opens a generation.
+    run_at(&server, "create seen --items 20M --error 1% --window 4ms").done();
+    let mut dump = command_at(&server, "dump seen -o");
+    let mut child = dump
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    let mut number = 0;
+    while child.try_wait().expect("a child").is_none() {
+        client.cmd(&["BF.ADD", "seen", &number.to_string()]);
+        number += 1;
+    }
+    let ran = ended(child);
+    assert_eq!((ran.code, &*ran.stdout), (5, ""), "{ran:?}");
+    let error = "redis-bloom: seen changed during the dump, 3 times\n  \
+                 Its generations come and go: COPY the filter, and dump the copy.\n";
+    assert!(ran.stderr.ends_with(error), "{ran:?}");
+    assert!(!path.exists());
+    client.run("COPY seen copy");
+    run_at(&server, &format!("dump copy -o {}", path.display())).done();
+    run_at(&server, &format!("restore {} again", path.display())).done();
+    assert_eq!(digest(&mut client, "copy"), digest(&mut client, "again"));
+}
+
+/// A server without WINDOW answers an error to that word.
+#[test]
+fn a_load_asks_nothing_of_a_filter_without_a_window() {
+    let server = Fake::start(|command| {
+        let words: Vec<_> = command.splitn(5, ' ').collect();
+        match words[..] {
+            ["HGETALL", ..] => "-WRONGTYPE Operation against a key\r\n".to_owned(),
+            ["INFO", ..] => "$8\r\nrun_id:1\r\n".to_owned(),
+            ["BF.INFO", _, "ITEMS"] => array(&[":0"]),
+            ["BF.INFO", _, "SATURATED"] => array(&["$-1"]),
+            ["BF.INFO", ..] => "-ERR invalid information value\r\n".to_owned(),
+            ["BF.BULKADD", .., ""] => "*2\r\n:0\r\n$0\r\n\r\n".to_owned(),
+            _ => "-ERR no\r\n".to_owned(),
+        }
+    });
+    let mut load = command();
+    load.args(["-p", &server.port.to_string(), "load", "seen"]);
+    let ran: Ran = load.output().expect("the tool runs").into();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!server.commands().iter().any(|command| command.starts_with("TIME")));
+}
