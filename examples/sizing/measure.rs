@@ -35,7 +35,7 @@ pub(crate) fn filter_of(
 
 /// Two disjoint sets of items: those that are added, and those that never are.
 #[derive(Clone, Copy)]
-enum Set {
+pub(crate) enum Set {
     Added,
     Absent,
 }
@@ -46,7 +46,10 @@ impl Set {
     }
 
     /// The items with these numbers, batch by batch.
-    fn batches(self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = Vec<[u8; 16]>> {
+    pub(crate) fn batches(
+        self,
+        numbers: std::ops::Range<u64>,
+    ) -> impl Iterator<Item = Vec<[u8; 16]>> {
         let end = numbers.end;
         numbers.step_by(BATCH as usize).map(move |first| {
             (first..end.min(first + BATCH)).map(|number| self.item(number)).collect()

@@ -11,10 +11,11 @@ use crate::measure::{
 type Table = (&'static str, fn() -> String);
 
 /// All tables.
-pub(crate) const TABLES: [Table; 8] = [
+pub(crate) const TABLES: [Table; 9] = [
     ("bytes", bytes),
     ("bits", bits),
     ("counting", counting),
+    ("windows", crate::windows::by_generations),
     ("layers", layers),
     ("expansions", expansions),
     ("seeds", seeds),
@@ -23,7 +24,7 @@ pub(crate) const TABLES: [Table; 8] = [
 ];
 
 /// A Markdown table: the cells of the head, then of each row.
-fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut text = format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
     for row in rows {
         text.push_str(&format!("| {} |\n", row.join(" | ")));
@@ -32,7 +33,7 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
 }
 
 /// Groups digits: 12345678 is 12,345,678.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.char_indices() {

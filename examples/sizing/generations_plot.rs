@@ -1,0 +1,205 @@
+//! docs/windows-generations.svg: the generations of a window of one day, under a load that rises,
+//! stops and comes back.
+
+use plotters::prelude::*;
+use redis_bloom::filter::Span;
+
+use crate::{
+    draw::{Align, Area, BAND, BLUE, GREEN, GRID, INK, Outcome, SOFT, YELLOW, font, picture},
+    tables::grouped,
+    windows::{BEGIN, DAY, Stream},
+};
+
+const GENERATIONS: u8 = 4;
+/// Items a day that the filter is reserved for.
+const PLANNED: u64 = 96_000;
+/// Steps of a day, and the items of a step of the planned load.
+const STEPS: u32 = 480;
+const ITEMS: u64 = PLANNED / STEPS as u64;
+const DAYS: f64 = 5.5;
+
+/// The load at a moment, in times of the planned one.
+fn load(day: f64) -> u64 {
+    match day {
+        1.5..1.75 => 3,
+        3.0..4.4 => 0,
+        _ => 1,
+    }
+}
+
+/// What one generation did, in days.
+struct Bar {
+    start: f64,
+    last_addition: f64,
+    /// When it was dropped; `DAYS` if it was not.
+    dropped: f64,
+    items: u64,
+    layers: usize,
+}
+
+/// The filter at one moment.
+struct Point {
+    day: f64,
+    remembered: f64,
+    bytes: f64,
+}
+
+fn follow() -> (Vec<Bar>, Vec<Point>) {
+    let mut stream = Stream::new(0.01, PLANNED, 2, Span::Time(DAY), GENERATIONS);
+    let (mut bars, mut points) = (Vec::<Bar>::new(), Vec::new());
+    let (mut present, mut starts) = (0, 0);
+    for step in 0..(DAYS * f64::from(STEPS)) as u64 {
+        let day = step as f64 / f64::from(STEPS);
+        let now = BEGIN + (step * DAY / u64::from(STEPS)) as i64;
+        let load = load(day);
+        if load > 0 {
+            stream.add(load * ITEMS, now);
+            let generations: Vec<_> = stream.window.generations().collect();
+            let newest = generations.last().map(|(newest, _)| newest.start);
+            if newest == Some(now) {
+                bars.push(Bar {
+                    start: day,
+                    last_addition: day,
+                    dropped: DAYS,
+                    items: 0,
+                    layers: 0,
+                });
+                starts += 1;
+            }
+            let first = starts - generations.len();
+            bars[present..first].iter_mut().for_each(|bar| bar.dropped = day);
+            present = first;
+            if let (Some(bar), Some((_, layers))) = (bars.last_mut(), generations.last()) {
+                bar.last_addition = day;
+                bar.items = layers.iter().map(|layer| layer.items()).sum();
+                bar.layers = layers.len();
+            }
+        }
+        points.push(Point {
+            day,
+            remembered: stream.window.items(now) as f64,
+            bytes: stream.window.filter().bytes() as f64,
+        });
+    }
+    (bars, points)
+}
+
+pub(crate) fn draw() -> Outcome<String> {
+    let (bars, points) = follow();
+    picture(
+        (1600, 1560),
+        "How generations come and go: a window of one day with 4 generations",
+        "Reserved for 96,000 items a day at 1 %. The load is as planned, three times that from 1.5 \
+         to 1.75, and none from 3 to 4.4",
+        |area| {
+            let (top, rest) = area.split_vertically(780);
+            let (middle, bottom) = rest.split_vertically(300);
+            generations(&top, &bars)?;
+            let remembered = ("additions that are remembered, BF.CARD", GREEN);
+            let label = |items: f64| grouped(items as u64);
+            line(&middle, &points, |point| point.remembered, remembered, "", label)?;
+            let bytes = ("memory, BF.INFO key SIZE", BLUE);
+            let label = |bytes: f64| format!("{:.0} kB", bytes / 1e3);
+            line(&bottom, &points, |point| point.bytes, bytes, "days", label)
+        },
+    )
+}
+
+/// A bar for each generation.
+fn generations(area: &Area<'_>, bars: &[Bar]) -> Outcome {
+    const LIGHT: RGBColor = RGBColor(0x8F, 0xC6, 0xE8);
+    let count = bars.len() as f64;
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(20)
+        .margin_right(40)
+        .x_label_area_size(50)
+        .y_label_area_size(130)
+        .build_cartesian_2d(0.0..DAYS, 0.0..count)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .bold_line_style(GRID.stroke_width(2))
+        .light_line_style(TRANSPARENT)
+        .axis_style(SOFT.stroke_width(2))
+        .label_style(("sans-serif", 26).into_font().color(&SOFT))
+        .x_labels(12)
+        .x_label_formatter(&|day| format!("{day}"))
+        .draw()?;
+    for (number, bar) in bars.iter().enumerate() {
+        let level = count - number as f64;
+        let dies = bar.start + 1.0 + 1.0 / f64::from(GENERATIONS);
+        let mut part = |from: f64, to: f64, style: ShapeStyle| -> Outcome {
+            let to = to.min(DAYS);
+            if from < to {
+                let corners = [(from, level - 0.85), (to, level - 0.1)];
+                chart.draw_series([Rectangle::new(corners, style)])?;
+            }
+            Ok(())
+        };
+        part(bar.start, bar.last_addition, BLUE.filled())?;
+        part(bar.last_addition, dies, LIGHT.filled())?;
+        part(dies, bar.dropped, YELLOW.filled())?;
+        // Beyond the right edge there is no room for it.
+        if dies <= DAYS {
+            let mut text = grouped(bar.items);
+            if bar.layers > 1 {
+                text += &format!(" in {} layers", bar.layers);
+            }
+            let at = (bar.last_addition + 0.03, level - 0.475);
+            chart.draw_series([Text::new(text, at, font(24, INK, Align::Left))])?;
+        }
+    }
+    let legend = [
+        (BLUE, "takes additions"),
+        (LIGHT, "is asked, and holds so many additions"),
+        (YELLOW, "is forgotten, and still has its memory"),
+    ];
+    for (row, (color, text)) in (0..).zip(legend) {
+        let level = 0.6 + 1.1 * f64::from(2 - row);
+        let square = [(0.05, level - 0.35), (0.13, level + 0.35)];
+        chart.draw_series([Rectangle::new(square, color.filled())])?;
+        chart.draw_series([Text::new(text, (0.17, level), font(26, INK, Align::Left))])?;
+    }
+    Ok(())
+}
+
+/// A number over time.
+fn line(
+    area: &Area<'_>,
+    points: &[Point],
+    value: fn(&Point) -> f64,
+    (text, color): (&str, RGBColor),
+    description: &str,
+    label: fn(f64) -> String,
+) -> Outcome {
+    let top = points.iter().map(value).fold(0.0, f64::max) * 1.25;
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(20)
+        .margin_right(40)
+        .x_label_area_size(if description.is_empty() { 50 } else { 80 })
+        .y_label_area_size(130)
+        .build_cartesian_2d(0.0..DAYS, 0.0..top)?;
+    chart.draw_series([Rectangle::new([(3.0, 0.0), (4.4, top)], BAND.filled())])?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID.stroke_width(2))
+        .light_line_style(TRANSPARENT)
+        .axis_style(SOFT.stroke_width(2))
+        .label_style(("sans-serif", 26).into_font().color(&SOFT))
+        .axis_desc_style(("sans-serif", 26).into_font().color(&SOFT))
+        .x_labels(12)
+        .x_label_formatter(&|day| format!("{day}"))
+        .x_desc(description)
+        .y_labels(5)
+        .y_label_formatter(&|value| label(*value))
+        .draw()?;
+    let values = points.iter().map(|point| (point.day, value(point)));
+    chart.draw_series(LineSeries::new(values, color.stroke_width(4)))?;
+    chart.draw_series([Text::new(
+        text.to_owned(),
+        (0.05, top * 0.9),
+        font(26, color, Align::Left),
+    )])?;
+    Ok(())
+}
