@@ -16,8 +16,8 @@ export REDIS_SERVER ?= redis-server
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-# Parts of the bench to run, all if empty: commands, packed, shards, duplicates, persistence, merge,
-# tool, memory, huge-pages, instructions, in-process.
+# Parts of the bench to run, all if empty: commands, packed, shards, windows, duplicates, persistence,
+# merge, tool, memory, huge-pages, instructions, in-process.
 BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=
@@ -82,6 +82,9 @@ run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files 
 	@scripts/setup server
 	@mkdir -p "$(RUN)"
 	@test -e "$(RUN)/redis.conf" || cp redis.conf.example "$(RUN)/redis.conf"
+	@echo 'Try, in another terminal:'
+	@echo '  redis-cli -p $(PORT) BF.INSERT urls CAPACITY 1000000 ERROR 0.001 ITEMS /home /about'
+	@echo '  redis-cli -p $(PORT) BF.INSERT seen CAPACITY 1000000 WINDOW EX 60 ITEMS alice bob   # forgotten in 75 seconds at most'
 	@# CONFIG REWRITE adds a loadmodule line to that file, and a second one here would be an error.
 	@load=(--loadmodule "$$(realpath "$(SO)")"); \
 	if grep -qi '^[[:space:]]*loadmodule[[:space:]].*libredis_bloom' "$(RUN)/redis.conf"; \
