@@ -15,6 +15,11 @@ pub(crate) const FLOOR: &str = "floor";
 /// The name of the filter in a string.
 pub(crate) const BY_HAND: &str = "SETBIT/GETBIT";
 
+/// Whether the contender of this name is a peer.
+pub(crate) fn is_peer(name: &str) -> bool {
+    peers().iter().any(|peer| peer.name == name)
+}
+
 /// A contender. Each part starts servers with it as often as it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Contender {

@@ -13,6 +13,7 @@
 //! | `commands`     | server CPU and throughput per item, then latency, by size; COUNTING   |
 //! | `packed`       | server CPU and wall time per item of packed batches                   |
 //! | `shards`       | server CPU per item of batches over many shards                       |
+//! | `windows`      | filters that forget: CPU per item, a shift, bits per item, the AOF     |
 //! | `duplicates`   | adding items that are present already, with the AOF on                |
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
 //! | `merge`        | how long BF.MERGE takes                                               |
@@ -47,6 +48,7 @@ mod report;
 mod server;
 mod shards;
 mod tool;
+mod windows;
 
 use report::{Report, Section};
 
@@ -54,10 +56,11 @@ use report::{Report, Section};
 /// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("commands", commands::run),
     ("packed", packed::run),
     ("shards", shards::run),
+    ("windows", windows::run),
     ("duplicates", duplicates::run),
     ("persistence", persistence::run),
     ("merge", merge::run),

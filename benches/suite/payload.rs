@@ -22,6 +22,8 @@ pub(crate) enum Op {
 pub(crate) enum Speech {
     /// `BF.ADD`, `BF.MADD`, `BF.EXISTS`, `BF.MEXISTS`, `BF.DEL`.
     Commands,
+    /// As `Commands`, but adds by `BF.INSERT` with these words between the key and the items.
+    Insert(&'static str),
     /// `SETBIT` and `GETBIT` on a string of `bits` bits, `probes` times an item.
     Bits { bits: u64, probes: u64 },
 }
@@ -68,8 +70,8 @@ pub(crate) enum Items {
     /// Consecutive numbers, but the last of each `batch` is the number 0, which comes first in a
     /// set.
     LastKnown { set: u64, numbers: Range<u64>, batch: u64 },
-    /// `count` pseudorandom numbers below `below`; different ones for each `round`.
-    Scattered { set: u64, below: u64, count: u64, round: u64 },
+    /// `count` pseudorandom numbers of `numbers`; different ones for each `round`.
+    Scattered { set: u64, numbers: Range<u64>, count: u64, round: u64 },
 }
 
 /// The set of items that are added.
@@ -81,7 +83,12 @@ impl Items {
     /// `count` pseudorandom items of a set, with numbers below `below`; different ones in each
     /// round.
     pub(crate) fn scattered(set: u64, below: u64, count: u64, round: u64) -> Self {
-        Self::Scattered { set, below, count, round }
+        Self::scattered_in(set, 0..below, count, round)
+    }
+
+    /// Like [`Self::scattered`], with numbers of a range.
+    pub(crate) fn scattered_in(set: u64, numbers: Range<u64>, count: u64, round: u64) -> Self {
+        Self::Scattered { set, numbers, count, round }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -109,7 +116,9 @@ impl Items {
             Self::InTurn { set, numbers } => (*set, numbers.start + i),
             Self::LastKnown { set, batch, .. } if (i + 1) % batch == 0 => (*set, 0),
             Self::LastKnown { set, numbers, .. } => (*set, numbers.start + i),
-            Self::Scattered { set, below, count, round } => (*set, mix(round * count + i) % below),
+            Self::Scattered { set, numbers, count, round } => {
+                (*set, numbers.start + mix(round * count + i) % (numbers.end - numbers.start))
+            }
         })
     }
 }
@@ -160,8 +169,14 @@ pub(crate) fn positions(
 pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 * items.len() as usize);
     match speech {
-        Speech::Commands => {
+        Speech::Commands | Speech::Insert(_) => {
+            let options = match (speech, op) {
+                (Speech::Insert(words), Op::Add) => words,
+                _ => "",
+            };
+            let options: Vec<&str> = options.split_whitespace().collect();
             let name = match (op, batch) {
+                (Op::Add, _) if !options.is_empty() => "BF.INSERT",
                 (Op::Add, 1) => "BF.ADD",
                 (Op::Add, _) => "BF.MADD",
                 (Op::Exists, 1) => "BF.EXISTS",
@@ -173,9 +188,10 @@ pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: 
                 if i % batch == 0 {
                     let count = left.min(batch);
                     left -= count;
-                    out.extend(format!("*{}\r\n", count + 2).bytes());
+                    out.extend(format!("*{}\r\n", count as usize + 2 + options.len()).bytes());
                     put_word(&mut out, name);
                     put_word(&mut out, key);
+                    options.iter().for_each(|word| put_word(&mut out, word));
                 }
                 put_item(&mut out, item);
             }

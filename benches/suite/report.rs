@@ -28,6 +28,8 @@ pub(crate) enum Bound {
     AtLeast(f64),
     /// A difference in milliseconds, which may be negative.
     AtMostMs(f64),
+    /// A number of bits.
+    AtMostBits(f64),
     /// A count that must be 0.
     None,
 }
@@ -67,12 +69,14 @@ impl Section {
             Bound::AtMost(most) => (format!("at most {most:.2}x"), measured <= most),
             Bound::AtLeast(least) => (format!("at least {least:.2}x"), measured >= least),
             Bound::AtMostMs(most) => (format!("at most {most:.1} ms"), measured <= most),
+            Bound::AtMostBits(most) => (format!("at most {most:.1} bits"), measured <= most),
             Bound::None => ("none".into(), measured == 0.0),
         };
         let met = if met { "met" } else { "**missed**" };
         let measured = match bound {
             Bound::None => format!("{measured}"),
             Bound::AtMostMs(_) => format!("{measured:.1} ms"),
+            Bound::AtMostBits(_) => format!("{measured:.2} bits"),
             _ if measured < 0.1 => format!("{measured:.4}x"),
             _ => format!("{measured:.2}x"),
         };
