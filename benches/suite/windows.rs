@@ -14,7 +14,8 @@ use std::{
 use redis_bloom::{
     codec::native::dump,
     filter::{
-        Additions, Answers, Author, CellKind, Expansion, Filter, Layer, Params, Rules, Span, Window,
+        Additions, Answers, Author, CellKind, Dropped, Expansion, Filter, Params, Rules, Span,
+        Window,
     },
 };
 
@@ -107,7 +108,7 @@ fn window(
 
 /// Adds a batch at a time; returns how many items were new.
 fn add<'a>(window: &mut Window, items: impl Iterator<Item = &'a [u8]>, time: i64) -> u64 {
-    let (mut dropped, mut new) = (Vec::<Layer>::new(), 0);
+    let (mut dropped, mut new) = (Dropped::default(), 0);
     let (_, outcome) = window.turn(time, |_| u64::MAX, &mut dropped);
     outcome.expect("memory for a generation");
     let count = |done: Additions| new += done.new.ones() as u64;

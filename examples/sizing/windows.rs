@@ -1,6 +1,6 @@
 //! Measurements and the table of filters that forget.
 
-use redis_bloom::filter::{Author, CellKind, Expansion, Layer, Params, Rules, Span, Window};
+use redis_bloom::filter::{Author, CellKind, Dropped, Expansion, Params, Rules, Span, Window};
 
 use crate::{
     measure::Set,
@@ -41,7 +41,7 @@ impl Stream {
 
     /// Adds `count` new items at `now`, as a client does.
     pub(crate) fn add(&mut self, count: u64, now: i64) {
-        let (window, dropped) = (&mut self.window, &mut Vec::<Layer>::new());
+        let (window, dropped) = (&mut self.window, &mut Dropped::default());
         for batch in Set::Added.batches(self.added..self.added + count) {
             let (_, outcome) = window.turn(now, |_| u64::MAX, dropped);
             outcome.expect("memory for a generation");
