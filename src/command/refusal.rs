@@ -71,7 +71,7 @@ pub enum Refusal {
     /// RESERVE, INSERT, BULKADD: not a window that a filter can have, or words of a window without
     /// one.
     BadWindow,
-    /// FORGET, SHIFT: the filter has no window of time that could do this.
+    /// FORGET, SHIFT: the filter has no window.
     NoWindow,
     /// Additions by a client of a writable replica to a filter with a window.
     OnReplica,

@@ -10,7 +10,8 @@ use crate::sharding::Shard;
 /// The part of a filter that most filters do not need.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
-    /// The layers below the newest, oldest first. All are full, except layers of counters.
+    /// The layers below the newest, oldest first. All are full, except layers of counters, and the
+    /// last one of each generation.
     pub(super) older: Vec<Layer>,
     /// Keys and tightening ratio of a valkey-bloom filter.
     pub(super) valkey: Option<Box<Valkey>>,

@@ -130,7 +130,7 @@ impl Filter {
         self
     }
 
-    /// Makes the filter one of generations, or a plain one. The caller has checked the ring.
+    /// Gives the filter generations, if there is a ring. The caller has checked the ring.
     #[must_use]
     pub(super) fn with_window(mut self, ring: Option<Ring>) -> Self {
         if let Some(ring) = ring {

@@ -69,7 +69,7 @@ pub(crate) static MISROUTED: Counter = Counter::new();
 pub(crate) static UNAPPLIED: Counter = Counter::new();
 /// Layers that were added to full filters.
 static SCALED: Counter = Counter::new();
-/// Generations that were opened in filters with a window.
+/// Generations that were begun in filters with a window: opened, or empty and started anew.
 pub(crate) static SHIFTS: Counter = Counter::new();
 /// Generations that were given back.
 pub(crate) static FORGOTTEN: Counter = Counter::new();
@@ -147,15 +147,15 @@ pub(crate) fn changed(before: u64, after: u64) {
     MADE.items.add(after.wrapping_sub(before));
 }
 
-/// The numbers of a filter before a change that may drop layers.
-pub(crate) struct Before {
+/// What a filter adds to the totals, before a change that may drop layers.
+pub(crate) struct Share {
     bytes: u64,
     layers: usize,
     items: u64,
     capacity: u64,
 }
 
-impl Before {
+impl Share {
     pub(crate) fn of(filter: &Filter) -> Self {
         Self {
             bytes: filter.bytes(),

@@ -241,9 +241,10 @@ impl Window {
         }
     }
 
-    /// Prefetches an item's cache lines in these layers, so that the waits for them overlap.
+    /// Prefetches an item's cache lines in the newest of these layers, so that the waits for them
+    /// overlap. Processors keep about ten lines under way.
     fn prefetch(&self, layers: Range<usize>, hash: Hash) {
-        self.0.layers_in(layers).for_each(|layer| layer.prefetch(hash));
+        self.0.layers_in(layers).take(8).for_each(|layer| layer.prefetch(hash));
     }
 
     fn holds(&self, layers: Range<usize>, hash: Hash) -> bool {

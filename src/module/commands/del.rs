@@ -44,7 +44,7 @@ impl Command for Del {
         match queried(&mut key)?.map(Value::filter_mut) {
             Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
             Some(filter) => {
-                let (before, refused) = (stats::Before::of(filter), filter.refused_deletions());
+                let (before, refused) = (stats::Share::of(filter), filter.refused_deletions());
                 let answer = |gone: Answers| deleted.extend(gone.each());
                 let emptied = match filter.shard() {
                     None => filter.delete_each(items.items(), answer),

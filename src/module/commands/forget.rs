@@ -47,7 +47,7 @@ impl Command for Forget {
         // A replica forgets when its primary does.
         if !limit::must_obey(call.ctx) {
             let (now, mut dropped) = (clock().clamp(0, MAX_TIME), Dropped::default());
-            let before = stats::Before::of(window.filter());
+            let before = stats::Share::of(window.filter());
             count = window.forget(now, &mut dropped);
             before.changed(window.filter());
             reclaim::free(dropped.large);
@@ -93,7 +93,7 @@ impl Command for Shifted {
         let Value::Window(window) = value.ok_or(Refusal::NotFound)? else {
             return Err(Refusal::NoWindow);
         };
-        let (before, mut dropped) = (stats::Before::of(window.filter()), Dropped::default());
+        let (before, mut dropped) = (stats::Share::of(window.filter()), Dropped::default());
         let dead = window.ring().dead(start);
         let ceiling = |demand| limit::ceiling(call.ctx, demand);
         let shift = Shift { start, capacity };

@@ -260,7 +260,7 @@ fn reply_generation(ctx: Context, generation: Generation, layers: &[&Layer], ali
     };
     let started = match generation.start {
         0 | NEVER => Shown::Null,
-        start => Shown::Integer(start.unsigned_abs()),
+        start => Shown::Integer(u64::try_from(start).unwrap_or(0)),
     };
     let fields = [
         (c"Started", started),

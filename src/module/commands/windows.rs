@@ -36,7 +36,7 @@ pub(super) fn add<'a>(call: &Call, window: &mut Window, items: impl Batch<'a>) -
 }
 
 fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &'a [u8]>) -> Added {
-    let before = stats::Before::of(window.filter());
+    let before = stats::Share::of(window.filter());
     let Some(author) = author(call) else {
         return Added {
             answers: Vec::new(),
