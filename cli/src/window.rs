@@ -35,6 +35,9 @@ fn span(text: &str) -> Result<Span, String> {
         return Ok(Span::Items);
     }
     let wrong = || format!("{text}: neither a time such as 24h or 7d nor the word count");
+    if text.parse::<f64>().is_ok() {
+        return Err(format!("{text}: name the unit, such as {text}h or {text}s"));
+    }
     let time = amount::positive_time(text).map_err(|_| wrong())?;
     u64::try_from(time.as_millis()).map(Span::Time).map_err(|_| wrong())
 }
@@ -55,7 +58,7 @@ impl Options {
         // A window of items does not grow, so nothing but an expansion can be wrong with it.
         let hint = match span {
             Span::Items => "A window of items does not grow: leave out --expansion.",
-            Span::Time(_) => "It has at least a millisecond for each generation, and 3650 days.",
+            Span::Time(_) => "It may have from one millisecond for each generation to 3650 days.",
         };
         let scales = span == Span::Items && expansion.is_some();
         rules.check(scales).map(|()| Some(rules)).map_err(|error| {

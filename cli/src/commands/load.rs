@@ -459,6 +459,12 @@ impl Arguments {
             delivery.create(items, error, rules).map_err(early)?;
             output.remark(format_args!("{} created", self.shown()));
         } else {
+            if self.window.given() && !delivery.forgets() {
+                return Err(Error::usage(
+                    format!("{} is there, and has no window: it forgets nothing", self.shown()),
+                    "Leave out --window, or load into another key.",
+                ));
+            }
             self.remark_found(output);
         }
         if delivery.counting() && self.resume {

@@ -403,6 +403,11 @@ impl Delivery {
         }
     }
 
+    /// Whether the filter forgets.
+    pub(crate) fn forgets(&self) -> bool {
+        self.window.is_some()
+    }
+
     /// Whether the filter counts additions.
     pub(crate) fn counting(&self) -> bool {
         self.counting

@@ -100,6 +100,7 @@ BF.RESERVE NAME 0.01 1000000 WINDOW EX 86400
         "--window 3ms",
         "--window 4000d",
         "--window tomorrow",
+        "--window 24",
         "--window 0s",
         "--generations 3",
         "--no-refresh",
@@ -290,6 +291,10 @@ fn a_load_creates_a_window() {
     assert_eq!(window.elements()[0].get("Generations"), Some(&int(8)));
     let ran = run_with(&server, words, b"c");
     assert!(ran.stderr.contains("--items, --error and --window change nothing"), "{ran:?}");
+    client.run("BF.ADD plain a");
+    let ran = run_with(&server, &words.replace("seen", "plain"), b"c");
+    assert!(ran.code == 2 && ran.stderr.contains("plain is there, and has no window"), "{ran:?}");
+    assert_eq!(client.run("BF.CARD plain"), int(1));
     // What is forgotten is new again.
     clock.advance(28 * HOUR);
     let ran = run_with(&server, "load seen", b"a\nb\nc");
