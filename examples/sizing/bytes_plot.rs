@@ -10,7 +10,8 @@ use plotters::{
 
 use crate::{
     draw::{
-        Align, Area, BLUE, GREEN, GRID, INK, Outcome, PINK, RED, SOFT, YELLOW, font, picture, write,
+        Align, Area, BLUE, GREEN, INK, Outcome, PINK, RED, SOFT, YELLOW, font, picture, style_mesh,
+        write,
     },
     measure::{redisbloom, size},
     tables::rate_text,
@@ -81,13 +82,8 @@ where
         .x_label_area_size(if description.is_empty() { 50 } else { 80 })
         .y_label_area_size(130)
         .build_cartesian_2d((FROM..TO).log_scale().with_key_points(powers()), upwards)?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID.stroke_width(2))
-        .light_line_style(TRANSPARENT)
-        .axis_style(SOFT.stroke_width(2))
+    style_mesh(&mut chart.configure_mesh())
         .label_style(("sans-serif", 24).into_font().color(&SOFT))
-        .axis_desc_style(("sans-serif", 26).into_font().color(&SOFT))
         .x_labels(20)
         .x_label_formatter(&|items| item_text(*items))
         .x_desc(description)

@@ -3,7 +3,11 @@
 
 use std::error::Error;
 
-use plotters::{coord::Shift, prelude::*};
+use plotters::{
+    chart::MeshStyle,
+    coord::{Shift, ranged1d::ValueFormatter},
+    prelude::*,
+};
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -45,6 +49,21 @@ pub(crate) fn write(
 ) -> Outcome {
     area.draw(&Text::new(text.to_owned(), at, style))?;
     Ok(())
+}
+
+/// The lines and texts of a chart's grid and axes.
+pub(crate) fn style_mesh<'m, 'a, 'b, 'svg, X, Y>(
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, SVGBackend<'svg>>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, SVGBackend<'svg>>
+where
+    X: Ranged + ValueFormatter<X::ValueType>,
+    Y: Ranged + ValueFormatter<Y::ValueType>,
+{
+    mesh.bold_line_style(GRID.stroke_width(2))
+        .light_line_style(TRANSPARENT)
+        .axis_style(SOFT.stroke_width(2))
+        .label_style(("sans-serif", 26).into_font().color(&SOFT))
+        .axis_desc_style(("sans-serif", 26).into_font().color(&SOFT))
 }
 
 /// A picture of this size with a title and a subtitle; `plot` draws the rest.

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use redis_bloom::filter::Span;
 
 use crate::{
-    draw::{Align, Area, BAND, BLUE, GREEN, GRID, INK, Outcome, SOFT, YELLOW, font, picture},
+    draw::{Align, Area, BAND, BLUE, GREEN, INK, Outcome, YELLOW, font, picture, style_mesh},
     tables::grouped,
     windows::{BEGIN, DAY, Stream},
 };
@@ -115,14 +115,9 @@ fn generations(area: &Area<'_>, bars: &[Bar]) -> Outcome {
         .x_label_area_size(50)
         .y_label_area_size(130)
         .build_cartesian_2d(0.0..DAYS, 0.0..count)?;
-    chart
-        .configure_mesh()
+    style_mesh(&mut chart.configure_mesh())
         .disable_y_mesh()
         .disable_y_axis()
-        .bold_line_style(GRID.stroke_width(2))
-        .light_line_style(TRANSPARENT)
-        .axis_style(SOFT.stroke_width(2))
-        .label_style(("sans-serif", 26).into_font().color(&SOFT))
         .x_labels(12)
         .x_label_formatter(&|day| format!("{day}"))
         .draw()?;
@@ -181,13 +176,7 @@ fn line(
         .y_label_area_size(130)
         .build_cartesian_2d(0.0..DAYS, 0.0..top)?;
     chart.draw_series([Rectangle::new([(3.0, 0.0), (4.4, top)], BAND.filled())])?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID.stroke_width(2))
-        .light_line_style(TRANSPARENT)
-        .axis_style(SOFT.stroke_width(2))
-        .label_style(("sans-serif", 26).into_font().color(&SOFT))
-        .axis_desc_style(("sans-serif", 26).into_font().color(&SOFT))
+    style_mesh(&mut chart.configure_mesh())
         .x_labels(12)
         .x_label_formatter(&|day| format!("{day}"))
         .x_desc(description)

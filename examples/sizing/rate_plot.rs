@@ -7,7 +7,7 @@ use plotters::{
 use redis_bloom::filter::{Estimate, layer_rate};
 
 use crate::{
-    draw::{Align, Area, BAND, BLUE, GREEN, GRID, Outcome, RED, SOFT, font, picture},
+    draw::{Align, Area, BAND, BLUE, GREEN, Outcome, RED, SOFT, font, picture, style_mesh},
     measure::{Filling, capacity_of, filter, wrong},
     tables::rate_text,
 };
@@ -98,14 +98,8 @@ fn axes<'a, 'b>(
     chart.draw_series((1..LAYERS).step_by(2).map(|index| {
         Rectangle::new([(full(index), 0.0), (full(index + 1), top)], BAND.filled())
     }))?;
-    chart
-        .configure_mesh()
+    style_mesh(&mut chart.configure_mesh())
         .disable_x_mesh()
-        .bold_line_style(GRID.stroke_width(2))
-        .light_line_style(TRANSPARENT)
-        .axis_style(SOFT.stroke_width(2))
-        .label_style(("sans-serif", 26).into_font().color(&SOFT))
-        .axis_desc_style(("sans-serif", 26).into_font().color(&SOFT))
         .x_labels(20)
         .x_label_formatter(&|load| format!("{load}"))
         .x_desc(description)

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use redis_bloom::filter::Span;
 
 use crate::{
-    draw::{Align, Area, BAND, BLUE, GREEN, GRID, Outcome, RED, SOFT, font, picture},
+    draw::{Align, Area, BAND, BLUE, GREEN, Outcome, RED, SOFT, font, picture, style_mesh},
     measure::{rate_by_bits, wrong},
     windows::{BEGIN, DAY, Stream},
 };
@@ -85,13 +85,7 @@ fn rates(
         .y_label_area_size(130)
         .build_cartesian_2d(0.0..end, 0.0..TOP)?;
     chart.draw_series([Rectangle::new([(0.0, 0.0), (1.0, TOP)], BAND.filled())])?;
-    chart
-        .configure_mesh()
-        .bold_line_style(GRID.stroke_width(2))
-        .light_line_style(TRANSPARENT)
-        .axis_style(SOFT.stroke_width(2))
-        .label_style(("sans-serif", 26).into_font().color(&SOFT))
-        .axis_desc_style(("sans-serif", 26).into_font().color(&SOFT))
+    style_mesh(&mut chart.configure_mesh())
         .x_labels(7)
         .x_label_formatter(&|time| format!("{time}"))
         .x_desc(description)
