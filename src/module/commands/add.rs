@@ -46,8 +46,20 @@ impl Command for Add {
         let bytes = item.bytes();
         let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(ctx, name, Access::Write);
-        let Some(Value::Ready(filter)) = Value::in_key(&mut key)? else {
-            return add_one(call, name, key, item);
+        let filter = match Value::in_key(&mut key)? {
+            Some(Value::Ready(filter)) => filter,
+            Some(Value::Window(window)) => {
+                let Some((addition, shape)) = windows::add_in_place(call, window, bytes) else {
+                    return add_one(call, name, key, item);
+                };
+                drop(key);
+                if addition.changed {
+                    effects::added_all(ctx, name, shape);
+                }
+                ctx.reply_bool(addition.new);
+                return Ok(());
+            }
+            _ => return add_one(call, name, key, item),
         };
         if !sharded::owns(filter, bytes) {
             return add_one(call, name, key, item);
@@ -68,21 +80,11 @@ impl Command for Add {
     }
 }
 
-/// Adds one item to a filter that forgets; or as a batch, if there is no filter yet, if the filter
-/// refused the item, or if it needs more than a change in place.
+/// Adds one item as a batch: if there is no filter yet, if the filter refused the item, or if a
+/// filter that forgets needs more than a change in place.
 #[cold]
 fn add_one(call: &Call, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
     let ctx = call.ctx;
-    if let Some(Value::Window(window)) = Value::in_key(&mut key)?
-        && let Some((addition, shape)) = windows::add_in_place(call, window, item.bytes())
-    {
-        drop(key);
-        if addition.changed {
-            effects::added_all(ctx, name, shape);
-        }
-        ctx.reply_bool(addition.new);
-        return Ok(());
-    }
     let (answers, change) = add_or_create(call, &mut key, std::slice::from_ref(&item))?;
     drop(key);
     effects::announce(ctx, name, &change);

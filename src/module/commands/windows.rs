@@ -114,10 +114,10 @@ fn is_filled(window: &Window) -> bool {
 /// of a writable replica: its items would go into a generation that may be out of the window, since
 /// time comes there from the primary.
 fn author(call: &Call) -> Option<Author> {
-    if call.ctx.is_replayed() {
-        Some(Author::Obeyed)
+    if !limit::must_obey(call.ctx) {
+        Some(Author::Client(clock()))
     } else {
-        (!limit::must_obey(call.ctx)).then(|| Author::Client(clock()))
+        call.ctx.is_replayed().then_some(Author::Obeyed)
     }
 }
 
