@@ -187,7 +187,7 @@ impl Refusal {
             Self::BadShard => c"ERR SHARD must be i n with 0 <= i < n <= 1024",
             Self::BadWindow => c"ERR bad window",
             Self::NoWindow => c"ERR not a filter with a window",
-            Self::OnReplica => c"ERR to a filter with a window only the primary adds",
+            Self::OnReplica => c"ERR a filter with a window changes on its primary alone",
             Self::NotReplicated => {
                 c"ERR BF.SHIFT is for servers: it is sent by a primary or an AOF"
             }

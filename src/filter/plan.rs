@@ -10,9 +10,10 @@ use super::{
 /// The memory that a filter asks for: bytes of bits, of all its layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// Bytes that are allocated already.
+    /// Bytes that are allocated already, those that are about to be dropped included.
     pub present: u64,
-    /// Bytes in total with what is asked for; `u64::MAX` if they cannot be addressed.
+    /// Bytes in total with what is asked for, and without what is dropped for it; `u64::MAX` if
+    /// they cannot be addressed.
     pub wanted: u64,
 }
 

@@ -96,6 +96,35 @@ fn a_full_server_gives_back_memory_by_forget() {
     assert_eq!(replica.client().server_info("bf", "bf_unapplied"), "0");
 }
 
+/// A generation comes for one that goes, so the filter becomes no larger.
+#[test]
+fn a_full_server_takes_a_generation_in_the_place_of_another() {
+    let clock = Clock::new();
+    let server = Server::with().clock(&clock).start();
+    let client = &mut server.client();
+    client.run("CONFIG SET maxmemory-policy noeviction");
+    client.run("BF.RESERVE time 0.01 4000000 WINDOW EX 3600 GENERATIONS 1");
+    for number in 0..2 {
+        client.cmd(&["BF.ADD", "time", &format!("item-{number}")]);
+        clock.advance(HOUR + 1_000);
+    }
+    client.run("BF.RESERVE count 0.01 200000 WINDOW COUNT GENERATIONS 1");
+    let (items, rest) = (numbered("a-", 390_000), numbered("b-", 20_000));
+    madd(client, "count", &items);
+    assert!(client.run("BF.CARD count").int() > 380_000);
+    let layers = client.server_info("bf", "bf_layers");
+    // Room for the command and its items, not for a generation of 5 MB or of 250 kB.
+    let limit = (client.memory("used_memory") + 200_000).to_string();
+    assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", &limit]), ok());
+    assert_eq!(client.run("BF.ADD time new"), int(1));
+    wait_until("the layer is freed", || client.memory("used_memory") < limit.parse().unwrap());
+    madd(client, "count", &rest);
+    assert!(client.run("BF.CARD count").int() < 300_000);
+    assert_eq!(mexists(client, "count", &rest), [true; 20_000]);
+    assert_eq!(client.server_info("bf", "bf_layers"), layers);
+    assert_eq!(client.server_info("bf", "bf_refused_growth"), "0");
+}
+
 #[test]
 fn a_refused_shift_is_replicated_as_far_as_it_went() {
     let clock = Clock::new();

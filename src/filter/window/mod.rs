@@ -402,10 +402,13 @@ impl Window {
             return Err(Error::Layers);
         }
         let freed: u64 = self.0.layers().skip(start).take(end - start).map(bit_bytes).sum();
-        let present = self.0.bit_bytes().saturating_sub(freed);
+        let left = self.0.bit_bytes().saturating_sub(freed);
+        // What is dropped is still allocated.
+        let present = dropped.large.iter().map(bit_bytes).sum::<u64>() + self.0.bit_bytes();
+        let ceiling = |Demand { wanted, .. }| ceiling(Demand { present, wanted });
         let (rate, expansion) = (self.0.error_rate(), self.0.expansion());
         let plan = first_layer(ring, rate, expansion, capacity);
-        let layer = LayerPlan::make(plan, present, ceiling)?;
+        let layer = LayerPlan::make(plan, left, ceiling)?;
         self.0.push_generation(generation, layer);
         self.0.drop_generations(leaving, dropped);
         Ok(())
@@ -491,7 +494,8 @@ impl Window {
         Ok(())
     }
 
-    /// Opens the next generation in the place of an empty newest one, or else after it.
+    /// Opens the next generation after the newest one, or in its place if that is empty, or is out
+    /// of the window and was not dropped for want of memory.
     fn open_next(
         &mut self,
         start: i64,
@@ -505,7 +509,9 @@ impl Window {
             return Ok(());
         }
         let count = self.ring().generations.len();
-        let leaving = count - usize::from(is_empty)..count;
+        let newest = self.ring().newest().start;
+        let leaves = is_empty || !self.ring().rules.is_alive(newest, start);
+        let leaving = count - usize::from(leaves)..count;
         self.open(Generation { start, layers: 1 }, capacity, leaving, ceiling, dropped)
     }
 

@@ -43,20 +43,20 @@ impl Command for Forget {
         else {
             return Err(Refusal::NoWindow);
         };
-        let mut count = 0;
         // A replica forgets when its primary does.
-        if !limit::must_obey(call.ctx) {
-            let (now, mut dropped) = (clock().clamp(0, MAX_TIME), Dropped::default());
-            let before = stats::Share::of(window.filter());
-            count = window.forget(now, &mut dropped);
-            before.changed(window.filter());
-            reclaim::free(dropped.large);
-            drop(key);
-            if count > 0 {
-                let shift = Shift { start: now, capacity: 0 };
-                windows::count_shift(shift, count);
-                effects::shifted(call.ctx, name, shift);
-            }
+        if limit::must_obey(call.ctx) {
+            return Err(Refusal::OnReplica);
+        }
+        let (now, mut dropped) = (clock().clamp(0, MAX_TIME), Dropped::default());
+        let before = stats::Share::of(window.filter());
+        let count = window.forget(now, &mut dropped);
+        before.changed(window.filter());
+        reclaim::free(dropped.large);
+        drop(key);
+        if count > 0 {
+            let shift = Shift { start: now, capacity: 0 };
+            windows::count_shift(shift, count);
+            effects::shifted(call.ctx, name, shift);
         }
         call.ctx.reply_integer(count as u64);
         Ok(())
