@@ -31,7 +31,7 @@ use crate::{
         guava::{Purpose, Strategy},
         packed::{Format, MAX_WIDTH},
     },
-    filter::{CellKind, Expansion, MAX_CAPACITY, Rules, Span, TIGHTENING, Valkey},
+    filter::{CellKind, Expansion, MAX_CAPACITY, MAX_GENERATIONS, Rules, Span, TIGHTENING, Valkey},
     sharding::Shard,
 };
 
@@ -265,11 +265,12 @@ impl WindowWords {
         words: &mut impl Iterator<Item = &'a [u8]>,
     ) -> Result<bool, Refusal> {
         if is(word, "WINDOW") {
-            self.span = Some(span(words).ok_or(Refusal::BadWindow)?);
+            self.span = Some(span(words).ok_or(Refusal::WindowSpan)?);
         } else if is(word, "GENERATIONS") {
             let number = words.next().and_then(number::unsigned);
             let number = number.and_then(|number| u8::try_from(number).ok());
-            self.generations = Some(number.ok_or(Refusal::BadWindow)?);
+            let number = number.filter(|number| (1..=MAX_GENERATIONS).contains(number));
+            self.generations = Some(number.ok_or(Refusal::WindowGenerations)?);
         } else if is(word, "NOREFRESH") {
             self.no_refresh = true;
         } else {
@@ -283,7 +284,7 @@ impl WindowWords {
     fn complete(self, options: &mut Options) -> Result<(), Refusal> {
         let Some(span) = self.span else {
             return if self.no_refresh || self.generations.is_some() {
-                Err(Refusal::BadWindow)
+                Err(Refusal::WindowMissing)
             } else {
                 Ok(())
             };
@@ -294,10 +295,13 @@ impl WindowWords {
         let scales = options.expansion.is_some_and(|expansion| expansion.factor().is_some());
         let generations = self.generations.unwrap_or(GENERATIONS);
         let rules = Rules { span, generations, refresh: !self.no_refresh };
-        let counts = options.cells == CellKind::Counters;
-        if counts || options.valkey.is_some() || rules.check(scales).is_err() {
-            return Err(Refusal::BadWindow);
+        if options.cells == CellKind::Counters || options.valkey.is_some() {
+            return Err(Refusal::WindowKind);
         }
+        if span == Span::Items && scales {
+            return Err(Refusal::WindowScales);
+        }
+        rules.check(scales).map_err(|_| Refusal::WindowSpan)?;
         options.window = Some(rules);
         Ok(())
     }

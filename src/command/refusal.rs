@@ -68,9 +68,16 @@ pub enum Refusal {
     ScalesNot,
     /// RESERVE, INSERT, BULKADD: not a shard of a possible number of shards.
     BadShard,
-    /// RESERVE, INSERT, BULKADD: not a window that a filter can have, or words of a window without
-    /// one.
-    BadWindow,
+    /// RESERVE, INSERT, BULKADD: no window that a filter can have.
+    WindowSpan,
+    /// RESERVE, INSERT, BULKADD: a number of generations out of range.
+    WindowGenerations,
+    /// RESERVE, INSERT, BULKADD: words of a window without one.
+    WindowMissing,
+    /// RESERVE, INSERT, BULKADD: a window of items, and an expansion.
+    WindowScales,
+    /// RESERVE, INSERT, BULKADD: a window in a filter of another kind.
+    WindowKind,
     /// FORGET, SHIFT: the filter has no window.
     NoWindow,
     /// Additions by a client of a writable replica to a filter with a window.
@@ -185,7 +192,14 @@ impl Refusal {
             Self::Tightening => c"ERR (0 < tightening ratio range < 1)",
             Self::ScalesNot => c"ERR cannot use NONSCALING and VALIDATESCALETO options together",
             Self::BadShard => c"ERR SHARD must be i n with 0 <= i < n <= 1024",
-            Self::BadWindow => c"ERR bad window",
+            Self::WindowSpan => {
+                c"ERR bad window: WINDOW must be EX s, PX ms or COUNT; \
+                  a time is at most 3650 days, and at least 1 ms for each generation"
+            }
+            Self::WindowGenerations => c"ERR bad window: GENERATIONS must be in the range [1, 32]",
+            Self::WindowMissing => c"ERR bad window: GENERATIONS and NOREFRESH need WINDOW",
+            Self::WindowScales => c"ERR bad window: WINDOW COUNT cannot have an EXPANSION above 0",
+            Self::WindowKind => c"ERR bad window: a filter with COUNTING cannot have one",
             Self::NoWindow => c"ERR not a filter with a window",
             Self::OnReplica => c"ERR a filter with a window changes on its primary alone",
             Self::NotReplicated => {
