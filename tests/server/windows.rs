@@ -98,6 +98,7 @@ fn the_window_is_described() {
     assert_eq!(field(window, "Milliseconds"), int(60_000));
     assert_eq!(field(window, "Generations"), int(4));
     assert_eq!(field(window, "Refresh"), Reply::Bool(false));
+    assert_eq!(field(window, "Capacity"), int(1_000));
     let generations = |client: &mut crate::harness::Client| {
         client.run("BF.INFO k GENERATIONS").get("Generations").expect("generations").clone()
     };

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
-    filter::{Estimate, Generation, Layer, NEVER, Rules, Span},
+    filter::{Estimate, Generation, Layer, NEVER, Ring, Rules, Span},
     module::{
         api::{Access, Context, Key, clock},
         value::Value,
@@ -98,7 +98,7 @@ enum Shown<'f> {
     Double(f64),
     Null,
     Shard(Shard),
-    Window(Rules),
+    Window(&'f Ring),
     /// The generations, their layers, and whether they are alive.
     Generations(Vec<(Generation, Vec<&'f Layer>, bool)>),
     Layers(Vec<(&'f Layer, Estimate)>),
@@ -175,9 +175,7 @@ const FIELDS: [Field; 14] = [
     Field {
         word: "WINDOW",
         label: c"Window",
-        value: |value| {
-            value.filter().window().map_or(Shown::Null, |ring| Shown::Window(ring.rules))
-        },
+        value: |value| value.filter().window().map_or(Shown::Null, Shown::Window),
     },
     // The generations of such a filter, oldest first.
     Field { word: "GENERATIONS", label: c"Generations", value: generations },
@@ -221,7 +219,7 @@ impl Shown<'_> {
                 ctx.reply_integer(shard.index().into());
                 ctx.reply_integer(shard.count().into());
             }
-            Self::Window(rules) => reply_window(ctx, *rules),
+            Self::Window(ring) => reply_window(ctx, ring),
             Self::Generations(generations) => {
                 ctx.reply_array(generations.len());
                 generations.iter().for_each(|(generation, layers, alive)| {
@@ -236,19 +234,21 @@ impl Shown<'_> {
     }
 }
 
-/// Replies a map that describes how a filter forgets.
-fn reply_window(ctx: Context, Rules { span, generations, refresh }: Rules) {
+/// Replies a map that describes how a filter forgets. The capacity is that of the whole window.
+fn reply_window(ctx: Context, ring: &Ring) {
+    let Rules { span, generations, refresh } = ring.rules;
     let (kind, milliseconds) = match span {
         Span::Time(span) => (c"time", Shown::Integer(span)),
         Span::Items => (c"count", Shown::Null),
     };
-    ctx.reply_map(4);
+    ctx.reply_map(5);
     ctx.reply_simple(c"Kind");
     ctx.reply_simple(kind);
     milliseconds.reply_under(ctx, c"Milliseconds");
     Shown::Integer(generations.into()).reply_under(ctx, c"Generations");
     ctx.reply_simple(c"Refresh");
     ctx.reply_bool(refresh);
+    Shown::Integer(ring.capacity).reply_under(ctx, c"Capacity");
 }
 
 /// Replies a map that describes a generation. Only one of a window of time has a start, and only
