@@ -228,11 +228,12 @@ fn windows_are_saved_copied_and_dumped() {
     }
     let before = digests(client);
     assert!(before[3] == before[4] && before[4] == before[5], "{before:?}");
-    // The commands of the AOF, the rewritten AOF, and an RDB file.
-    for rewrite in [None, Some("BGREWRITEAOF")] {
-        if let Some(rewrite) = rewrite {
+    // The commands of the AOF, the AOF rewritten as an RDB file and as chunks, and an RDB file.
+    for preamble in [None, Some("yes"), Some("no")] {
+        if let Some(preamble) = preamble {
             let mut client = server.client();
-            client.run(rewrite);
+            client.cmd(&["CONFIG", "SET", "aof-use-rdb-preamble", preamble]);
+            client.run("BGREWRITEAOF");
             wait_until("the AOF is rewritten", || {
                 client.server_info("persistence", "aof_rewrite_in_progress") == "0"
                     && client.server_info("persistence", "aof_rewrite_scheduled") == "0"
@@ -240,7 +241,7 @@ fn windows_are_saved_copied_and_dumped() {
         }
         server.restart();
         let client = &mut server.client();
-        assert_eq!(digests(client), before, "{rewrite:?}");
+        assert_eq!(digests(client), before, "{preamble:?}");
         assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
         assert_eq!(client.server_info("bf", "bf_windows"), "6");
     }

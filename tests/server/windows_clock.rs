@@ -187,6 +187,31 @@ fn replicas_with_other_clocks_are_identical_and_forget_by_their_own() {
     }
 }
 
+/// A clock that is behind cannot be told from one that was ahead before. So an addition moves the
+/// starts back, and items are older by as much when the clock is set right. Without an addition,
+/// nothing moves.
+#[test]
+fn an_addition_by_a_clock_that_is_behind_makes_items_older() {
+    for adds in [false, true] {
+        let clock = Clock::new();
+        let server = at(&clock).start();
+        let client = &mut server.client();
+        client.run(RESERVE);
+        let items = numbered("item", 20);
+        add(client, &items);
+        clock.set(-7 * HOUR);
+        if adds {
+            add(client, &["other".to_owned()]);
+        }
+        assert_eq!(found(client, &items), 20);
+        clock.set(22 * HOUR);
+        assert_eq!(found(client, &items), 20);
+        clock.set(23 * HOUR + HOUR / 2);
+        assert_eq!(found(client, &items), if adds { 0 } else { 20 });
+        assert_unharmed(&server);
+    }
+}
+
 #[test]
 fn an_old_file_is_loaded_without_a_look_at_the_clock() {
     for lines in [&["appendonly yes", "appendfsync always"][..], &[]] {
