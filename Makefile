@@ -48,6 +48,10 @@ COMPARE_RS := benches/compare/src/main.rs
 MACRO_RS := $(wildcard src/module/commands/*.rs)
 # Seconds that `make fuzz` runs each fuzzer; `make soak` runs an hour if this is not given.
 SECONDS ?= 60
+# Servers of `make test-matrix`: suite/kind of Debian's or paths; all of Debian's if empty.
+SERVERS ?=
+# If set, targets that run tests on platforms and servers write their results into docs/platforms.md.
+export RECORD ?=
 # In CI the build must use the committed Cargo.lock.
 LOCKED := $(if $(CI),--locked)
 
@@ -60,7 +64,10 @@ help: ## List the targets and the settings
 		/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nSettings\n  PORT=%s  REDIS_SERVER=%s  PREFIX=%s  DESTDIR=%s  BENCH=%s  PEERS=%s  SECONDS=%s\n' \
 		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)' '$(SECONDS)'
-	@printf '  REV=%s  CASE=%s  ROUNDS=%s  COUNT=%s\n' '$(REV)' '$(CASE)' '$(ROUNDS)' '$(COUNT)'
+	@printf '  REV=%s  CASE=%s  ROUNDS=%s  COUNT=%s  SERVERS=%s  RECORD=%s\n' \
+		'$(REV)' '$(CASE)' '$(ROUNDS)' '$(COUNT)' '$(SERVERS)' '$(RECORD)'
+	@printf '  %s\n' 'RECORD=1 writes results into docs/platforms.md: of test-matrix, test-arm64, test-s390x, test-msrv,' \
+		'test-packages-arm64, memcheck, asan and soak'
 
 .PHONY: setup
 setup: ## Install missing Debian packages (as root or with sudo); each target installs its own, too
@@ -108,7 +115,7 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint test-lints test-tally test-release check-pure check-registers test-pure test-fuzz test-server \
+TEST := fmt-check lint test-lints test-tally test-platform test-release check-pure check-registers test-pure test-fuzz test-server \
 	test-huge test-cli test-clients test-monitoring test-docker test-packages doc
 
 .PHONY: test
@@ -150,6 +157,10 @@ test-lints: ## Check that clippy refuses code that can panic
 .PHONY: test-tally
 test-tally: ## Check that skipped tests are not counted as passed
 	@scripts/test-tally
+
+.PHONY: test-platform
+test-platform: ## Check how results are written into docs/platforms.md
+	@scripts/test-platform
 
 .PHONY: check-pure
 check-pure: ## Check that the filter and its codecs build without a server
@@ -238,11 +249,9 @@ asan: ## Server tests of a module that AddressSanitizer watches
 	scripts/asan
 
 .PHONY: soak
-soak: build ## A cluster under load and faults for an hour, or SECONDS, with an exact model of its filters
+soak: build ## A cluster under load and faults for an hour, or SECONDS, with an exact model
 	@scripts/setup clients
-	@cd tests/clients/python && REDIS_BLOOM_SO="$$(realpath "$(SO)")" \
-		"$$(../../../scripts/client-python python requirements.txt)" soak.py \
-		"$(if $(filter-out file,$(origin SECONDS)),$(SECONDS),3600)" "$(CARGO_TARGET_DIR)/soak.svg" $(SEED)
+	@REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/soak "$(if $(filter-out file,$(origin SECONDS)),$(SECONDS),3600)" $(SEED)
 
 .PHONY: miri
 miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a nightly toolchain with Miri)
@@ -250,18 +259,18 @@ miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a 
 	@scripts/miri
 
 .PHONY: test-matrix
-test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13 and testing, fetched into target/servers
+test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13 and testing, or SERVERS
 	@scripts/setup tests clients
 	scripts/test-unpack-server
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix $(SERVERS)
 
 .PHONY: test-arm64
-test-arm64: build ## Tests on arm64 in qemu, with Debian testing's Rust and servers; RECORD=1 writes docs/platforms.md
+test-arm64: build ## Tests on arm64 in qemu, with Debian testing's Rust and servers
 	@scripts/setup tests cross
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-cross arm64
 
 .PHONY: test-s390x
-test-s390x: ## The pure tests on s390x, which is big-endian, in qemu; RECORD=1 writes docs/platforms.md
+test-s390x: ## The pure tests on s390x, which is big-endian, in qemu
 	@scripts/setup tests s390x
 	scripts/test-cross s390x
 
@@ -279,8 +288,7 @@ test-packages: packages ## Install the packages and the tarball into empty direc
 test-packages-arm64: packages-arm64 ## Do what test-packages does for arm64, with Debian testing's server for arm64, in qemu
 	server=$$(scripts/unpack-server testing redis arm64); \
 		REDIS_SERVER="$$server" scripts/cross arm64 $(MAKE) --no-print-directory test-packages; \
-		version=$$("$$server" --version | sed -E 's/^(\w+) server v=(\S+).*/\1 \2/'); \
-		scripts/platform 'Linux arm64, in qemu' "$$version" 'make test-packages-arm64' passed
+		scripts/platform 'Linux arm64, in qemu' "$$(scripts/server-version "$$server")" 'make test-packages-arm64' passed
 
 .PHONY: test-release
 test-release: ## Check that make release refuses what is not ready
