@@ -270,9 +270,19 @@ fn a_load_killed_at_any_time_goes_on_and_misses_nothing() {
         paths[1].display()
     );
     let mut resumed_within = 0;
-    for _ in 0..20 {
+    for round in 0..20 {
+        let before = offsets_in(&paths);
         let mut child = started(&server, &words);
-        thread::sleep(Duration::from_millis(random.below(60) as u64));
+        // On a busy machine a load may need longer to begin. So every other one is killed only
+        // after it went on.
+        if round % 2 == 0 {
+            thread::sleep(Duration::from_millis(random.below(60) as u64));
+        } else {
+            wait_until("the load goes on, or ends", || {
+                offsets_in(&paths) != before || child.try_wait().expect("its state").is_some()
+            });
+            thread::sleep(Duration::from_millis(random.below(10) as u64));
+        }
         child.kill().expect("it runs, or has ended");
         child.wait().expect("it ended");
         if child_is_within(&paths) {
@@ -294,7 +304,12 @@ fn a_load_killed_at_any_time_goes_on_and_misses_nothing() {
 
 /// Whether a journal says that a part of a file is loaded.
 fn child_is_within(paths: &[PathBuf]) -> bool {
-    paths.iter().any(|path| offset_in(&journal_of(path)).is_some_and(|offset| offset > 0))
+    offsets_in(paths).into_iter().flatten().any(|offset| offset > 0)
+}
+
+/// The offsets in the journals of files, none of a file without a journal.
+fn offsets_in(paths: &[PathBuf]) -> Vec<Option<u64>> {
+    paths.iter().map(|path| offset_in(&journal_of(path))).collect()
 }
 
 /// A server that answers as many packed batches as it is allowed to.

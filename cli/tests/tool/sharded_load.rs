@@ -236,9 +236,19 @@ fn a_sharded_load_killed_at_any_time_goes_on_and_misses_nothing() {
         path.display()
     );
     let mut within = 0;
-    for _ in 0..20 {
+    for round in 0..20 {
+        let before = fs::read(&journal).ok();
         let mut child = started(&server, &words);
-        thread::sleep(Duration::from_millis(random.below(60) as u64));
+        // On a busy machine a load may need longer to begin. So every other one is killed only
+        // after it went on.
+        if round % 2 == 0 {
+            thread::sleep(Duration::from_millis(random.below(60) as u64));
+        } else {
+            wait_until("the load goes on, or ends", || {
+                fs::read(&journal).ok() != before || child.try_wait().expect("its state").is_some()
+            });
+            thread::sleep(Duration::from_millis(random.below(10) as u64));
+        }
         child.kill().expect("it runs, or has ended");
         child.wait().expect("it ended");
         within += i32::from(fs::read_to_string(&journal).is_ok_and(|text| {
