@@ -259,7 +259,7 @@ miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a 
 	@scripts/miri
 
 .PHONY: test-matrix
-test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13 and testing, or SERVERS
+test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13, testing and experimental, or SERVERS
 	@scripts/setup tests clients
 	scripts/test-unpack-server
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix $(SERVERS)
