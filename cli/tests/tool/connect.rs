@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::{
-    harness::{Cluster, Server, free_port, int, ok},
+    harness::{Cluster, Server, free_port, int, ok, skipped},
     run::{Ran, command, command_at, run_at},
     terminal::in_terminal,
 };
@@ -173,8 +173,14 @@ impl Certificates {
     }
 }
 
-/// A server that speaks TLS on the second of its ports, with the filter `urls`.
-pub(crate) fn tls_server(dir: &Path, host: &str, lines: &[&str]) -> (Server, String) {
+/// A server that speaks TLS on the second of its ports, with the filter `urls`. Skips `test` if the
+/// server was built without TLS.
+pub(crate) fn tls_server(
+    test: &str,
+    dir: &Path,
+    host: &str,
+    lines: &[&str],
+) -> Option<(Server, String)> {
     let certificates = Certificates::new(dir);
     certificates.write(dir, "server", host);
     certificates.write(dir, "client", "client");
@@ -189,15 +195,25 @@ pub(crate) fn tls_server(dir: &Path, host: &str, lines: &[&str]) -> (Server, Str
     for line in lines {
         builder = builder.config(line);
     }
-    let server = builder.start();
+    let server = match builder.try_start() {
+        Err(log) if log.contains("Failed finding TLS support") => {
+            skipped(test, "this server was built without TLS");
+            return None;
+        }
+        started => started.unwrap_or_else(|log| panic!("the server did not start:\n{log}")),
+    };
     server.client().run("BF.RESERVE urls 0.01 1000");
-    (server, port.to_string())
+    Some((server, port.to_string()))
 }
 
 #[test]
 fn a_server_with_tls_is_trusted_by_its_authority() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (server, port) = tls_server(dir.path(), "localhost", &["tls-auth-clients no"]);
+    let test = "a_server_with_tls_is_trusted_by_its_authority";
+    let lines = ["tls-auth-clients no"];
+    let Some((server, port)) = tls_server(test, dir.path(), "localhost", &lines) else {
+        return;
+    };
     let ca = &dir.path().join("ca.pem").display().to_string();
 
     connects(&["--tls", "-h", "localhost", "-p", &port, "--cacert", ca]);
@@ -219,7 +235,10 @@ fn a_server_with_tls_is_trusted_by_its_authority() {
 #[test]
 fn a_client_shows_its_certificate() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (_server, port) = tls_server(dir.path(), "127.0.0.1", &["tls-auth-clients yes"]);
+    let (test, lines) = ("a_client_shows_its_certificate", ["tls-auth-clients yes"]);
+    let Some((_server, port)) = tls_server(test, dir.path(), "127.0.0.1", &lines) else {
+        return;
+    };
     let file = |name: &str| dir.path().join(name).display().to_string();
     let (ca, cert, key) = (&file("ca.pem"), &file("client.pem"), &file("client.key"));
 

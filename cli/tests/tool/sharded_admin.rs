@@ -781,8 +781,12 @@ fn shards_are_reached_by_socket_and_tls() {
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("socket");
     let line = format!("unixsocket \"{}\"", socket.display());
-    let (_server, port) =
-        crate::connect::tls_server(dir.path(), "localhost", &["tls-auth-clients no", &line]);
+    let test = "shards_are_reached_by_socket_and_tls";
+    let lines = ["tls-auth-clients no", &line];
+    let Some((_server, port)) = crate::connect::tls_server(test, dir.path(), "localhost", &lines)
+    else {
+        return;
+    };
     let ca = dir.path().join("ca.pem").display().to_string();
     let socket = socket.display().to_string();
     let tls = ["--tls", "-h", "localhost", "-p", &port, "--cacert", &ca];
