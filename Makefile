@@ -52,6 +52,8 @@ SECONDS ?= 60
 SERVERS ?=
 # If set, targets that run tests on platforms and servers write their results into docs/platforms.md.
 export RECORD ?=
+# Tests with servers wait more than they compute: twice as many at once as there are processors.
+AT_ONCE := RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))}"
 # In CI the build must use the committed Cargo.lock.
 LOCKED := $(if $(CI),--locked)
 
@@ -182,12 +184,12 @@ test-pure: ## Unit and property tests of the filter and its codecs; those of bat
 test-server: build ## Unit tests of the module, and tests of the release build in a real server
 	@scripts/setup tests
 	cargo test --lib $(LOCKED) -- module::
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --test server $(LOCKED) -- --show-output
 
 .PHONY: test-cli
 test-cli: build ## Tests of the tool against real servers
 	@scripts/setup tests
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --profile cli --package redis-bloom-cli $(LOCKED) -- --show-output
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --profile cli --package redis-bloom-cli $(LOCKED) -- --show-output
 
 .PHONY: test-quick
 test-quick: build ## The tests of test-pure and test-server without the long ones
@@ -196,7 +198,7 @@ test-quick: build ## The tests of test-pure and test-server without the long one
 		cargo test $(PURE) $(LOCKED) -- $$skip
 	cargo test --lib $(LOCKED) -- module::
 	skip=$$(scripts/long-tests tests/server); \
-		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- $$skip
+		REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --test server $(LOCKED) -- $$skip
 	@echo "The $$(grep -vc '^#' tests/long) tests of tests/long were left out: make test runs them."
 
 .PHONY: test-huge
@@ -262,7 +264,7 @@ miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a 
 test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13, testing and experimental, or SERVERS
 	@scripts/setup tests clients
 	scripts/test-unpack-server
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix $(SERVERS)
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) scripts/test-matrix $(SERVERS)
 
 .PHONY: test-arm64
 test-arm64: build ## Tests on arm64 in qemu, with Debian testing's Rust and servers
