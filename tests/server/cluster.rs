@@ -52,6 +52,10 @@ fn every_command_is_sent_to_the_node_of_its_key() {
 #[test]
 fn a_slot_moves_with_a_large_filter_while_clients_write() {
     let cluster = Cluster::start();
+    // MIGRATE blocks both nodes. On a busy machine that is long enough for a replica to take over.
+    for node in &cluster.nodes {
+        assert_eq!(node.client().run("CONFIG SET cluster-node-timeout 60000"), ok());
+    }
     let mut client = cluster.client();
     let tag = key_of(0, "tag");
     let key = |name: &str| format!("{{{tag}}}{name}");
