@@ -293,7 +293,8 @@ test-packages-arm64: packages-arm64 ## Do what test-packages does for arm64, wit
 		scripts/platform 'Linux arm64, in qemu' "$$(scripts/server-version "$$server")" 'make test-packages-arm64' passed
 
 .PHONY: test-release
-test-release: ## Check that make release refuses what is not ready
+test-release: ## Check what make release refuses, and that other settings do not change the packages
+	@scripts/setup packages
 	@scripts/test-release
 
 .PHONY: doc
