@@ -31,6 +31,9 @@ pub(crate) fn make(client: &mut Client) -> Vec<Sample> {
         ("counting_full", "1e-9 500 NONSCALING COUNTING", 500),
         // The only shard takes every item.
         ("shard", "0.01 100 SHARD 0 1", 3_000),
+        // No test is long enough to end a generation, by time or by items.
+        ("window", "0.01 100 WINDOW EX 315360000", 3_000),
+        ("window_count", "0.01 20000 WINDOW COUNT", 3_000),
     ];
     let mut samples = Vec::new();
     for (key, options, card) in shapes {
