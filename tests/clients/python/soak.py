@@ -613,9 +613,12 @@ def main(seconds, picture, seed):
     ]  # fmt: skip
     for what in wrong:
         print(f"WRONG: too many {what} items are found")
+    undone = [what for what in ("items added", "items asked for") if not done[what]]
+    for what in undone:
+        print(f"WRONG: there are no {what}")
     print(f"memory: {picture}")
     print(f"soak: {result()}")
-    return 1 if done["LOST"] or done["replicas that differ"] or wrong else 0
+    return 1 if done["LOST"] or done["replicas that differ"] or wrong or undone else 0
 
 
 if __name__ == "__main__":
