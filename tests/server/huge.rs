@@ -179,7 +179,7 @@ fn the_smallest_rates_survive_many_layers() {
     let server = Server::start();
     let client = &mut server.client();
     for rate in ["1e-15", "1e-100", "1e-300", "2.3e-308", "5e-324"] {
-        client.run("FLUSHALL");
+        client.run("FLUSHALL SYNC");
         let used = client.memory("used_memory");
         assert_eq!(client.run(&format!("BF.RESERVE k {rate} 1 EXPANSION 1")), ok(), "{rate}");
         let items = crate::harness::numbered("item", 200);
