@@ -10,7 +10,8 @@ rewritten, and replicas copy all anew, one fault at a time.
 The model: an item whose addition was confirmed by a replica (WAIT) and that was not deleted must be found, always; in a
 window, for as long as docs/windows.md promises. Nothing is expected of an item whose addition or deletion failed. What
 is out of a window must be forgotten. Ends with 1 if an item was lost, or too many absent or forgotten ones are
-found; prints what was done, and draws the memory of each node over time into PICTURE (SVG).
+found; prints what was done, and draws the memory of each node over time into PICTURE (SVG). SIGINT and SIGTERM end the
+load early; all is checked then, too.
 """
 
 import collections
@@ -35,6 +36,7 @@ from server import until
 RATE = 0.001
 MOST = 40_000  # items of a filter, then it begins anew: the memory of the cluster stays within bounds
 FULL = "16384"  # bytes that a file may have on a full disk: enough for the nodes.conf of a cluster
+NODE_TIMEOUT = "3000"  # milliseconds; on a busy machine a node may stop for a second without a fault
 WIDTH, HEIGHT = 900, 300  # of the picture
 
 done = collections.Counter()
@@ -44,7 +46,8 @@ class SoakNode(Node):
     def start(self, *_, wait=True):
         # A kill leaves what was written to the file, and a full disk ends no server. `everysec` writes later than it
         # answers while the disk is slow.
-        super(Node, self).start("--appendonly", "yes", "--appendfsync", "no", wait=wait)
+        options = ["--appendonly", "yes", "--appendfsync", "no", "--cluster-node-timeout", NODE_TIMEOUT]
+        super(Node, self).start(*options, wait=wait)
 
 
 def connect(port):
@@ -161,21 +164,31 @@ class Model:
             done[f"{what} items asked for"] += len(items)
             done[f"{what} items found"] += sum(map(bool, answers))
 
+    def digests(self):
+        """Of the primary and of its replica."""
+        with contextlib.suppress(redis.RedisError, OSError):
+            self.client.nodes_manager.initialize()
+            nodes = [self.client.get_node_from_key(self.key, replica) for replica in (False, True)]
+            return all(nodes) and [connect(node.port).execute_command("DEBUG", "DIGEST-VALUE", self.key) for node in nodes]
+
     def check_all(self):
-        """At the end, when no fault is left: all items, in the primary and in its replica, and that these are equal."""
+        """When no fault is left, and nothing adds: all items, in the primary and in its replica, and that these are equal."""
         self.insist("SET", f"{{{self.tag}}}:last", 1)
-        self.client.nodes_manager.initialize()
-        nodes = [self.client.get_node_from_key(self.key, replica) for replica in (False, True)]
-        first, second = (connect(node.port).execute_command("DEBUG", "DIGEST-VALUE", self.key) for node in nodes)
+        first, second = until(self.digests, "both answer")
         if first != second:
             done["replicas that differ"] += 1
-            print(f"DIFFERS: {self} in {nodes}", flush=True)
+            print(f"DIFFERS: {self}", flush=True)
+
+        def attempt(items, replica):
+            with contextlib.suppress(redis.RedisError, OSError):
+                return self.check(items, replica)
+
         for replica in (False, True):
             items = self.promised()
             for start in range(0, len(items), 1000):
                 part = items[start : start + 1000]
-                until(lambda: self.check(part, replica), "the filter answers")
-        done["items in the filters at the end"] += len(items)
+                until(lambda: attempt(part, replica), "the filter answers")
+        done["items of whole filters checked"] += len(items)
 
 
 class Filter(Model):
@@ -372,6 +385,8 @@ class Load(threading.Thread):
         self.client = sharded.connect(cluster.url, 2.0)
         self.dice = random.Random(f"{seed} {number}")
         self.ends, self.error = False, None
+        self.goes_on, self.works = threading.Event(), threading.Lock()  # the lock is held during each step
+        self.goes_on.set()
         kinds = [functools.partial(Filter, kind=kind) for kind in ("plain", "packed", "counting")]
         for refresh in (True, False):
             for seconds in (None, *SPANS):
@@ -380,13 +395,22 @@ class Load(threading.Thread):
 
     def run(self):
         while not self.ends and not self.error:
+            self.goes_on.wait()
             try:
-                self.dice.choice(self.models).step()
+                with self.works:
+                    self.dice.choice(self.models).step()
             except (redis.RedisError, TimeoutError, OSError) as error:
                 done[f"refused: {type(error).__name__}"] += 1
                 time.sleep(0.1)
             except Exception as error:
                 self.error = error
+
+    def check_all(self):
+        self.goes_on.clear()
+        with self.works:
+            for model in self.models:
+                model.check_all()
+        self.goes_on.set()
 
 
 LOADS, FILTERS = 2, 3 + 2 * (1 + len(SPANS))
@@ -448,7 +472,7 @@ class Faults:
         """A node stops for a while. If its replica takes over, the node still believes to be a primary when it goes on."""
         node = self.dice.choice(self.cluster.nodes)
         node.signal(signal.SIGSTOP)
-        time.sleep(self.dice.uniform(0.2, 5))
+        time.sleep(self.dice.uniform(0.2, 8))
         node.signal(signal.SIGCONT)
 
     def copy_anew(self):
@@ -473,14 +497,25 @@ class Faults:
         ids = {node: run(node, "CLUSTER MYID").decode() for node in (source, target)}
         run(target, "CLUSTER SETSLOT", slot, "IMPORTING", ids[source])
         run(source, "CLUSTER SETSLOT", slot, "MIGRATING", ids[target])
+        # A key that is still in the source is newer than that in the target, after an attempt that broke off.
+        migrate = lambda *keys: run(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "REPLACE", "KEYS", *keys)
         while there := run(source, "CLUSTER GETKEYSINSLOT", slot, 10):
-            run(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *there)
+            until(lambda: self.accepted(migrate, *there), "the keys are moved")
         for node in (target, source, *(one for one in primaries if one not in (source, target))):
             run(node, "CLUSTER SETSLOT", slot, "NODE", ids[target])
         # The keys must be on a replica before the next fault.
         with target.client() as client:
-            client.set(f"{{{name}}}:moved", 1)
+            until(lambda: self.accepted(client.set, f"{{{name}}}:moved", 1), "the slot is served")
             until(lambda: client.wait(1, 1000), "the replica has the slot")
+
+    def accepted(self, command, *words):
+        """Whether a command is done. On a busy machine a node may be out of reach for a moment, and the cluster down."""
+        try:
+            command(*words)
+        except (redis.ResponseError, redis.ConnectionError) as error:
+            done[f"refused to a fault: {type(error).__name__}"] += 1
+            return False
+        return True
 
     @contextlib.contextmanager
     def full_disk(self):
@@ -575,10 +610,16 @@ def main(seconds, picture, seed):
         memory, faults = Memory(cluster), Faults(cluster, random.Random(seed))
         for thread in (memory, *loads):
             thread.start()
+        ends = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ends.set())
         try:
             begin, minutes = time.monotonic(), 0
-            while (passed := time.monotonic() - begin) < seconds and not any(load.error for load in loads):
+            while (passed := time.monotonic() - begin) < seconds and not ends.is_set() and not any(load.error for load in loads):
                 if passed >= 60 * minutes:
+                    if minutes % 10 == 9:
+                        for load in loads:
+                            load.check_all()
                     print(f"{passed:.0f} s: {result()}", flush=True)
                     minutes += 1
                 time.sleep(faults.dice.uniform(0.5, 3))
@@ -594,11 +635,10 @@ def main(seconds, picture, seed):
             if load.error:
                 raise load.error
         memory.draw(pathlib.Path(picture))
-        models = [model for load in loads for model in load.models]
-        for model in models:
-            model.check_all()
+        for load in loads:
+            load.check_all()
         time.sleep(2 * max(SPANS) + 1)  # of one generation, an item is remembered for twice the window at most
-        for model in models:
+        for model in (model for load in loads for model in load.models):
             if isinstance(model, Window) and model.seconds:
                 model.end()
     finally:
