@@ -3,7 +3,6 @@
 
 use std::{
     collections::HashSet,
-    io,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -12,14 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::Value;
-
 use crate::{
     connection::{Connection, Target, Targets},
     error::Error,
-    loading::passes,
     output::Output,
-    replication::Replication,
+    replication::{Acknowledged, LastWrite, Replication},
 };
 
 /// How long the work on a key is tried again while its node fails or its slot moves.
@@ -66,7 +62,7 @@ impl Servers {
     }
 
     /// Prints a remark, once.
-    fn remark(&self, text: String) {
+    pub(crate) fn remark(&self, text: String) {
         let mut remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
         if !remarks.contains(&text) {
             self.output.remark(&text);
@@ -74,39 +70,40 @@ impl Servers {
         }
     }
 
-    /// Waits until a replica of this server has what was written, if it has a replica. `wrote`: the
-    /// last write is one of this connection. For what another connection wrote, perhaps that of a
-    /// run that ended early, newer servers answer WAIT at once; so the offsets of the replicas are
-    /// compared then.
+    /// Waits until a replica of this server has what was written, if it has a replica.
     ///
     /// # Errors
-    /// `Error::Incomplete` if no replica has it for [`RETRY_FOR`].
-    pub(crate) fn acknowledged(&self, server: &mut Connection, wrote: bool) -> Result<(), Error> {
+    /// One that passes, if the server is no primary any more; `Error::Incomplete` if no replica has
+    /// it for [`RETRY_FOR`].
+    pub(crate) fn acknowledged(
+        &self,
+        server: &mut Connection,
+        last: LastWrite,
+    ) -> Result<(), Error> {
         let started = Instant::now();
-        let mut offset = None;
-        let mut longest = SILENCE;
+        let unknown = || {
+            self.remark(
+                "whether replicas have what is written is unknown: the user has no right to INFO \
+                 (ACL SETUSER ... +info)"
+                    .to_owned(),
+            );
+            Ok(())
+        };
+        // A replica that goes away later is waited for.
+        match Replication::of_primary(server)? {
+            None => return unknown(),
+            Some(seen) if seen.connected == 0 => return Ok(()),
+            Some(_) => {}
+        }
+        let (mut offset, mut longest) = (None, SILENCE);
         loop {
-            let text = match server.call(redis::cmd("INFO").arg("replication")) {
-                Ok(Value::BulkString(text)) => text,
-                Ok(_) => return Ok(()),
-                Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
-                    self.remark(
-                        "whether replicas have what is written is unknown: the user has no right \
-                         to INFO (ACL SETUSER ... +info)"
-                            .to_owned(),
-                    );
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            let seen = Replication::parse(&text);
-            // A replica that goes away later is waited for.
-            if offset.is_none() && seen.connected == 0 {
-                return Ok(());
-            }
-            let wanted = *offset.get_or_insert(seen.offset.unwrap_or(u64::MAX));
-            if !wrote && seen.having(wanted) > 0 {
-                return Ok(());
+            // A reply after the time of the connection would not be seen.
+            let most = longest.min(server.target().timeout() / 2);
+            longest = WAIT;
+            match Acknowledged::by(server, 1, last, &mut offset, most)? {
+                Acknowledged::Yes => return Ok(()),
+                Acknowledged::Unknown => return unknown(),
+                Acknowledged::NotYet => {}
             }
             if started.elapsed() >= RETRY_FOR {
                 return Err(Error::Incomplete {
@@ -121,13 +118,7 @@ impl Servers {
                     RETRY_FOR.as_secs()
                 ));
             }
-            // A reply after the time of the connection would not be seen.
-            let most = longest.min(server.target().timeout() / 2);
-            longest = WAIT;
-            if waited(server, most)? > 0 && wrote {
-                return Ok(());
-            }
-            if !wrote {
+            if last == LastWrite::Elsewhere {
                 thread::sleep(PAUSE);
             }
         }
@@ -135,24 +126,9 @@ impl Servers {
 
     /// Waits until replicas have these keys, which an earlier run may have written.
     pub(crate) fn confirm(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
-        let confirm = |server: &mut Connection, _, _| self.acknowledged(server, false);
+        let confirm =
+            |server: &mut Connection, _, _| self.acknowledged(server, LastWrite::Elsewhere);
         on_all(self, keys, confirm, || {}).map(|_| ())
-    }
-}
-
-/// Waits so long for a replica that has what this connection wrote. Returns how many have it.
-fn waited(server: &mut Connection, most: Duration) -> Result<i64, Error> {
-    match server.call(redis::cmd("WAIT").arg(1).arg(most.as_millis() as u64)) {
-        Ok(Value::Int(replicas)) => Ok(replicas),
-        Ok(other) => Err(Error::Reply { command: "WAIT".to_owned(), reply: format!("{other:?}") }),
-        // A primary that became a replica: another one may have what was written, or not.
-        Err(Error::Refused { text, .. })
-            if text.starts_with("UNBLOCKED") || text.contains("with replica instances") =>
-        {
-            let server = server.target().to_string();
-            Err(Error::Connection { server, source: io::Error::other(text) })
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -250,7 +226,7 @@ fn on_one<T>(
     loop {
         let result = servers.connect(key).and_then(|mut server| work(&mut server, place, again));
         match result {
-            Err(error) if passes(&error) && started.elapsed() < retry_for => {
+            Err(error) if error.passes() && started.elapsed() < retry_for => {
                 again = true;
                 thread::sleep(PAUSE);
             }

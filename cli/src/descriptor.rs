@@ -26,8 +26,9 @@ use crate::{
     at_once::{RETRY_FOR, Servers, on_all},
     connection::Connection,
     error::Error,
-    loading::passes,
-    name, sharded,
+    name,
+    replication::LastWrite,
+    sharded,
 };
 
 /// Seconds for which a tombstone stays.
@@ -63,7 +64,7 @@ pub(crate) fn update<T>(
         match attempt(servers, name, &mut change, &mut sent) {
             Ok(Some(done)) => return Ok(done),
             Ok(None) => {}
-            Err(error) if passes(&error) && started.elapsed() < RETRY_FOR => {
+            Err(error) if error.passes() && started.elapsed() < RETRY_FOR => {
                 thread::sleep(Duration::from_millis(100));
             }
             Err(error) => return Err(error),
@@ -86,7 +87,7 @@ fn attempt<T>(
     if change.set.is_empty() && change.delete.is_empty() {
         if *sent {
             // What an earlier attempt wrote, whose reply was lost, or that of WAIT.
-            servers.acknowledged(&mut server, false)?;
+            servers.acknowledged(&mut server, LastWrite::Elsewhere)?;
         }
         return Ok(Some(result));
     }
@@ -116,7 +117,7 @@ fn attempt<T>(
             return Err(Error::Reply { command: "EXEC".to_owned(), reply: format!("{other:?}") });
         }
     }
-    servers.acknowledged(&mut server, true)?;
+    servers.acknowledged(&mut server, LastWrite::Here)?;
     Ok(Some(result))
 }
 
@@ -188,7 +189,7 @@ pub(crate) fn bury(servers: &Servers, name: &[u8]) -> Result<(), Error> {
             server.call_for_key(redis::cmd("UNLINK").arg(key))?;
             server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;
             server.call(&redis::cmd("EXEC"))?;
-            servers.acknowledged(server, true)
+            servers.acknowledged(server, LastWrite::Here)
         },
         || {},
     )?;

@@ -63,7 +63,50 @@ pub(crate) enum Error {
     Interrupted { hint: String },
 }
 
+/// What helps against an error reply that passes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passing {
+    /// The same connection will do, in a moment.
+    Later,
+    /// The server has another role now, or is about to: a new connection finds the primary.
+    Reconnect,
+    /// The reply names the node that has the key.
+    Redirected,
+}
+
+impl Passing {
+    /// By the first words of an error reply; `None` for an error that stays.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        // Of a node that was a primary when the connection began.
+        const DEMOTED: [&str; 2] =
+            ["ERR WAIT cannot be used with replica", "ERR WAITAOF cannot be used with replica"];
+        if DEMOTED.iter().any(|start| text.starts_with(start)) {
+            return Some(Self::Reconnect);
+        }
+        match text.split(' ').next().unwrap_or_default() {
+            "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "BUSY" | "NOREPLICAS" => Some(Self::Later),
+            "MASTERDOWN" | "UNBLOCKED" => Some(Self::Reconnect),
+            "MOVED" | "ASK" => Some(Self::Redirected),
+            _ => None,
+        }
+    }
+}
+
 impl Error {
+    /// Whether another try may succeed: the node failed or is busy, or its slots are on the move.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Self::Connection { .. } => true,
+            Self::Refused { text, .. } => Passing::of(text).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether the server refused a command, or the key, to this user.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { text, .. } if text.starts_with("NOPERM"))
+    }
+
     /// A wrong command line.
     pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), hint: hint.into() }
@@ -173,4 +216,40 @@ pub(crate) fn refusal_hint(text: &str) -> &'static str {
     }
     let found = HINTS.iter().find(|(start, _)| text.starts_with(start));
     found.map_or("The server's log and docs/commands.md say more.", |(_, hint)| hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_pass_are_told_from_those_that_stay() {
+        for (text, passing) in [
+            ("BUSY Redis is busy running a script", Some(Passing::Later)),
+            ("LOADING Redis is loading the dataset in memory", Some(Passing::Later)),
+            ("NOREPLICAS Not enough good replicas to write.", Some(Passing::Later)),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Some(Passing::Later)),
+            ("CLUSTERDOWN The cluster is down", Some(Passing::Later)),
+            ("MASTERDOWN Link with MASTER is down", Some(Passing::Reconnect)),
+            ("UNBLOCKED force unblock from blocking operation", Some(Passing::Reconnect)),
+            (
+                "ERR WAIT cannot be used with replica instances. Please also note that since Redis \
+                 4.0 if a replica is configured to be writable",
+                Some(Passing::Reconnect),
+            ),
+            (
+                "ERR WAITAOF cannot be used with replica instances. Please also note",
+                Some(Passing::Reconnect),
+            ),
+            ("MOVED 1 127.0.0.1:7000", Some(Passing::Redirected)),
+            ("ASK 1 127.0.0.1:7000", Some(Passing::Redirected)),
+            ("BUSYKEY Target key name already exists.", None),
+            ("ERR other", None),
+            ("READONLY You can't write against a read only replica.", None),
+        ] {
+            assert_eq!(Passing::of(text), passing, "{text}");
+            let error = Error::Refused { command: String::new(), text: text.to_owned() };
+            assert_eq!(error.passes(), passing.is_some(), "{text}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use crate::{
     at_once::{Servers, on_all},
     connection::Connection,
     error::Error,
+    replication::LastWrite,
     window::{self, Window},
 };
 
@@ -84,10 +85,12 @@ pub(crate) fn reserve(
     let mut command: Cmd = redis::cmd("BF.RESERVE");
     command.arg(key).arg(generation.error_rate.to_string()).arg(capacity).arg(&growth.0);
     command.arg("SHARD").arg(shard.index()).arg(shard.count());
-    let wrote = match server.call_for_key(&command) {
-        Ok(_) => true,
-        Err(Error::Refused { text, .. }) if again && text.starts_with("ERR item exists") => false,
+    let last = match server.call_for_key(&command) {
+        Ok(_) => LastWrite::Here,
+        Err(Error::Refused { text, .. }) if again && text.starts_with("ERR item exists") => {
+            LastWrite::Elsewhere
+        }
         Err(error) => return Err(error),
     };
-    servers.acknowledged(server, wrote)
+    servers.acknowledged(server, last)
 }

@@ -1,4 +1,62 @@
-//! What a primary says about its replicas: `INFO replication`.
+//! Whether replicas have what was written: WAIT, and what a primary says about its replicas (`INFO
+//! replication`).
+
+use std::{io, time::Duration};
+
+use redis::Value;
+
+use crate::{connection::Connection, error::Error};
+
+/// Which connection wrote last what replicas must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastWrite {
+    /// This one: WAIT waits for that, and for all before it.
+    Here,
+    /// Another one, perhaps that of a run that ended early. Newer servers then answer WAIT at once,
+    /// so the offsets of the replicas are compared.
+    Elsewhere,
+}
+
+/// Whether replicas have what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acknowledged {
+    Yes,
+    NotYet,
+    /// The user has no right to INFO.
+    Unknown,
+}
+
+impl Acknowledged {
+    /// Waits at most so long until so many replicas have what was written. `offset` is that of the
+    /// server when this was asked first, and `None` before.
+    ///
+    /// # Errors
+    /// One that passes, if the server is no primary any more.
+    pub(crate) fn by(
+        server: &mut Connection,
+        replicas: u64,
+        last: LastWrite,
+        offset: &mut Option<u64>,
+        most: Duration,
+    ) -> Result<Self, Error> {
+        if last == LastWrite::Elsewhere {
+            let Some(seen) = Replication::of_primary(server)? else { return Ok(Self::Unknown) };
+            *offset = offset.or(seen.offset);
+            if offset.is_some_and(|offset| seen.having(offset) >= replicas) {
+                return Ok(Self::Yes);
+            }
+        }
+        // It also lets replicas say at once how far they are.
+        let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        match server.call(redis::cmd("WAIT").arg(replicas).arg(most))? {
+            Value::Int(having) => {
+                let enough = u64::try_from(having).is_ok_and(|having| having >= replicas);
+                Ok(if enough && last == LastWrite::Here { Self::Yes } else { Self::NotYet })
+            }
+            reply => Err(Error::Reply { command: "WAIT".to_owned(), reply: format!("{reply:?}") }),
+        }
+    }
+}
 
 /// The replicas of a server, and how much of its replication stream they have.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -9,16 +67,43 @@ pub(crate) struct Replication {
     pub(crate) offset: Option<u64>,
     /// What each replica that is in step has acknowledged.
     acknowledged: Vec<u64>,
+    /// Whether the server is a replica itself. Then it has no replicas that count.
+    pub(crate) is_replica: bool,
 }
 
 impl Replication {
-    pub(crate) fn parse(text: &[u8]) -> Self {
+    /// Asks a server; `None` without the right to INFO.
+    pub(crate) fn of(server: &mut Connection) -> Result<Option<Self>, Error> {
+        match server.call(redis::cmd("INFO").arg("replication")) {
+            Ok(Value::BulkString(text)) => Ok(Some(Self::parse(&text))),
+            Ok(_) => Ok(Some(Self::default())),
+            Err(error) if error.is_forbidden() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks a server that was a primary when it was written to; `None` without the right to INFO.
+    ///
+    /// # Errors
+    /// `Error::Connection` if it is a replica now: its primary may lack what was written.
+    pub(crate) fn of_primary(server: &mut Connection) -> Result<Option<Self>, Error> {
+        let seen = Self::of(server)?;
+        if seen.as_ref().is_some_and(|seen| seen.is_replica) {
+            let text = "it became a replica; its primary may lack what was written";
+            let server = server.target().to_string();
+            return Err(Error::Connection { server, source: io::Error::other(text) });
+        }
+        Ok(seen)
+    }
+
+    fn parse(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
         let mut found = Self::default();
         for line in text.lines() {
             let line = line.trim();
             let Some((name, value)) = line.split_once(':') else { continue };
             match name {
+                "role" => found.is_replica = value == "slave",
                 "connected_slaves" => found.connected = value.parse().unwrap_or(0),
                 "master_repl_offset" => found.offset = value.parse().ok(),
                 _ if name.starts_with("slave") && value.contains("state=online") => {
@@ -51,6 +136,8 @@ mod tests {
         let found = Replication::parse(text.as_bytes());
         assert_eq!((found.connected, found.offset), (2, Some(100)));
         assert_eq!([found.having(90), found.having(91)], [1, 0]);
-        assert_eq!(Replication::parse(b"role:slave"), Replication::default());
+        assert!(!found.is_replica);
+        let replica = Replication { is_replica: true, ..Replication::default() };
+        assert_eq!(Replication::parse(b"role:slave\r\nconnected_slaves:0\r\n"), replica);
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     journal::{self, Identity, Journal, Position},
     loading::{
         Compared, Count, Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route,
-        Settings, Stop, Tally, Totals, passes,
+        Settings, Stop, Tally, Totals,
     },
     name,
     output::Output,
@@ -301,7 +301,7 @@ impl Arguments {
         loop {
             match sharded::find(server, self.key()) {
                 Err(error @ Error::Refused { .. })
-                    if passes(&error)
+                    if error.passes()
                         && started.elapsed() < self.retry_for
                         && !interrupt.requested() =>
                 {

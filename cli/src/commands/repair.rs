@@ -32,6 +32,7 @@ use crate::{
     new_shard::{Growth, reserve},
     output::Output,
     progress::Alone,
+    replication::LastWrite,
     sharded,
 };
 
@@ -279,17 +280,17 @@ impl Repair<'_> {
         let command = if self.arguments.replace { "RENAME" } else { "RENAMENX" };
         let renamed = self.on_node(|server, again| {
             let reply = server.call_for_key(redis::cmd(command).arg(&temporary).arg(key));
-            let (renamed, wrote) = match reply {
-                Ok(reply) => (reply != Value::Int(0), true),
+            let (renamed, last) = match reply {
+                Ok(reply) => (reply != Value::Int(0), LastWrite::Here),
                 // The reply to an earlier attempt was lost.
                 Err(Error::Refused { text, .. })
                     if again && text.starts_with("ERR no such key") =>
                 {
-                    (true, false)
+                    (true, LastWrite::Elsewhere)
                 }
                 Err(error) => return Err(error),
             };
-            self.servers.acknowledged(server, wrote)?;
+            self.servers.acknowledged(server, last)?;
             Ok(renamed)
         })?;
         match renamed {

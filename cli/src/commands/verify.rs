@@ -29,6 +29,7 @@ use crate::{
     name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
+    replication::LastWrite,
     sharded::{self, Filter},
     statistics,
 };
@@ -302,7 +303,7 @@ impl<'a> Repairs<'a> {
                     return Ok(());
                 }
                 match add(server, &keys[place], &lists[place]) {
-                    Ok(wrote) => self.servers.acknowledged(server, wrote),
+                    Ok(last) => self.servers.acknowledged(server, last),
                     // The old shard is gone: what the current generation has is enough.
                     Err(error) if ends && is_gone(&error) => Ok(()),
                     Err(error) => Err(error),
@@ -350,14 +351,14 @@ fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
     Ok(Batch { packing: Packing::Lengths, blob, count, end: 0 })
 }
 
-/// Adds items to a filter that must exist. All server modules have `BF.INSERT`. Returns whether the
-/// last command wrote.
-fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<bool, Error> {
+/// Adds items to a filter that must exist. All server modules have `BF.INSERT`. Returns who wrote
+/// last.
+fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<LastWrite, Error> {
     const COMMAND: &str = "BF.INSERT";
     let refused = |text| Error::Refused { command: COMMAND.to_owned(), text };
-    let mut wrote = false;
+    let mut last = LastWrite::Elsewhere;
     for items in items.chunks(REPAIRED) {
-        wrote = false;
+        last = LastWrite::Elsewhere;
         let mut command = redis::cmd(COMMAND);
         command.arg(key).arg("NOCREATE").arg("ITEMS").arg(items);
         let reply = server.call_for_key(&command)?;
@@ -366,7 +367,7 @@ fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<bool, Err
         for answer in answers {
             match answer {
                 Value::Int(0) | Value::Boolean(false) => {}
-                Value::Int(1) | Value::Boolean(true) => wrote = true,
+                Value::Int(1) | Value::Boolean(true) => last = LastWrite::Here,
                 Value::ServerError(error) => return Err(refused(text_of(error))),
                 _ => return Err(wrong()),
             }
@@ -375,7 +376,7 @@ fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<bool, Err
             return Err(wrong());
         }
     }
-    Ok(wrote)
+    Ok(last)
 }
 
 /// An item on one line: bytes that are no printable ASCII as `\x0a`.

@@ -31,12 +31,12 @@ use redis::{Cmd, Value};
 
 use crate::{
     connection::{Connection, Targets, text_of},
-    error::Error,
+    error::{Error, Passing},
     interrupt::Interrupt,
     items::Batch,
     name,
     output::Output,
-    replication::Replication,
+    replication::{Acknowledged, LastWrite, Replication},
     window::{self, Generation, Window},
 };
 
@@ -54,8 +54,8 @@ const BUFFER: usize = 512 << 10;
 /// The longest time between two confirmations by WAIT, and by WAITAOF: a server that syncs its AOF
 /// once a second needs up to a second for each.
 const CONFIRM_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// Milliseconds of one WAIT.
-const WAIT: u64 = 500;
+/// The longest time of one WAIT.
+const WAIT: Duration = Duration::from_millis(500);
 /// Pauses between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 /// A user who waits for replicas for longer than this is told why.
@@ -259,7 +259,8 @@ pub(crate) struct Delivery {
     /// Whether WAIT covers all items that were answered: the last piece wrote. What is known may
     /// have been added by another connection, or by an earlier load, a moment ago.
     covered: bool,
-    /// What replicas must have reached where WAIT does not cover all items.
+    /// Where WAIT does not cover all items: what the server had when replicas were asked for first
+    /// after the last reply.
     offset: Option<u64>,
     /// Items that the filter had after a restart, and no reply told of: of batches whose replies
     /// are lost, or of other clients. Those may hide that some of ours are lost.
@@ -308,20 +309,16 @@ impl Delivery {
         if delivery.settings.acks.is_none() {
             let seen = delivery.patiently(Self::replication)?;
             delivery.blind = seen.is_none();
-            delivery.settings.acks = Some(seen.unwrap_or_default().connected.min(1));
+            // A primary that was just demoted had a replica: that which took its place.
+            let watched = seen.is_some_and(|seen| seen.is_replica || seen.connected > 0);
+            delivery.settings.acks = Some(u64::from(watched));
         }
         Ok((delivery, found))
     }
 
     /// What the server says about its replicas; `None` without the right to INFO.
     fn replication(&mut self) -> Result<Option<Replication>, Stop> {
-        match self.ask(&["INFO", "replication"]) {
-            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => Ok(None),
-            reply => Ok(Some(match reply? {
-                Value::BulkString(text) => Replication::parse(&text),
-                _ => Replication::default(),
-            })),
-        }
+        Ok(Replication::of(&mut self.connection)?)
     }
 
     /// Asks about the filter; `false` if there is none.
@@ -812,39 +809,28 @@ impl Delivery {
     /// Whether everything that was answered is acknowledged as the caller asked for.
     fn acknowledged(&mut self) -> Result<bool, Stop> {
         if self.acks() > 0 {
-            if !self.covered && !self.caught_up()? {
-                return Ok(false);
-            }
-            let words = [self.acks().to_string(), WAIT.to_string()];
-            let reply = self.ask(&["WAIT", &words[0], &words[1]])?;
-            if !matches!(reply, Value::Int(acks) if acks as u64 >= self.acks()) {
-                return Ok(false);
+            let last = if self.covered { LastWrite::Here } else { LastWrite::Elsewhere };
+            let (acks, offset) = (self.acks(), &mut self.offset);
+            match Acknowledged::by(&mut self.connection, acks, last, offset, WAIT)? {
+                Acknowledged::Yes => {}
+                Acknowledged::NotYet => return Ok(false),
+                Acknowledged::Unknown => {
+                    return Err(Stop::Unproved(
+                        "items were known already, and without the right to INFO nobody can tell \
+                         whether replicas have them"
+                            .to_owned(),
+                    ));
+                }
             }
         }
         if self.settings.durable {
-            let reply = self.ask(&["WAITAOF", "1", "0", &WAIT.to_string()])?;
+            let reply = self.ask(&["WAITAOF", "1", "0", &WAIT.as_millis().to_string()])?;
             if !matches!(&reply, Value::Array(parts) if matches!(parts[..], [Value::Int(1..), ..]))
             {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    /// Whether replicas have what the server had when this was asked first after the last reply.
-    /// What the last piece found known may have been written by another connection, for which WAIT
-    /// does not wait.
-    fn caught_up(&mut self) -> Result<bool, Stop> {
-        let Some(seen) = self.replication()? else {
-            return Err(Stop::Unproved(
-                "items were known already, and without the right to INFO nobody can tell whether \
-                 replicas have them"
-                    .to_owned(),
-            ));
-        };
-        let Some(all) = seen.offset else { return Ok(false) };
-        let all = *self.offset.get_or_insert(all);
-        Ok(seen.having(all) >= self.acks())
     }
 
     /// Acts on an error reply when nothing is under way.
@@ -1153,19 +1139,12 @@ pub(crate) fn not_shard(reply: &Value, shard: Shard) -> Option<String> {
 
 /// `loaded`: the server took items before, so a change of its role may be temporary.
 fn trouble(text: String, loaded: bool) -> Trouble {
-    // A node that was a primary when the connection began.
-    const DEMOTED: [&str; 2] =
-        ["ERR WAIT cannot be used with replica", "ERR WAITAOF cannot be used with replica"];
-    if DEMOTED.iter().any(|start| text.starts_with(start)) {
-        return Trouble::Reconnect(text);
-    }
-    let code = text.split(' ').next().unwrap_or_default();
-    match code {
-        "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "BUSY" | "NOREPLICAS" => Trouble::Again(text),
-        "MASTERDOWN" | "UNBLOCKED" => Trouble::Reconnect(text),
-        "READONLY" if loaded => Trouble::Reconnect(text),
-        "MOVED" | "ASK" => Trouble::Redirected(text),
-        _ => Trouble::Fatal(text),
+    match Passing::of(&text) {
+        Some(Passing::Later) => Trouble::Again(text),
+        Some(Passing::Reconnect) => Trouble::Reconnect(text),
+        Some(Passing::Redirected) => Trouble::Redirected(text),
+        None if loaded && text.starts_with("READONLY ") => Trouble::Reconnect(text),
+        None => Trouble::Fatal(text),
     }
 }
 
@@ -1261,15 +1240,9 @@ mod tests {
 
     #[test]
     fn a_primary_that_became_a_replica_is_left() {
-        for text in [
-            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 \
-             if a replica is configured to be writable",
-            "ERR WAITAOF cannot be used with replica instances. Please also note",
-            "UNBLOCKED force unblock from blocking operation",
-        ] {
-            assert!(matches!(trouble(text.to_owned(), true), Trouble::Reconnect(_)), "{text}");
-        }
-        assert!(matches!(trouble("ERR other".to_owned(), true), Trouble::Fatal(_)));
+        let text = "READONLY You can't write against a read only replica.".to_owned();
+        assert!(matches!(trouble(text.clone(), true), Trouble::Reconnect(_)));
+        assert!(matches!(trouble(text, false), Trouble::Fatal(_)));
     }
 
     #[test]

@@ -533,7 +533,7 @@ impl Fleet {
                     Ok(Filter::Key) => {
                         return Err(Stop::Lost("its descriptor is gone".to_owned()).into());
                     }
-                    Err(error) if passes(&error) => why = error,
+                    Err(error) if error.passes() => why = error,
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -600,19 +600,6 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Whether an error may pass: the node failed, or its slots are on the move.
-pub(crate) fn passes(error: &Error) -> bool {
-    const PASSING: [&str; 7] =
-        ["CLUSTERDOWN", "TRYAGAIN", "LOADING", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK"];
-    match error {
-        Error::Connection { .. } => true,
-        Error::Refused { text, .. } => {
-            PASSING.contains(&text.split(' ').next().unwrap_or_default())
-        }
-        _ => false,
-    }
-}
-
 /// The thread of a shard.
 fn work(
     settings: Settings,
@@ -658,9 +645,9 @@ fn work(
 fn opened(settings: Settings, route: Route) -> Result<Delivery, Stop> {
     let started = Instant::now();
     let connection = loop {
-        let why = match route.targets.connect_for(&route.key, passes) {
+        let why = match route.targets.connect_for(&route.key, Error::passes) {
             Ok(connection) => break connection,
-            Err(error) if passes(&error) => error.to_string(),
+            Err(error) if error.passes() => error.to_string(),
             Err(error) => return Err(error.into()),
         };
         if route.interrupt.requested() {

@@ -24,7 +24,7 @@ use crate::{
     error::Error,
     filter_info::{Detail, Reader},
     items::{Batch, Packing, push_item},
-    loading::{batch_bytes, passes},
+    loading::batch_bytes,
     name,
     sharded::{Filter, find},
     window::Window,
@@ -403,7 +403,7 @@ impl Shard {
                     }),
                 };
                 match result {
-                    Err(error) if passes(&error) => {
+                    Err(error) if error.passes() => {
                         self.disconnect();
                         why = Some(error);
                     }

@@ -5,15 +5,17 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
 
 use crate::{
+    fake::{Fake, array},
     harness::{
         Client, Cluster, Reply, Server, Stopped, int, numbered, ok, skipped, version, wait_until,
     },
-    run::{Ran, command_at, run_at},
+    run::{Ran, command, command_at, run_at},
     sharded_load::{Call, assert_all_in, at, create, file, over, reserve, started, write},
 };
 
@@ -357,4 +359,128 @@ fn a_durable_load_of_known_items_is_confirmed() {
     let ran = run_at(&server, &words);
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.stderr.contains("without the right to SET {urls:"), "{ran:?}");
+}
+
+/// What the server of a sharded filter `one` of one shard says, which is empty and adds every item.
+fn one_shard(command: &str) -> String {
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let words: Vec<_> = command.splitn(5, ' ').collect();
+    match words[..] {
+        ["HGETALL", ..] => array(&[
+            "rule",
+            "crc32",
+            "poll",
+            "10",
+            "shards",
+            "1",
+            "generation",
+            "1",
+            "error",
+            "0.01",
+            "capacity",
+            "1000",
+            "0",
+            "{one:0}:1",
+            "state",
+            "ready",
+        ]),
+        ["TYPE", ..] => "+none\r\n".to_owned(),
+        ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+        ["INFO", "replication"] => text("role:master\r\nconnected_slaves:0\r\n"),
+        ["INFO", ..] => text("run_id:1\r\n"),
+        ["BF.INFO", _, "SHARD"] => "*1\r\n*2\r\n:0\r\n:1\r\n".to_owned(),
+        ["BF.INFO", _, "ITEMS"] => array(&[":0"]),
+        ["BF.INFO", ..] => array(&["$-1"]),
+        ["BF.BULKADD", .., items] => {
+            let count = items.lines().count();
+            format!("*2\r\n:{count}\r\n{}", text(&"\0".repeat(count.div_ceil(8))))
+        }
+        ["BF.BULKEXISTS", .., items] => {
+            let count = items.lines().count();
+            format!("*2\r\n:{count}\r\n{}", text(&"\0".repeat(count.div_ceil(8))))
+        }
+        ["RENAMENX", ..] | ["WAIT", ..] => ":1\r\n".to_owned(),
+        _ => "+OK\r\n".to_owned(),
+    }
+}
+
+/// Runs the tool at a fake server.
+fn run_fake(fake: &Fake, words: &str) -> Ran {
+    let mut tool = command();
+    tool.args(["-p", &fake.port.to_string()]).args(words.split_whitespace());
+    tool.output().expect("the tool runs").into()
+}
+
+/// A primary that was stopped, and whose replica has taken its place, answers OK before it knows
+/// that. It is a replica without replicas then: not a primary that has none.
+#[test]
+fn what_a_demoted_primary_wrote_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    let asked = AtomicUsize::new(0);
+    let fake = Fake::start(move |command| match command {
+        "INFO replication" if asked.fetch_add(1, Ordering::SeqCst) == 0 => {
+            let text = "role:slave\r\nconnected_slaves:0\r\n";
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+        _ => one_shard(command),
+    });
+    let ran = run_fake(&fake, &format!("repair one --shard 0 --from {}", path.display()));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let commands = fake.commands();
+    let reserved = commands.iter().filter(|command| command.starts_with("BF.RESERVE")).count();
+    assert_eq!(reserved, 2, "{commands:?}");
+}
+
+/// Items of a load that begins at such a server count when a replica has them.
+#[test]
+fn a_load_at_a_demoted_primary_waits_for_a_replica() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    // All items are known, so that the offsets of replicas say whether they are confirmed.
+    for (role, questions) in [("slave", 2), ("master", 1)] {
+        let asked = AtomicUsize::new(0);
+        let fake = Fake::start(move |command| match command {
+            "INFO replication" => {
+                let role = if asked.fetch_add(1, Ordering::SeqCst) == 0 { role } else { "master" };
+                let replica = "slave0:state=online,offset=7\r\nmaster_repl_offset:7\r\n";
+                let text = format!("role:{role}\r\nconnected_slaves:0\r\n{replica}");
+                format!("${}\r\n{text}\r\n", text.len())
+            }
+            _ => one_shard(command),
+        });
+        let ran = run_fake(&fake, &format!("load one {}", path.display()));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let asked = fake.commands().iter().filter(|text| *text == "INFO replication").count();
+        assert_eq!(asked, questions, "{role}: {ran:?}");
+    }
+}
+
+/// Every error that passes is waited for, by each subcommand. `check` asks once to see whether the
+/// server has the command, and again at once for the items.
+#[test]
+fn a_server_that_is_busy_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    let from = path.display();
+    for (words, code, first) in [
+        ("check one item-1".to_owned(), 1, "BF.BULKEXISTS"),
+        (format!("repair one --shard 0 --from {from}"), 0, "BF.RESERVE"),
+        (format!("load one {from}"), 0, "BF.BULKADD"),
+        ("rebuild one --dry-run".to_owned(), 0, "WATCH"),
+    ] {
+        for text in ["BUSY Redis is busy running a script.", "NOREPLICAS Not enough good replicas"]
+        {
+            let asked = AtomicUsize::new(0);
+            let fake = Fake::start(move |command| {
+                let own = command.starts_with(first);
+                match own && asked.fetch_add(1, Ordering::SeqCst) < 3 {
+                    true => format!("-{text}\r\n"),
+                    false => one_shard(command),
+                }
+            });
+            let ran = run_fake(&fake, &words);
+            assert_eq!(ran.code, code, "{words}: {text}: {ran:?}");
+        }
+    }
 }

@@ -31,6 +31,7 @@ use crate::{
     interrupt::Interrupt,
     name::{self, Named},
     output::Output,
+    replication::LastWrite,
     window::{self, Window},
 };
 
@@ -327,8 +328,8 @@ impl Making<'_> {
             if self.interrupt.requested() {
                 return Err(Error::Interrupted { hint: self.go_on() });
             }
-            let wrote = self.reserve(server, &generation.keys[place], place)?;
-            self.servers.acknowledged(server, wrote)
+            let last = self.reserve(server, &generation.keys[place], place)?;
+            self.servers.acknowledged(server, last)
         };
         on_all(&self.servers, &generation.keys, work, || {})?;
         update(&self.servers, self.name, |fields| {
@@ -357,8 +358,13 @@ impl Making<'_> {
         (!fixed).then(|| self.arguments.expansion.unwrap_or(1))
     }
 
-    /// Reserves a shard, unless this filter has it already. Returns whether it wrote.
-    fn reserve(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<bool, Error> {
+    /// Reserves a shard, unless this filter has it already. Returns who wrote it.
+    fn reserve(
+        &self,
+        server: &mut Connection,
+        key: &[u8],
+        place: usize,
+    ) -> Result<LastWrite, Error> {
         let mut command = redis::cmd("BF.RESERVE");
         command.arg(key).arg(number::shortest(self.arguments.error)).arg(self.shard_capacity);
         match self.expansion() {
@@ -368,9 +374,9 @@ impl Making<'_> {
         command.arg(self.rules.map_or_else(Vec::new, window::words));
         command.arg("SHARD").arg(place).arg(self.count);
         match server.call_for_key(&command) {
-            Ok(_) => Ok(true),
+            Ok(_) => Ok(LastWrite::Here),
             Err(Error::Refused { text, .. }) if text.starts_with("ERR item exists") => {
-                self.is_own(server, key, place).map(|()| false)
+                self.is_own(server, key, place).map(|()| LastWrite::Elsewhere)
             }
             Err(error) => Err(error),
         }
@@ -430,7 +436,7 @@ impl Making<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            self.servers.acknowledged(server, false)
+            self.servers.acknowledged(server, LastWrite::Elsewhere)
         };
         on_all(&self.servers, keys, look, || {})?;
         self.servers.confirm(&[self.name.to_vec()])

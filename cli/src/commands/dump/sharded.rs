@@ -45,14 +45,9 @@ fn of_shard(error: Error, name: &[u8], shard: usize, shards: usize) -> Error {
             ),
         },
         // A rebuild may replace a shard at any time, an error of a connection passes.
+        error if error.passes() => error,
         Error::Refused { command, text } => {
-            let passing = crate::loading::passes(&Error::Refused {
-                command: command.clone(),
-                text: text.clone(),
-            });
-            let command =
-                if passing { command } else { format!("shard {shard} of {shards}: {command}") };
-            Error::Refused { command, text }
+            Error::Refused { command: format!("shard {shard} of {shards}: {command}"), text }
         }
         error => error,
     }

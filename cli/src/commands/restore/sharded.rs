@@ -35,6 +35,7 @@ use crate::{
     name::{self, Named},
     output::Output,
     progress::{Alone, Part, Progress, Unit, Watch},
+    replication::LastWrite,
     restore_key::{Checked, Restore},
 };
 
@@ -279,7 +280,7 @@ pub(crate) fn load_shard(
         // Nobody else has keys of this generation: it is complete.
         Ok(_) => {
             watch.at(checked.bytes);
-            return servers.acknowledged(server, false);
+            return servers.acknowledged(server, LastWrite::Elsewhere);
         }
         Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => 0,
         Err(Error::Refused { text, .. }) if text.contains("BF.LOADCHUNK") => {
@@ -299,7 +300,7 @@ pub(crate) fn load_shard(
     restore.load(done, interrupt, watch)?;
     // Complete filters answer it, others do not.
     server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
-    servers.acknowledged(server, begins)
+    servers.acknowledged(server, if begins { LastWrite::Here } else { LastWrite::Elsewhere })
 }
 
 /// Makes the generation the one that answers.
