@@ -10,6 +10,7 @@
 //! A server has one module, so a [`Reader`] finds out once, and then sends only commands that the
 //! module knows. What a server does not say, or does not let its user read, is `None`.
 
+use bloom::filter::Span;
 use redis::{Cmd, Value};
 use serde::Serialize;
 
@@ -108,7 +109,7 @@ pub(crate) struct FilterInfo {
     /// How it forgets; `None` for a filter that does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<Window>,
-    /// The generations of a filter that forgets, oldest first; empty unless layers were asked for.
+    /// The generations of a filter that forgets, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) generations: Vec<Generation>,
     /// The number of layers.
@@ -280,6 +281,7 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
         Word("UNDELETED"),
         Word("SHARD"),
         Word("WINDOW"),
+        Word("GENERATIONS"),
     ];
     // Before BF.DEBUG, which adds the probes to the layers.
     const LAYERS: &[Question] = &[
@@ -358,6 +360,27 @@ impl Question {
 }
 
 impl FilterInfo {
+    /// Whether it does not grow, and nine tenths of what it takes are in.
+    pub(crate) fn nearly_full(&self) -> bool {
+        let full = |items: u64, capacity: u64| items >= capacity - capacity / 10;
+        match self.window.map(|window| window.rules().span) {
+            _ if self.expansion.is_some() => false,
+            None => full(self.items, self.capacity),
+            // Until the next generation starts, additions go to the newest one.
+            Some(Span::Time(_)) => {
+                self.generations.last().is_some_and(|newest| full(newest.items, newest.capacity))
+            }
+            // A full generation is followed by another one at once.
+            Some(Span::Items) => false,
+        }
+    }
+
+    /// How many generations it has, and how many of them are asked: `2, 1 alive`.
+    pub(crate) fn readable_generations(&self) -> String {
+        let alive = self.generations.iter().filter(|generation| generation.alive).count();
+        format!("{}, {alive} alive", self.generations.len())
+    }
+
     /// The fields of `BF.INFO key`. The module is a guess until [`Reader::read_more`] knows it.
     fn from_fields(reply: Value) -> Result<Self, Error> {
         let fields = Fields::of(&reply)?;

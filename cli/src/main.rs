@@ -13,7 +13,7 @@
 //!      ├─▶ at_once       work on all shards at once
 //!      ├─▶ descriptor    changes of the descriptor of a sharded filter
 //!      ├─▶ new_shard     more shards for a sharded filter
-//!      ├─▶ replication   what replicas have: INFO replication
+//!      ├─▶ replication   whether replicas have what was written: WAIT, INFO replication
 //!      ├─▶ dump_key      a filter into that file
 //!      ├─▶ restore_key   that file into a filter
 //!      ├─▶ statistics    the confidence interval of a measured rate

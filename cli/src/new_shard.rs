@@ -8,59 +8,91 @@ use crate::{
     at_once::{Servers, on_all},
     connection::Connection,
     error::Error,
+    loading::not_shard,
+    name,
     replication::LastWrite,
-    window::{self, Window},
+    sharded::Growth,
+    window::Window,
 };
 
-/// How a shard grows when it is full, and how it forgets: the words of `BF.RESERVE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Growth(Vec<String>);
-
-impl Growth {
-    /// That of the first shard that is there. Without any: `EXPANSION 1`, because growth then takes
-    /// the least memory.
-    pub(crate) fn of(servers: &Servers, generation: &Generation) -> Result<Self, Error> {
-        let found = on_all(
-            servers,
-            &generation.keys,
-            |server, place, _| {
-                let key = &generation.keys[place];
-                let reply = server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("EXPANSION"));
-                match reply {
-                    Ok(Value::Array(values)) => {
-                        let Some(Self(mut words)) = Self::read(&values) else { return Ok(None) };
-                        let window = Window::of(server, key)?;
-                        words.extend(window.into_iter().flat_map(|w| window::words(w.rules())));
-                        Ok(Some(Self(words)))
-                    }
-                    Ok(_) => Ok(None),
-                    Err(Error::Refused { text, .. }) if is_no_filter(&text) => Ok(None),
-                    Err(error) => Err(error),
-                }
-            },
-            || {},
-        )?;
-        let first = found.into_iter().flatten().next();
-        Ok(first.unwrap_or_else(|| Self(vec!["EXPANSION".to_owned(), "1".to_owned()])))
-    }
-
-    fn read(values: &[Value]) -> Option<Self> {
-        match values {
-            [Value::Nil] => Some(Self(vec!["NONSCALING".to_owned()])),
-            [Value::Int(factor)] => Some(Self(vec!["EXPANSION".to_owned(), factor.to_string()])),
-            _ => None,
-        }
+/// How the shards of a generation grow and forget; `None` if none is there. A filter in the place
+/// of a shard that is not that shard, as BF.ADD makes one, is no shard. One that is to be
+/// `replaced` is not asked.
+///
+/// # Errors
+/// `Error::RefusedPartly` if two shards differ: then nobody can say which is right.
+pub(crate) fn growth_of(
+    servers: &Servers,
+    generation: &Generation,
+    replaced: Option<Shard>,
+) -> Result<Option<Growth>, Error> {
+    let keys = &generation.keys;
+    let shard_at = |place: usize| Shard::new(place.try_into().ok()?, generation.shards());
+    let work = |server: &mut Connection, place: usize, _| match shard_at(place) {
+        Some(shard) if Some(shard) != replaced => asked(server, &keys[place], shard),
+        _ => Ok(None),
+    };
+    let found = on_all(servers, keys, work, || {})?;
+    let mut found =
+        found.into_iter().enumerate().filter_map(|(place, growth)| Some((place, growth?)));
+    let Some((first, growth)) = found.next() else { return Ok(None) };
+    match found.find(|(_, other)| *other != growth) {
+        None => Ok(Some(growth)),
+        Some((place, other)) => Err(Error::RefusedPartly {
+            what: format!("shard {first} has {growth}; shard {place} has {other}"),
+            hint: format!(
+                "Remove the one that is wrong, by `drop '{}'` or `drop '{}'`, and make it anew by \
+                 `repair`.",
+                name::readable(&keys[first]),
+                name::readable(&keys[place])
+            ),
+        }),
     }
 }
 
-/// How the shards of a generation forget, if they do: the first that is there says it.
-pub(crate) fn window_of(
+/// How new shards are to grow and forget: as those that are there. Without any, as `EXPANSION 1`
+/// says, because that takes the least memory, and without a window.
+///
+/// # Errors
+/// Those of [`growth_of`].
+pub(crate) fn growth_for(
     servers: &Servers,
     generation: &Generation,
-) -> Result<Option<Window>, Error> {
-    let keys = &generation.keys;
-    let found = on_all(servers, keys, |server, at, _| Window::of(server, &keys[at]), || {})?;
-    Ok(found.into_iter().flatten().next())
+    replaced: Option<Shard>,
+) -> Result<Growth, Error> {
+    if let Some(growth) = growth_of(servers, generation, replaced)? {
+        return Ok(growth);
+    }
+    let plain = Growth { expansion: Some(1), window: None };
+    servers.remark(format!("no other shard is there to be copied: a new shard gets {plain}"));
+    Ok(plain)
+}
+
+/// Asks a shard how it grows and forgets; `None` if there is no such shard at the key.
+fn asked(server: &mut Connection, key: &[u8], shard: Shard) -> Result<Option<Growth>, Error> {
+    // First, because it does not tell a filter without a window from a missing one.
+    let window = Window::of(server, key)?;
+    let mut ask = |word: &str| server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word));
+    let expansion = match ask("SHARD").and_then(|own| Ok((own, ask("EXPANSION")?))) {
+        Ok((own, _)) if not_shard(&own, shard).is_some() => return Ok(None),
+        Ok((_, expansion)) => expansion,
+        Err(Error::Refused { text, .. }) if is_no_filter(&text) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let factor = match &expansion {
+        Value::Array(values) => match values[..] {
+            [Value::Nil] => Some(None),
+            [Value::Int(factor)] => u64::try_from(factor).ok().map(Some),
+            _ => None,
+        },
+        _ => None,
+    };
+    match factor {
+        Some(expansion) => Ok(Some(Growth { expansion, window })),
+        None => {
+            Err(Error::Reply { command: "BF.INFO".to_owned(), reply: format!("{expansion:?}") })
+        }
+    }
 }
 
 /// Whether an error says that a key is missing, or no filter that can be asked.
@@ -77,13 +109,13 @@ pub(crate) fn reserve(
     key: &[u8],
     shard: Shard,
     generation: &Generation,
-    growth: &Growth,
+    growth: Growth,
     again: bool,
 ) -> Result<(), Error> {
     // A generation has at least one shard.
     let capacity = shard_capacity(generation.capacity, shard.count()).unwrap_or(1);
     let mut command: Cmd = redis::cmd("BF.RESERVE");
-    command.arg(key).arg(generation.error_rate.to_string()).arg(capacity).arg(&growth.0);
+    command.arg(key).arg(generation.error_rate.to_string()).arg(capacity).arg(growth.words());
     command.arg("SHARD").arg(shard.index()).arg(shard.count());
     let last = match server.call_for_key(&command) {
         Ok(_) => LastWrite::Here,

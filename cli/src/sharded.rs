@@ -1,12 +1,14 @@
 //! What a name stands for: a filter in one key, or a sharded filter, whose descriptor lists its
 //! keys (docs/sharding.md).
 
+mod growth;
 mod parts;
 mod summary;
 
 use bloom::sharding::{Descriptor, Field, Generation, Malformed};
 use redis::Value;
 
+pub(crate) use growth::Growth;
 pub(crate) use parts::{named_keys, shard_name, tombstone_keys};
 pub(crate) use summary::{Summary, Worst};
 

@@ -139,8 +139,7 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
     }
     lines.push(("layers", info.layer_count.to_string()));
     if !info.generations.is_empty() {
-        let alive = info.generations.iter().filter(|generation| generation.alive).count();
-        lines.push(("generations", format!("{}, {alive} alive", info.generations.len())));
+        lines.push(("generations", info.readable_generations()));
     }
     let mut text = Style::Bold.apply(name, coloured);
     for (label, value) in lines {

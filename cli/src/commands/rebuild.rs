@@ -46,7 +46,7 @@ use crate::{
     loading::{self, Files, Goal, load_files, milliseconds},
     membership::Membership,
     name::{self, Named},
-    new_shard::{Growth, reserve, window_of},
+    new_shard::{growth_for, growth_of, reserve},
     output::Output,
     progress::{Progress, Unit},
 };
@@ -370,7 +370,8 @@ impl Rebuild<'_> {
         if let Some(span) = self.span.get() {
             return Ok(*span);
         }
-        let window = window_of(&self.servers, &seen.descriptor.current)?;
+        let growth = growth_of(&self.servers, &seen.descriptor.current, None)?;
+        let window = growth.and_then(|growth| growth.window);
         Ok(*self.span.get_or_init(|| window.map(|window| window.rules().span)))
     }
 
@@ -628,7 +629,7 @@ impl Rebuild<'_> {
     }
 
     fn reserve_all(&self, old: &Generation, new: &Generation) -> Result<(), Error> {
-        let growth = Growth::of(&self.servers, old)?;
+        let growth = growth_for(&self.servers, old, None)?;
         on_all(
             &self.servers,
             &new.keys,
@@ -639,7 +640,7 @@ impl Rebuild<'_> {
                     // Nobody else makes keys of this generation, but an earlier run may have.
                     Some(shard) => {
                         let key = &new.keys[place];
-                        reserve(&self.servers, server, key, shard, new, &growth, true)
+                        reserve(&self.servers, server, key, shard, new, growth, true)
                     }
                     None => Ok(()),
                 }

@@ -29,7 +29,7 @@ use crate::{
     items,
     loading::{self, Files, Goal, load_files},
     name::{self, Named},
-    new_shard::{Growth, reserve},
+    new_shard::{growth_for, reserve},
     output::Output,
     progress::Alone,
     replication::LastWrite,
@@ -218,10 +218,10 @@ impl Repair<'_> {
 
     fn load(&self, target: Target) -> Result<u64, Error> {
         let (arguments, key) = (self.arguments, self.temporary());
-        let growth = Growth::of(&self.servers, &self.generation)?;
+        let growth = growth_for(&self.servers, &self.generation, Some(self.shard))?;
         self.clear()?;
         self.on_node(|server, again| {
-            reserve(&self.servers, server, &key, self.shard, &self.generation, &growth, again)
+            reserve(&self.servers, server, &key, self.shard, &self.generation, growth, again)
         })?;
         let totals = load_files(
             &format!("repair {}", name::readable(name::bytes(&arguments.name))),

@@ -208,8 +208,7 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
             cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::count));
         }
         if forgets {
-            let span = |window: Window| amount::readable_span(window.rules().span);
-            cells.push(info.window.map_or_else(|| "-".to_owned(), span));
+            cells.push(window(line));
         }
         cells.extend([
             amount::readable_items(info.items),
@@ -228,18 +227,27 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     table
 }
 
-/// Red: more false positives than asked for, by more than an estimate may be wrong, or a shard that
-/// is lost. Yellow: a filter that does not grow is nearly full.
+/// The window, and the first shard that does not have it: `24h (not #0)`.
+fn window(line: &Line<'_>) -> String {
+    let span = |window: Window| amount::readable_span(window.rules().span);
+    let window = line.info().window.map_or_else(|| "-".to_owned(), span);
+    match line.shards().and_then(Folded::differing) {
+        Some(shard) => format!("{window} (not #{shard})"),
+        None => window,
+    }
+}
+
+/// Red: more false positives than asked for, by more than an estimate may be wrong, a shard that is
+/// lost, or one that grows or forgets otherwise than the others. Yellow: a filter that does not grow
+/// is nearly full.
 fn style(line: &Line<'_>) -> Style {
     let info = line.info();
     let wrong = |(now, asked): (f64, f64)| now > 1.1 * asked;
     let worst = line.shards().map_or(info.rate_now, Folded::worst_rate);
-    if worst.zip(info.error_rate).is_some_and(wrong) || line.shards().is_some_and(Folded::lacks) {
+    let faulty = |folded: &Folded| folded.lacks() || folded.differing().is_some();
+    if worst.zip(info.error_rate).is_some_and(wrong) || line.shards().is_some_and(faulty) {
         Style::Red
-    } else if info.window.is_some() {
-        // Full generations are usual: others take their places.
-        Style::Plain
-    } else if info.expansion.is_none() && info.items >= info.capacity - info.capacity / 10 {
+    } else if line.shards().map_or_else(|| info.nearly_full(), Folded::nearly_full) {
         Style::Yellow
     } else {
         Style::Plain
@@ -293,14 +301,17 @@ fn unread(state: &State) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use bloom::filter::{Rules, Span};
+
     use super::*;
     use crate::{
         filter_info::{Cells, Module},
         scan::Node,
+        window::Generation,
     };
 
-    fn state(names: &[&str]) -> State {
-        let info = |bytes| FilterInfo {
+    fn info(bytes: u64) -> FilterInfo {
+        FilterInfo {
             module: Module::RedisBloom,
             cells: Cells::Bits,
             items: 123_456_789,
@@ -319,13 +330,79 @@ mod tests {
             generations: Vec::new(),
             layer_count: 1,
             layers: Vec::new(),
-        };
-        let filters = names
-            .iter()
-            .enumerate()
-            .map(|(number, name)| (name.as_bytes().to_vec(), info(number as u64 + 1)))
-            .collect();
+        }
+    }
+
+    fn state(names: &[&str]) -> State {
+        let names = names.iter().enumerate();
+        state_of(names.map(|(at, name)| (name.as_bytes().to_vec(), info(at as u64 + 1))))
+    }
+
+    fn state_of(filters: impl IntoIterator<Item = (Vec<u8>, FilterInfo)>) -> State {
+        let filters = filters.into_iter().collect();
         State::of(vec![Node { name: "a:1".to_owned(), filters, complete: true, ..Node::default() }])
+    }
+
+    /// A filter that does not grow, with generations of these items of 100 each.
+    fn fixed(span: Option<Span>, generations: &[u64]) -> FilterInfo {
+        let generation = |&items| Generation {
+            started: None,
+            items,
+            capacity: 100,
+            layers: 1,
+            bytes: 1,
+            alive: true,
+        };
+        FilterInfo {
+            items: generations.iter().sum(),
+            capacity: 100 * generations.len() as u64,
+            expansion: None,
+            window: span.map(|span| Rules { span, generations: 4, refresh: true }.into()),
+            generations: match span {
+                Some(_) => generations.iter().map(generation).collect(),
+                None => Vec::new(),
+            },
+            ..info(1)
+        }
+    }
+
+    /// A window of time that does not grow refuses additions while its newest generation is full.
+    #[test]
+    fn a_filter_that_is_nearly_full_is_yellow() {
+        let time = Some(Span::Time(1_000));
+        for (info, style_of_it) in [
+            (fixed(None, &[89]), Style::Plain),
+            (fixed(None, &[90]), Style::Yellow),
+            (FilterInfo { expansion: Some(2), ..fixed(None, &[90]) }, Style::Plain),
+            (fixed(time, &[10, 90]), Style::Yellow),
+            (fixed(time, &[100, 100, 100, 89]), Style::Plain),
+            (FilterInfo { expansion: Some(2), ..fixed(time, &[100]) }, Style::Plain),
+            (fixed(Some(Span::Items), &[100, 100]), Style::Plain),
+        ] {
+            let text = format!("{info:?}");
+            // Alone, and as a shard.
+            let shard = FilterInfo { shard: Some((0, 1)), ..info.clone() };
+            let state = state_of([(b"one".to_vec(), info), (b"{all:0}:1".to_vec(), shard)]);
+            let lines = lines(&state, Sort::Items);
+            let styles: Vec<_> = lines.iter().map(style).collect();
+            assert_eq!(styles, [style_of_it; 2], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shard_that_forgets_otherwise_is_a_fault() {
+        let forgets = |shard, span: u64| {
+            let info = fixed(Some(Span::Time(span)), &[1]);
+            (format!("{{all:{shard}}}:1").into(), FilterInfo { shard: Some((shard, 3)), ..info })
+        };
+        let day = 24 * 3_600_000;
+        let state = state_of([forgets(0, 1_000), forgets(1, day), forgets(2, day)]);
+        let lines = lines(&state, Sort::Items);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!((style(&lines[0]), window(&lines[0])), (Style::Red, "24h (not #0)".to_owned()));
+        let same = state_of([forgets(0, day), forgets(1, day), forgets(2, day)]);
+        let lines = fold::lines(&same);
+        assert_eq!((style(&lines[0]), window(&lines[0])), (Style::Plain, "24h".to_owned()));
     }
 
     #[test]

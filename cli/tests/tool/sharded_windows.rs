@@ -119,6 +119,128 @@ fn options_of_windows_reach_the_shards() {
     assert!(ran.code == 4 && ran.stderr.contains("it remembers the last items"), "{ran:?}");
 }
 
+/// A shard that was lost, and that BF.ADD made anew, is not what other shards are made as.
+#[test]
+fn new_shards_are_made_as_the_shards_that_are_there() {
+    let server = Server::start();
+    let mut client = server.client();
+    let items = numbered("item", 3_000);
+    let from = file(server.dir(), "items", &items);
+    let words = |client: &mut Client, key: &str| {
+        ["EXPANSION", "WINDOW"].map(|word| client.run(&format!("BF.INFO {key} {word}")))
+    };
+    for (name, options) in [("seen", "--window 24h --expansion 4"), ("all", "--expansion 4")] {
+        let create = format!("create {name} --items 20k --error 1% --shards 3 --poll 1 {options}");
+        run_at(&server, &create).done();
+        load(&server, name, &items).done();
+        let all = keys(&mut client, name, 3);
+        let usual = words(&mut client, &all[1]);
+        client.run(&format!("DEL {}", all[0]));
+        assert_eq!(client.run(&format!("BF.ADD {} x", all[0])), int(1));
+        assert_ne!(words(&mut client, &all[0]), usual);
+        let repair = format!("repair {name} --shard 0 --replace --from {}", from.display());
+        let ran = run_at(&server, &repair);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(words(&mut client, &all[0]), usual, "{name}");
+        run_at(&server, &format!("info {name}")).done();
+        // Lost once more, while the filter is rebuilt.
+        client.run(&format!("DEL {}", all[0]));
+        client.run(&format!("BF.ADD {} x", all[0]));
+        let ran = run_at(&server, &format!("rebuild {name} --shards 2"));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        for shard in 0..2 {
+            let key = client.run(&format!("HGET {name} next.{shard}")).text();
+            assert_eq!(words(&mut client, &key), usual, "{name}");
+        }
+        run_at(&server, &format!("rebuild {name} --abort")).done();
+    }
+    // Without any other shard, nobody knows: a remark says what is made.
+    run_at(&server, "create one --items 100 --error 1% --shards 1").done();
+    let one = keys(&mut client, "one", 1);
+    client.run(&format!("DEL {}", one[0]));
+    let ran = run_at(&server, &format!("repair one --shard 0 --from {}", from.display()));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("a new shard gets EXPANSION 1, no window"), "{ran:?}");
+}
+
+/// A shard whose window is not that of the others is named, and new shards are not made as it is.
+#[test]
+fn a_shard_that_forgets_otherwise_is_named() {
+    let (clock, server, mut client) = server();
+    let create = "create seen --items 20k --error 1e-9 --shards 3 --window 24h --poll 1";
+    run_at(&server, create).done();
+    let items = numbered("item", 3_000);
+    load(&server, "seen", &items).done();
+    clock.advance(7 * HOUR);
+    load(&server, "seen", &numbered("other", 300)).done();
+    let all = keys(&mut client, "seen", 3);
+    let info = run_at(&server, "info seen --json").done();
+    let info = &checked("info-shards", &info)[0];
+    assert_eq!((&info["differing"].is_null(), &info["lost"]), (&true, &0.into()), "{info}");
+    for shard in info["shards"].as_array().expect("shards") {
+        assert_eq!(shard["generations"].as_array().map(Vec::len), Some(2), "{info}");
+    }
+    let text = run_at(&server, "info seen").done();
+    assert_eq!(text.matches("  2, 2 alive  ").count(), 3, "{text}");
+    // The first one, so that it is taken for the rule of all by nobody.
+    client.run(&format!("DEL {}", all[0]));
+    let reserve = format!("BF.RESERVE {} 1e-9 7000 EXPANSION 1 SHARD 0 3", all[0]);
+    assert_eq!(client.run(&reserve), ok());
+    let ran = run_at(&server, "info seen");
+    assert_eq!(ran.code, 5, "{ran:?}");
+    for part in [
+        "\n  shards            3 on 1 node, generation 1, 1 DIFFERING\n",
+        "\n  window            24h in 4 generations, since an item was added last, each shard by",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {ran:?}");
+    }
+    let what = "seen: shard 0 of 3 DIFFERS: it has EXPANSION 1, no window; most have EXPANSION 1, \
+                window 24h in 4 generations";
+    assert!(ran.stderr.contains(what), "{ran:?}");
+    assert!(ran.stderr.contains("`repair seen --shard 0 --replace --from FILE`"), "{ran:?}");
+    let ran = run_at(&server, "info seen --json");
+    let line = &checked("info-shards", &ran.stdout)[0];
+    assert_eq!((&line["differing"], &line["lost"]), (&serde_json::json!([0]), &0.into()), "{line}");
+    assert_eq!(line["window"]["milliseconds"], 24 * HOUR, "{line}");
+    let problem = line["shards"][0]["problem"].as_str().expect("a problem");
+    assert!(problem.starts_with("has EXPANSION 1, no window; most have "), "{line}");
+    assert!(line["shards"][1]["problem"].is_null(), "{line}");
+    let text = run_at(&server, "top --once").done();
+    assert!(text.contains("  24h (not #0)  "), "{text}");
+    let line = &checked("top", &run_at(&server, "top --json").done())[0];
+    assert_eq!(line["differing"], serde_json::json!([0]), "{line}");
+    assert_eq!(line["window"]["milliseconds"], 24 * HOUR, "{line}");
+
+    // Which of two is right, nobody can say.
+    let from = file(server.dir(), "items", &items);
+    let repair = |shard: usize| {
+        let words = format!("repair seen --shard {shard} --replace --from {}", from.display());
+        run_at(&server, &words)
+    };
+    for ran in [run_at(&server, "rebuild seen --shards 2"), repair(1)] {
+        assert_eq!(ran.code, 4, "{ran:?}");
+        let what = "shard 0 has EXPANSION 1, no window; shard ";
+        assert!(ran.stderr.contains(what) && ran.stderr.contains(&all[0]), "{ran:?}");
+    }
+    assert_eq!(client.run("HGET seen rebuild"), Reply::Null);
+    // The shard that is replaced is not asked.
+    assert_eq!(repair(0).code, 0);
+    run_at(&server, "info seen").done();
+    assert_eq!(remembered(&server, "seen", &items), 3_000);
+    run_at(&server, "rebuild seen --shards 2").done();
+    // A next generation of another kind.
+    for shard in 0..2 {
+        let key = client.run(&format!("HGET seen next.{shard}")).text();
+        client.run(&format!("DEL {key}"));
+        let reserve = format!("BF.RESERVE {key} 1e-9 7000 EXPANSION 1 SHARD {shard} 2");
+        assert_eq!(client.run(&reserve), ok());
+    }
+    let ran = run_at(&server, "info seen");
+    let what =
+        "seen: the shards of the next generation, 2, have EXPANSION 1, no window; those that";
+    assert!(ran.code == 5 && ran.stderr.contains(what), "{ran:?}");
+}
+
 /// A rebuild needs no items: after a window, the new generation has all that is remembered.
 #[test]
 fn a_filter_that_forgets_is_rebuilt_by_waiting() {

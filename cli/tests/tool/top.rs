@@ -107,7 +107,8 @@ fn the_scan_is_bounded_and_forgives_what_vanishes() {
         "BF.INFO here SATURATED"
         | "BF.INFO here UNDELETED"
         | "BF.INFO here SHARD"
-        | "BF.INFO here WINDOW" => array(&["$-1"]),
+        | "BF.INFO here WINDOW"
+        | "BF.INFO here GENERATIONS" => array(&["$-1"]),
         "CLUSTER SLOTS" => "-ERR This instance has cluster support disabled\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     });

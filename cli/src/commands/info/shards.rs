@@ -14,7 +14,8 @@ use crate::{
     filter_info::{Detail, FilterInfo, Reader},
     name::{self, Key, Named},
     output::{Column, Output, Style, Table},
-    sharded::{self, Summary, Worst},
+    sharded::{self, Growth, Summary, Worst},
+    window,
 };
 
 /// A sharded filter in JSON: the fields of every filter, summed, and those of the shards.
@@ -61,13 +62,16 @@ struct ShownShard<'s> {
     key: Key<'s>,
     /// The primary that has its slot; null if no node has it.
     node: Option<&'s str>,
-    /// Why it is lost, or could not be read; null if it is as it should be.
+    /// Why it is lost or could not be read, or how it differs; null if it is as it should be.
     problem: Option<&'s str>,
     items: Option<u64>,
     bytes: Option<u64>,
     fill: Option<f64>,
     rate_now: Option<f64>,
     layer_count: Option<u64>,
+    /// Of a shard that forgets.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    generations: &'s [window::Generation],
 }
 
 /// What a shard answered.
@@ -141,21 +145,41 @@ pub(super) fn show(
     };
     let text = current.text(&name::readable(name), descriptor, next.as_ref(), output.coloured());
     output.data(&shown, format_args!("{before}{text}"))?;
-    current.verdict(name, |name, place| {
-        format!(
+    let usual = current.usual();
+    current.verdict(name, |name, place, there| match there {
+        false => format!(
             "Answers for its items are unknown. `repair {name} --shard {place} --from FILE` adds \
              them again."
-        )
+        ),
+        true => format!(
+            "`repair {name} --shard {place} --replace --from FILE` makes it as the others are."
+        ),
     })?;
     sharded::filled(name, descriptor)?;
     let Some(next) = next else { return Ok(()) };
     let is_old = next.generation.number < descriptor.current.number;
-    next.verdict(name, |name, _| {
+    let number = next.generation.number;
+    let both = next.usual().filter(|_| !is_old).zip(usual);
+    // Its maker may have chosen another expansion.
+    let differs = both.filter(|(next, now)| next.window != now.window);
+    next.verdict(name, |name, _, _| {
         if is_old {
             format!("The filter was rebuilt, but for its end: `rebuild {name} --commit`.")
         } else {
             format!("Give up the next generation by `rebuild {name} --abort`, and begin it again.")
         }
+    })?;
+    let Some((next, now)) = differs else { return Ok(()) };
+    Err(Error::Incomplete {
+        what: format!(
+            "{}: the shards of the next generation, {number}, have {next}; those that answer have \
+             {now}",
+            name::readable(name)
+        ),
+        hint: format!(
+            "If that is not wanted, give it up by `rebuild {} --abort`.",
+            name::typed(name)
+        ),
     })
 }
 
@@ -173,11 +197,24 @@ impl<'d> Seen<'d> {
                 result: result.unwrap_or_else(|error| Err(Trouble::Unread(error))),
             })
             .collect();
-        let problems = shards.iter().map(Read::problem).collect();
-        let whole = shards.iter().enumerate();
+        let all = shards.iter().enumerate();
         let summary =
-            Summary::of(whole.filter_map(|(place, shard)| Some((place as u64, shard.info()?))));
+            Summary::of(all.filter_map(|(place, shard)| Some((place as u64, shard.info()?))));
+        let differs = |place: usize| {
+            let Summary { whole, differing, .. } = summary.as_ref()?;
+            let info = shards[place].info().filter(|_| differing.contains(&(place as u64)))?;
+            let [own, usual] = [info, whole].map(Growth::from);
+            Some(format!("has {own}; most have {usual}"))
+        };
+        let problems = shards.iter().enumerate();
+        let problems =
+            problems.map(|(place, shard)| shard.problem().or_else(|| differs(place))).collect();
         Ok(Self { generation, shards, problems, summary })
+    }
+
+    /// How most of the shards grow and forget; `None` if none could be read.
+    fn usual(&self) -> Option<Growth> {
+        self.summary.as_ref().map(|summary| Growth::from(&summary.whole))
     }
 
     fn lost(&self) -> usize {
@@ -198,24 +235,31 @@ impl<'d> Seen<'d> {
                 fill: shard.info().and_then(|info| info.fill),
                 rate_now: shard.info().and_then(|info| info.rate_now),
                 layer_count: shard.info().map(|info| info.layer_count),
+                generations: shard.info().map_or(&[], |info| &info.generations),
             })
             .collect()
     }
 
-    /// The first shard that is lost, or could not be read. `hint` says what to do about the
-    /// shard of that number, by the name as it is typed.
-    fn verdict(self, name: &[u8], hint: impl FnOnce(&str, usize) -> String) -> Result<(), Error> {
+    /// The first shard that is lost, that differs from the others, or that could not be read. `hint`
+    /// says what to do about the shard of that number, by the name as it is typed; `true`: it is
+    /// there, and to be replaced.
+    fn verdict(
+        self,
+        name: &[u8],
+        hint: impl FnOnce(&str, usize, bool) -> String,
+    ) -> Result<(), Error> {
         let (count, lost) = (self.shards.len(), self.lost());
+        let and_more = |all: usize| match all {
+            1 => String::new(),
+            all => format!(", and {} more", all - 1),
+        };
         let mut unread = None;
         for (place, (shard, key)) in self.shards.into_iter().zip(&self.generation.keys).enumerate()
         {
             match shard.result {
                 Err(Trouble::Lost(text)) => {
-                    let others = match lost {
-                        1 => String::new(),
-                        lost => format!(", and {} more", lost - 1),
-                    };
-                    let hint = hint(&name::typed(name), place);
+                    let others = and_more(lost);
+                    let hint = hint(&name::typed(name), place, false);
                     let (name, key) = (name::readable(name), name::readable(key));
                     return Err(Error::Incomplete {
                         what: format!(
@@ -227,6 +271,18 @@ impl<'d> Seen<'d> {
                 Err(Trouble::Unread(error)) => unread = unread.or(Some(error)),
                 Ok(_) => {}
             }
+        }
+        let differing = self.summary.map_or_else(Vec::new, |summary| summary.differing);
+        let first = differing.first().and_then(|&place| usize::try_from(place).ok());
+        if let Some((place, Some(Some(how)))) = first.map(|at| (at, self.problems.get(at))) {
+            return Err(Error::Incomplete {
+                what: format!(
+                    "{}: shard {place} of {count} DIFFERS: it {how}{}",
+                    name::readable(name),
+                    and_more(differing.len())
+                ),
+                hint: hint(&name::typed(name), place, true),
+            });
         }
         unread.map_or(Ok(()), Err)
     }
@@ -270,8 +326,12 @@ impl<'d> Seen<'d> {
         if self.lost() > 0 {
             shards += &format!(", {} LOST", self.lost());
         }
+        let differing = self.summary.as_ref().map_or(0, |summary| summary.differing.len());
+        if differing > 0 {
+            shards += &format!(", {differing} DIFFERING");
+        }
         let mut lines = vec![];
-        if let Some(Summary { whole, worst_fill, worst_rate, imbalance }) = &self.summary {
+        if let Some(Summary { whole, worst_fill, worst_rate, imbalance, .. }) = &self.summary {
             let rate =
                 |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
             let worst = |mean: Option<f64>, worst: &Option<Worst>, word: &str| match worst {
@@ -347,7 +407,9 @@ impl<'d> Seen<'d> {
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new(&[
+        let infos = || self.shards.iter().filter_map(Read::info);
+        let forgets = infos().any(|info| info.window.is_some());
+        let mut columns = vec![
             Column::Number("SHARD"),
             Column::Number("ITEMS"),
             Column::Number("OF"),
@@ -355,9 +417,12 @@ impl<'d> Seen<'d> {
             Column::Number("RATE NOW"),
             Column::Number("MEMORY"),
             Column::Number("LAYERS"),
-            Column::Text("NODE"),
-            Column::Text("KEY"),
-        ]);
+        ];
+        if forgets {
+            columns.push(Column::Number("GENERATIONS"));
+        }
+        columns.extend([Column::Text("NODE"), Column::Text("KEY")]);
+        let mut table = Table::new(&columns);
         let unknown = || "-".to_owned();
         let rate = |rate: Option<f64>| rate.map_or_else(unknown, amount::readable_rate);
         for (place, (shard, key)) in self.shards.iter().zip(&self.generation.keys).enumerate() {
@@ -381,8 +446,12 @@ impl<'d> Seen<'d> {
             };
             let mut cells = vec![place.to_string()];
             cells.extend(numbers);
+            if forgets {
+                let info = shard.info().filter(|info| info.window.is_some());
+                cells.push(info.map_or_else(unknown, FilterInfo::readable_generations));
+            }
             cells.extend([node, name::readable(key)]);
-            let style = if shard.result.is_err() { Style::Red } else { Style::Plain };
+            let style = if self.problems[place].is_some() { Style::Red } else { Style::Plain };
             table.row(cells, style);
         }
         table

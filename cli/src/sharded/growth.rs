@@ -1,0 +1,85 @@
+//! How the shards of a filter grow and forget: all of them in one way.
+
+use std::fmt;
+
+use crate::{
+    filter_info::FilterInfo,
+    window::{self, Window},
+};
+
+/// How a shard grows when it is full, and how it forgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    /// Size of a new layer over that of the one before; `None` if it does not grow.
+    pub(crate) expansion: Option<u64>,
+    /// `None` if it does not forget.
+    pub(crate) window: Option<Window>,
+}
+
+impl Growth {
+    /// That of most of these; of two that are equally frequent, the first.
+    pub(crate) fn of_most(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut counts: Vec<(Self, usize)> = Vec::new();
+        for one in all {
+            match counts.iter_mut().find(|(known, _)| *known == one) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((one, 1)),
+            }
+        }
+        let most =
+            counts.into_iter().reduce(|most, next| if next.1 > most.1 { next } else { most });
+        most.map(|(growth, _)| growth)
+    }
+
+    /// The words of `BF.RESERVE` for it.
+    pub(crate) fn words(self) -> Vec<String> {
+        let mut words = match self.expansion {
+            Some(factor) => vec!["EXPANSION".to_owned(), factor.to_string()],
+            None => vec!["NONSCALING".to_owned()],
+        };
+        words.extend(self.window.into_iter().flat_map(|window| window::words(window.rules())));
+        words
+    }
+}
+
+impl From<&FilterInfo> for Growth {
+    fn from(info: &FilterInfo) -> Self {
+        Self { expansion: info.expansion, window: info.window }
+    }
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.expansion {
+            Some(factor) => write!(formatter, "EXPANSION {factor}, ")?,
+            None => formatter.write_str("NONSCALING, ")?,
+        }
+        match self.window {
+            Some(window) => write!(formatter, "window {window}"),
+            None => formatter.write_str("no window"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bloom::filter::{Rules, Span};
+
+    use super::*;
+
+    #[test]
+    fn most_shards_say_how_all_grow() {
+        let rules = Rules { span: Span::Time(1_000), generations: 4, refresh: false };
+        let [plain, window] =
+            [None, Some(Window::from(rules))].map(|window| Growth { expansion: Some(1), window });
+        let fixed = Growth { expansion: None, window: None };
+        assert_eq!(Growth::of_most([]), None);
+        assert_eq!(Growth::of_most([plain, window, fixed]), Some(plain));
+        assert_eq!(Growth::of_most([plain, window, fixed, window]), Some(window));
+        assert_eq!(fixed.words(), ["NONSCALING"]);
+        assert_eq!(window.words(), ["EXPANSION", "1", "WINDOW", "EX", "1", "NOREFRESH"]);
+        assert_eq!(fixed.to_string(), "NONSCALING, no window");
+        let text = "EXPANSION 1, window 1s in 4 generations, since an item was added first";
+        assert!(window.to_string().starts_with(text), "{window}");
+    }
+}
