@@ -137,6 +137,66 @@ pub(crate) struct Window {
     refresh: bool,
 }
 
+/// Whether a filter forgets, as far as the server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgets {
+    /// What is out of this window.
+    By(Window),
+    /// Nothing: it has no window, or there is no such filter.
+    Never,
+    /// The user has no right to BF.INFO.
+    Unknown,
+}
+
+impl From<Option<Window>> for Forgets {
+    fn from(window: Option<Window>) -> Self {
+        window.map_or(Self::Never, Self::By)
+    }
+}
+
+impl Forgets {
+    /// Asks for the window of a filter.
+    pub(crate) fn of(server: &mut Connection, key: &[u8]) -> Result<Self, Error> {
+        match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("WINDOW")) {
+            Ok(Value::Array(values)) => Ok(values.first().and_then(Window::from_reply).into()),
+            Ok(_) => Ok(Self::Never),
+            Err(error) if error.is_forbidden() => Ok(Self::Unknown),
+            Err(error) if error.passes() => Err(error),
+            // No such filter, or no such word.
+            Err(Error::Refused { .. }) => Ok(Self::Never),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses a filter that does not forget as `rules` say, or that may not. `name` is for
+    /// messages.
+    ///
+    /// # Errors
+    /// `Error::Usage` for another window, or none; `Error::RefusedPartly` if it is unknown.
+    pub(crate) fn must_be(self, rules: Rules, name: &str) -> Result<(), Error> {
+        let asked = Window::from(rules);
+        let hint = "Leave out --window, or load into another key.";
+        match self {
+            Self::By(window) if window == asked => Ok(()),
+            Self::By(window) => Err(Error::usage(
+                format!("{name} is there with another window: {window}; not {asked}"),
+                hint,
+            )),
+            Self::Never => Err(Error::usage(
+                format!("{name} is there, and has no window: it forgets nothing"),
+                hint,
+            )),
+            Self::Unknown => Err(Error::RefusedPartly {
+                what: format!(
+                    "{name}: whether it has the window is unknown: the user has no right to BF.INFO"
+                ),
+                hint: "Give the user that right (ACL SETUSER ... +bf.info), or leave out --window."
+                    .to_owned(),
+            }),
+        }
+    }
+}
+
 /// What a window remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -173,14 +233,12 @@ impl Window {
         Rules { span, generations: self.generations, refresh: self.refresh }
     }
 
-    /// Asks for the window of a filter; `None` if it has none, or if the module has none.
+    /// Asks for the window of a filter; `None` if it has none, if the module has none, or if the
+    /// user may not ask.
     pub(crate) fn of(server: &mut Connection, key: &[u8]) -> Result<Option<Self>, Error> {
-        match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("WINDOW")) {
-            Ok(Value::Array(values)) => Ok(values.first().and_then(Self::from_reply)),
-            Ok(_) => Ok(None),
-            // No such filter, no such word, or no right to ask. Others may pass.
-            Err(Error::Refused { text, .. }) if !PASSING.contains(&code_of(&text)) => Ok(None),
-            Err(error) => Err(error),
+        match Forgets::of(server, key)? {
+            Forgets::By(window) => Ok(Some(window)),
+            Forgets::Never | Forgets::Unknown => Ok(None),
         }
     }
 
@@ -242,15 +300,6 @@ impl Generation {
         };
         maps.iter().map(one).collect()
     }
-}
-
-/// Errors of a server that says later whether a filter has a window.
-const PASSING: [&str; 7] =
-    ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MOVED", "ASK"];
-
-/// The first word of an error.
-fn code_of(text: &str) -> &str {
-    text.split(' ').next().unwrap_or_default()
 }
 
 /// A field of a map, as RESP2 has it (a flat array) or as RESP3 has it.

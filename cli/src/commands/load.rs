@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::{
     amount,
+    at_once::Servers,
     connection::{Connection, Options, Targets},
     error::{Error, Exit},
     interrupt::Interrupt,
@@ -30,10 +31,11 @@ use crate::{
         Settings, Stop, Tally, Totals,
     },
     name,
+    new_shard::growth_of,
     output::Output,
     progress::{Progress, Unit},
     sharded::{self, Filter},
-    window,
+    window::{self, Forgets},
 };
 
 /// The longest sleep without a look for Ctrl-C.
@@ -231,6 +233,13 @@ impl Arguments {
         let early = |stop: Failure| self.explained(stop, Next::Skip, Totals::default());
         let mut server = target.connect_for(self.key())?;
         let filter = self.find(&mut server, &interrupt)?;
+        if let (Some(rules), Filter::Sharded(descriptor)) = (rules, &filter) {
+            let servers = Servers::of(target.clone(), output)?;
+            // Without any shard, the load says which is lost.
+            if let Some(growth) = growth_of(&servers, &descriptor.current, None)? {
+                Forgets::from(growth.window).must_be(rules, &self.shown())?;
+            }
+        }
         let ledger = Arc::new(Ledger::default());
         let route = Route {
             key: self.key().to_vec(),
@@ -260,6 +269,9 @@ impl Arguments {
                 settings.acks = Some(self.acks.unwrap_or(0));
                 let opened = Delivery::open(settings, route, server);
                 let (mut delivery, found) = opened.map_err(|stop| early(stop.into()))?;
+                if found {
+                    self.check_window(&mut delivery, rules)?;
+                }
                 if self.dry_run {
                     return self.count(inputs, found, &interrupt, output);
                 }
@@ -457,14 +469,10 @@ impl Arguments {
             };
             let early = |stop: Stop| self.explained(stop.into(), Next::Skip, Totals::default());
             delivery.create(items, error, rules).map_err(early)?;
+            // Somebody else may have been faster: BF.ADD makes a filter without a window.
+            self.check_window(delivery, rules)?;
             output.remark(format_args!("{} created", self.shown()));
         } else {
-            if self.window.given() && !delivery.forgets() {
-                return Err(Error::usage(
-                    format!("{} is there, and has no window: it forgets nothing", self.shown()),
-                    "Leave out --window, or load into another key.",
-                ));
-            }
             self.remark_found(output);
         }
         if delivery.counting() && self.resume {
@@ -474,6 +482,13 @@ impl Arguments {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses a filter that does not forget as --window says.
+    fn check_window(&self, delivery: &mut Delivery, rules: Option<Rules>) -> Result<(), Error> {
+        let Some(rules) = rules else { return Ok(()) };
+        let early = |stop: Stop| self.explained(stop.into(), Next::Skip, Totals::default());
+        delivery.forgets().map_err(early)?.must_be(rules, &self.shown())
     }
 
     /// Says that a filter is there which was to be created.

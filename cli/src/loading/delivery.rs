@@ -37,7 +37,7 @@ use crate::{
     name,
     output::Output,
     replication::{Acknowledged, LastWrite, Replication},
-    window::{self, Generation, Window},
+    window::{self, Forgets, Generation, Window},
 };
 
 use super::{
@@ -400,9 +400,9 @@ impl Delivery {
         }
     }
 
-    /// Whether the filter forgets.
-    pub(crate) fn forgets(&self) -> bool {
-        self.window.is_some()
+    /// Asks whether the filter forgets.
+    pub(crate) fn forgets(&mut self) -> Result<Forgets, Stop> {
+        self.patiently(|delivery| Ok(Forgets::of(&mut delivery.connection, &delivery.route.key)?))
     }
 
     /// Whether the filter counts additions.

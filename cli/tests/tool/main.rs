@@ -34,4 +34,5 @@ mod sharded_windows;
 mod terminal;
 mod top;
 mod verify;
+mod window_rules;
 mod windows;
