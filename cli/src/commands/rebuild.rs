@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bloom::{
@@ -57,9 +57,11 @@ const MOMENT: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The field with the step.
 const STEP: &[u8] = b"rebuild";
-/// The field with the time from which on all clients fill both generations of a filter that
-/// forgets, in milliseconds since 1970.
-const SINCE: &[u8] = b"rebuild.since";
+/// The fields with the time from which on all clients fill both generations of a filter that
+/// forgets, in milliseconds since 1970: by the server that has the descriptor, and by the machine
+/// of the tool. Both say when the window is over: one clock may be set forward meanwhile, or that
+/// of a server after a failover be ahead.
+const SINCE: [&[u8]; 2] = [b"rebuild.since", b"rebuild.since.tool"];
 
 /// Gives a sharded filter other shards, while clients use it
 ///
@@ -153,9 +155,12 @@ struct Seen {
     descriptor: Descriptor,
     /// The generation that is made; `None` without one, or if its fields are damaged.
     new: Option<Generation>,
-    /// The time from which on all clients fill both generations, if that was noted.
-    since: Option<u64>,
+    /// The times from which on all clients fill both generations, if they were noted.
+    since: Option<Times>,
 }
+
+/// The time by the server that has the descriptor, and by this machine, in milliseconds since 1970.
+type Times = [u64; 2];
 
 /// What a run left behind.
 #[derive(Debug, Serialize)]
@@ -299,7 +304,8 @@ impl Rebuild<'_> {
                 hint: "Finish that first, by `restore --resume`.".to_owned(),
             });
         }
-        let since = fields.get(SINCE).and_then(|value| str::from_utf8(value).ok()?.parse().ok());
+        let time = |name| str::from_utf8(fields.get(name)?).ok()?.parse().ok();
+        let since = time(SINCE[0]).zip(time(SINCE[1])).map(Times::from);
         Ok(Seen { step, descriptor, new, since })
     }
 
@@ -375,11 +381,15 @@ impl Rebuild<'_> {
         Ok(*self.span.get_or_init(|| window.map(|window| window.rules().span)))
     }
 
-    /// The time of the server that has the descriptor, in milliseconds since 1970.
-    fn now(&self) -> Result<u64, Error> {
+    /// The time.
+    fn now(&self) -> Result<Times, Error> {
         let reply = self.servers.connect(self.name)?.call(&redis::cmd("TIME"))?;
-        milliseconds(&reply)
-            .ok_or_else(|| Error::Reply { command: "TIME".to_owned(), reply: format!("{reply:?}") })
+        let server = milliseconds(&reply).ok_or_else(|| Error::Reply {
+            command: "TIME".to_owned(),
+            reply: format!("{reply:?}"),
+        })?;
+        let own = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok([server, u64::try_from(own.as_millis()).unwrap_or(u64::MAX)])
     }
 
     /// Refuses what this run cannot do with a filter that forgets.
@@ -407,6 +417,8 @@ impl Rebuild<'_> {
                 &format!("Leave out --from: after {shown} the new generation has all it needs."),
             );
         }
+        // Also before the rebuild begins: a user without the right to TIME could not end it.
+        let now = self.now()?;
         if !self.arguments.commit {
             return Ok(());
         }
@@ -416,7 +428,8 @@ impl Rebuild<'_> {
                 &format!("Begin without --commit; after {shown} the new generation has them."),
             );
         };
-        let passed = self.now()?.saturating_sub(since);
+        let passed = [0, 1].map(|clock| now[clock].saturating_sub(since[clock]));
+        let passed = passed[0].min(passed[1]);
         if passed < window {
             return refused(
                 &format!(
@@ -484,12 +497,16 @@ impl Rebuild<'_> {
                 }
                 (Some(Step::Waiting), _) => {
                     self.wait(&seen.descriptor, "adds to the new generation, too")?;
-                    let since = match self.span(&seen)? {
-                        Some(_) => Some((SINCE.to_vec(), self.now()?.to_string().into_bytes())),
-                        None => None,
-                    };
+                    let mut set = Vec::new();
+                    if self.span(&seen)?.is_some() {
+                        let times = SINCE.into_iter().zip(self.now()?);
+                        set.extend(
+                            times
+                                .map(|(name, time)| (name.to_vec(), time.to_string().into_bytes())),
+                        );
+                    }
                     self.advance(&seen, Step::Filling, |_, _| Change {
-                        set: since.iter().cloned().collect(),
+                        set: set.clone(),
                         delete: Vec::new(),
                     })?;
                     if !arguments.from.is_empty() {
@@ -714,7 +731,7 @@ impl Rebuild<'_> {
             let step = self.read(fields)?.step;
             let mut delete = Vec::new();
             if step == seen.step && step.is_some() {
-                delete.extend([STEP.to_vec(), SINCE.to_vec()]);
+                delete.extend([STEP, SINCE[0], SINCE[1]].map(<[u8]>::to_vec));
                 if step == Some(Step::Committed) {
                     delete.extend(names_of(fields, "next."));
                 }

@@ -8,7 +8,7 @@ use crate::{
         Client, Clock, Cluster, PRIMARIES, Reply, Server, int, mexists, numbered, ok, slot,
         wait_until,
     },
-    run::{command_at, run_at},
+    run::{Ran, command_at, run_at},
     schema::checked,
     windows::{HOUR, file, load, remembered},
 };
@@ -241,10 +241,64 @@ fn a_shard_that_forgets_otherwise_is_named() {
     assert!(ran.code == 5 && ran.stderr.contains(what), "{ran:?}");
 }
 
+/// The tool measures the window of a rebuild by two clocks, so that one that is ahead, or set
+/// forward, does not end it early.
+#[test]
+fn one_clock_does_not_end_a_rebuild() {
+    let create = "create seen --items 20k --error 1e-9 --shards 2 --window 24h --poll 1";
+    for ahead in ["server", "tool"] {
+        let (clock, server, mut client) = server();
+        let own = Clock::new();
+        let run = |words: &str| -> Ran {
+            let mut command = command_at(&server, words);
+            own.give(&mut command);
+            command.output().expect("the tool runs").into()
+        };
+        run(create).done();
+        assert_eq!(run("rebuild seen").code, 0);
+        let clocks = if ahead == "server" { [&clock, &own] } else { [&own, &clock] };
+        clocks[0].advance(25 * HOUR);
+        let ran = run("rebuild seen --commit");
+        let what = "and the window is 24h";
+        assert!(ran.code == 4 && ran.stderr.contains(what), "{ahead}: {ran:?}");
+        assert_eq!(client.run("HGET seen generation").text(), "1");
+        clocks[1].advance(24 * HOUR);
+        assert_eq!(run("rebuild seen --commit").code, 0, "{ahead}");
+        assert_eq!(client.run("HGET seen generation").text(), "2");
+        let fields = client.run("HGETALL seen");
+        let left = fields.elements().iter().filter(|field| field.text().starts_with("rebuild"));
+        assert_eq!(left.count(), 0, "{fields:?}");
+    }
+}
+
+/// A user who could not end it does not begin it.
+#[test]
+fn a_rebuild_without_the_right_to_the_time_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.client();
+    run_at(&server, "create seen --items 1k --error 1% --shards 2 --window 24h --poll 1").done();
+    let before = client.run("HGETALL seen");
+    client.run("ACL SETUSER admin on >secret ~* +@all -time");
+    for dry in ["", " --dry-run"] {
+        let words = format!("--user admin --pass secret rebuild seen --shards 3{dry}");
+        let ran = run_at(&server, &words);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        assert!(ran.stderr.contains("TIME: NOPERM"), "{ran:?}");
+        assert!(!ran.stderr.contains("two times `poll`"), "{ran:?}");
+        assert_eq!(client.run("HGETALL seen"), before);
+    }
+}
+
 /// A rebuild needs no items: after a window, the new generation has all that is remembered.
 #[test]
 fn a_filter_that_forgets_is_rebuilt_by_waiting() {
     let (clock, server, mut client) = server();
+    // The tool has the clock of the server.
+    let run_at = |server: &Server, words: &str| -> Ran {
+        let mut command = command_at(server, words);
+        clock.give(&mut command);
+        command.output().expect("the tool runs").into()
+    };
     let create = "create seen --items 20k --error 1e-9 --shards 2 --window 24h --poll 1";
     run_at(&server, create).done();
     let [old, new] = ["old", "new"].map(|name| numbered(name, 2_000));

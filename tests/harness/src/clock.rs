@@ -108,6 +108,11 @@ impl Clock {
         self.set(now + milliseconds);
     }
 
+    /// Gives a program this clock that is not a server, as the tool.
+    pub fn give(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", library()).env("TEST_CLOCK", self.file());
+    }
+
     fn file(&self) -> PathBuf {
         self.0.dir.path().join("ahead")
     }
