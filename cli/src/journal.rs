@@ -25,12 +25,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{error::Error, loading::Tally, name};
+use crate::{error::Error, loading::Mark, name};
 
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 64 << 10;
 /// The form of a journal; others are refused.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// What must be equal when a load goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +59,9 @@ pub(crate) struct Position {
     /// The generations of a sharded filter that have all of them: that which answers, then the next
     /// one.
     pub(crate) generations: Vec<u64>,
-    /// The number of items that the filter, or each shard of the first generation, has at least;
-    /// `None` where the server did not say.
-    pub(crate) counts: Vec<Option<Tally>>,
+    /// What the filter, or each shard of the first generation, has at least; `None` where nothing
+    /// is known.
+    pub(crate) marks: Vec<Option<Mark>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -223,13 +223,13 @@ impl Journal {
         position.offset = offset;
     }
 
-    /// Notes which generations have the items, and what the filter or its shards count.
-    pub(crate) fn describe(&self, generations: &[u64], counts: &[Option<Tally>]) {
+    /// Notes which generations have the items, and what the filter or its shards have.
+    pub(crate) fn describe(&self, generations: &[u64], marks: &[Option<Mark>]) {
         let mut position = locked(&self.position);
         position.generations.clear();
         position.generations.extend(generations);
-        position.counts.clear();
-        position.counts.extend(counts);
+        position.marks.clear();
+        position.marks.extend_from_slice(marks);
     }
 
     /// Writes the last position, and ends the thread. The file stays.
@@ -279,7 +279,7 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loading::Count;
+    use crate::loading::{Count, Keeper, Seen};
 
     #[test]
     fn a_changed_file_is_refused() {
@@ -301,10 +301,12 @@ mod tests {
         let second = start().map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "another load has the file");
         kept.advance(2, 7);
-        let counts = vec![None, Some(Tally::of(&Count::All(5)))];
-        kept.describe(&[3], &counts);
+        let keeper = Keeper::new(Some("process".to_owned()), 0, "127.0.0.1:6379".to_owned());
+        let seen = Seen { window: None, count: Some(Count::All(5)), keeper };
+        let marks = vec![None, Some(Mark::of(&seen))];
+        kept.describe(&[3], &marks);
         kept.close().unwrap();
-        let position = Position { offset: 7, items: 2, generations: vec![3], counts };
+        let position = Position { offset: 7, items: 2, generations: vec![3], marks };
         assert_eq!(Journal::read(&journal, &path, &first).unwrap(), Some(position));
 
         let why = |identity| Journal::read(&journal, &path, &identity).unwrap_err().to_string();

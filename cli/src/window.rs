@@ -6,7 +6,7 @@ use bloom::filter::{
     Error as Refused, Expansion, MAX_GENERATIONS, Params, Plan, Ring, Rules, Span,
 };
 use redis::Value;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{amount, connection::Connection, error::Error};
 
@@ -126,7 +126,7 @@ pub(crate) fn is_known(server: &mut Connection, key: &[u8]) -> Result<(), Error>
 }
 
 /// How a filter forgets, as a server says: `BF.INFO key WINDOW`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Window {
     kind: Kind,
     /// The window in milliseconds; `None` for a window of items.
@@ -198,7 +198,7 @@ impl Forgets {
 }
 
 /// What a window remembers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Time,

@@ -27,8 +27,8 @@ use crate::{
     items::{self, Batch, Batches, Live, Source},
     journal::{self, Identity, Journal, Position},
     loading::{
-        Compared, Count, Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route,
-        Settings, Stop, Tally, Totals,
+        Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Mark, Now, Piece, RESTARTED, Route,
+        Seen, Settings, Stop, Totals, Verdict,
     },
     name,
     new_shard::growth_of,
@@ -251,6 +251,7 @@ impl Arguments {
             output: *output,
             held: HELD,
             give_back: Arc::default(),
+            loaded: resumed(&inputs).next().is_some(),
         };
         let mut settings =
             Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for };
@@ -277,7 +278,7 @@ impl Arguments {
                 }
                 self.find_or_create(&mut delivery, found, rules, &inputs, output)?;
                 delivery.prepare().map_err(|stop| early(stop.into()))?;
-                ledger.begin(Vec::new(), vec![delivery.expected()]);
+                ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);
                 Sink::Key(Box::new(delivery))
             }
         };
@@ -286,6 +287,10 @@ impl Arguments {
             journals.push(self.journal(input, &sink, &ledger, output)?);
         }
         ledger.keep(journals);
+        // The server may have restarted since the filter was found.
+        if ledger.in_doubt() {
+            ledger.begin_doubt(output);
+        }
         let started = Instant::now();
         let loaded = self.load(inputs, &mut sink, &ledger, &interrupt, output);
         let loaded = match &mut sink {
@@ -369,11 +374,9 @@ impl Arguments {
         let result = match loaded {
             Err(stop) => Err(self.explained(stop, next, totals)),
             Ok(()) if doubt => Err(Error::Incomplete {
-                what: format!(
-                    "load {}: the server restarted meanwhile; items sent before may be lost",
-                    self.shown()
-                ),
-                hint: "Look with `verify`, or load again; --durable and --acks prevent this."
+                what: format!("load {}: {RESTARTED}", self.shown()),
+                hint: "Look with `verify`, or load again. --durable proves them after a restart, \
+                       --acks in another server."
                     .to_owned(),
             }),
             Ok(()) => removed.map(|()| Exit::Done),
@@ -451,13 +454,14 @@ impl Arguments {
         output: &Output,
     ) -> Result<(), Error> {
         for file in resumed(inputs) {
-            let before = file.start.counts.first().copied().flatten();
+            let before = file.start.marks.first().and_then(Option::as_ref);
             if !file.start.generations.is_empty() {
                 return Err(self.rebuilt(file));
             }
             if !found {
-                let gone = Compared { now: 0, least: before.map_or(0, |before| before.items) };
-                return self.lost_before(inputs, "the filter", gone);
+                let gone = Mark::gone(before);
+                let what = format!("the filter {gone} in the earlier load: some are lost");
+                return self.lost_before(inputs, &what);
             }
             if self.not_fewer(inputs, "the filter", before, delivery.found())? {
                 self.remark_forgotten(output);
@@ -512,7 +516,7 @@ impl Arguments {
         output: &Output,
     ) -> Result<(), Error> {
         let Some(current) = fleet.generations().first().copied() else { return Ok(()) };
-        let counts = fleet.found();
+        let found = fleet.found();
         for file in resumed(inputs) {
             if !file.start.generations.contains(&current) {
                 return Err(self.rebuilt(file));
@@ -522,13 +526,13 @@ impl Arguments {
                 continue;
             }
             // A filter that was dropped and made anew may have the same number.
-            if file.start.counts.len() != counts.len() {
+            if file.start.marks.len() != found.len() {
                 return Err(self.rebuilt(file));
             }
             let mut forgotten = false;
-            for (shard, (now, &before)) in counts.iter().zip(&file.start.counts).enumerate() {
+            for (shard, (now, before)) in found.iter().zip(&file.start.marks).enumerate() {
                 let filter = format!("shard {shard}");
-                forgotten |= self.not_fewer(inputs, &filter, before, now.as_ref())?;
+                forgotten |= self.not_fewer(inputs, &filter, before.as_ref(), now.as_ref())?;
             }
             if forgotten {
                 self.remark_forgotten(output);
@@ -537,22 +541,26 @@ impl Arguments {
         Ok(())
     }
 
-    /// Sees that a filter, or a shard, counts what an earlier load knew. Returns whether it may
+    /// Sees that a filter, or a shard, has what an earlier load put there. Returns whether it may
     /// have forgotten some of that in its time.
     fn not_fewer(
         &self,
         inputs: &[Input],
         filter: &str,
-        before: Option<Tally>,
-        now: Option<&Count>,
+        before: Option<&Mark>,
+        now: Option<&Seen>,
     ) -> Result<bool, Error> {
         let Some((before, now)) = before.zip(now) else { return Ok(false) };
-        match before.compared(now) {
-            Some(compared) if compared.now < compared.least => {
-                self.lost_before(inputs, filter, compared).map(|()| false)
-            }
-            compared => Ok(compared.is_none()),
-        }
+        let what = match before.judged(now) {
+            Verdict::Kept { .. } => return Ok(false),
+            Verdict::Forgotten => return Ok(true),
+            Verdict::Lost(what) => format!("{filter} {what} in the earlier load: some are lost"),
+            Verdict::Unproved => format!(
+                "{filter} forgets, and its server restarted since the earlier load, or is another \
+                 one: items may be lost"
+            ),
+        };
+        self.lost_before(inputs, &what).map(|()| false)
     }
 
     fn remark_forgotten(&self, output: &Output) {
@@ -574,14 +582,9 @@ impl Arguments {
         )
     }
 
-    /// The error for a filter that counts fewer items than an earlier load knew. Removes the
-    /// journals: they must not be resumed from once other items have brought the count up again.
-    fn lost_before(
-        &self,
-        inputs: &[Input],
-        filter: &str,
-        Compared { now, least }: Compared,
-    ) -> Result<(), Error> {
+    /// The error for a filter that may lack items of an earlier load. Removes the journals: they
+    /// must not be resumed from once other items have brought the count up again.
+    fn lost_before(&self, inputs: &[Input], what: &str) -> Result<(), Error> {
         for file in inputs.iter().flat_map(|input| &input.regular) {
             let journal = journal::path_for(&file.path);
             fs::remove_file(&journal).or_else(|error| match error.kind() {
@@ -590,11 +593,7 @@ impl Arguments {
             })?;
         }
         Err(Error::Incomplete {
-            what: format!(
-                "load {}: {filter} counts {now} items and had {least} in the earlier load: some \
-                 are lost",
-                self.shown(),
-            ),
+            what: format!("load {}: {what}", self.shown()),
             hint: "Load the files from their beginning: leave out --resume.".to_owned(),
         })
     }

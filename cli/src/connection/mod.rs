@@ -15,6 +15,7 @@ mod targets;
 
 use std::{
     io::{self, Read as _, Write as _},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     target: Target,
     stream: Stream,
     parser: Parser,
+    /// No other connection of this process has or had it. They begin at 1.
+    number: u64,
     /// Whether the server is about to get the slot of the key (`ASK`): it then answers a command
     /// about the key only directly after `ASKING`.
     asking: bool,
@@ -44,8 +47,10 @@ impl Target {
     /// Connects, authenticates, and selects the database.
     pub(crate) fn connect(&self) -> Result<Connection, Error> {
         let stream = Stream::open(self).map_err(self.broken())?;
-        let mut connection =
-            Connection { target: self.clone(), stream, parser: Parser::new(), asking: false };
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let (target, parser) = (self.clone(), Parser::new());
+        let mut connection = Connection { target, stream, parser, number, asking: false };
         if let Some(password) = &self.password {
             let mut command = redis::cmd("AUTH");
             if let Some(user) = &self.user {
@@ -128,6 +133,16 @@ impl Connection {
     /// The server.
     pub(crate) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The number of this connection: as long as it is the same, so is the process that answers.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The address of the server, whatever name led to it.
+    pub(crate) fn address(&self) -> Result<String, Error> {
+        self.stream.address().map_err(self.target.broken())
     }
 
     /// Sends a command, and returns its reply. Replies of commands sent before must have been

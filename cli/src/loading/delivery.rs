@@ -11,10 +11,9 @@
 //! A COUNTING filter counts an item twice if it is added twice. So it gets one batch at a time, and
 //! a batch whose reply is lost is not sent again.
 //!
-//! **Loss.** A server that restarts may have lost what it acknowledged. The filter counts its
-//! items, and each reply says how many were new. So after each new connection and at the end the
-//! filter must count at least what it counted at the start, plus what was new since. Of filters
-//! that forget: `tally.rs`.
+//! **Loss.** A server that restarts may have lost what it acknowledged, and so may one that takes
+//! the place of another. So after each new connection and at the end the filter is compared with
+//! what it must have: `tally.rs`.
 
 use std::{
     collections::VecDeque,
@@ -42,7 +41,7 @@ use crate::{
 
 use super::{
     ledger::{Ledger, Piece},
-    tally::{Compared, Count, Tally, milliseconds},
+    tally::{Count, Keeper, Mark, Seen, Verdict, milliseconds},
 };
 
 /// Bytes of items under way. A server needs some milliseconds for them.
@@ -104,6 +103,11 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// Items are lost: `what` is wrong with the filter.
+    pub(crate) fn lost(what: &str) -> Self {
+        Self::Lost(format!("the filter {what}: items are lost"))
+    }
+
     /// Whether it may mean that the key is no shard any more: a rebuild has replaced it.
     pub(crate) fn is_stale(&self) -> bool {
         const STALE: [&str; 4] =
@@ -195,14 +199,6 @@ impl Trouble {
     }
 }
 
-/// What a server says about itself and the filter.
-struct Seen {
-    /// Changes when the server restarts; `None` without the right to INFO.
-    run_id: Option<String>,
-    /// What the filter counts; `None` without the right to BF.INFO.
-    count: Option<Count>,
-}
-
 /// Where a delivery goes, and what all deliveries of a load share.
 #[derive(Clone)]
 pub(crate) struct Route {
@@ -220,6 +216,9 @@ pub(crate) struct Route {
     pub(crate) held: usize,
     /// What is not confirmed is wanted back at once: it has to go elsewhere, too.
     pub(crate) give_back: Arc<AtomicBool>,
+    /// Whether items of this load are in the filter already: those of an earlier run, or of an
+    /// earlier thread.
+    pub(crate) loaded: bool,
 }
 
 pub(crate) struct Delivery {
@@ -230,8 +229,6 @@ pub(crate) struct Delivery {
     asking: bool,
     form: Form,
     counting: bool,
-    /// How the filter forgets, if it does.
-    window: Option<Window>,
     entries: VecDeque<Entry>,
     /// The number of the first of `entries`.
     first: u64,
@@ -248,11 +245,10 @@ pub(crate) struct Delivery {
     /// Whether the user may not see how many replicas there are.
     blind: bool,
     confirmed: Instant,
-    run_id: Option<String>,
-    /// What the filter must count at least.
-    expected: Option<Tally>,
-    /// What the filter counted when it was found.
-    found: Option<Count>,
+    /// What the filter must have, once it was found.
+    mark: Option<Mark>,
+    /// What was seen of the filter when it was found.
+    found: Option<Seen>,
     /// Whether an item was new on this connection. WAIT and WAITAOF wait for what the connection
     /// wrote last, and for all before that; if it wrote nothing, they answer at once.
     wrote: bool,
@@ -283,7 +279,6 @@ impl Delivery {
             asking: false,
             form: Form::Packed,
             counting: false,
-            window: None,
             entries: VecDeque::new(),
             first: 0,
             unsent: VecDeque::new(),
@@ -295,8 +290,7 @@ impl Delivery {
             failing: None,
             blind: false,
             confirmed: Instant::now(),
-            run_id: None,
-            expected: None,
+            mark: None,
             found: None,
             wrote: false,
             covered: false,
@@ -323,30 +317,32 @@ impl Delivery {
 
     /// Asks about the filter; `false` if there is none.
     fn find(&mut self) -> Result<bool, Stop> {
-        self.window = Window::of(&mut self.connection, &self.route.key)?;
-        let seen = match self.look() {
-            Err(Stop::Refused(text)) if is_missing(&text) => return Ok(false),
-            seen => seen?,
-        };
-        self.run_id = seen.run_id;
-        self.expected = seen.count.as_ref().map(Tally::of);
-        self.found = seen.count;
         self.counting = match self.ask_about("BF.INFO", &["SATURATED"]) {
             Ok(Value::Array(values)) => matches!(values[..], [Value::Int(_)]),
-            // Other modules have no such field, and no such filters.
-            Err(Stop::Refused(text)) if !text.starts_with("NOPERM") => false,
-            Err(Stop::Refused(_)) => {
+            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => {
                 self.route.output.remark(
                     "without the right to BF.INFO the filter is treated as COUNTING: one command \
                      at a time, no --resume",
                 );
                 true
             }
+            // Other modules have no such field, and no such filters.
+            Err(Stop::Refused(text))
+                if matches!(trouble(text.clone(), false), Trouble::Fatal(_)) =>
+            {
+                false
+            }
             other => {
                 other?;
                 false
             }
         };
+        let seen = match self.look() {
+            Err(Stop::Refused(text)) if is_missing(&text) => return Ok(false),
+            seen => seen?,
+        };
+        self.mark = Some(Mark::of(&seen));
+        self.found = Some(seen);
         Ok(true)
     }
 
@@ -418,13 +414,13 @@ impl Delivery {
         }
     }
 
-    /// What the filter counts at least.
-    pub(crate) fn expected(&self) -> Option<Tally> {
-        self.expected
+    /// What the filter has at least.
+    pub(crate) fn mark(&self) -> Option<&Mark> {
+        self.mark.as_ref()
     }
 
-    /// What the filter counted when it was found.
-    pub(crate) fn found(&self) -> Option<&Count> {
+    /// What was seen of the filter when it was found.
+    pub(crate) fn found(&self) -> Option<&Seen> {
         self.found.as_ref()
     }
 
@@ -576,7 +572,7 @@ impl Delivery {
     /// Compares the number of items in the filter with what was added.
     pub(crate) fn check(&mut self) -> Result<(), Stop> {
         let seen = self.patiently(Self::look).map_err(|stop| self.vanished(stop))?;
-        self.compare(&seen)?;
+        self.compare(seen, false)?;
         self.settle(false);
         Ok(())
     }
@@ -797,12 +793,17 @@ impl Delivery {
             self.totals.items += entry.piece.batch.count;
             self.totals.before += entry.piece.batch.count;
             self.totals.new += new;
-            // Deletions make the number of items of a COUNTING filter smaller.
-            self.expected = self.expected.filter(|_| !self.counting).map(|all| all.added(new));
+            if let Some(mark) = &mut self.mark {
+                mark.add(new);
+            }
             confirmed.push((entry.piece.number, bytes));
         }
         if !confirmed.is_empty() {
-            self.route.ledger.confirm(&confirmed, self.route.place, self.expected);
+            let acks = self.acks();
+            if let Some(mark) = &mut self.mark {
+                mark.confirm(self.settings.durable, acks > 0);
+            }
+            self.route.ledger.confirm(&confirmed, self.route.place, self.mark.clone());
         }
     }
 
@@ -859,26 +860,48 @@ impl Delivery {
                 };
                 self.certain(&text)?;
                 self.pause(&text)?;
-                match target.connect() {
+                let asking = text.starts_with("ASK ");
+                // A primary that gave its slot away gave all items with it. One that another server
+                // replaced did not.
+                let moved = asking || matches!(self.replication(), Ok(Some(it)) if !it.is_replica);
+                let arrived = match target.connect() {
                     Ok(connection) => {
-                        self.resend();
-                        self.connection = connection;
-                        self.asking = text.starts_with("ASK ");
-                        // Another server is no restart.
-                        match self.run_id() {
-                            Ok(run_id) => self.run_id = run_id,
-                            Err(Stop::Failed(error @ Error::Connection { .. })) => {
-                                return self.reconnect(&error);
-                            }
-                            Err(other) => return Err(other),
-                        }
-                        self.forget_writes();
-                        Ok(())
+                        (self.connection, self.asking) = (connection, asking);
+                        self.arrive(moved)
                     }
-                    Err(error) => self.reconnect(&error),
+                    Err(error) => Err(error.into()),
+                };
+                match arrived {
+                    Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error),
+                    Err(Stop::Refused(text)) => match trouble(text, true) {
+                        Trouble::Fatal(text) => Err(self.vanished(Stop::Refused(text))),
+                        other => self.reconnect(&Error::Refused {
+                            command: "load".to_owned(),
+                            text: other.text(),
+                        }),
+                    },
+                    other => other,
                 }
             }
         }
+    }
+
+    /// Goes on with another connection. `moved`: the filter came to this server with all its items.
+    fn arrive(&mut self, moved: bool) -> Result<(), Stop> {
+        if self.asking {
+            // Both servers redirect questions while the slot moves.
+            let keeper = self.keeper()?;
+            if let Some(mark) = &mut self.mark {
+                mark.move_to(keeper);
+            }
+        } else {
+            let seen = self.look()?;
+            self.compare(seen, moved)?;
+        }
+        self.forget_writes();
+        self.resend();
+        self.settle(false);
+        Ok(())
     }
 
     /// Waits before another try, unless the user has waited for long enough.
@@ -977,14 +1000,8 @@ impl Delivery {
                     Err(error) => return Err(error.into()),
                 }
                 self.asking = false;
-                match self.look() {
-                    Ok(seen) => {
-                        self.forget_writes();
-                        self.compare(&seen)?;
-                        self.resend();
-                        self.settle(false);
-                        return Ok(());
-                    }
+                match self.arrive(false) {
+                    Ok(()) => return Ok(()),
                     Err(Stop::Refused(text)) if is_missing(&text) => {
                         return Err(self.vanished(Stop::Refused(text)));
                     }
@@ -999,48 +1016,47 @@ impl Delivery {
         }
     }
 
-    /// Compares what a server says with what it should say, and takes it as the new state.
-    fn compare(&mut self, seen: &Seen) -> Result<(), Stop> {
-        let restarted = seen.run_id.is_none() || seen.run_id != self.run_id;
+    /// Compares the filter with what it must have, and takes it as it is now. `moved`: it came to
+    /// this server with all its items.
+    fn compare(&mut self, seen: Seen, moved: bool) -> Result<(), Stop> {
+        let (waits, at_risk) = (self.waits(), self.first > 0 || self.route.loaded);
         // Before the filter was found there is nothing to compare.
-        let loaded = self.loaded();
-        let expected = self.expected.filter(|_| !self.counting);
-        let compared = expected.zip(seen.count.as_ref());
-        match compared.and_then(|(expected, count)| expected.compared(count)) {
-            Some(Compared { now, least }) if now < least => {
-                return Err(Stop::Lost(format!(
-                    "the filter counts {now} items and had {least}: the server lost some"
-                )));
-            }
-            Some(Compared { now, least })
-                if self.excess > 0 || (loaded && restarted && !self.waits()) =>
-            {
-                self.excess += now - least;
-            }
-            Some(_) => {}
-            None if loaded && restarted && !self.waits() => self.begin_doubt(),
-            None => {}
+        let Some(mark) = &mut self.mark else { return Ok(()) };
+        if moved {
+            mark.move_to(seen.keeper.clone());
         }
-        self.run_id.clone_from(&seen.run_id);
+        let (left, verdict) = (mark.is_left_by(&seen), mark.judged(&seen));
+        mark.follow(seen.keeper);
         // What is not confirmed may still be lost, and is sent again then.
-        if !self.waits() || self.expected.is_none() {
-            self.expected = seen.count.as_ref().map(Tally::of);
+        if !waits {
+            mark.recount(seen.count.as_ref());
+        }
+        match verdict {
+            Verdict::Lost(what) => return Err(Stop::lost(&what)),
+            Verdict::Unproved if at_risk => self.begin_doubt(),
+            Verdict::Kept { more } if self.excess > 0 || (left && at_risk && !waits) => {
+                self.excess += more;
+            }
+            _ => {}
         }
         Ok(())
     }
 
     fn look(&mut self) -> Result<Seen, Stop> {
-        let count = match self.count() {
+        let window = Window::of(&mut self.connection, &self.route.key)?;
+        let count = match self.count(window) {
             Err(Stop::Refused(text)) if text.starts_with("NOPERM") => None,
             count => count?,
         };
         self.see_shard()?;
-        Ok(Seen { run_id: self.run_id()?, count })
+        // Deletions make the number of items of a COUNTING filter smaller.
+        let count = count.filter(|_| !self.counting);
+        Ok(Seen { window, count, keeper: self.keeper()? })
     }
 
     /// What the filter counts; `None` if the reply does not say.
-    fn count(&mut self) -> Result<Option<Count>, Stop> {
-        let Some(window) = self.window else {
+    fn count(&mut self, window: Option<Window>) -> Result<Option<Count>, Stop> {
+        let Some(window) = window else {
             return Ok(number(self.ask_about("BF.INFO", &["ITEMS"])?).map(Count::All));
         };
         let before = milliseconds(&self.ask(&["TIME"])?);
@@ -1077,16 +1093,18 @@ impl Delivery {
         }
     }
 
-    fn run_id(&mut self) -> Result<Option<String>, Stop> {
-        match self.ask(&["INFO", "server"]) {
-            Err(Stop::Refused(_)) => Ok(None),
-            reply => Ok(match reply? {
+    /// The process that the connection leads to.
+    fn keeper(&mut self) -> Result<Keeper, Stop> {
+        let run_id = match self.ask(&["INFO", "server"]) {
+            Err(Stop::Refused(_)) => None,
+            reply => match reply? {
                 Value::BulkString(text) => String::from_utf8_lossy(&text)
                     .lines()
                     .find_map(|line| Some(line.strip_prefix("run_id:")?.to_owned())),
                 _ => None,
-            }),
-        }
+            },
+        };
+        Ok(Keeper::new(run_id, self.connection.number(), self.connection.address()?))
     }
 
     /// One command on the connection; nothing is under way.

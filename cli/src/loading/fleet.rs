@@ -29,7 +29,7 @@ use std::{
 use bloom::sharding::{Descriptor, Generation, Shard};
 
 use super::{
-    Compared, Count, Delivery, Failure, HELD, Now, Piece, Route, Settings, Stop, Tally, Totals,
+    Delivery, Failure, HELD, Mark, Now, Piece, Route, Seen, Settings, Stop, Totals, Verdict,
 };
 use crate::{
     amount,
@@ -119,8 +119,8 @@ type Thread = (Vec<u8>, JoinHandle<Ended>);
 struct Ended {
     result: Result<(), Stop>,
     totals: Totals,
-    /// What the shard counts at least.
-    count: Option<Tally>,
+    /// What the shard has at least.
+    mark: Option<Mark>,
     /// Pieces that are not confirmed.
     pieces: Vec<Piece>,
     /// Pieces that came after the thread had ended.
@@ -131,10 +131,10 @@ struct Ended {
 struct Ready {
     key: Vec<u8>,
     server: String,
-    /// What the shard counts at least.
-    least: Option<Tally>,
-    /// What the shard counts.
-    count: Option<Count>,
+    /// What the shard has at least.
+    mark: Option<Mark>,
+    /// What was seen of the shard.
+    seen: Option<Seen>,
     /// The largest number of items in a piece.
     most: usize,
     acks: u64,
@@ -172,10 +172,10 @@ pub(crate) struct Fleet {
     read: Instant,
     /// The generation whose shards become tombstones, at the end of a rebuild.
     ending: Option<u64>,
-    /// What shards count at least, by their keys.
-    counts: HashMap<Vec<u8>, Tally>,
-    /// What the shards of the first generation counted when their threads began.
-    found: Vec<Option<Count>>,
+    /// What shards have at least, by their keys.
+    marks: HashMap<Vec<u8>, Mark>,
+    /// What was seen of the shards of the first generation when their threads began.
+    found: Vec<Option<Seen>>,
     totals: Totals,
 }
 
@@ -192,7 +192,7 @@ impl Fleet {
             servers: 0,
             read: Instant::now(),
             ending: None,
-            counts: HashMap::new(),
+            marks: HashMap::new(),
             found: Vec::new(),
             totals: Totals::default(),
         };
@@ -285,9 +285,9 @@ impl Fleet {
                     unwatched.blind += usize::from(ready.blind);
                     unwatched.alone += usize::from(ready.acks == 0 && !ready.blind);
                     self.most = self.most.min(ready.most);
-                    self.route.ledger.confirm(&[], place, ready.least);
+                    self.route.ledger.confirm(&[], place, ready.mark);
                     if let Some(found) = place.and_then(|place| self.found.get_mut(place)) {
-                        *found = ready.count;
+                        *found = ready.seen;
                     }
                 }
                 Err(stop) if result.is_ok() => {
@@ -303,19 +303,19 @@ impl Fleet {
         result.map(|()| unwatched)
     }
 
-    /// A shard counts at least what it did when an earlier thread left it.
+    /// A shard has at least what it had when an earlier thread left it.
     fn not_fewer(&self, ready: Ready) -> Result<Ready, Stop> {
-        let before = self.counts.get(&ready.key).zip(ready.count.as_ref());
-        match before.and_then(|(before, count)| before.compared(count)) {
-            Some(Compared { now, least }) if now < least => Err(Stop::Lost(format!(
-                "the filter counts {now} items and had {least}: the server lost some"
-            ))),
-            _ => Ok(ready),
+        let before = self.marks.get(&ready.key).zip(ready.seen.as_ref());
+        match before.map(|(mark, seen)| mark.judged(seen)) {
+            Some(Verdict::Lost(what)) => return Err(Stop::lost(&what)),
+            Some(Verdict::Unproved) => self.route.ledger.begin_doubt(&self.route.output),
+            _ => {}
         }
+        Ok(ready)
     }
 
-    /// What the shards of the generation that answers counted when this began.
-    pub(crate) fn found(&self) -> &[Option<Count>] {
+    /// What was seen of the shards of the generation that answers when this began.
+    pub(crate) fn found(&self) -> &[Option<Seen>] {
         &self.found
     }
 
@@ -437,6 +437,7 @@ impl Fleet {
     /// Starts threads for the generations of the descriptor, and sends them what those of the `old`
     /// generations have not confirmed.
     fn go_on(&mut self, old: &[u64], leftovers: Vec<Leftover>) -> Result<(), Failure> {
+        self.route.loaded = true;
         self.begin_as_described()?;
         self.route.output.remark(format_args!(
             "the filter is being rebuilt, or was: generation {}",
@@ -482,8 +483,8 @@ impl Fleet {
                     self.totals.items += ended.totals.items;
                     self.totals.new += ended.totals.new;
                 }
-                if let Some(count) = ended.count {
-                    self.counts.insert(key, count);
+                if let Some(mark) = ended.mark {
+                    self.marks.insert(key, mark);
                 }
                 let pieces = ended.pieces.into_iter().chain(ended.later.try_iter());
                 leftovers.extend(pieces.map(|piece| (generation, piece)));
@@ -616,14 +617,14 @@ fn work(
             ready(Err(stop));
             let totals = Totals::default();
             let nothing = Vec::new();
-            return Ended { result: Ok(()), totals, count: None, pieces: nothing, later: pieces };
+            return Ended { result: Ok(()), totals, mark: None, pieces: nothing, later: pieces };
         }
     };
     ready(Ok(Ready {
         key,
         server: delivery.server(),
-        least: delivery.expected(),
-        count: delivery.found().cloned(),
+        mark: delivery.mark().cloned(),
+        seen: delivery.found().cloned(),
         most: delivery.most(),
         acks: delivery.acks(),
         blind: delivery.blind(),
@@ -637,8 +638,8 @@ fn work(
     }
     delivery.settle(true);
     let totals = delivery.totals();
-    let count = delivery.expected();
-    Ended { result, totals, count, pieces: delivery.into_pieces().collect(), later: pieces }
+    let mark = delivery.mark().cloned();
+    Ended { result, totals, mark, pieces: delivery.into_pieces().collect(), later: pieces }
 }
 
 /// Connects to the node of the shard. Waits for a node that fails at the moment.

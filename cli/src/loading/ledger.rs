@@ -19,7 +19,7 @@ use crate::{
     output::Output,
 };
 
-use super::tally::Tally;
+use super::tally::Mark;
 
 /// Time between two remarks about one server.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -52,8 +52,8 @@ struct Books {
     journals: Vec<Option<Journal>>,
     /// The generations that took all items so far; none for a filter in one key.
     generations: Vec<u64>,
-    /// Items that the filter, or each shard, counts at least.
-    counts: Vec<Option<Tally>>,
+    /// What the filter, or each shard, has at least.
+    marks: Vec<Option<Mark>>,
     /// A server restarted, and nobody can say whether items were lost.
     doubt: bool,
     /// The input has ended: all that is held is to be confirmed.
@@ -79,10 +79,10 @@ impl Ledger {
     }
 
     /// Notes the filters that take the items from now on: the generations, and what each filter
-    /// counts.
-    pub(crate) fn begin(&self, generations: Vec<u64>, counts: Vec<Option<Tally>>) {
+    /// has.
+    pub(crate) fn begin(&self, generations: Vec<u64>, marks: Vec<Option<Mark>>) {
         let mut books = self.books();
-        books.counts = counts;
+        books.marks = marks;
         if books.first == 0 && books.batches.is_empty() {
             books.generations = generations;
         } else {
@@ -98,8 +98,8 @@ impl Ledger {
     /// A position in a file, with the filters as they are now.
     pub(crate) fn described(&self, position: Position) -> Position {
         let books = self.books();
-        let (generations, counts) = (books.generations.clone(), books.counts.clone());
-        Position { generations, counts, ..position }
+        let (generations, marks) = (books.generations.clone(), books.marks.clone());
+        Position { generations, marks, ..position }
     }
 
     /// Takes the journals of the files.
@@ -136,12 +136,12 @@ impl Ledger {
     }
 
     /// Notes that pieces are confirmed, by their batches and bytes, of the filter at `place` of the
-    /// counts, which counts at least so many items.
+    /// marks, which has at least what its mark says.
     pub(crate) fn confirm(
         &self,
         pieces: &[(u64, usize)],
         place: Option<usize>,
-        count: Option<Tally>,
+        mark: Option<Mark>,
     ) {
         let mut books = self.books();
         for &(number, bytes) in pieces {
@@ -150,8 +150,8 @@ impl Ledger {
                 open.pieces = open.pieces.saturating_sub(1);
             }
         }
-        if let Some(found) = place.and_then(|place| books.counts.get_mut(place)) {
-            *found = count;
+        if let Some(found) = place.and_then(|place| books.marks.get_mut(place)) {
+            *found = mark;
         }
         books.retire();
         drop(books);
@@ -239,7 +239,7 @@ impl Books {
             if let Some(Some(journal)) = self.journals.get(open.file) {
                 journal.advance(open.count, open.end);
                 if last {
-                    journal.describe(&self.generations, &self.counts);
+                    journal.describe(&self.generations, &self.marks);
                 }
             }
         }

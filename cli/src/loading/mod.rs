@@ -19,7 +19,9 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, not_shard};
 pub(crate) use fleet::{Fleet, Goal, batch_bytes};
 pub(crate) use ledger::{Ledger, Piece};
-pub(crate) use tally::{Compared, Count, Tally, milliseconds};
+#[cfg(test)]
+pub(crate) use tally::{Count, Keeper};
+pub(crate) use tally::{Mark, Seen, Verdict, milliseconds};
 
 use crate::{
     amount,
@@ -30,6 +32,10 @@ use crate::{
     output::Output,
     progress::{Progress, Unit},
 };
+
+/// Why nobody can say whether all items are in.
+pub(crate) const RESTARTED: &str =
+    "the server restarted meanwhile, or another one took its place; items sent before may be lost";
 
 /// Why a load ended early.
 #[derive(Debug)]
@@ -194,7 +200,9 @@ pub(crate) fn load_files(
         output: *output,
         held: HELD,
         give_back: Arc::default(),
+        loaded: false,
     };
+    let ledger = Arc::clone(&route.ledger);
     let started = Fleet::start(goal, settings, route);
     let mut fleet = started.map_err(|failure| explained(failure, Totals::default()))?;
     let read = read_all(&mut fleet, files, interrupt, output);
@@ -202,7 +210,13 @@ pub(crate) fn load_files(
     let totals = fleet.totals();
     // A thread that ended early is why the reader stopped.
     ended.and(read).map_err(|failure| explained(failure, totals))?;
-    Ok(totals)
+    match ledger.in_doubt() {
+        true => Err(Error::Incomplete {
+            what: format!("{task}: {RESTARTED}"),
+            hint: "Do it again: to add an item twice is harmless.".to_owned(),
+        }),
+        false => Ok(totals),
+    }
 }
 
 fn read_all(

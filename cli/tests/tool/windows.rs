@@ -3,14 +3,22 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use crate::{
     create::redisbloom,
     fake::{Fake, array},
-    harness::{Client, Clock, Reply, Server, digest, int, mexists, null, numbered, ok, wait_until},
+    harness::{
+        Client, Clock, Cluster, PRIMARIES, Reply, Server, digest, int, mexists, null, numbered, ok,
+        wait_until,
+    },
     run::{Ran, command, command_at, run, run_at, run_with},
     schema::checked,
 };
@@ -357,30 +365,310 @@ fn a_load_while_generations_come_and_go_is_complete() {
     }
 }
 
+/// A server whose clock the test sets, with the filter `seen` of a million items.
+fn with_seen(window: &str, aof: bool) -> (Clock, Server) {
+    let clock = Clock::new();
+    let builder = Server::with().clock(&clock);
+    let builder = if aof { builder.config("appendonly yes") } else { builder };
+    let server = builder.start();
+    run_at(&server, &format!("create seen --items 1M --error 1e-9 --window {window}")).done();
+    (clock, server)
+}
+
+const DOUBT: &str = "items sent before may be lost";
+
+/// Counts show that items are lost. Where they do not, the restart alone is reason to doubt.
 #[test]
 fn a_restart_of_the_server_is_noticed_in_a_window_too() {
     for (window, aof) in [("24h", true), ("24h", false), ("count", true), ("count", false)] {
-        let clock = Clock::new();
-        let builder = Server::with().clock(&clock);
-        let builder = if aof { builder.config("appendonly yes") } else { builder };
-        let mut server = builder.start();
-        let create = format!("create seen --items 1M --error 1e-9 --window {window}");
-        run_at(&server, &create).done();
+        let (_clock, mut server) = with_seen(window, aof);
         load(&server, "seen", &numbered("before", 1_000)).done();
         assert_eq!(server.client().run("SAVE"), ok());
         let dir = tempfile::tempdir().unwrap();
         let (child, path) = under_way(&server, dir.path(), 100_000, "");
         server.kill_and_restart();
         let ran = ended(child);
-        if aof {
-            assert_eq!(ran.code, 0, "{window}: {ran:?}");
-            assert_eq!(remembered(&server, "seen", &numbered("item", 100_000)), 100_000);
-        } else {
-            assert_eq!(ran.code, 5, "{window}: {ran:?}");
-            assert!(ran.stderr.contains("the filter counts 1000 items and had"), "{ran:?}");
-        }
+        assert_eq!(ran.code, 5, "{window}: {ran:?}");
+        let why = if aof { DOUBT } else { "the filter counts 1000 items and had" };
+        assert!(ran.stderr.contains(why), "{window}: {ran:?}");
         assert!(!journal_of(&path).exists());
     }
+    // After the generations that took the first items are forgotten.
+    let (clock, mut server) = with_seen("24h", true);
+    let dir = tempfile::tempdir().unwrap();
+    let (child, _) = under_way(&server, dir.path(), 100_000, "");
+    clock.advance(31 * HOUR);
+    server.kill_and_restart();
+    let ran = ended(child);
+    assert!(ran.code == 5 && ran.stderr.contains(DOUBT), "{ran:?}");
+}
+
+/// Their older generations have them yet, so the replies and the counts are those of a filter that
+/// lost none.
+#[test]
+fn known_items_that_were_written_again_and_lost_are_noticed() {
+    let (clock, mut server) = with_seen("24h", false);
+    load(&server, "seen", &numbered("item", 100_000)).done();
+    clock.advance(6 * HOUR + 1_000);
+    assert_eq!(server.client().run("SAVE"), ok());
+    let dir = tempfile::tempdir().unwrap();
+    let (child, path) = under_way(&server, dir.path(), 100_000, "");
+    server.kill_and_restart();
+    let ran = ended(child);
+    assert!(ran.code == 5 && ran.stderr.contains(DOUBT), "{ran:?}");
+    assert!(!journal_of(&path).exists());
+}
+
+/// The newest generation of a filter that nobody fed is over, or dead: no new item goes into it.
+#[test]
+fn items_lost_from_a_window_that_was_idle_are_noticed() {
+    for idle in [31, 7] {
+        let (clock, mut server) = with_seen("24h", false);
+        load(&server, "seen", &numbered("old", 10)).done();
+        assert_eq!(server.client().run("SAVE"), ok());
+        clock.advance(idle * HOUR);
+        let dir = tempfile::tempdir().unwrap();
+        let (child, path) = under_way(&server, dir.path(), 1_000_000, "");
+        killed(child);
+        let journal = fs::read(journal_of(&path)).expect("a journal");
+        let resume = format!("load seen --resume {}", path.display());
+        let ran = run_at(&server, &resume);
+        assert!(ran.code == 0 && !ran.stderr.contains("forgotten"), "{idle}: {ran:?}");
+        fs::write(journal_of(&path), &journal).expect("a file");
+        server.kill_and_restart();
+        let ran = run_at(&server, &resume);
+        assert_eq!(ran.code, 5, "{idle}: {ran:?}");
+        assert!(ran.stderr.contains("in the earlier load: some are lost"), "{ran:?}");
+        assert!(!journal_of(&path).exists(), "nothing may be resumed from it later");
+    }
+}
+
+/// A full window counts as much as an older one.
+#[test]
+fn items_lost_from_a_full_window_of_items_are_noticed() {
+    let server = Server::start();
+    run_at(&server, "create seen --items 20k --error 1e-9 --window count").done();
+    load(&server, "seen", &numbered("old", 60_000)).done();
+    assert_eq!(server.client().run("SAVE"), ok());
+    let dir = tempfile::tempdir().unwrap();
+    let (child, path) = under_way(&server, dir.path(), 1_000_000, "");
+    let mut client = server.client();
+    let late = "item-39999".to_owned();
+    wait_until("the first items are out of the window", || {
+        mexists(&mut client, "seen", std::slice::from_ref(&late)) == [true]
+    });
+    killed(child);
+    let mut server = server;
+    server.kill_and_restart();
+    let ran = run_at(&server, &format!("load seen --resume {}", path.display()));
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("its server restarted since the earlier load"), "{ran:?}");
+    assert!(!journal_of(&path).exists());
+}
+
+/// As a key that expired is made again by a client, with its window or by BF.ADD.
+#[test]
+fn a_filter_that_was_made_anew_during_a_load_is_noticed() {
+    for (add, why) in [
+        ("BF.ADD seen x", "the filter has not the window that it had"),
+        ("BF.INSERT seen WINDOW EX 3600 ITEMS x", "the filter has not the window that it had"),
+        ("BF.INSERT seen CAPACITY 1000000 WINDOW EX 86400 ITEMS x", "items and had"),
+    ] {
+        let (_clock, server) = with_seen("24h", false);
+        let mut client = server.client();
+        let dir = tempfile::tempdir().unwrap();
+        let (child, path) = under_way(&server, dir.path(), 100_000, "");
+        for command in ["MULTI", "DEL seen", add, "EXEC"] {
+            client.run(command);
+        }
+        let ran = ended(child);
+        assert!(ran.code == 5 && ran.stderr.contains(why), "{add}: {ran:?}");
+        assert!(!journal_of(&path).exists());
+    }
+}
+
+/// What the append-only file has is there after a restart, also for a load that goes on later.
+#[test]
+fn a_restart_is_no_loss_for_a_durable_load() {
+    for resumed in [false, true] {
+        let (clock, mut server) = with_seen("24h", true);
+        let known = server.client().run("COMMAND INFO WAITAOF").elements()[0] != null();
+        if !known {
+            // Redis 7.0: `--durable` is refused.
+            return;
+        }
+        load(&server, "seen", &numbered("item", 50_000)).done();
+        clock.advance(7 * HOUR);
+        let dir = tempfile::tempdir().unwrap();
+        let (child, path) = under_way(&server, dir.path(), 200_000, "--durable");
+        let ran = if resumed {
+            killed(child);
+            server.kill_and_restart();
+            run_at(&server, &format!("load seen --durable --resume {}", path.display()))
+        } else {
+            server.kill_and_restart();
+            ended(child)
+        };
+        assert_eq!(ran.code, 0, "{ran:?}");
+        clock.advance(20 * HOUR);
+        assert_eq!(remembered(&server, "seen", &numbered("item", 200_000)), 200_000);
+    }
+}
+
+/// The shard is not put in its place then: the same command makes it anew.
+#[test]
+fn a_restart_during_a_repair_is_noticed() {
+    let aof = Server::with().config("appendonly yes").config("appendfsync always");
+    let mut server = aof.start();
+    run_at(&server, "create seen --items 1M --error 1e-9 --shards 2 --window 24h").done();
+    let mut client = server.client();
+    let key = client.run("HGET seen 0").text();
+    assert_eq!(client.run(&format!("DEL {key}")), int(1));
+    let mut repair = command_at(&server, "repair seen --shard 0 --from -");
+    let repair = repair.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = repair.spawn().expect("the tool runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut send = |name: &str| {
+        let text = numbered(name, 100_000).join("\n") + "\n";
+        input.write_all(text.as_bytes()).expect("the tool reads");
+    };
+    send("first");
+    wait_until("some items are in", || {
+        matches!(client.run(&format!("BF.CARD {key}:repair")), Reply::Int(1..))
+    });
+    server.kill_and_restart();
+    send("second");
+    drop(input);
+    let ran = ended(child);
+    assert!(ran.code == 5 && ran.stderr.contains(DOUBT), "{ran:?}");
+    assert_eq!(server.client().run(&format!("EXISTS {key}")), int(0));
+}
+
+/// Another primary has what replicas acknowledged. Of what they did not, nobody can say.
+#[test]
+fn a_failover_is_no_loss_where_replicas_have_the_items() {
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    let mut old = (0..PRIMARIES)
+        .find(|&node| cluster.nodes[node].port() == client.owner("seen"))
+        .expect("the owner");
+    for (options, code) in [("", 5), ("--acks 1", 0)] {
+        let new = (old + PRIMARIES) % (2 * PRIMARIES);
+        client.call("seen", &["DEL", "seen"]);
+        let create = ["BF.RESERVE", "seen", "1e-9", "1000000", "WINDOW", "EX", "86400"];
+        assert_eq!(client.call("seen", &create), ok());
+        let dir = tempfile::tempdir().unwrap();
+        let (child, path) = under_way(&cluster.nodes[old], dir.path(), 200_000, options);
+        assert_eq!(cluster.nodes[new].client().run("CLUSTER FAILOVER TAKEOVER"), ok());
+        let ran = ended(child);
+        assert_eq!(ran.code, code, "{options}: {ran:?}");
+        assert!(!journal_of(&path).exists());
+        wait_until("the old primary is a replica", || {
+            let text = cluster.nodes[old].client().run("INFO replication").text();
+            text.contains("master_link_status:up")
+        });
+        if code == 0 {
+            let items = numbered("item", 200_000);
+            assert_eq!(remembered(&cluster.nodes[new], "seen", &items), 200_000);
+        }
+        old = new;
+    }
+}
+
+/// What a process answers that has a window of a day. Of eight items of a command seven are new:
+/// `items` counts them.
+fn process(run_id: &str, command: &str, items: &AtomicUsize) -> String {
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    match command.splitn(5, ' ').collect::<Vec<_>>()[..] {
+        ["TYPE", ..] => "+MBbloom--\r\n".to_owned(),
+        ["HGETALL", ..] => "-WRONGTYPE Operation against a key\r\n".to_owned(),
+        ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+        ["INFO", "server"] => text(&format!("run_id:{run_id}\r\n")),
+        ["INFO", ..] => text("role:master\r\n"),
+        ["TIME"] => array(&["1795393799", "0"]),
+        ["BF.INFO", _, "WINDOW"] => {
+            let words = ["Kind", "time", "Milliseconds", ":86400000", "Generations", ":4"];
+            format!("*1\r\n{}", array(&[&words[..], &["Refresh", ":1"]].concat()))
+        }
+        ["BF.INFO", _, "GENERATIONS"] => {
+            let items = format!(":{}", items.load(Ordering::SeqCst));
+            let words = ["Started", ":1795393000000", "Items", &items, "Capacity", ":1000"];
+            let rest = ["Layers", ":1", "Size", ":64", "Alive", ":1"];
+            format!("*1\r\n*1\r\n{}", array(&[&words[..], &rest].concat()))
+        }
+        ["BF.INFO", ..] => "*1\r\n$-1\r\n".to_owned(),
+        ["WAIT", ..] => ":1\r\n".to_owned(),
+        ["WAITAOF", ..] => "*2\r\n:1\r\n:0\r\n".to_owned(),
+        ["BF.BULKADD", .., added] => {
+            let count = added.lines().count();
+            items.fetch_add(count / 8 * 7, Ordering::SeqCst);
+            format!("*2\r\n:{count}\r\n{}", text(&"\x7f".repeat(count / 8)))
+        }
+        _ => "+OK\r\n".to_owned(),
+    }
+}
+
+/// What happens to the process of a load after two batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// It goes on, with other connections.
+    Same,
+    /// The server restarts.
+    Restart,
+    /// A replica takes its place, and it sends the load there.
+    Failover,
+    /// Its slot moves to another server.
+    Move,
+}
+
+/// `--durable` is for a restart, `--acks` for another server: items of a window that neither proves
+/// may be lost, whatever the filter counts.
+#[test]
+fn what_proves_that_the_items_of_a_window_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let items: Vec<_> = (0..96).map(|number| format!("item-{number:010}")).collect();
+    let path = file(dir.path(), "items", &items);
+    let expected = [
+        (After::Same, "", 0),
+        (After::Restart, "", 5),
+        (After::Restart, "--acks 1", 5),
+        (After::Restart, "--durable", 0),
+        (After::Failover, "", 5),
+        (After::Failover, "--durable", 5),
+        (After::Failover, "--acks 1", 0),
+        (After::Move, "", 0),
+    ];
+    let codes = expected.map(|(after, options, _)| {
+        let items = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&items);
+        let other = Fake::start(move |command| process("other", command, &counted));
+        let (port, batches) = (other.port, AtomicUsize::new(0));
+        let fake = Fake::start(move |command| {
+            let add = command.starts_with("BF.BULKADD ") && command.contains("item-");
+            if add && batches.fetch_add(1, Ordering::SeqCst) == 2 {
+                return match after {
+                    After::Same | After::Restart => "-UNBLOCKED\r\n".to_owned(),
+                    After::Failover | After::Move => format!("-MOVED 1 127.0.0.1:{port}\r\n"),
+                };
+            }
+            let over = batches.load(Ordering::SeqCst) > 2;
+            match command {
+                "INFO replication" if over && after == After::Failover => {
+                    "$12\r\nrole:slave\r\n\r\n".to_owned()
+                }
+                _ if over && after == After::Restart => process("again", command, &items),
+                _ => process("first", command, &items),
+            }
+        });
+        let mut load = command();
+        load.args(["-p", &fake.port.to_string(), "load", "seen", "--batch", "256b"]);
+        // A pace at which each batch is confirmed before the next one.
+        load.args(["--rate", "1000"]).args(options.split_whitespace()).arg(&path);
+        let ran: Ran = load.output().expect("the tool runs").into();
+        assert_eq!(ran.stderr.contains(DOUBT), ran.code == 5, "{after:?} {options}: {ran:?}");
+        (after, options, ran.code)
+    });
+    assert_eq!(codes, expected);
 }
 
 /// A load that was killed goes on: what was forgotten meanwhile is not lost.
@@ -426,15 +714,20 @@ fn a_load_that_was_killed_goes_on_in_a_window() {
     assert!(ran.code == 5 && ran.stderr.contains("some are lost"), "{ran:?}");
 }
 
-/// Without the right to TIME nothing can be compared, and the load goes on as without BF.INFO.
+/// Without the right to TIME nothing is counted, and without that to INFO one connection is one
+/// process.
 #[test]
-fn a_load_needs_no_right_to_the_time() {
+fn a_load_needs_no_right_to_the_time_or_to_info() {
     let (_clock, server, mut client) = server();
     run_at(&server, SEEN).done();
-    client.run("ACL SETUSER adder on >secret ~* -@all +bf.bulkadd +bf.info +info +type");
-    let ran = run_with(&server, "--user adder --pass secret load seen", b"a\nb");
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(client.run("BF.CARD seen"), int(2));
+    for (right, items) in [("+info", b"a\nb"), ("+time", b"c\nd"), ("-info", b"e\nf")] {
+        client.run(&format!(
+            "ACL SETUSER adder on >secret ~* -@all +bf.bulkadd +bf.info +type {right}"
+        ));
+        let ran = run_with(&server, "--user adder --pass secret load seen", items);
+        assert_eq!(ran.code, 0, "{right}: {ran:?}");
+    }
+    assert_eq!(client.run("BF.CARD seen"), int(6));
 }
 
 #[test]
