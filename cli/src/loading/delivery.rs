@@ -249,10 +249,8 @@ pub(crate) struct Delivery {
     mark: Option<Mark>,
     /// What was seen of the filter when it was found.
     found: Option<Seen>,
-    /// Whether an item was new on this connection. WAIT and WAITAOF wait for what the connection
-    /// wrote last, and for all before that; if it wrote nothing, they answer at once.
-    wrote: bool,
-    /// Whether WAIT covers all items that were answered: the last piece wrote. What is known may
+    /// Whether WAIT and WAITAOF cover all items that were answered: they wait for what the
+    /// connection wrote last, and for all before that, and the last piece wrote. What is known may
     /// have been added by another connection, or by an earlier load, a moment ago.
     covered: bool,
     /// Where WAIT does not cover all items: what the server had when replicas were asked for first
@@ -292,7 +290,6 @@ impl Delivery {
             confirmed: Instant::now(),
             mark: None,
             found: None,
-            wrote: false,
             covered: false,
             offset: None,
             excess: 0,
@@ -450,11 +447,8 @@ impl Delivery {
         let awaited = self.route.ledger.awaits(HELD);
         if self.waits() && !self.entries.is_empty() && (awaited || self.confirmed.elapsed() > every)
         {
-            self.confirm(Now::IfPossible)?;
-            // The reader waits for these, so nothing follows that could prove them.
-            if awaited && !self.entries.is_empty() {
-                return Err(self.unproved());
-            }
+            // If the reader waits for these, nothing follows that could prove them.
+            self.confirm(if awaited { Now::Surely } else { Now::IfPossible })?;
         }
         Ok(self.entries.is_empty())
     }
@@ -483,13 +477,13 @@ impl Delivery {
             if !self.waits() || self.entries.is_empty() {
                 break;
             }
-            let acknowledged = match self.provable() {
-                Ok(true) => self.acknowledged(),
-                Ok(false) if now == Now::IfPossible && self.held_bytes <= 2 * self.route.held => {
+            let acknowledged = match self.cover() {
+                Ok(Ok(())) => self.acknowledged(),
+                Ok(Err(_)) if now == Now::IfPossible && self.held_bytes <= 2 * self.route.held => {
                     self.confirmed = Instant::now();
                     return Ok(());
                 }
-                Ok(false) => return Err(self.unproved()),
+                Ok(Err(why)) => return Err(self.unproved(&why)),
                 Err(stop) => Err(stop),
             };
             match acknowledged {
@@ -516,11 +510,12 @@ impl Delivery {
         Ok(())
     }
 
-    /// Whether WAITAOF can cover what was answered: it covers what this connection writes, and all
-    /// before that. If the last items were known already, another key is written.
-    fn provable(&mut self) -> Result<bool, Stop> {
+    /// Sees that WAITAOF covers what was answered: if the last items were known already, another
+    /// key is written. What is known may be younger than all that this connection wrote before.
+    /// Returns the error of a server that refuses that.
+    fn cover(&mut self) -> Result<Result<(), String>, Stop> {
         if !self.settings.durable || self.covered {
-            return Ok(true);
+            return Ok(Ok(()));
         }
         let mut command = redis::cmd("SET");
         command.arg(self.beside()).arg(1).arg("EX").arg(WRITTEN_FOR);
@@ -530,14 +525,14 @@ impl Delivery {
         // A redirection is followed by the caller: another node may not have the items.
         match self.connection.call(&command) {
             Ok(_) => {
-                (self.wrote, self.covered) = (true, true);
-                Ok(true)
+                self.covered = true;
+                Ok(Ok(()))
             }
-            // One item that is new covers those before it.
+            // The next item that is new covers those before it.
             Err(Error::Refused { text, .. })
                 if text.starts_with("NOPERM") || text.starts_with("OOM") =>
             {
-                Ok(self.wrote)
+                Ok(Err(text))
             }
             Err(error) => Err(error.into()),
         }
@@ -548,10 +543,10 @@ impl Delivery {
         name::beside(&self.route.key, "wait")
     }
 
-    fn unproved(&self) -> Stop {
+    fn unproved(&self, why: &str) -> Stop {
         Stop::Unproved(format!(
-            "no item was new on this connection, and whether those that were known already are \
-             synced to the append-only file cannot be told without the right to SET {}",
+            "the last items were known already, and whether those are synced to the append-only \
+             file cannot be told without SET {}: {why}",
             name::readable(&self.beside())
         ))
     }
@@ -604,7 +599,7 @@ impl Delivery {
 
     /// This is a new connection, which wrote nothing.
     fn forget_writes(&mut self) {
-        (self.wrote, self.covered, self.offset) = (false, false, None);
+        (self.covered, self.offset) = (false, None);
     }
 
     fn waits(&self) -> bool {
@@ -741,7 +736,6 @@ impl Delivery {
                 let known = entry.piece.batch.count - new;
                 self.excess = self.excess.saturating_sub(known);
             }
-            self.wrote |= new > 0;
             (self.covered, self.offset) = (new > 0, None);
         }
         self.settle(false);
@@ -843,8 +837,8 @@ impl Delivery {
             }
             Some(Trouble::Fatal(text)) => {
                 // What was answered before can still be confirmed.
-                let provable = self.waits() && matches!(self.provable(), Ok(true));
-                if provable && matches!(self.acknowledged(), Ok(true)) {
+                let covered = self.waits() && matches!(self.cover(), Ok(Ok(())));
+                if covered && matches!(self.acknowledged(), Ok(true)) {
                     self.retire();
                 }
                 Err(Stop::Refused(text))

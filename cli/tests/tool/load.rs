@@ -1286,3 +1286,37 @@ fn a_failover_before_the_first_confirmation_is_waited_for() {
     let ran = load_at(&fake, "--acks 1", &path);
     assert_eq!(ran.code, 0, "{ran:?}");
 }
+
+/// WAITAOF covers what this connection wrote, and all before that. What is known may be younger: an
+/// item of another client.
+#[test]
+fn known_items_behind_new_ones_are_not_durable_without_a_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let items: Vec<_> = (0..48).map(|number| format!("item-{number:010}")).collect();
+    let path = file(dir.path(), "items", &items);
+    for (refused, new, code) in [
+        (Some("NOPERM no permissions"), 32, 5),
+        (Some("OOM command not allowed"), 32, 5),
+        (Some("NOPERM no permissions"), 48, 0),
+        (None, 32, 0),
+    ] {
+        let added = AtomicUsize::new(0);
+        let fake = Fake::start(move |command| match (items_of(command).len(), refused) {
+            (0, _) if command == "BF.INFO urls ITEMS" => {
+                format!("*1\r\n:{}\r\n", added.load(Ordering::SeqCst))
+            }
+            (0, Some(error)) if command.starts_with("SET ") => format!("-{error}\r\n"),
+            (0, _) if command.starts_with("WAITAOF") => "*2\r\n:1\r\n:0\r\n".to_owned(),
+            (count, _) if count > 0 && added.fetch_add(count, Ordering::SeqCst) < new => {
+                format!("*2\r\n:{count}\r\n$2\r\n\x7f\x7f\r\n")
+            }
+            _ => usual(command, false),
+        });
+        let ran = load_at(&fake, "--durable", &path);
+        assert_eq!(ran.code, code, "{refused:?} {new}: {ran:?}");
+        if let Some(error) = refused.filter(|_| code == 5) {
+            assert!(ran.stderr.contains("append-only file cannot be told"), "{ran:?}");
+            assert!(ran.stderr.contains(error), "{ran:?}");
+        }
+    }
+}
