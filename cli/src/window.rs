@@ -6,7 +6,7 @@ use bloom::filter::{
     Error as Refused, Expansion, MAX_GENERATIONS, Params, Plan, Ring, Rules, Span,
 };
 use redis::Value;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{amount, connection::Connection, error::Error};
 
@@ -126,9 +126,8 @@ pub(crate) fn is_known(server: &mut Connection, key: &[u8]) -> Result<(), Error>
 }
 
 /// How a filter forgets, as a server says: `BF.INFO key WINDOW`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Window {
-    kind: Kind,
     /// The window in milliseconds; `None` for a window of items.
     milliseconds: Option<u64>,
     /// Parts of the window.
@@ -197,12 +196,16 @@ impl Forgets {
     }
 }
 
-/// What a window remembers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Time,
-    Count,
+/// With the kind, as the server says it.
+impl Serialize for Window {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Window", 4)?;
+        fields.serialize_field("kind", self.milliseconds.map_or("count", |_| "time"))?;
+        fields.serialize_field("milliseconds", &self.milliseconds)?;
+        fields.serialize_field("generations", &self.generations)?;
+        fields.serialize_field("refresh", &self.refresh)?;
+        fields.end()
+    }
 }
 
 impl fmt::Display for Window {
@@ -218,11 +221,11 @@ impl fmt::Display for Window {
 
 impl From<Rules> for Window {
     fn from(Rules { span, generations, refresh }: Rules) -> Self {
-        let (kind, milliseconds) = match span {
-            Span::Time(span) => (Kind::Time, Some(span)),
-            Span::Items => (Kind::Count, None),
+        let milliseconds = match span {
+            Span::Time(span) => Some(span),
+            Span::Items => None,
         };
-        Self { kind, milliseconds, generations, refresh }
+        Self { milliseconds, generations, refresh }
     }
 }
 
@@ -255,7 +258,6 @@ impl Window {
             _ => return None,
         };
         Some(Self {
-            kind: if milliseconds.is_some() { Kind::Time } else { Kind::Count },
             milliseconds,
             generations: u8::try_from(number("Generations")?).ok()?,
             refresh: truth(field("Refresh")?)?,
