@@ -199,7 +199,7 @@ impl Refusal {
             Self::WindowGenerations => c"ERR bad window: GENERATIONS must be in the range [1, 32]",
             Self::WindowMissing => c"ERR bad window: GENERATIONS and NOREFRESH need WINDOW",
             Self::WindowScales => c"ERR bad window: WINDOW COUNT cannot have an EXPANSION above 0",
-            Self::WindowKind => c"ERR bad window: a filter with COUNTING cannot have one",
+            Self::WindowKind => c"ERR bad window: not with COUNTING or the seed of valkey-bloom",
             Self::NoWindow => c"ERR not a filter with a window",
             Self::OnReplica => c"ERR a filter with a window changes on its primary alone",
             Self::NotReplicated => {

@@ -18,6 +18,8 @@
 //! Without refresh: an addition that answered "new" is remembered for at least T, and at most
 //! T (1 + 1/G), whatever is added meanwhile; one that answered "known" promises nothing.
 //!
+//! All of it by a clock that is right (`move_back` in `ring.rs` has what another one costs).
+//!
 //! # Answers and changes
 //!
 //! An addition is new if no generation that is alive holds the item. With refresh, it changes the
@@ -83,6 +85,20 @@ pub struct Dropped {
     /// Those of 128 KiB and more, which take up to milliseconds to free. Smaller ones are freed
     /// already: a batch may drop any number of them.
     pub large: Vec<Layer>,
+}
+
+impl Dropped {
+    /// A ceiling that is told that these layers are still allocated, and `leaving` bytes more.
+    fn counted(
+        &self,
+        leaving: u64,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> impl FnOnce(Demand) -> u64 {
+        let more = self.large.iter().map(bit_bytes).fold(leaving, u64::saturating_add);
+        move |Demand { present, wanted }| {
+            ceiling(Demand { present: present.saturating_add(more), wanted })
+        }
+    }
 }
 
 /// Bytes of bits from which on a layer is large.
@@ -374,10 +390,12 @@ impl Window {
         ceiling: impl FnOnce(Demand) -> u64,
         dropped: &mut Dropped,
     ) -> Result<(), Error> {
-        let ring = self.ring();
-        if let Span::Time(_) = ring.rules.span {
-            return self.0.grow(ceiling);
+        if let Span::Time(_) = self.ring().rules.span {
+            return self.0.grow(dropped.counted(0, ceiling));
         }
+        // No more than one generation waits to be freed, however many a batch drops.
+        dropped.large.clear();
+        let ring = self.ring();
         let gone = usize::from(ring.generations.len() >= ring.rules.most_generations());
         let capacity = ring.planned_capacity();
         self.open(Generation { start: 0, layers: 1 }, capacity, 0..gone, ceiling, dropped)
@@ -403,12 +421,9 @@ impl Window {
         }
         let freed: u64 = self.0.layers().skip(start).take(end - start).map(bit_bytes).sum();
         let left = self.0.bit_bytes().saturating_sub(freed);
-        // What is dropped is still allocated.
-        let present = dropped.large.iter().map(bit_bytes).sum::<u64>() + self.0.bit_bytes();
-        let ceiling = |Demand { wanted, .. }| ceiling(Demand { present, wanted });
         let (rate, expansion) = (self.0.error_rate(), self.0.expansion());
         let plan = first_layer(ring, rate, expansion, capacity);
-        let layer = LayerPlan::make(plan, left, ceiling)?;
+        let layer = LayerPlan::make(plan, left, dropped.counted(freed, ceiling))?;
         self.0.push_generation(generation, layer);
         self.0.drop_generations(leaving, dropped);
         Ok(())
