@@ -238,8 +238,8 @@ fn window(line: &Line<'_>) -> String {
 }
 
 /// Red: more false positives than asked for, by more than an estimate may be wrong, a shard that is
-/// lost, or one that grows or forgets otherwise than the others. Yellow: a filter that does not grow
-/// is nearly full.
+/// lost, or one that grows or forgets otherwise than the others. Yellow: a filter that does not
+/// grow is nearly full.
 fn style(line: &Line<'_>) -> Style {
     let info = line.info();
     let wrong = |(now, asked): (f64, f64)| now > 1.1 * asked;

@@ -240,9 +240,9 @@ impl<'d> Seen<'d> {
             .collect()
     }
 
-    /// The first shard that is lost, that differs from the others, or that could not be read. `hint`
-    /// says what to do about the shard of that number, by the name as it is typed; `true`: it is
-    /// there, and to be replaced.
+    /// The first shard that is lost, that differs from the others, or that could not be read.
+    /// `hint` says what to do about the shard of that number, by the name as it is typed; `true`:
+    /// it is there, and to be replaced.
     fn verdict(
         self,
         name: &[u8],
