@@ -358,7 +358,7 @@ fn a_durable_load_of_known_items_is_confirmed() {
     let words = format!("--user clerk --pass secret load urls --durable {}", path.display());
     let ran = run_at(&server, &words);
     assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("without the right to SET {urls:"), "{ran:?}");
+    assert!(ran.stderr.contains("cannot be told without SET {urls:"), "{ran:?}");
 }
 
 /// What the server of a sharded filter `one` of one shard says, which is empty and adds every item.

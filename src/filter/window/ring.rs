@@ -233,9 +233,9 @@ impl Ring {
         }
     }
 
-    /// Moves all starts back, so that the newest generation starts at `start`. Items are remembered
-    /// for longer if the clock was ahead before, and for less once it is right again if it is behind
-    /// now: the two cannot be told apart.
+    /// Moves all starts back, so that the newest generation starts at `start`. If the clock was
+    /// ahead before, items are remembered for longer. If it is behind now, they are for less once
+    /// it is right again. The two cannot be told apart.
     pub(super) fn move_back(&mut self, start: i64) {
         let by = self.newest().start.saturating_sub(start);
         for generation in &mut self.generations {
