@@ -9,7 +9,7 @@ use super::reply::Reply;
 
 /// How long a reply may take before the test fails. Only a hanging server or a reply shorter than
 /// announced takes this long; the slowest command of these tests takes a few seconds.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

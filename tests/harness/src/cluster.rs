@@ -80,8 +80,8 @@ impl Cluster {
             wait_until("the cluster is up", || {
                 let linked = number < PRIMARIES
                     || client.server_info("replication", "master_link_status") == "up";
-                // A node does not start with a nodes.conf in which a replica is not yet in the
-                // shard of its primary.
+                // A node refuses to start if in its nodes.conf a replica is not in the shard
+                // of its primary.
                 linked
                     && client.run("CLUSTER SHARDS").elements().len() == PRIMARIES
                     && client.run("CLUSTER INFO").text().contains("cluster_state:ok")

@@ -15,7 +15,7 @@ use super::port::free_port;
 use super::reply::{Reply, simple};
 
 /// How long a start or a stop may take; loading the largest file of these tests takes seconds.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// Pause between two checks of a server that starts or stops.
 const POLL: Duration = Duration::from_millis(5);
 
