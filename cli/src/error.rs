@@ -66,7 +66,7 @@ pub(crate) enum Error {
 /// What helps against an error reply that passes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passing {
-    /// The same connection will do, in a moment.
+    /// This connection will do, in a moment.
     Later,
     /// The server has another role now, or is about to: a new connection finds the primary.
     Reconnect,
