@@ -384,7 +384,7 @@ fn a_name_may_be_any_bytes() {
                 assert_eq!(ran.code, 0, "{words}: {ran:?}");
                 ran.stdout
             };
-            let shards = if sharded { " --shards 3" } else { "" };
+            let shards = if sharded { " --shards 3 --poll 1" } else { "" };
             done(&format!("create --items 10k --error 1%{shards}"), &[]);
             done("load", &[b"items"]);
             done("check", &[b"item-3", b"item-4"]);
