@@ -96,7 +96,7 @@ fn asked(server: &mut Connection, key: &[u8], shard: Shard) -> Result<Option<Gro
 }
 
 /// Whether an error says that a key is missing, or no filter that can be asked.
-fn is_no_filter(text: &str) -> bool {
+pub(crate) fn is_no_filter(text: &str) -> bool {
     ["ERR not found", "WRONGTYPE"].iter().any(|start| text.starts_with(start))
         || text.contains("BF.LOADCHUNK")
 }

@@ -27,9 +27,9 @@ use crate::{
     error::{Error, Exit},
     interrupt::Interrupt,
     items,
-    loading::{self, Files, Goal, load_files},
+    loading::{self, Files, Goal, load_files, not_shard, number},
     name::{self, Named},
-    new_shard::{growth_for, reserve},
+    new_shard::{growth_for, is_no_filter, reserve},
     output::Output,
     progress::Alone,
     replication::LastWrite,
@@ -274,10 +274,28 @@ impl Repair<'_> {
         )
     }
 
+    /// The items of the shard, if it is at a key.
+    fn items_at(&self, server: &mut Connection, key: &[u8]) -> Result<Option<u64>, Error> {
+        let mut ask = |word: &str| server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word));
+        match ask("SHARD").and_then(|own| Ok((own, ask("ITEMS")?))) {
+            Ok((own, items)) if not_shard(&own, self.shard).is_none() => Ok(number(items)),
+            Ok(_) => Ok(None),
+            Err(Error::Refused { text, .. }) if is_no_filter(&text) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Puts the complete shard in its place.
     fn rename(&self) -> Result<(), Error> {
         let (key, temporary) = (self.key(), self.temporary());
         let command = if self.arguments.replace { "RENAME" } else { "RENAMENX" };
+        let lost = || Error::Incomplete {
+            what: format!("repair {}: the server lost items of it", self.task()),
+            hint: "See its log, then repeat this, with --replace if a part of the shard is there."
+                .to_owned(),
+        };
+        let complete = self.on_node(|server, _| self.items_at(server, &temporary))?.flatten();
+        let complete = complete.ok_or_else(lost)?;
         let renamed = self.on_node(|server, again| {
             let reply = server.call_for_key(redis::cmd(command).arg(&temporary).arg(key));
             let (renamed, last) = match reply {
@@ -290,6 +308,10 @@ impl Repair<'_> {
                 }
                 Err(error) => return Err(error),
             };
+            // The server may have restarted, without the temporary key or with an older one.
+            if again && renamed && self.items_at(server, key)?.is_none_or(|at| at < complete) {
+                return Err(lost());
+            }
             self.servers.acknowledged(server, last)?;
             Ok(renamed)
         })?;

@@ -1114,7 +1114,7 @@ impl Delivery {
 }
 
 /// The number in a reply to `BF.INFO key word`, if it is one.
-fn number(reply: Value) -> Option<u64> {
+pub(crate) fn number(reply: Value) -> Option<u64> {
     let value = match reply {
         Value::Array(values) => <[Value; 1]>::try_from(values).ok().map(|[value]| value)?,
         // valkey-bloom answers without an array.

@@ -16,7 +16,7 @@ mod tally;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, not_shard};
+pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, not_shard, number};
 pub(crate) use fleet::{Fleet, Goal, batch_bytes};
 pub(crate) use ledger::{Ledger, Piece};
 #[cfg(test)]

@@ -432,6 +432,29 @@ fn what_a_demoted_primary_wrote_is_written_again() {
     assert_eq!(reserved, 2, "{commands:?}");
 }
 
+/// A server that restarts between the load of a shard and its renaming may come back without its
+/// items, or with a part of them.
+#[test]
+fn a_repair_sees_that_the_server_lost_the_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    for (key, code) in [("-ERR not found\r\n", 5), ("*1\r\n:9\r\n", 5), ("*1\r\n:10\r\n", 0)] {
+        let renamed = AtomicUsize::new(0);
+        let fake = Fake::start(move |command| match command {
+            _ if command.starts_with("RENAMENX") => match renamed.fetch_add(1, Ordering::SeqCst) {
+                0 => "-LOADING Redis is loading the dataset in memory\r\n".to_owned(),
+                _ => "-ERR no such key\r\n".to_owned(),
+            },
+            "BF.INFO {one:0}:1:repair ITEMS" => "*1\r\n:10\r\n".to_owned(),
+            "BF.INFO {one:0}:1 ITEMS" => key.to_owned(),
+            _ => one_shard(command),
+        });
+        let ran = run_fake(&fake, &format!("repair one --shard 0 --from {}", path.display()));
+        assert_eq!(ran.code, code, "{key}: {ran:?}");
+        assert_eq!(ran.stderr.contains("the server lost items of it"), code == 5, "{ran:?}");
+    }
+}
+
 /// Items of a load that begins at such a server count when a replica has them.
 #[test]
 fn a_load_at_a_demoted_primary_waits_for_a_replica() {
