@@ -30,7 +30,7 @@ use crate::{error::Error, loading::Mark, name};
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 64 << 10;
 /// The form of a journal; others are refused.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// What must be equal when a load goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -279,7 +279,7 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loading::{Count, Keeper, Seen};
+    use crate::loading::{Count, Keeper, Process, Seen};
 
     #[test]
     fn a_changed_file_is_refused() {
@@ -301,7 +301,8 @@ mod tests {
         let second = start().map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "another load has the file");
         kept.advance(2, 7);
-        let keeper = Keeper::new(Some("process".to_owned()), 0, "127.0.0.1:6379".to_owned());
+        let keeper =
+            Keeper::new(Some(Process::parse("run_id:process")), 0, "127.0.0.1:6379".to_owned());
         let seen = Seen { window: None, count: Some(Count::All(5)), keeper };
         let marks = vec![None, Some(Mark::of(&seen))];
         kept.describe(&[3], &marks);

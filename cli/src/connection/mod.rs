@@ -40,7 +40,7 @@ pub(crate) struct Connection {
     number: u64,
     /// Whether the server is about to get the slot of the key (`ASK`): it then answers a command
     /// about the key only directly after `ASKING`.
-    asking: bool,
+    pub(crate) asking: bool,
 }
 
 impl Target {

@@ -41,7 +41,7 @@ use crate::{
 
 use super::{
     ledger::{Ledger, Piece},
-    tally::{Count, Keeper, Mark, Seen, Verdict, milliseconds},
+    tally::{Count, Keeper, Mark, Process, Seen, Verdict, milliseconds},
 };
 
 /// Bytes of items under way. A server needs some milliseconds for them.
@@ -225,8 +225,6 @@ pub(crate) struct Delivery {
     settings: Settings,
     route: Route,
     connection: Connection,
-    /// Whether the node has the key only for those who send ASKING.
-    asking: bool,
     form: Form,
     counting: bool,
     entries: VecDeque<Entry>,
@@ -274,7 +272,6 @@ impl Delivery {
             settings,
             route,
             connection,
-            asking: false,
             form: Form::Packed,
             counting: false,
             entries: VecDeque::new(),
@@ -519,9 +516,6 @@ impl Delivery {
         }
         let mut command = redis::cmd("SET");
         command.arg(self.beside()).arg(1).arg("EX").arg(WRITTEN_FOR);
-        if self.asking {
-            self.connection.call(&redis::cmd("ASKING"))?;
-        }
         // A redirection is followed by the caller: another node may not have the items.
         match self.connection.call(&command) {
             Ok(_) => {
@@ -658,7 +652,8 @@ impl Delivery {
     fn send(&mut self, number: u64) -> Result<(), Error> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        if self.asking {
+        let asking = self.connection.asking;
+        if asking {
             buffer.extend(b"*1\r\n$6\r\nASKING\r\n");
         }
         let mut size = 0;
@@ -672,7 +667,7 @@ impl Delivery {
         }
         sent?;
         self.unsent.pop_front();
-        self.under_way.push_back((number, self.asking));
+        self.under_way.push_back((number, asking));
         self.under_way_bytes += size;
         if let Some(entry) = self.entry_mut(number) {
             entry.state = State::Sent;
@@ -860,7 +855,8 @@ impl Delivery {
                 let moved = asking || matches!(self.replication(), Ok(Some(it)) if !it.is_replica);
                 let arrived = match target.connect() {
                     Ok(connection) => {
-                        (self.connection, self.asking) = (connection, asking);
+                        self.connection = connection;
+                        self.connection.asking = asking;
                         self.arrive(moved)
                     }
                     Err(error) => Err(error.into()),
@@ -882,16 +878,8 @@ impl Delivery {
 
     /// Goes on with another connection. `moved`: the filter came to this server with all its items.
     fn arrive(&mut self, moved: bool) -> Result<(), Stop> {
-        if self.asking {
-            // Both servers redirect questions while the slot moves.
-            let keeper = self.keeper()?;
-            if let Some(mark) = &mut self.mark {
-                mark.move_to(keeper);
-            }
-        } else {
-            let seen = self.look()?;
-            self.compare(seen, moved)?;
-        }
+        let seen = self.look()?;
+        self.compare(seen, moved)?;
         self.forget_writes();
         self.resend();
         self.settle(false);
@@ -993,7 +981,6 @@ impl Delivery {
                     },
                     Err(error) => return Err(error.into()),
                 }
-                self.asking = false;
                 match self.arrive(false) {
                     Ok(()) => return Ok(()),
                     Err(Stop::Refused(text)) if is_missing(&text) => {
@@ -1089,16 +1076,14 @@ impl Delivery {
 
     /// The process that the connection leads to.
     fn keeper(&mut self) -> Result<Keeper, Stop> {
-        let run_id = match self.ask(&["INFO", "server"]) {
+        let process = match self.ask(&["INFO", "server", "replication"]) {
             Err(Stop::Refused(_)) => None,
             reply => match reply? {
-                Value::BulkString(text) => String::from_utf8_lossy(&text)
-                    .lines()
-                    .find_map(|line| Some(line.strip_prefix("run_id:")?.to_owned())),
+                Value::BulkString(text) => Some(Process::parse(&String::from_utf8_lossy(&text))),
                 _ => None,
             },
         };
-        Ok(Keeper::new(run_id, self.connection.number(), self.connection.address()?))
+        Ok(Keeper::new(process, self.connection.number(), self.connection.address()?))
     }
 
     /// One command on the connection; nothing is under way.

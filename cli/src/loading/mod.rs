@@ -20,7 +20,7 @@ pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, no
 pub(crate) use fleet::{Fleet, Goal, batch_bytes};
 pub(crate) use ledger::{Ledger, Piece};
 #[cfg(test)]
-pub(crate) use tally::{Count, Keeper};
+pub(crate) use tally::{Count, Keeper, Process};
 pub(crate) use tally::{Mark, Seen, Verdict, milliseconds};
 
 use crate::{

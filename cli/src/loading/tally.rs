@@ -17,8 +17,13 @@
 //! ```text
 //!   the same process as before     has all items
 //!   the same server, restarted     has those that its AOF had: --durable
-//!   another server                 has those that replicas had: --acks
+//!   a replica of that process,     has those that replicas had: --acks
+//!   promoted
 //! ```
+//!
+//! A process that was a replica for a while has the data of its primary. The IDs of the replication
+//! show that: a process that is promoted gets a new one, and keeps that of its primary as the
+//! second.
 //!
 //! Nothing else is asked: if that does not prove it, items may be lost.
 
@@ -51,8 +56,8 @@ pub(crate) struct Mark {
 /// Who has the items that were confirmed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keeper {
-    /// Changes when the server restarts; `None` without the right to INFO.
-    run_id: Option<String>,
+    /// `None` without the right to INFO.
+    process: Option<Process>,
     /// The number of the connection, which tells as much until it breaks; 0 for that of an earlier
     /// load.
     #[serde(skip)]
@@ -62,6 +67,40 @@ pub(crate) struct Keeper {
     durable: bool,
     /// Replicas of the server have them.
     replicated: bool,
+}
+
+/// What `INFO` says about the process that answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    /// `run_id`: changes when the server restarts.
+    pub(crate) run_id: String,
+    /// `master_replid`: changes when it becomes a replica, and when it is promoted.
+    pub(crate) replication: String,
+    /// `master_replid2`: of the primary whose replica it was before it was promoted.
+    #[serde(skip)]
+    pub(crate) replication_before: String,
+}
+
+impl Process {
+    /// Reads what `INFO server replication` says.
+    pub(crate) fn parse(text: &str) -> Self {
+        let field = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));
+            lines.find(|(field, _)| *field == name).map_or("", |(_, value)| value).to_owned()
+        };
+        Self {
+            run_id: field("run_id"),
+            replication: field("master_replid"),
+            replication_before: field("master_replid2"),
+        }
+    }
+
+    /// Whether `now` is this process, with the data that it had.
+    fn goes_on_as(&self, now: &Self) -> bool {
+        // A primary gets another ID, and no second one, when it gets its first replica.
+        let was_promoted = now.replication_before.bytes().any(|digit| digit != b'0');
+        self.run_id == now.run_id && (self.replication == now.replication || !was_promoted)
+    }
 }
 
 /// What became of the items of a [`Mark`].
@@ -112,29 +151,44 @@ struct Compared {
 
 impl Keeper {
     /// The process that answers on this connection, at this address.
-    pub(crate) fn new(run_id: Option<String>, connection: u64, address: String) -> Self {
-        Self { run_id, connection, address, ..Self::default() }
+    pub(crate) fn new(process: Option<Process>, connection: u64, address: String) -> Self {
+        Self { process, connection, address, ..Self::default() }
     }
 
-    /// Whether both are surely the same process.
-    fn is_process_of(&self, other: &Self) -> bool {
-        match (&self.run_id, &other.run_id) {
-            (Some(one), Some(other)) => one == other,
-            _ => self.connection > 0 && self.connection == other.connection,
+    /// Whether `now` is surely the same process, with the data that it had.
+    fn goes_on_as(&self, now: &Self) -> bool {
+        match (&self.process, &now.process) {
+            (Some(process), Some(now)) => process.goes_on_as(now),
+            _ => self.connection > 0 && self.connection == now.connection,
         }
+    }
+
+    /// Whether the server that answers `now` was a replica of this process, and was promoted.
+    fn is_succeeded_by(&self, now: &Self) -> bool {
+        let primary = self.process.as_ref().map(|process| &process.replication);
+        primary.is_some() && primary == now.process.as_ref().map(|now| &now.replication_before)
+    }
+
+    /// Whether the server that answers `now` may be this one, restarted: not if the address leads
+    /// to a promoted replica now.
+    fn is_restarted_as(&self, now: &Self) -> bool {
+        self.address == now.address && !self.is_succeeded_by(now)
     }
 
     /// Whether the server that answers `now` surely has the items.
     fn outlives_in(&self, now: &Self) -> bool {
-        let proved = if self.address == now.address { self.durable } else { self.replicated };
-        self.is_process_of(now) || proved
+        // A server that restarts from an RDB file names its own ID as the second.
+        let is_another = self.address != now.address && self.is_succeeded_by(now);
+        self.goes_on_as(now)
+            || (self.durable && self.is_restarted_as(now))
+            || (self.replicated && is_another)
     }
 
     /// Who has the items from `now` on. What replicas of another process have is not known; what
     /// an append-only file has stays there.
     fn follow(&mut self, now: Self) {
-        if !self.is_process_of(&now) {
-            let durable = self.durable && self.address == now.address;
+        if !self.goes_on_as(&now) {
+            let durable = self.durable && self.is_restarted_as(&now);
             *self = Self { durable, ..now };
         }
         self.connection = now.connection;
@@ -163,7 +217,7 @@ impl Mark {
 
     /// Whether a server is another process than that which has the items, or may be.
     pub(crate) fn is_left_by(&self, seen: &Seen) -> bool {
-        !self.keeper.is_process_of(&seen.keeper)
+        !self.keeper.goes_on_as(&seen.keeper)
     }
 
     /// Notes that the filter has moved to this process with all its items.
@@ -393,8 +447,17 @@ mod tests {
         assert_eq!(compared(tally, &recent(4_000, &[(3_900, 2)])), None, "the clock was set back");
     }
 
+    /// A process whose stream has the ID of the process, after that of `before`.
+    fn promoted(run_id: &str, address: &str, before: &str) -> Keeper {
+        let text = format!(
+            "# Server\r\nrun_id:{run_id}\r\n# Replication\r\nrole:master\r\n\
+             master_replid:of-{run_id}\r\nmaster_replid2:{before}\r\n"
+        );
+        Keeper::new(Some(Process::parse(&text)), 1, address.to_owned())
+    }
+
     fn keeper(run_id: &str, address: &str) -> Keeper {
-        Keeper::new(Some(run_id.to_owned()), 1, address.to_owned())
+        promoted(run_id, address, "0000")
     }
 
     fn window() -> Option<Window> {
@@ -411,7 +474,8 @@ mod tests {
 
     #[test]
     fn a_window_has_what_its_process_the_file_or_replicas_have() {
-        let [first, again, other] = [keeper("1", "a"), keeper("2", "a"), keeper("3", "b")];
+        let [first, again] = [keeper("1", "a"), keeper("2", "a")];
+        let other = promoted("3", "b", "of-1");
         let same = keeper("1", "another name");
         for (durable, replicated, kept) in [
             (false, false, [true, true, false, false]),
@@ -435,6 +499,24 @@ mod tests {
             assert_eq!(mark.judged(&seen(window(), 90, &third)), expected);
             assert_eq!(mark.judged(&seen(window(), 90, &other)), Verdict::Unproved);
         }
+        // Neither are proved: a promoted replica at the address of its primary, a server that was
+        // no replica of it, and the process itself, after it was a replica for a while.
+        let mut mark = Mark::of(&seen(window(), 70, &first));
+        mark.confirm(true, true);
+        let back = promoted("1", "a", "of-3");
+        let back = Keeper {
+            process: back.process.map(|it| Process { replication: "of-1-again".to_owned(), ..it }),
+            ..back
+        };
+        for now in [promoted("3", "a", "of-1"), promoted("4", "b", "of-2"), keeper("4", "b")] {
+            assert_eq!(mark.judged(&seen(window(), 99, &now)), Verdict::Unproved, "{now:?}");
+        }
+        let mark = Mark::of(&seen(window(), 70, &first));
+        assert_eq!(mark.judged(&seen(window(), 99, &back)), Verdict::Unproved);
+        // Its first replica gives a process another ID, and no second one.
+        let mut watched = keeper("1", "a");
+        watched.process = Some(Process::parse("run_id:1\nmaster_replid:x\nmaster_replid2:000"));
+        assert_eq!(mark.judged(&seen(window(), 99, &watched)), Verdict::Kept { more: 0 });
         // Without the right to INFO nobody knows who answers on another connection.
         let unknown = |connection| Keeper::new(None, connection, "a".to_owned());
         let mark = Mark::of(&seen(window(), 70, &unknown(1)));

@@ -1050,6 +1050,32 @@ fn a_slot_that_moves_is_followed() {
     assert_all_in(&mut new, &items);
 }
 
+/// A load begins while the key is at its new node already, and the slot is not.
+#[test]
+fn a_load_begins_while_its_slot_moves() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start();
+    let mut client = cluster.client();
+    assert_eq!(client.call(NAME, &["BF.RESERVE", NAME, "0.001", "10000"]), ok());
+    let owner = client.owner(NAME);
+    let primaries = || (0..PRIMARIES).map(|number| (number, &cluster.nodes[number]));
+    let (from, source) = primaries().find(|(_, node)| node.port() == owner).expect("the owner");
+    let (to, target) = primaries().find(|(_, node)| node.port() != owner).expect("another");
+    let slot = crate::harness::slot(NAME);
+    let (mut old, mut new) = (source.client(), target.client());
+    assert_eq!(new.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", cluster.ids[from])), ok());
+    assert_eq!(old.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", cluster.ids[to])), ok());
+    assert_eq!(old.run(&format!("MIGRATE 127.0.0.1 {} urls 0 10000", target.port())), ok());
+    let items = numbered("item", 1_000);
+    let path = file(dir.path(), "items", &items);
+    let ran = run_at(source, &format!("load urls --retry-for 5 {}", path.display()));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for client in [&mut new, &mut old] {
+        assert_eq!(client.run(&format!("CLUSTER SETSLOT {slot} NODE {}", cluster.ids[to])), ok());
+    }
+    assert_all_in(&mut new, &items);
+}
+
 /// What a server answers that has an empty filter, adds every item, and has one replica.
 fn usual(command: &str, counting: bool) -> String {
     let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());

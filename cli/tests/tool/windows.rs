@@ -575,15 +575,19 @@ fn a_failover_is_no_loss_where_replicas_have_the_items() {
     }
 }
 
-/// What a process answers that has a window of a day. Of eight items of a command seven are new:
-/// `items` counts them.
+/// What a process answers that has a window of a day; "other" was a replica of "first". Of
+/// eight items of a command seven are new: `items` counts them.
 fn process(run_id: &str, command: &str, items: &AtomicUsize) -> String {
     let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     match command.splitn(5, ' ').collect::<Vec<_>>()[..] {
         ["TYPE", ..] => "+MBbloom--\r\n".to_owned(),
         ["HGETALL", ..] => "-WRONGTYPE Operation against a key\r\n".to_owned(),
         ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
-        ["INFO", "server"] => text(&format!("run_id:{run_id}\r\n")),
+        ["INFO", "server", ..] => {
+            let before = if run_id == "other" { "stream-of-first" } else { "0000" };
+            let ids = format!("master_replid:stream-of-{run_id}\r\nmaster_replid2:{before}");
+            text(&format!("run_id:{run_id}\r\n{ids}\r\n"))
+        }
         ["INFO", ..] => text("role:master\r\n"),
         ["TIME"] => array(&["1795393799", "0"]),
         ["BF.INFO", _, "WINDOW"] => {
@@ -617,6 +621,8 @@ enum After {
     Restart,
     /// A replica takes its place, and it sends the load there.
     Failover,
+    /// A replica takes its place, and its address.
+    Takeover,
     /// Its slot moves to another server.
     Move,
 }
@@ -636,6 +642,7 @@ fn what_proves_that_the_items_of_a_window_are_there() {
         (After::Failover, "", 5),
         (After::Failover, "--durable", 5),
         (After::Failover, "--acks 1", 0),
+        (After::Takeover, "--durable", 5),
         (After::Move, "", 0),
     ];
     let codes = expected.map(|(after, options, _)| {
@@ -647,8 +654,8 @@ fn what_proves_that_the_items_of_a_window_are_there() {
             let add = command.starts_with("BF.BULKADD ") && command.contains("item-");
             if add && batches.fetch_add(1, Ordering::SeqCst) == 2 {
                 return match after {
-                    After::Same | After::Restart => "-UNBLOCKED\r\n".to_owned(),
                     After::Failover | After::Move => format!("-MOVED 1 127.0.0.1:{port}\r\n"),
+                    _ => "-UNBLOCKED\r\n".to_owned(),
                 };
             }
             let over = batches.load(Ordering::SeqCst) > 2;
@@ -657,6 +664,7 @@ fn what_proves_that_the_items_of_a_window_are_there() {
                     "$12\r\nrole:slave\r\n\r\n".to_owned()
                 }
                 _ if over && after == After::Restart => process("again", command, &items),
+                _ if over && after == After::Takeover => process("other", command, &items),
                 _ => process("first", command, &items),
             }
         });
