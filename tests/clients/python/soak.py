@@ -188,6 +188,7 @@ class Model:
         """When no fault is left, and nothing adds: all items, in the primary and in its replica, and that these are equal."""
         self.insist("SET", f"{{{self.tag}}}:last", 1)
         first, second = until(self.digests, "both answer")
+        done["replicas compared bit by bit"] += 1
         if first != second:
             done["replicas that differ"] += 1
             print(f"DIFFERS: {self}", flush=True)
@@ -439,7 +440,8 @@ class Load(threading.Thread):
             except (redis.RedisError, TimeoutError, OSError) as error:
                 if type(error) is redis.ResponseError and not str(error).startswith(PASSING):
                     self.error = error
-                done[f"refused: {type(error).__name__}"] += 1
+                refusal = type(error) is redis.ResponseError and str(error).split(maxsplit=1)[0]
+                done[f"refused: {refusal or type(error).__name__}"] += 1
                 time.sleep(0.1)
             except Exception as error:
                 self.error = error
@@ -464,6 +466,7 @@ def tag(load, number):
 class Faults:
     def __init__(self, cluster, dice):
         self.cluster, self.dice = cluster, dice
+        self.seen = []  # when each fault began, and its name
         self.client = sharded.connect(cluster.url, 2.0)
 
     def primaries(self):
@@ -473,6 +476,7 @@ class Faults:
         faults = (self.kill, self.kill_until_failover, self.stop, self.copy_anew, self.move_a_slot)
         faults += (self.fill_the_disk, self.save_to_a_full_disk, self.rewrite)
         fault = self.dice.choice(faults)
+        self.seen.append((time.monotonic(), fault.__name__))
         fault()
         done[f"fault: {fault.__name__}"] += 1
         until(self.is_settled, f"the cluster is up after {fault.__name__}")
@@ -600,18 +604,19 @@ class Memory(threading.Thread):
         super().__init__()
         self.cluster, self.ends = cluster, threading.Event()
         self.courses = [[] for _ in cluster.nodes]
+        self.begin = time.monotonic()
 
     def run(self):
-        begin = time.monotonic()
         while not self.ends.wait(1):
             for node, course in zip(self.cluster.nodes, self.courses):
                 try:
                     used = self.cluster.run(node, "INFO", "memory")["used_memory"]
                 except (redis.RedisError, OSError):
                     used = None
-                course.append((time.monotonic() - begin, used))
+                course.append((time.monotonic() - self.begin, used))
 
-    def draw(self, path):
+    def draw(self, path, faults):
+        """Draws the courses, and a tick for each fault with its name as a tooltip."""
         points = [point for course in self.courses for point in course if point[1]]
         end, most = max(at for at, _ in points), max(used for _, used in points)
         x, y = lambda at: 50 + at / end * WIDTH, lambda used: 20 + HEIGHT * (1 - used / most)
@@ -622,14 +627,20 @@ class Memory(threading.Thread):
                 if used:
                     steps.append(f"{pen}{x(at):.1f} {y(used):.1f}")
                 pen = "L" if used else "M"
-            lines.append(f'<path d="{"".join(steps)}" fill="none" stroke="hsl({number * 60} 70% 40%)"/>')
+            color = f"hsl({number * 60} 70% 40%)"
+            lines.append(f'<path d="{"".join(steps)}" fill="none" stroke="{color}"/>')
+            lines.append(f'<text x="{WIDTH - 380 + 70 * number}" y="14" fill="{color}">node {number}</text>')
+        for at, name in faults:
+            tick = f'<path d="M{x(at - self.begin):.1f} {HEIGHT + 20}v6" stroke="black">'
+            lines.append(f"{tick}<title>{name}</title></path>")
         path.write_text(
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + 70}" height="{HEIGHT + 60}" font-family="sans-serif" '
             f'font-size="12"><rect width="100%" height="100%" fill="white"/>{"".join(lines)}'
             f'<path d="M50 20V{HEIGHT + 20}H{WIDTH + 50}" fill="none" stroke="black"/>'
             f'<text x="52" y="14">used_memory of each of six nodes, up to {most / 1e6:.1f} MB</text>'
-            f'<text x="50" y="{HEIGHT + 38}">0</text>'
-            f'<text x="{WIDTH + 50}" y="{HEIGHT + 38}" text-anchor="end">{end:.0f} s</text></svg>\n'
+            f'<text x="50" y="{HEIGHT + 42}">0, with a tick for each fault</text>'
+            f'<text x="14" y="{HEIGHT // 2 + 24}">{most / 2e6:.1f}</text>'
+            f'<text x="{WIDTH + 50}" y="{HEIGHT + 42}" text-anchor="end">{end:.0f} s</text></svg>\n'
         )
         for number, course in enumerate(self.courses):
             used = [used for _, used in course if used]
@@ -672,7 +683,7 @@ def main(seconds, picture, seed):
         for load in loads:
             if load.error:
                 raise load.error
-        memory.draw(pathlib.Path(picture))
+        memory.draw(pathlib.Path(picture), faults.seen)
         for load in loads:
             load.check_all()
         time.sleep(2 * max(SPANS) + 1)  # of one generation, an item is remembered for twice the window at most
@@ -683,6 +694,9 @@ def main(seconds, picture, seed):
         cluster.close()
     for what, count in sorted(done.items()):
         print(f"{count:10} {what}")
+    for what in ("absent", "forgotten"):
+        share = done[f"{what} items found"] / max(1, done[f"{what} items asked for"])
+        print(f"{what} items found: {share:.4%}, asked for {RATE:.4%}")
     # The rate holds on average over seeds: of a few filters it may be higher by chance. Twice the mean and 20 are nine
     # standard deviations and more above it, whatever the mean is.
     wrong = [
