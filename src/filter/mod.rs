@@ -14,6 +14,7 @@
 //!   deletion   additions and deletions of counters        check      invariants of a stored filter
 //!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
 //!   merge      the union of filters with equal parameters
+//!   identity   tells filters apart without showing their seeds
 //!   window/    filters that forget: a ring of generations, each a stack
 //! ```
 //!
@@ -28,6 +29,7 @@ mod extra;
 pub mod foreign;
 mod geometry;
 mod hash;
+mod identity;
 mod layer;
 mod merge;
 mod params;

@@ -128,6 +128,7 @@ fn command_docs_gives_the_arguments_their_types() {
                 "SHARD",
                 "WINDOW",
                 "GENERATIONS",
+                "IDENTITY",
             ] {
                 assert!(words.iter().any(|known| known == word), "{words:?}");
             }

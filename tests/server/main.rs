@@ -44,6 +44,7 @@ mod full_sync;
 mod guava;
 mod huge;
 mod huge_pages;
+mod identity;
 mod insert;
 mod insert_options;
 mod items;

@@ -48,6 +48,7 @@ impl Command for Info {
                 (c"shard", c"SHARD"),
                 (c"window", c"WINDOW"),
                 (c"generations", c"GENERATIONS"),
+                (c"identity", c"IDENTITY"),
             ],
         )],
     };
@@ -97,6 +98,7 @@ enum Shown<'f> {
     Integer(u64),
     Double(f64),
     Null,
+    Identity(u64),
     Shard(Shard),
     Window(&'f Ring),
     /// The generations, their layers, and whether they are alive.
@@ -107,7 +109,7 @@ enum Shown<'f> {
 /// The number of fields in the full reply: the first five of `FIELDS`.
 const FULL: usize = 5;
 
-const FIELDS: [Field; 14] = [
+const FIELDS: [Field; 15] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
@@ -179,6 +181,12 @@ const FIELDS: [Field; 14] = [
     },
     // The generations of such a filter, oldest first.
     Field { word: "GENERATIONS", label: c"Generations", value: generations },
+    // Which filter it is. No addition changes it, and a filter with another seed has another one.
+    Field {
+        word: "IDENTITY",
+        label: c"Identity",
+        value: |value| Shown::Identity(value.filter().identity()),
+    },
 ];
 
 fn generations(value: &Value) -> Shown<'_> {
@@ -214,6 +222,7 @@ impl Shown<'_> {
             Self::Integer(number) => ctx.reply_integer(*number),
             Self::Double(number) => ctx.reply_double(*number),
             Self::Null => ctx.reply_null(),
+            Self::Identity(identity) => ctx.reply_bulk(format!("{identity:016x}").as_bytes()),
             Self::Shard(shard) => {
                 ctx.reply_array(2);
                 ctx.reply_integer(shard.index().into());
