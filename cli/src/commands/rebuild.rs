@@ -15,22 +15,16 @@
 //!   aborted     old             retired.*      tombstones in the place of new
 //! ```
 //!
-//! A filter that forgets is not filled from files: the new generation has all that it must remember
-//! once it has taken the additions of a window (`rebuild.since`), and `filling` is followed by
-//! `exchanged`.
+//! Shards with a window are not rebuilt: an item of a file would count as added now.
 
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::OnceLock,
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
-use bloom::{
-    filter::Span,
-    sharding::{Descriptor, Generation, MAX_SHARDS, Shard},
-};
+use bloom::sharding::{Descriptor, Generation, MAX_SHARDS, Shard};
 use serde::Serialize;
 
 use crate::{
@@ -43,7 +37,7 @@ use crate::{
     error::{Error, Exit},
     interrupt::Interrupt,
     items::{self, Batches, Source},
-    loading::{self, Files, Goal, load_files, milliseconds},
+    loading::{self, Files, Goal, load_files},
     membership::Membership,
     name::{self, Named},
     new_shard::{growth_for, growth_of, reserve},
@@ -57,12 +51,6 @@ const MOMENT: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The field with the step.
 const STEP: &[u8] = b"rebuild";
-/// The fields with the time from which on all clients fill both generations of a filter that
-/// forgets, in milliseconds since 1970: by the server that has the descriptor, and by the machine
-/// of the tool. Both say when the window is over: one clock may be set forward meanwhile, or that
-/// of a server after a failover be ahead.
-const SINCE: [&[u8]; 2] = [b"rebuild.since", b"rebuild.since.tool"];
-
 /// Gives a sharded filter other shards, while clients use it
 ///
 /// Without --from, a new generation is made that takes all additions from then on: export the items
@@ -155,12 +143,7 @@ struct Seen {
     descriptor: Descriptor,
     /// The generation that is made; `None` without one, or if its fields are damaged.
     new: Option<Generation>,
-    /// The times from which on all clients fill both generations, if they were noted.
-    since: Option<Times>,
 }
-
-/// The time by the server that has the descriptor, and by this machine, in milliseconds since 1970.
-type Times = [u64; 2];
 
 /// What a run left behind.
 #[derive(Debug, Serialize)]
@@ -191,8 +174,6 @@ struct Rebuild<'a> {
     servers: Servers,
     interrupt: Interrupt,
     output: &'a Output,
-    /// What the filter remembers, if it forgets; once it was asked.
-    span: OnceLock<Option<Span>>,
 }
 
 impl Arguments {
@@ -210,7 +191,6 @@ impl Arguments {
             target,
             interrupt: Interrupt::register(),
             output,
-            span: OnceLock::new(),
         };
         rebuild.run()
     }
@@ -304,9 +284,7 @@ impl Rebuild<'_> {
                 hint: "Finish that first, by `restore --resume`.".to_owned(),
             });
         }
-        let time = |name| str::from_utf8(fields.get(name)?).ok()?.parse().ok();
-        let since = time(SINCE[0]).zip(time(SINCE[1])).map(Times::from);
-        Ok(Seen { step, descriptor, new, since })
+        Ok(Seen { step, descriptor, new })
     }
 
     /// Refuses what this run cannot go on with.
@@ -343,7 +321,13 @@ impl Rebuild<'_> {
                     "Let its maker finish, or remove it by --abort.",
                 );
             }
-            _ if unfilled && self.span(seen)?.is_some() => self.check_window(seen)?,
+            None | Some(Step::Aborted) if self.has_window(seen)? => {
+                return refused(
+                    "it has a window: items of files would count as added now",
+                    "`create` another filter, let the clients add to both for one window, then \
+                     use that one, and drop this.",
+                );
+            }
             _ if unfilled && arguments.commit && arguments.from.is_empty() => {
                 return refused(
                     "there is no new generation that has the items",
@@ -371,75 +355,10 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    /// What the filter remembers, if it forgets.
-    fn span(&self, seen: &Seen) -> Result<Option<Span>, Error> {
-        if let Some(span) = self.span.get() {
-            return Ok(*span);
-        }
+    /// Whether the shards have a window.
+    fn has_window(&self, seen: &Seen) -> Result<bool, Error> {
         let growth = growth_of(&self.servers, &seen.descriptor.current, None)?;
-        let window = growth.and_then(|growth| growth.window);
-        Ok(*self.span.get_or_init(|| window.map(|window| window.rules().span)))
-    }
-
-    /// The time.
-    fn now(&self) -> Result<Times, Error> {
-        let reply = self.servers.connect(self.name)?.call(&redis::cmd("TIME"))?;
-        let server = milliseconds(&reply).ok_or_else(|| Error::Reply {
-            command: "TIME".to_owned(),
-            reply: format!("{reply:?}"),
-        })?;
-        let own = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok([server, u64::try_from(own.as_millis()).unwrap_or(u64::MAX)])
-    }
-
-    /// Refuses what this run cannot do with a filter that forgets.
-    fn check_window(&self, seen: &Seen) -> Result<(), Error> {
-        let refused = |what: &str, hint: &str| {
-            Err(Error::RefusedPartly {
-                what: format!("rebuild {}: {what}", self.shown),
-                hint: hint.to_owned(),
-            })
-        };
-        let window = match self.span(seen)? {
-            None => return Ok(()),
-            Some(Span::Time(milliseconds)) => milliseconds,
-            Some(Span::Items) => {
-                return refused(
-                    "it remembers the last items, and no time says when others have them",
-                    "`create` another filter, let the clients add to both, and then use that one.",
-                );
-            }
-        };
-        let shown = amount::readable_time(window);
-        if !self.arguments.from.is_empty() {
-            return refused(
-                "items of files would count as added now, and it forgets by their age",
-                &format!("Leave out --from: after {shown} the new generation has all it needs."),
-            );
-        }
-        // Also before the rebuild begins: a user without the right to TIME could not end it.
-        let now = self.now()?;
-        if !self.arguments.commit {
-            return Ok(());
-        }
-        let Some(since) = seen.since.filter(|_| seen.step == Some(Step::Filling)) else {
-            return refused(
-                "there is no new generation that has the items",
-                &format!("Begin without --commit; after {shown} the new generation has them."),
-            );
-        };
-        let passed = [0, 1].map(|clock| now[clock].saturating_sub(since[clock]));
-        let passed = passed[0].min(passed[1]);
-        if passed < window {
-            return refused(
-                &format!(
-                    "the new generation takes additions since {} s, and the window is {shown}",
-                    passed / 1_000
-                ),
-                &format!("Repeat this in {} s.", (window - passed).div_ceil(1_000)),
-            );
-        }
-        Ok(())
+        Ok(growth.is_some_and(|growth| growth.window.is_some()))
     }
 
     /// What a run would do, for --dry-run.
@@ -497,18 +416,7 @@ impl Rebuild<'_> {
                 }
                 (Some(Step::Waiting), _) => {
                     self.wait(&seen.descriptor, "adds to the new generation, too")?;
-                    let mut set = Vec::new();
-                    if self.span(&seen)?.is_some() {
-                        let times = SINCE.into_iter().zip(self.now()?);
-                        set.extend(
-                            times
-                                .map(|(name, time)| (name.to_vec(), time.to_string().into_bytes())),
-                        );
-                    }
-                    self.advance(&seen, Step::Filling, |_, _| Change {
-                        set: set.clone(),
-                        delete: Vec::new(),
-                    })?;
+                    self.advance(&seen, Step::Filling, |_, _| Change::default())?;
                     if !arguments.from.is_empty() {
                         self.output.remark(
                             "Items that were added before now must be in the files: if they were \
@@ -516,28 +424,16 @@ impl Rebuild<'_> {
                         );
                     }
                 }
-                // The window has passed, or `check` refuses it.
-                (Some(Step::Filling), Some(_)) if arguments.commit && arguments.from.is_empty() => {
-                    self.exchange(&seen)?;
-                }
                 (Some(Step::Filling), Some(_)) if arguments.from.is_empty() => {
                     let text = format!(
                         "{}: the next generation takes all additions from now on",
                         self.shown
                     );
                     self.report(&seen, None, text)?;
-                    match self.span(&seen)? {
-                        Some(Span::Time(window)) => self.output.remark(format_args!(
-                            "After {} it has all that the filter remembers: then `rebuild {} \
-                             --commit`.",
-                            amount::readable_time(window),
-                            name::typed(self.name)
-                        )),
-                        _ => self.output.remark(format_args!(
-                            "Export the items now, then load them by `rebuild {} --from FILE`.",
-                            name::typed(self.name)
-                        )),
-                    }
+                    self.output.remark(format_args!(
+                        "Export the items now, then load them by `rebuild {} --from FILE`.",
+                        name::typed(self.name)
+                    ));
                     return Ok(Exit::Done);
                 }
                 (Some(Step::Filling), Some(new)) => {
@@ -731,7 +627,7 @@ impl Rebuild<'_> {
             let step = self.read(fields)?.step;
             let mut delete = Vec::new();
             if step == seen.step && step.is_some() {
-                delete.extend([STEP, SINCE[0], SINCE[1]].map(<[u8]>::to_vec));
+                delete.push(STEP.to_vec());
                 if step == Some(Step::Committed) {
                     delete.extend(names_of(fields, "next."));
                 }

@@ -21,7 +21,7 @@ pub(crate) use fleet::{Fleet, Goal, batch_bytes};
 pub(crate) use ledger::{Ledger, Piece};
 #[cfg(test)]
 pub(crate) use tally::{Count, Keeper, Process};
-pub(crate) use tally::{Mark, Seen, Verdict, milliseconds};
+pub(crate) use tally::{Mark, Seen, Verdict};
 
 use crate::{
     amount,

@@ -145,7 +145,6 @@ pub(super) fn show(
     };
     let text = current.text(&name::readable(name), descriptor, next.as_ref(), output.coloured());
     output.data(&shown, format_args!("{before}{text}"))?;
-    let usual = current.usual();
     current.verdict(name, |name, place, there| match there {
         false => format!(
             "Answers for its items are unknown. `repair {name} --shard {place} --from FILE` adds \
@@ -158,28 +157,12 @@ pub(super) fn show(
     sharded::filled(name, descriptor)?;
     let Some(next) = next else { return Ok(()) };
     let is_old = next.generation.number < descriptor.current.number;
-    let number = next.generation.number;
-    let both = next.usual().filter(|_| !is_old).zip(usual);
-    // Its maker may have chosen another expansion.
-    let differs = both.filter(|(next, now)| next.window != now.window);
     next.verdict(name, |name, _, _| {
         if is_old {
             format!("The filter was rebuilt, but for its end: `rebuild {name} --commit`.")
         } else {
             format!("Give up the next generation by `rebuild {name} --abort`, and begin it again.")
         }
-    })?;
-    let Some((next, now)) = differs else { return Ok(()) };
-    Err(Error::Incomplete {
-        what: format!(
-            "{}: the shards of the next generation, {number}, have {next}; those that answer have \
-             {now}",
-            name::readable(name)
-        ),
-        hint: format!(
-            "If that is not wanted, give it up by `rebuild {} --abort`.",
-            name::typed(name)
-        ),
     })
 }
 
@@ -210,11 +193,6 @@ impl<'d> Seen<'d> {
         let problems =
             problems.map(|(place, shard)| shard.problem().or_else(|| differs(place))).collect();
         Ok(Self { generation, shards, problems, summary })
-    }
-
-    /// How most of the shards grow and forget; `None` if none could be read.
-    fn usual(&self) -> Option<Growth> {
-        self.summary.as_ref().map(|summary| Growth::from(&summary.whole))
     }
 
     fn lost(&self) -> usize {
