@@ -208,8 +208,6 @@ fn read_dump(mut input: impl Read, length: u64) -> Result<Filter, Error> {
                 match &mut load {
                     // All bits of the filter are in the file: it cannot be larger.
                     None => load = Some(Load::begin(&data[17..], length)?),
-                    // A newer header of RedisBloom's filter (dump --allow-changes).
-                    Some(_) if iterator == 1 => return Err("the filter changed meanwhile".into()),
                     Some(load) => complete = load.take(iterator, &data[17..])? == Taken::Last,
                 }
             }

@@ -24,9 +24,6 @@
 //!   └─────┴────────┴───────────┴──────────┴─────────┘
 //! ```
 //!
-//! The last chunk may have iterator 1, like the first. It then is a newer header of the same filter
-//! and takes the place of the first (`dump --allow-changes`).
-//!
 //! A file is written as `FILE.part` and renamed when it is complete and on disk. Only its owner may
 //! read it: chunks of this module hold the filter's seed.
 
@@ -70,24 +67,16 @@ struct Totals {
     checksums: Xxh3,
     /// The iterator of the last chunk.
     last: u64,
-    /// Whether a newer header came: nothing may follow.
-    replaced: bool,
 }
 
 impl Totals {
     /// Counts a chunk, if it may come here.
     fn take(&mut self, iterator: u64, length: u64, checksum: [u8; CHECKSUM]) -> Option<()> {
         let first = self.chunks == 0;
-        let newer_header = iterator == 1 && self.chunks > 1;
-        if self.replaced || first != (iterator == 1) && !newer_header {
+        if first != (iterator == 1) || iterator <= self.last {
             return None;
         }
-        if newer_header {
-            self.replaced = true;
-        } else if iterator <= self.last {
-            return None;
-        }
-        self.last = self.last.max(iterator);
+        self.last = iterator;
         self.chunks += 1;
         self.bytes += length;
         self.checksums.update(&checksum);
@@ -145,10 +134,6 @@ impl Writer {
         let mut end = reader.position();
         while let Ok(Some(_)) = reader.next() {
             end = reader.position();
-        }
-        // A newer header is the end of a dump.
-        if reader.totals.replaced {
-            return Ok(None);
         }
         let mut writer = Self { file, path: path.to_owned(), part, totals: reader.totals };
         writer
@@ -395,11 +380,6 @@ impl Reader {
     /// The checksum of the checksums so far: two equal files have equal ones.
     pub(crate) fn checksums(&self) -> u64 {
         self.totals.checksums.digest()
-    }
-
-    /// Whether the last chunk was a newer header.
-    pub(crate) fn replaced(&self) -> bool {
-        self.totals.replaced
     }
 
     /// The next chunk; `None` at the end of a complete file.

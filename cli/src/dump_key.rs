@@ -11,9 +11,7 @@
 //!                   identity in header or chunks
 //!                   items were added: other counts in the   nothing: chunks carry the newest count
 //!                   header
-//!   RedisBloom      another header at the end               the dump begins again; with
-//!                                                           --allow-changes, the newer counts are
-//!                                                           kept if no layer was added
+//!   RedisBloom      another header at the end               the dump begins again
 //! ```
 
 use std::path::Path;
@@ -45,8 +43,6 @@ pub(crate) struct Dump<'a> {
     pub(crate) path: &'a Path,
     /// The module of the server, and its version.
     pub(crate) product: &'a str,
-    /// Whether additions to a filter in RedisBloom's format are accepted during the dump.
-    pub(crate) allow_changes: bool,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) output: &'a Output,
 }
@@ -120,7 +116,7 @@ impl Dump<'_> {
         }
         let Ok(checked) = Checked::of(self.path, self.interrupt, watch) else { return Ok(None) };
         let (_, header) = scan(server, self.key, 0)?;
-        Ok(self.is_same(&checked.header, &header).then_some(Dumped {
+        Ok(is_same(&checked.header, &header).then_some(Dumped {
             chunks: checked.chunks,
             bytes: checked.bytes,
             checksums: checked.checksums,
@@ -136,7 +132,7 @@ impl Dump<'_> {
     ) -> Result<Attempt, Error> {
         let (_, header) = scan(server, self.key, 0)?;
         let resumed = resumed.filter(|resumed| {
-            let same = self.is_same(&resumed.header, &header);
+            let same = is_same(&resumed.header, &header);
             if !same {
                 self.output.remark("The filter is not the same: the dump begins again.");
             }
@@ -190,28 +186,19 @@ impl Dump<'_> {
         }
         let (_, end) = scan(server, self.key, 0)?;
         let changed = end != header;
-        if !self.is_same(&header, &end) {
+        if !is_same(&header, &end) {
             return Ok(Attempt::Changed(writer));
-        }
-        if changed && !end.starts_with(HEADER) {
-            writer.push(1, &end)?;
         }
         Ok(Attempt::Whole { writer, changed })
     }
+}
 
-    /// Whether chunks of a filter with the first header may be continued with those of the filter
-    /// that has the second header now.
-    fn is_same(&self, old: &[u8], new: &[u8]) -> bool {
-        if old == new {
-            return true;
-        }
-        if old.starts_with(HEADER) {
-            return Load::begin(old, u64::MAX).is_ok_and(|load| load.began_with(new));
-        }
-        // RedisBloom's header begins with the count of items, and has a part for each layer.
-        let count = |header: &[u8]| header.first_chunk().map(|count| u64::from_le_bytes(*count));
-        self.allow_changes && old.len() == new.len() && count(old) < count(new)
-    }
+/// Whether chunks of a filter with the first header may be continued with those of the filter that
+/// has the second header now. RedisBloom's format has one state, that of its header.
+fn is_same(old: &[u8], new: &[u8]) -> bool {
+    old == new
+        || old.starts_with(HEADER)
+            && Load::begin(old, u64::MAX).is_ok_and(|load| load.began_with(new))
 }
 
 fn hint(info: &FilterInfo) -> &'static str {
@@ -223,7 +210,7 @@ fn hint(info: &FilterInfo) -> &'static str {
             "Its generations come and go: COPY the filter, and dump the copy."
         }
         (Module::RedisBloom, Cells::Bits) => "Dump it when it does not grow.",
-        _ => "Stop the writers, or let additions in by --allow-changes.",
+        _ => "Dump it when nobody adds.",
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Checked {
     pub(crate) bytes: u64,
     /// The checksum of the file's checksums.
     pub(crate) checksums: u64,
-    /// The filter's header: the first chunk, or a newer header in its place.
+    /// The filter's header: the first chunk.
     pub(crate) header: Vec<u8>,
 }
 
@@ -46,11 +46,9 @@ impl Checked {
             if interrupt.requested() {
                 return Err(Error::Interrupted { hint: "Nothing was restored.".to_owned() });
             }
-            if !reader.replaced() {
-                chunks += 1;
-                bytes += chunk.data.len() as u64;
-            }
-            if reader.replaced() || chunks == 1 {
+            chunks += 1;
+            bytes += chunk.data.len() as u64;
+            if chunks == 1 {
                 header = chunk.data;
             }
         }
@@ -102,11 +100,7 @@ impl Restore<'_> {
             self.next(&mut reader)?;
         }
         let chunk = self.next(&mut reader)?;
-        if index > 0 {
-            return Ok((reader, chunk));
-        }
-        let data = self.checked.header.clone();
-        Ok((reader, Chunk { iterator: chunk.iterator, data }))
+        Ok((reader, chunk))
     }
 
     fn next(&self, reader: &mut Reader) -> Result<Chunk, Error> {

@@ -32,9 +32,6 @@ pub(crate) struct Arguments {
     /// Goes on with an interrupted dump to this file, if the filter is still the same
     #[arg(long)]
     resume: bool,
-    /// Accepts additions to a filter in RedisBloom's format during the dump
-    #[arg(long)]
-    allow_changes: bool,
     /// Looks for the filter, and writes nothing
     #[arg(long)]
     dry_run: bool,
@@ -96,14 +93,8 @@ impl Arguments {
         output: &Output,
     ) -> Result<Exit, Error> {
         let product = product_of(server, info.module)?;
-        let dump = Dump {
-            key: self.key(),
-            path: &self.output,
-            product: &product,
-            allow_changes: self.allow_changes,
-            interrupt,
-            output,
-        };
+        let dump =
+            Dump { key: self.key(), path: &self.output, product: &product, interrupt, output };
         let mut progress = Alone::new(output, self.shown());
         let dumped = dump.run(server, info, self.resume, &mut progress).map_err(|error| {
             match error {

@@ -795,13 +795,8 @@ fn redisbloom_and_back() {
     from.run("BF.ADD urls during");
     let ran = run_on(&theirs, "dump urls -o FILE --resume", &file);
     assert!(ran.stderr.contains("The filter is not the same"), "{ran:?}");
-    interrupted_after(&file, 2, 0);
-    from.run("BF.MADD urls later latest");
-    let ran = run_on(&theirs, "dump urls -o FILE --resume --allow-changes", &file);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("Items were added during the dump"), "{ran:?}");
     assert_eq!(run_on(&ours, "restore FILE urls --replace", &file).code, 0);
-    assert_eq!(from.run("BF.CARD urls"), to.run("BF.CARD urls"), "the newer header's");
+    assert_eq!(from.run("BF.CARD urls"), to.run("BF.CARD urls"));
     assert!(mexists(&mut to, "urls", &items).iter().all(|&present| present));
 
     // A half-loaded key of RedisBloom cannot be asked what it has.

@@ -106,14 +106,8 @@ impl Arguments {
             keys,
             |server, at, again| {
                 let path = path_of(&written.part, at);
-                let dump = Dump {
-                    key: &keys[at],
-                    path: &path,
-                    product: &product,
-                    allow_changes: false,
-                    interrupt,
-                    output,
-                };
+                let dump =
+                    Dump { key: &keys[at], path: &path, product: &product, interrupt, output };
                 let resume = self.resume || again;
                 let part = &mut Part::of(&sum);
                 let kept = if resume { dump.kept(server, part)? } else { None };
