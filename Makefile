@@ -323,7 +323,7 @@ pictures: build ## Run the tool in a terminal, and write docs/cli-*.svg
 
 .PHONY: compare
 compare: ## Compare the pure filter of commit REV with that of this tree: CASE, ROUNDS, COUNT=1
-	@scripts/setup $(if $(COUNT),count)
+	@scripts/setup compare $(if $(COUNT),count)
 	@ROUNDS="$(ROUNDS)" COUNT="$(COUNT)" scripts/compare "$(REV)" $(CASE)
 
 ##@ Release

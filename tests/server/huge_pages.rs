@@ -2,8 +2,8 @@
 //! those of the whole server, in which nothing else has huge pages: the system's mode is `madvise`.
 
 use crate::harness::{
-    Builder, Client, Server, Stopped, assert_no_crash, can_contain, child, config_name, digest,
-    madd, mexists, numbered, ok, skipped, wait_until,
+    Builder, Client, Server, Signal, Stopped, assert_no_crash, can_contain, child, config_name,
+    digest, madd, mexists, numbered, ok, signal, skipped, wait_until,
 };
 
 const MIB: u64 = 1 << 20;
@@ -193,9 +193,7 @@ fn a_server_with_the_thread_shuts_down() {
         madd(client, "k", &numbered("item", ENOUGH));
         wait_until("the thread runs", || has_thread(&server));
         if by_signal {
-            let pid = server.pid().to_string();
-            let kill = std::process::Command::new("kill").args(["-TERM", &pid]).status();
-            assert!(kill.expect("kill runs").success());
+            signal(server.pid(), Signal::TERM).expect("the server runs");
         } else {
             client.send(&["SHUTDOWN", "NOSAVE"]);
         }

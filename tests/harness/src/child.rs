@@ -1,6 +1,8 @@
 //! The child process that a server forks to save. A test can stop the child at any time.
 
-use std::{fs, process::Command};
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{server::Server, wait::wait_until};
 
@@ -25,7 +27,7 @@ fn state(pid: u32) -> Option<char> {
 impl Stopped {
     #[track_caller]
     pub fn stop(pid: u32) -> Self {
-        signal(pid, "STOP");
+        signal(pid, Signal::STOP).expect("the process can be stopped");
         wait_until("the child is stopped", || state(pid) == Some('T'));
         Self(pid)
     }
@@ -38,11 +40,12 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        signal(self.0, "CONT");
+        let _ = signal(self.0, Signal::CONT); // it may have been killed
     }
 }
 
-fn signal(pid: u32, name: &str) {
-    let kill = format!("kill -{name} {pid}");
-    let _ = Command::new("sh").args(["-c", &kill]).status();
+/// Sends a signal to a process.
+pub fn signal(pid: u32, signal: Signal) -> rustix::io::Result<()> {
+    let pid = pid.try_into().ok().and_then(Pid::from_raw).expect("the id of a process");
+    kill_process(pid, signal)
 }

@@ -38,7 +38,7 @@ mod wait;
 
 pub use bloom::{add_until_card, bits, digest, info, layers, madd, mexists, numbered};
 pub use builder::{Builder, can_contain, module_path};
-pub use child::{Stopped, child};
+pub use child::{Stopped, child, signal};
 pub use client::{Client, Protocol};
 pub use clock::Clock;
 pub use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
@@ -50,6 +50,7 @@ pub use proxy::{Fault, Proxy};
 pub use random::Random;
 pub use rdb::{Payload, sealed};
 pub use reply::{Reply, array, bulk, err, int, ints, map, null, ok, simple};
+pub use rustix::process::Signal;
 pub use sane::{assert_no_crash, assert_sane, assert_unharmed, settled_memory};
 pub use server::Server;
 pub use skipped::skipped;
