@@ -7,7 +7,8 @@ use bloom::filter::Span;
 /// Reads a number of items: `1000`, `10k`, `2.5M`, `10G`, `1T`; a thousand is 1000.
 pub(crate) fn items(text: &str) -> Result<u64, String> {
     let units = [("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000), ("t", 1_000_000_000_000)];
-    scaled(text, &units).ok_or_else(|| format!("{text}: not a number such as 1000, 2.5M or 10G"))
+    let read = scaled(&text.to_ascii_lowercase(), &units);
+    read.ok_or_else(|| format!("{text}: not a number such as 1000, 2.5M or 10G"))
 }
 
 /// Reads a number of bytes with the units of `redis.conf`: `256mb` is 256 times 1024 squared,
@@ -24,7 +25,8 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         ("t", 1_000_000_000_000),
         ("b", 1),
     ];
-    scaled(text, &units).ok_or_else(|| format!("{text}: not a size such as 256mb or 1gb"))
+    let read = scaled(&text.to_ascii_lowercase(), &units);
+    read.ok_or_else(|| format!("{text}: not a size such as 256mb or 1gb"))
 }
 
 /// Reads a rate in (0, 1): `0.001`, `1e-3` or `0.1%`.
@@ -39,20 +41,22 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text}: not a rate between 0 and 1, such as 0.001 or 0.1%"))
 }
 
+/// No time is as long, in milliseconds.
+const LONGEST: u64 = 1_000_000_000_000;
 /// Milliseconds of a day.
 const DAY: u64 = 86_400_000;
 /// Units of times, in milliseconds.
 const TIMES: [(&str, u64); 5] =
     [("d", DAY), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads a time: `500ms`, `60s`, `5m`, `1h`, `7d`; seconds if there is no unit.
+/// Units in which times are written: seconds if there is none.
+const WRITTEN_TIMES: [(&str, u64); 6] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", DAY), ("", 1_000)];
+
+/// Reads a time: `500ms`, `60s`, `1.5m`, `1h`, `7d`; seconds if there is no unit.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let milliseconds = TIMES.iter().rev().chain(&[("", 1_000)]).find_map(|&(name, factor)| {
-        let number: f64 = text.strip_suffix(name)?.trim_end().parse().ok()?;
-        let milliseconds = number * factor as f64;
-        (0.0..1e12).contains(&milliseconds).then_some(milliseconds as u64)
-    });
-    milliseconds
+    scaled(text, &WRITTEN_TIMES)
+        .filter(|&milliseconds| milliseconds < LONGEST)
         .map(Duration::from_millis)
         .ok_or_else(|| format!("{text}: not a time such as 500ms, 60s or 5m"))
 }
@@ -65,18 +69,32 @@ pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The number before the unit, times the unit; `None` unless it is a whole number from 0 to 2^64.
+/// The number before the unit, times the unit, without rounding; `None` unless that is a whole
+/// number below 2^64. The first unit that fits is taken, and a number without one is as it is.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let suffixed = |&(name, factor): &(&str, u64)| Some((lower.strip_suffix(name)?, factor));
-    let (number, factor) = units.iter().find_map(suffixed).unwrap_or((&lower, 1));
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor);
-    }
-    let product = number.parse::<f64>().ok()? * factor as f64;
-    // Above 2^53 a double has no fraction that could be checked.
-    let whole = product.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&product);
-    whole.then_some(product as u64)
+    let suffixed = |&(name, factor): &(&str, u64)| Some((text.strip_suffix(name)?, factor));
+    let (number, factor) = units.iter().find_map(suffixed).unwrap_or((text, 1));
+    let (digits, exponent) = decimal(number.trim_end())?;
+    let ten = 10_u128.checked_pow(exponent.unsigned_abs())?;
+    let product = digits.checked_mul(factor.into())?;
+    let scaled = match exponent {
+        0.. => product.checked_mul(ten)?,
+        _ if product.is_multiple_of(ten) => product / ten,
+        _ => return None,
+    };
+    scaled.try_into().ok()
+}
+
+/// A number such as `250`, `2.5` or `2.5e6`, as digits and a power of ten: 25 and 5.
+fn decimal(text: &str) -> Option<(u128, i32)> {
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = format!("{whole}{fraction}");
+    // The parser would take a sign.
+    let exponent: i32 = exponent.parse().ok()?;
+    let exponent = exponent.checked_sub(fraction.len().try_into().ok()?)?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten().map(|digits| (digits, exponent))
 }
 
 /// A number of bytes in decimal units, as `303.5 MB`.
@@ -178,6 +196,17 @@ mod tests {
             ("10k", 10_000),
             ("2.5M", 2_500_000),
             ("10G", 10_000_000_000),
+            // Doubles make 4099999.9999999995 and the like of these.
+            ("4.1M", 4_100_000),
+            ("16.1k", 16_100),
+            ("2.01M", 2_010_000),
+            ("1.001G", 1_001_000_000),
+            ("9.99 G", 9_990_000_000),
+            (".5k", 500),
+            ("1.50e3", 1_500),
+            ("1e-3M", 1_000),
+            ("18446744073709551615", u64::MAX),
+            ("18.446744073709551615E18", u64::MAX),
         ] {
             assert_eq!(items(text), Ok(expected), "{text}");
         }
@@ -186,7 +215,32 @@ mod tests {
         {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
-        for text in ["", "-1", "1.5", "k", "1e30", "nan", "10 G G", "99999999999999999999"] {
+        // Each thousandth of a unit, which no double is.
+        for number in 0..10_000 {
+            let text = format!("{}.{:03}M", number / 1_000, number % 1_000);
+            assert_eq!(items(&text), Ok(number * 1_000), "{text}");
+        }
+        for text in [
+            "",
+            ".",
+            "-1",
+            "+1",
+            "1.5",
+            "1.0001k",
+            "1.-5k",
+            "k",
+            "1e",
+            "1e30",
+            "1e-1",
+            "nan",
+            "inf",
+            "10 G G",
+            "1.2.3k",
+            "99999999999999999999",
+            "18446744073709551616",
+            "0e99999999999",
+            "1e-2147483648k",
+        ] {
             assert!(items(text).is_err(), "{text}");
         }
         for (text, expected) in [("0.001", 0.001), ("1e-3", 0.001), ("0.1%", 0.001), ("1 %", 0.01)]
@@ -200,12 +254,15 @@ mod tests {
             ("500ms", 500),
             ("60s", 60_000),
             ("1.5m", 90_000),
+            ("4.1s", 4_100),
+            ("1.001", 1_001),
+            ("2 h", 7_200_000),
             ("1h", 3_600_000),
             ("7d", 604_800_000),
         ] {
             assert_eq!(time(text), Ok(Duration::from_millis(expected)), "{text}");
         }
-        for text in ["", "s", "-1s", "nan", "1w", "1e30"] {
+        for text in ["", "s", "-1s", "nan", "1w", "1e30", "0.5ms", "1000000000s"] {
             assert!(time(text).is_err(), "{text}");
         }
         for text in ["0", "0s"] {
