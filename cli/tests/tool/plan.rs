@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    harness::{Server, info, ok},
+    harness::{Server, info, int, ok},
     run::run,
     schema::checked,
 };
@@ -159,5 +159,29 @@ fn wrong_plans_are_refused() {
         let ran = run(&format!("plan {options}"));
         assert_eq!((ran.code, &*ran.stdout), (2, ""), "{options}");
         assert!(ran.stderr.starts_with("error: "), "{options}: {}", ran.stderr);
+    }
+}
+
+/// The first item is counted out of a window of items: it is found until its age is what plan says.
+#[test]
+fn plan_says_when_an_item_of_a_window_is_surely_forgotten() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (items, generations, expected) in [(10, 4, 15), (12, 4, 15), (9, 2, 15), (5, 1, 10)] {
+        let window = format!("--window count --generations {generations}");
+        let planned = run(&format!("plan --items {items} --error 1e-9 {window} --json")).done();
+        let planned: Value = serde_json::from_str(&planned).expect("JSON");
+        let said = planned["filters"][0]["forgotten_after"].as_u64().expect("a number");
+        let name = format!("window:{items}");
+        let words = format!("WINDOW COUNT GENERATIONS {generations} SEED 1");
+        assert_eq!(client.run(&format!("BF.RESERVE {name} 1e-9 {items} {words}")), ok());
+        client.run(&format!("BF.ADD {name} first"));
+        let mut age = 0;
+        while client.run(&format!("BF.EXISTS {name} first")) == int(1) {
+            age += 1;
+            client.run(&format!("BF.ADD {name} item:{age}"));
+            assert!(age < 100, "it is never forgotten");
+        }
+        assert_eq!((age, said), (expected, expected), "{items} items, {generations} generations");
     }
 }

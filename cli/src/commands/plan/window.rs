@@ -112,11 +112,12 @@ impl Arguments {
             (None, None) => {}
         }
         let bytes = plan(&params).map_err(|error| refused(&error, &params))?.bytes();
-        let of_window = match rules.span {
-            Span::Time(milliseconds) => milliseconds,
-            Span::Items => self.items,
+        let generations = u64::from(rules.generations);
+        let forgotten_after = match rules.span {
+            Span::Time(span) => span.saturating_add(span.div_ceil(generations)),
+            // The oldest generation goes when the newest of G + 1 is full.
+            Span::Items => rules.generation_capacity(self.items).saturating_mul(generations + 1),
         };
-        let part = of_window.div_ceil(rules.generations.into());
         Ok(Some(Choice {
             chosen: false,
             window: rules.into(),
@@ -125,7 +126,7 @@ impl Arguments {
             bytes,
             bits_per_item: bits_per_item(bytes, self.items),
             generation_capacity: rules.generation_capacity(self.items),
-            forgotten_after: of_window.saturating_add(part),
+            forgotten_after,
             asked: rules.most_generations(),
             span: rules.span,
         }))
