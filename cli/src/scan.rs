@@ -12,10 +12,17 @@
 //!
 //! A filter that vanishes between SCAN and BF.INFO is left out. So is one that moves to another
 //! node, which finds it there.
+//!
+//! A node that fails ends a single pass. Otherwise what it had is kept, and another node is asked
+//! which nodes are primaries now: those that are new, and those that failed, are watched from then
+//! on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::mpsc::{self, Receiver, Sender},
+    sync::{
+        Arc, Weak,
+        mpsc::{self, Receiver, Sender},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -44,6 +51,9 @@ const FILTERS_A_STEP: usize = 16;
 const PAUSE: u32 = 9;
 /// As [`PAUSE`], for the steps of SCAN after the first pass: at most a hundredth.
 const LATER_PAUSE: u32 = 99;
+/// The longest pause: no step keeps a server busy for as long as this stands for. It waited for
+/// something else.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Filters by name.
 type Infos = BTreeMap<Vec<u8>, FilterInfo>;
@@ -66,6 +76,10 @@ pub(crate) struct Node {
     pub(crate) keys: Option<u64>,
     /// Whether a pass has been completed.
     pub(crate) complete: bool,
+    /// Why it cannot be asked: what else is known of it may be old.
+    pub(crate) failed: Option<Error>,
+    /// Its watcher ends when this is gone.
+    pub(crate) watched: Arc<()>,
 }
 
 /// News of a node.
@@ -82,8 +96,16 @@ enum Update {
     Failed(Error),
 }
 
+/// What threads tell.
+enum Message {
+    /// News of the node with this name.
+    Node(String, Update),
+    /// The primaries of the cluster; none if no node told.
+    Primaries(Vec<Target>),
+}
+
 /// How to look for filters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     /// Names must match this pattern. Of a shard, the name of its filter must.
     pub(crate) pattern: Option<Glob>,
@@ -103,8 +125,15 @@ impl Search {
 /// The filters of all nodes, as far as they are known.
 pub(crate) struct State {
     pub(crate) nodes: Vec<Node>,
-    pattern: Option<Glob>,
-    updates: Receiver<(usize, Update)>,
+    search: Search,
+    /// The nodes, by name.
+    targets: BTreeMap<String, Target>,
+    sender: Sender<Message>,
+    messages: Receiver<Message>,
+    /// When the nodes were last asked which of them are primaries.
+    asked: Instant,
+    /// Whether the answer is yet to come.
+    asking: bool,
 }
 
 impl State {
@@ -121,40 +150,73 @@ impl State {
             }
             Err(error) => return Err(error),
         };
-        let (sender, updates) = mpsc::channel();
-        let mut nodes = Vec::new();
-        for (index, target) in targets.into_iter().enumerate() {
-            nodes.push(Node { name: target.to_string(), ..Node::default() });
-            let (sender, search) = (sender.clone(), search.clone());
-            thread::spawn(move || {
-                let news = News { node: index, sender };
-                let watched = target.connect().and_then(|server| {
-                    Watcher {
-                        server,
-                        reader: Reader::default(),
-                        search,
-                        news: &news,
-                        scan_pause: PAUSE,
-                    }
-                    .run()
-                });
-                if let Err(error) = watched {
-                    news.tell(Update::Failed(error));
-                }
-            });
-        }
-        Ok(Self { nodes, pattern: search.pattern.clone(), updates })
+        let mut state = Self::of(Vec::new());
+        state.search = search.clone();
+        targets.into_iter().for_each(|target| state.watch(target));
+        Ok(state)
     }
 
-    /// What nodes have that nobody asks any more.
-    #[cfg(test)]
+    /// Nodes that nobody watches.
     pub(crate) fn of(nodes: Vec<Node>) -> Self {
-        Self { nodes, pattern: None, updates: mpsc::channel().1 }
+        let (sender, messages) = mpsc::channel();
+        Self {
+            nodes,
+            search: Search::default(),
+            targets: BTreeMap::new(),
+            sender,
+            messages,
+            asked: Instant::now(),
+            asking: false,
+        }
+    }
+
+    /// Watches a node: one that is new, or one that failed.
+    fn watch(&mut self, target: Target) {
+        let name = target.to_string();
+        let node = match self.nodes.iter_mut().position(|node| node.name == name) {
+            Some(place) => &mut self.nodes[place],
+            None => self.nodes.push_mut(Node { name: name.clone(), ..Node::default() }),
+        };
+        node.unread.clear();
+        let watched = Arc::downgrade(&node.watched);
+        let news = News { node: name.clone(), watched, sender: self.sender.clone() };
+        let search = self.search.clone();
+        self.targets.insert(name, target.clone());
+        thread::spawn(move || {
+            let watched = target.connect().and_then(|server| {
+                let reader = Reader::default();
+                Watcher { server, reader, search, news: &news, scan_pause: PAUSE }.run()
+            });
+            if let Err(error) = watched {
+                news.tell(Update::Failed(error));
+            }
+        });
+    }
+
+    /// Asks for the primaries, if a node failed: its replica may have taken its place.
+    fn ask_for_primaries(&mut self) {
+        let pause = self.search.every.unwrap_or_default();
+        let fails = self.nodes.iter().any(|node| node.failed.is_some());
+        if self.asking || !fails || self.asked.elapsed() < pause {
+            return;
+        }
+        (self.asking, self.asked) = (true, Instant::now());
+        let alive = self.nodes.iter().filter(|node| node.failed.is_none());
+        let targets: Vec<_> =
+            alive.filter_map(|node| self.targets.get(&node.name)).cloned().collect();
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let primaries = targets
+                .iter()
+                .find_map(|target| target.connect().and_then(|mut node| node.primaries()).ok());
+            // Nobody listens any more, if that fails.
+            let _ = sender.send(Message::Primaries(primaries.unwrap_or_default()));
+        });
     }
 
     /// Whether a filter of this name is looked for.
     pub(crate) fn shows(&self, name: &[u8]) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
+        self.search.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
     }
 
     /// Whether a pass over each node is complete.
@@ -169,27 +231,64 @@ impl State {
 
     /// Waits for news for at most that long, and takes all that have come. Returns whether there
     /// were any.
+    ///
+    /// # Errors
+    /// That of the last node, if no node can be asked any more; of any node, if this is one pass.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Error> {
-        let Ok(mut next) = self.updates.recv_timeout(timeout) else { return Ok(false) };
+        self.ask_for_primaries();
+        let Ok(mut next) = self.messages.recv_timeout(timeout) else { return Ok(false) };
         loop {
-            let (index, update) = next;
-            let node = &mut self.nodes[index];
-            match update {
-                Update::Scanned { scanned, keys } => {
-                    (node.scanned, node.keys) = (scanned, keys);
-                }
-                Update::New { filters, unread } => {
-                    node.filters.extend(filters);
-                    node.unread.extend(unread);
-                }
-                Update::Complete => node.complete = true,
-                Update::Filters { filters, unread } => {
-                    (node.filters, node.unread) = (filters, unread);
-                }
-                Update::Failed(error) => return Err(error),
+            match next {
+                Message::Node(name, update) => self.take(&name, update)?,
+                Message::Primaries(primaries) => self.follow(primaries),
             }
-            let Ok(update) = self.updates.try_recv() else { return Ok(true) };
-            next = update;
+            let Ok(message) = self.messages.try_recv() else { return Ok(true) };
+            next = message;
+        }
+    }
+
+    fn take(&mut self, name: &str, update: Update) -> Result<(), Error> {
+        let fails_elsewhere =
+            self.nodes.iter().all(|node| node.name == name || node.failed.is_some());
+        // News of a node that is no primary any more.
+        let Some(node) = self.nodes.iter_mut().find(|node| node.name == name) else {
+            return Ok(());
+        };
+        if let Update::Failed(error) = update {
+            if fails_elsewhere || self.search.every.is_none() {
+                return Err(error);
+            }
+            node.failed = Some(error);
+            return Ok(());
+        }
+        node.failed = None;
+        match update {
+            Update::Scanned { scanned, keys } => (node.scanned, node.keys) = (scanned, keys),
+            Update::New { filters, unread } => {
+                node.filters.extend(filters);
+                node.unread.extend(unread);
+            }
+            Update::Complete => node.complete = true,
+            Update::Filters { filters, unread } => (node.filters, node.unread) = (filters, unread),
+            Update::Failed(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Watches these primaries, and no other nodes.
+    fn follow(&mut self, primaries: Vec<Target>) {
+        self.asking = false;
+        if primaries.is_empty() {
+            return;
+        }
+        let names: BTreeSet<_> = primaries.iter().map(ToString::to_string).collect();
+        self.nodes.retain(|node| names.contains(&node.name));
+        for target in primaries {
+            let name = target.to_string();
+            let works = |node: &Node| node.name == name && node.failed.is_none();
+            if !self.nodes.iter().any(works) {
+                self.watch(target);
+            }
         }
     }
 
@@ -202,14 +301,16 @@ impl State {
 
 /// Sends the news of a node. Nobody reads them after the program has decided to end.
 struct News {
-    node: usize,
-    sender: Sender<(usize, Update)>,
+    node: String,
+    watched: Weak<()>,
+    sender: Sender<Message>,
 }
 
 impl News {
     /// Returns whether somebody still reads the news.
     fn tell(&self, update: Update) -> bool {
-        self.sender.send((self.node, update)).is_ok()
+        let message = Message::Node(self.node.clone(), update);
+        self.watched.strong_count() > 0 && self.sender.send(message).is_ok()
     }
 }
 
@@ -361,16 +462,17 @@ impl Watcher<'_> {
         Ok((filters, unread))
     }
 
-    /// Makes a step, and pauses, so that all steps together take a bounded share of the time.
+    /// Makes a step, and pauses, so that all steps together take a bounded share of the time. After
+    /// an error there is no next step.
     fn paced<T>(
         &mut self,
         pause: u32,
         step: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let started = Instant::now();
-        let result = step(self);
-        thread::sleep(started.elapsed() * pause);
-        result
+        let result = step(self)?;
+        thread::sleep(started.elapsed().saturating_mul(pause).min(LONGEST_PAUSE));
+        Ok(result)
     }
 }
 

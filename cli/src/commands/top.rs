@@ -272,6 +272,10 @@ fn frame(state: &State, sort: Sort, size: (usize, usize), coloured: bool) -> Vec
             _ => "  scanning".to_owned(),
         };
     }
+    let failed = state.nodes.iter().find_map(|node| node.failed.as_ref());
+    if let Some(error) = failed {
+        title += &format!("  {error}");
+    }
     let mut frame = vec![title];
     // The title, the header of the table, a line about what is left out, and the keys.
     let room = rows.saturating_sub(4);

@@ -237,6 +237,52 @@ fn q_ends_top_while_the_server_hangs() {
     assert_eq!(terminal.end().0, 0);
 }
 
+/// A step that failed is not followed by the pause of a step.
+#[test]
+fn a_server_that_hangs_during_the_scan_is_noticed_after_the_timeout() {
+    let fake = Fake::start(|command| {
+        if command.starts_with("SCAN") {
+            std::thread::sleep(std::time::Duration::from_secs(3600));
+        }
+        redisbloom_answers(command)
+    });
+    for words in ["top --once", "top --json", "info"] {
+        let started = std::time::Instant::now();
+        let ran = run(&format!("-p {} --timeout 3 {words}", fake.port));
+        assert_eq!(ran.code, 3, "{words}: {ran:?}");
+        assert!(ran.stderr.contains("no reply within 3 s"), "{words}: {ran:?}");
+        // A limit against hanging: the pause took 27 seconds.
+        assert!(started.elapsed().as_secs() < 27, "{words}");
+    }
+}
+
+/// The others are shown, and what was known of it. Its replica takes its place.
+#[test]
+fn a_node_that_fails_does_not_end_top() {
+    let mut cluster = Cluster::start();
+    let mut client = cluster.client();
+    let keys: Vec<_> = (0..12).map(|number| format!("filter-{number}")).collect();
+    for key in &keys {
+        assert_eq!(client.call(key, &["BF.RESERVE", key, "0.01", "100"]), ok());
+        client.wait(key);
+    }
+    let mut terminal = live(&cluster.nodes[1], "top --every 100ms", 24, 150);
+    terminal.wait_for("3 nodes  12 filters by memory\x1b[K");
+    let failed = cluster.nodes[0].port();
+    let of_failed = keys.iter().find(|key| client.owner(key) == failed).expect("such a key");
+    cluster.nodes[0].kill();
+    terminal.wait_for(&format!("3 nodes  12 filters by memory  127.0.0.1:{failed}: "));
+    terminal.forget();
+    terminal.wait_for("3 nodes  12 filters by memory\x1b[K");
+    // The replica is watched now.
+    let new = format!("{{{of_failed}}}:new");
+    assert_eq!(client.call(&new, &["BF.RESERVE", &new, "0.01", "100"]), ok());
+    terminal.wait_for("3 nodes  13 filters by memory\x1b[K");
+    terminal.press("q");
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 0, "{seen:?}");
+}
+
 #[test]
 fn once_and_json_print_once_on_a_terminal_too() {
     let server = Server::start();
