@@ -22,7 +22,20 @@ impl Arguments {
     pub(crate) fn run(&self) -> Result<Exit, Error> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut All::command(), "redis-bloom", &mut script);
-        print(&script)
+        let script = String::from_utf8_lossy(&script);
+        print(mended(self.shell, &script).as_bytes())
+    }
+}
+
+/// The script without two faults of the generator.
+fn mended(shell: Shell, script: &str) -> String {
+    match shell {
+        // It has two names for each subcommand of a program with a hyphen in its name: it finds
+        // one, and looks for the options of the other.
+        Shell::Bash => script.replace("redis__subcmd__bloom", "redis__bloom"),
+        // `*::` hides the options behind the first of several arguments, `*:` does not.
+        Shell::Zsh => script.replace("\n'*::", "\n'*:"),
+        _ => script.to_owned(),
     }
 }
 
@@ -81,7 +94,7 @@ const END: &str = "\
 .TP\n3\nNo connection, or no authentication.
 .TP\n4\nThe server refused a command.
 .TP\n5\nA part is done; the rest can be resumed.
-.TP\n130\nCtrl-C.
+.TP\n130\nCtrl-C, or SIGTERM.
 .TP\n141\nThe reader of the output closed it, as head does.
 .SH ENVIRONMENT
 .TP\nREDISCLI_AUTH\nThe password, in place of \\-\\-pass.

@@ -1,6 +1,76 @@
 //! Completions and the manual page.
 
-use crate::run::run;
+use std::{fs, process::Command};
+
+use crate::{
+    harness::skipped,
+    run::run,
+    terminal::{Terminal, in_terminal},
+};
+
+/// What is typed before a tab, and the words that the program gets.
+const COMPLETED: [(&str, &str); 6] = [
+    ("redis-bloom verif", "<verify>"),
+    ("redis-bloom load urls --resu", "<load><urls><--resume>"),
+    ("redis-bloom dump urls --allow-c", "<dump><urls><--allow-changes>"),
+    ("redis-bloom -p 7000 top --sort mem", "<-p><7000><top><--sort><memory>"),
+    ("redis-bloom rebuild urls --com", "<rebuild><urls><--commit>"),
+    ("redis-bloom completion fi", "<completion><fish>"),
+];
+
+/// A shell in a terminal, in which the program shows the words that it gets.
+fn shell(program: &str, arguments: &[&str], setup: &str) -> Terminal {
+    let mut command = Command::new(program);
+    command.args(arguments).env("HISTFILE", "/dev/null").env_remove("ENV");
+    let mut terminal = in_terminal(&command, 24, 200);
+    terminal.press(&format!("{setup}\n"));
+    terminal.press("redis-bloom() { printf '<%s>' \"$@\"; echo; }\n");
+    // The shell does not show this word while it is typed.
+    terminal.press("echo rea''dy\n");
+    terminal.wait_for("ready\r\n");
+    terminal
+}
+
+/// Presses tab and return after each of [`COMPLETED`].
+fn completes(mut terminal: Terminal) {
+    for (typed, words) in COMPLETED {
+        terminal.forget();
+        terminal.press(&format!("{typed}\t\n"));
+        terminal.wait_for("<");
+        terminal.press("echo en''d\n");
+        terminal.wait_for("end\r\n");
+        let seen = terminal.seen();
+        assert!(seen.contains(&format!("{words}\r\n")), "{typed}: {seen:?}");
+    }
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn bash_completes_options_of_subcommands() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("redis-bloom.bash");
+    fs::write(&script, run("completion bash").done()).expect("a file");
+    let setup = format!("source '{}'", script.display());
+    completes(shell("bash", &["--noprofile", "--norc", "-i"], &setup));
+}
+
+#[test]
+fn zsh_completes_options_of_subcommands() {
+    if Command::new("zsh").arg("--version").output().is_err() {
+        skipped("zsh_completes_options_of_subcommands", "there is no zsh");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("_redis-bloom"), run("completion zsh").done()).expect("a file");
+    // A tab completes, also if more is typed already.
+    let setup = format!(
+        "fpath=('{}' $fpath); autoload -Uz compinit; compinit -u -D; \
+         zstyle ':completion:*' insert-tab false",
+        dir.path().display()
+    );
+    completes(shell("zsh", &["-f", "-i"], &setup));
+}
 
 #[test]
 fn each_shell_has_a_script_that_knows_the_subcommands() {
