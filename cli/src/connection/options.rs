@@ -8,13 +8,13 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, RootCertStore,
+    CertificateError, ClientConfig, RootCertStore,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
 
-use crate::error::Error;
+use crate::{error::Error, name};
 
 /// Options of the connection, for all subcommands that talk to a server.
 #[derive(clap::Args, Clone, Debug)]
@@ -146,15 +146,17 @@ impl Options {
         } else {
             builder.with_root_certificates(self.authorities()?)
         };
-        let config = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => builder.with_client_auth_cert(
-                certificates(cert)?,
-                PrivateKeyDer::from_pem_slice(&fs::read(key).map_err(Error::file(key))?)
-                    .map_err(|error| in_file(key, &error))?,
-            ),
-            _ => return Ok(Arc::new(builder.with_no_client_auth())),
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
+            return Ok(Arc::new(builder.with_no_client_auth()));
         };
-        config.map(Arc::new).map_err(tls_error)
+        let private = PrivateKeyDer::from_pem_slice(&fs::read(key).map_err(Error::file(key))?)
+            .map_err(|error| in_file(key, &error))?;
+        let config = builder.with_client_auth_cert(certificates(cert)?, private);
+        config.map(Arc::new).map_err(|error| match error {
+            // The library calls each certificate the peer's.
+            rustls::Error::InvalidCertificate(why) => wrong_certificate(cert, &why),
+            error => tls_error(error),
+        })
     }
 
     fn authorities(&self) -> Result<RootCertStore, Error> {
@@ -283,6 +285,20 @@ fn in_file(file: &Path, error: &dyn fmt::Display) -> Error {
         format!("{}: {error}", file.display()),
         "Name a file with a certificate or a key in PEM format.",
     )
+}
+
+/// The error for a certificate that cannot be this client's.
+fn wrong_certificate(file: &Path, why: &CertificateError) -> Error {
+    let shown = name::readable_path(file);
+    match why {
+        CertificateError::Other(why) if format!("{why:?}").contains("UnsupportedCertVersion") => {
+            Error::usage(
+                format!("{shown}: a certificate of X.509 version 1 or 2"),
+                "Issue it again in version 3: `openssl x509 -req` needs -extfile for that.",
+            )
+        }
+        why => in_file(file, why),
+    }
 }
 
 fn tls_error(error: rustls::Error) -> Error {

@@ -248,6 +248,34 @@ fn a_client_shows_its_certificate() {
     assert_eq!(run(&["--tls", "--cert", key, "--key", key, "drop", "urls"]).code, 2);
 }
 
+/// A certificate of X.509 version 1, as `openssl x509 -req` without extensions issues it.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBHzCBxQIUCuhzTY9dvdDXU9oPMHyUZHOSuN8wCgYIKoZIzj0EAwIwETEPMA0G
+A1UEAwwGY2xpZW50MCAXDTI2MTEyMzE3MTYyMloYDzIxMjYxMDMwMTcxNjIyWjAR
+MQ8wDQYDVQQDDAZjbGllbnQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQh25oI
+7U0y/Z8/h0d2SG7qwmJHkZKyjbjGlLXTaAaVF6r3bkGQwn1DpdUBjhRmCiGW06k2
+QYmI5BeFmzDs1falMAoGCCqGSM49BAMCA0kAMEYCIQDv165p5SoJM8MLeMgdwVfl
+XRCKsKVv5kw+jX3WZ6y4GAIhANd//7u2wdpI7AFZubNqffWGGcfbfdunxWeNF6hz
+wlh7
+-----END CERTIFICATE-----
+";
+
+/// What is wrong with the client's own certificate is no fault of the server.
+#[test]
+fn a_certificate_of_an_old_version_is_called_the_clients() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (cert, key) = (file("old.pem"), file("old.key"));
+    fs::write(&cert, VERSION_1).expect("a file");
+    fs::write(&key, KeyPair::generate().expect("a key").serialize_pem()).expect("a file");
+    let ran = run(&["--tls", "--insecure", "--cert", &cert, "--key", &key, "drop", "urls"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let says = format!("redis-bloom: {cert}: a certificate of X.509 version 1");
+    assert!(ran.stderr.starts_with(&says) && ran.stderr.contains("version 3"), "{ran:?}");
+    assert!(!ran.stderr.contains("peer"), "{ran:?}");
+}
+
 #[test]
 fn a_node_of_a_cluster_leads_to_the_node_that_has_the_key() {
     let cluster = Cluster::start();
