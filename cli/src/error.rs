@@ -19,7 +19,7 @@ pub(crate) enum Exit {
     Refused = 4,
     /// A part is done; the rest can be resumed.
     Incomplete = 5,
-    /// Stopped by Ctrl-C.
+    /// Stopped by Ctrl-C or SIGTERM.
     Interrupted = 130,
     /// The reader of stdout closed it: 128 and the number of SIGPIPE.
     ReaderGone = 141,
@@ -58,7 +58,7 @@ pub(crate) enum Error {
     /// A part is done, the rest is not.
     #[error("{what}")]
     Incomplete { what: String, hint: String },
-    /// Ctrl-C, after what was under way is done.
+    /// Ctrl-C or SIGTERM, after what was under way is done.
     #[error("interrupted")]
     Interrupted { hint: String },
 }

@@ -1,11 +1,34 @@
-//! Ctrl-C: the first one asks a subcommand to end in order, the second one ends the program.
+//! Ctrl-C and SIGTERM: the first one asks a subcommand to end in order, the second one ends the
+//! program. In a subcommand with nothing to end in order the first one ends it.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::{
+    SigId,
+    consts::{SIGINT, SIGTERM},
+    flag, low_level,
+};
+
+use crate::error::Exit;
+
+/// The action of SIGTERM, until a subcommand takes it over.
+static AT_ONCE: Mutex<Option<SigId>> = Mutex::new(None);
+
+/// From now on SIGTERM ends the program with the exit code of Ctrl-C. Ctrl-C does so by default.
+pub(crate) fn end_at_once_by_sigterm() {
+    let registered = end_by(SIGTERM, Arc::new(AtomicBool::new(true)));
+    *AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner) = registered;
+}
+
+/// From now on the signal ends the program if the flag is set.
+fn end_by(signal: i32, flag: Arc<AtomicBool>) -> Option<SigId> {
+    let registered = flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, flag);
+    debug_assert!(registered.is_ok(), "both signals can be handled");
+    registered.ok()
+}
 
 /// Whether the user asked to stop.
 #[derive(Clone, Default)]
@@ -18,12 +41,7 @@ impl Interrupt {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM] {
             // The order matters: the first signal finds the flag unset, and only sets it.
-            let second = signal_hook::flag::register_conditional_shutdown(
-                signal,
-                130,
-                Arc::clone(&interrupt.0),
-            );
-            debug_assert!(second.is_ok(), "both signals can be handled");
+            end_by(signal, Arc::clone(&interrupt.0));
         }
         interrupt.set_by_signals();
         interrupt
@@ -39,9 +57,11 @@ impl Interrupt {
 
     fn set_by_signals(&self) {
         for signal in [SIGINT, SIGTERM] {
-            let set = signal_hook::flag::register(signal, Arc::clone(&self.0));
+            let set = flag::register(signal, Arc::clone(&self.0));
             debug_assert!(set.is_ok(), "both signals can be handled");
         }
+        let at_once = AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner).take();
+        at_once.map(low_level::unregister);
     }
 
     /// Whether the user asked to stop.

@@ -71,6 +71,7 @@ fn raise_limit_of_files() {
 }
 
 fn main() -> ExitCode {
+    interrupt::end_at_once_by_sigterm();
     raise_limit_of_files();
     let arguments = Arguments::parse();
     let output = arguments.output();

@@ -1,9 +1,11 @@
 //! `redis-bloom check`.
 
-use std::os::unix::ffi::OsStrExt as _;
+use std::{os::unix::ffi::OsStrExt as _, process::Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    harness::{Server, skipped},
+    harness::{Server, skipped, wait_until},
     run::{Ran, command_at, run_at, run_with},
     schema::checked,
 };
@@ -193,4 +195,22 @@ fn redisbloom_answers_too() {
     let ran = run_with(&server, "check seen --absent", b"a\nb\nc\n");
     assert_ran(&ran, 1, "c\n", "3 items: 2 present, 1 absent\n");
     assert_eq!(run_at(&server, "check missing a").code, 4);
+}
+
+/// SIGTERM is Ctrl-C, also for a subcommand that has nothing to end in order.
+#[test]
+fn sigterm_has_the_exit_code_of_ctrl_c() {
+    let server = server_with_filter();
+    let mut client = server.client();
+    let mut command = command_at(&server, "check seen");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the tool runs");
+    // It waits for items.
+    let stdin = child.stdin.take();
+    wait_until("it is connected", || client.run("CLIENT LIST").text().contains("name=redis-bloom"));
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    drop(stdin);
+    assert_ran(&ran, 130, "", "");
 }
