@@ -46,7 +46,7 @@ CLIENT_RS := tests/clients/rust/Cargo.toml
 COMPARE_RS := benches/compare/src/main.rs
 # Modules that a macro declares (src/module/commands/mod.rs): cargo fmt does not find them.
 MACRO_RS := $(wildcard src/module/commands/*.rs)
-# Seconds that `make fuzz` runs each fuzzer; `make soak` runs an hour if this is not given.
+# Seconds that `make fuzz` runs each fuzzer; `make soak` and `make soak-load` run an hour if this is not given.
 SECONDS ?= 60
 # Servers of `make test-matrix`: suite/kind of Debian's or paths; all of Debian's if empty.
 SERVERS ?=
@@ -254,6 +254,15 @@ asan: ## Server tests of a module that AddressSanitizer watches
 soak: build ## A cluster under load and faults for an hour, or SECONDS, with an exact model
 	@scripts/setup clients
 	@REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/soak "$(if $(filter-out file,$(origin SECONDS)),$(SECONDS),3600)" $(SEED)
+
+.PHONY: soak-load
+soak-load: build ## The tool's load under faults for an hour, or SECONDS, or ROUNDS from SEED on, with a model
+	@scripts/setup tests
+	LOAD_MODEL_SEED="$(or $(SEED),$(shell date +%s))" \
+		LOAD_MODEL_ROUNDS="$(if $(filter-out file,$(origin ROUNDS)),$(ROUNDS))" \
+		LOAD_MODEL_SECONDS="$(if $(filter-out file,$(origin SECONDS)),$(SECONDS),3600)" \
+		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --profile cli --package redis-bloom-cli --test tool $(LOCKED) -- \
+		--include-ignored --show-output load_model
 
 .PHONY: miri
 miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a nightly toolchain with Miri)

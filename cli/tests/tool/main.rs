@@ -18,6 +18,7 @@ mod dump;
 mod fake;
 mod info;
 mod load;
+mod load_model;
 mod packaging;
 mod pictures;
 mod plan;
