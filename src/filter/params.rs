@@ -60,7 +60,7 @@ pub enum CellKind {
 /// every machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// The false positive rate that the filter never exceeds, in (0, 1).
+    /// The false positive rate that the filter does not exceed on average, in (0, 1).
     pub error_rate: f64,
     /// Items that the first layer is sized for, in [1, `MAX_CAPACITY`].
     pub capacity: u64,

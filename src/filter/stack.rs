@@ -181,7 +181,7 @@ impl Filter {
         self.seed
     }
 
-    /// The false positive rate that all layers together never exceed.
+    /// The false positive rate that all layers together do not exceed on average.
     #[must_use]
     pub fn error_rate(&self) -> f64 {
         self.error_rate

@@ -35,7 +35,7 @@ pub struct Layer {
     counted: u64,
     /// Items that the layer is sized for, at least 1.
     capacity: u64,
-    /// The false positive rate of the layer at its capacity never exceeds this; in (0, 1).
+    /// The false positive rate of the layer at its capacity is on average at most this; in (0, 1).
     error_rate: f64,
 }
 

@@ -1,4 +1,4 @@
-//! How the asked error rate is divided among the layers, so that the whole filter never exceeds it.
+//! How the requested error rate is divided among the layers: on average the filter keeps it.
 //!
 //! A query is a false positive if any layer answers it wrongly, so in the worst case the rates add
 //! up. For an asked rate p, layer 0 gets 3/4 p, and layer i >= 1 gets p / (4 i (i + 1)):

@@ -131,7 +131,7 @@ const FIELDS: [Field; 15] = [
         label: c"Expansion rate",
         value: |value| count(value.filter().expansion().factor().map(u64::from)),
     },
-    // The requested rate, which the filter never exceeds.
+    // The requested rate, which the filter does not exceed on average.
     Field {
         word: "ERROR",
         label: c"Error rate",
