@@ -1,11 +1,11 @@
 //! Checks the documents against a server: the console sessions of README.md and docs/commands.md
 //! run in a real redis-cli, each block on an empty server; docs/sizing.md has the sizes that a
 //! server reports, and README.md has those of docs/sizing.md; every command has a section in
-//! docs/commands.md; docs/README.md links every page.
+//! docs/commands.md; docs/README.md links every page; the lists of what RedisBloom lacks are whole.
 
-use std::{fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use crate::harness::{Client, Server, config_name, info, int, listed, ok, skipped, version};
+use crate::harness::{Client, OWN, Server, config_name, info, int, listed, ok, skipped, version};
 
 /// A command in a document, and the output shown below it.
 type Step = (String, String);
@@ -187,4 +187,37 @@ fn every_command_has_its_section() {
         .collect();
     sections.sort();
     assert_eq!(sections, listed(&mut server.client()), "sections and commands");
+}
+
+/// The words in backticks, in the part of a document that begins with `start` and ends with `end`.
+#[track_caller]
+fn words(document: &str, start: &str, end: &str) -> BTreeSet<String> {
+    let text = text(document);
+    let (_, below) = text.split_once(start).unwrap_or_else(|| panic!("{document}: {start}"));
+    let part = below.split(end).next().unwrap_or_default();
+    part.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_pages_name_all_that_redisbloom_lacks() {
+    let page = words("docs/differences.md", "These words have a field that RedisBloom lacks", ".");
+    let docs = Server::start().client().run("COMMAND DOCS BF.INFO");
+    let docs = docs.get("bf.info").and_then(|docs| docs.get("arguments")).expect("arguments");
+    let choice = docs.elements().iter().find_map(|argument| argument.get("arguments"));
+    let fields = choice.expect("the words").elements().iter();
+    let mut fields: BTreeSet<_> =
+        fields.map(|word| word.get("token").expect("a word").text()).collect();
+    for word in ["CAPACITY", "SIZE", "FILTERS", "ITEMS", "EXPANSION"] {
+        assert!(fields.remove(word), "RedisBloom's {word}");
+    }
+    assert_eq!(page, fields, "docs/differences.md, the words of BF.INFO");
+
+    let mut own: BTreeSet<_> = OWN.iter().map(|command| command.name().to_uppercase()).collect();
+    let mut page = words("docs/differences.md", "It has deletion", ".\n");
+    page.retain(|word| word.starts_with("BF."));
+    assert_eq!(page, own, "docs/differences.md, the commands");
+    // Clients do not send it.
+    own.remove("BF.SHIFT");
+    let page = words("docs/clients.md", "the commands of this module alone", ")");
+    assert_eq!(page, own, "docs/clients.md");
 }
