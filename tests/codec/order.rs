@@ -5,7 +5,7 @@ use redis_bloom::{
         Error,
         native::dump::{self, Load, Taken},
     },
-    filter::{Demand, Error as FilterError, Filter, Layer, Params},
+    filter::{CellKind, Demand, Error as FilterError, Filter, Layer, Params},
 };
 
 use crate::{
@@ -138,6 +138,25 @@ fn a_chunk_with_a_lower_count_is_refused() {
         assert_eq!(load.take(earlier.0, &earlier.1), Err(Error::OtherFilter));
     }
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
+}
+
+/// The count of a counting filter is part of its identity. A forged chunk with another count would
+/// be accepted, and the complete filter would refuse to take it again.
+#[test]
+fn a_chunk_with_another_count_than_its_counting_filter_is_refused() {
+    let filter = sample::small_of(CellKind::Counters);
+    let counted = filter.newest().counted();
+    assert!((1..filter.newest().capacity()).contains(&counted));
+    let (header, chunks) = cut(&filter, 20);
+    let mut load = Load::begin(&header, u64::MAX).expect("its header");
+    for (iterator, data) in &chunks {
+        for items in [counted - 1, counted + 1] {
+            let forged = forge::patched(data, forge::frame::ITEMS, &items.to_le_bytes());
+            assert_eq!(load.take(*iterator, &forged), Err(Error::OtherFilter), "{items}");
+        }
+        load.take(*iterator, data).expect("the next chunk");
+    }
+    assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter));
 }
 
 #[test]

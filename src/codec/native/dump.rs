@@ -209,9 +209,13 @@ impl<'a> Chunk<'a> {
         if to > total {
             return Err(Error::TooBig { from: self.first, to, total });
         }
-        // The count of a counting layer may exceed its capacity; the header then has that count.
-        let most = filter.newest().capacity().max(filter.newest().counted());
-        if self.identity != identity() || self.items > most {
+        let newest = filter.newest();
+        // The count of a counting layer is part of the identity. It may exceed the capacity.
+        let counts = match newest.counting() {
+            Some(_) => self.items == newest.counted(),
+            None => self.items <= newest.capacity(),
+        };
+        if self.identity != identity() || !counts {
             return Err(Error::OtherFilter);
         }
         if self.bits.is_empty()
