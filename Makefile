@@ -231,14 +231,14 @@ $(dir $(CLIENT_RS))Cargo.lock: Cargo.lock
 	cp $< $@
 
 .PHONY: fuzz
-fuzz: ## Run every fuzzer for SECONDS
+fuzz: ## Run every fuzzer for SECONDS, with fresh inputs
 	@scripts/setup fuzz
 	@scripts/fuzz $(SECONDS)
 
 .PHONY: test-fuzz
-test-fuzz: ## Run every fuzzer for 5 seconds
+test-fuzz: ## Run every fuzzer a fixed number of times, with the same inputs each time
 	@scripts/setup fuzz
-	@scripts/fuzz 5
+	@scripts/fuzz fixed
 
 .PHONY: memcheck
 memcheck: build ## Server tests in valgrind: invalid reads and writes, leaks

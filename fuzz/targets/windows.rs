@@ -10,7 +10,7 @@
 #[path = "shared/strings.rs"]
 mod strings;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
@@ -66,7 +66,7 @@ struct Model {
     /// Items that changed the filter.
     counted: u64,
     /// For each item, both numbers when it was remembered last.
-    remembered: HashMap<u8, (u64, u64)>,
+    remembered: BTreeMap<u8, (u64, u64)>,
 }
 
 impl Model {
@@ -166,7 +166,7 @@ fuzz_target!(|data: &[u8]| {
         now: START,
         advanced: 0,
         counted: 0,
-        remembered: HashMap::new(),
+        remembered: BTreeMap::new(),
     };
     // Each operation compares all bytes.
     let mut data = data.iter().copied().take(200);
