@@ -285,12 +285,10 @@ fn a_full_filter_takes_no_new_item_by_any_number_of_merges() {
     }
 }
 
-/// The shortfalls of many merges do not add up.
+/// The errors of many merges do not add up, and additions after them find a full filter, too.
 ///
-/// Bounds: the count is at least n(r) less five deviations; the error of n(r) is one deviation
-/// more, of which 4.5 are allowed. Upwards, the sum of the counts is the most that can be counted;
-/// those of the parts are exact but for what tests present by accident when it is added to the
-/// part. The filter of all items leaves out at most a share of the error rate.
+/// Bound of the count: it is n(r) less half a deviation, and n(r) is within 4.5 deviations of the
+/// count of the filter with all items; half an item is rounded.
 #[test]
 fn many_small_merges_count_as_the_filter_with_all_items() {
     for cells in CELLS {
@@ -298,73 +296,98 @@ fn many_small_merges_count_as_the_filter_with_all_items() {
             let capacity = 2_000 * part;
             let empty = || filter(&Params { cells, ..params(rate, capacity, 0, 11) });
             let [mut merged, mut all] = [0; 2].map(|_| empty());
-            let mut refused = false;
-            for start in (0..2 * capacity).step_by(part as usize) {
+            for start in (0..capacity * 9 / 10).step_by(part as usize) {
                 let mut small = empty();
                 add_all(&mut small, start..start + part);
-                if merge(&mut merged, 0, &[&small]).is_err() {
-                    refused = true;
-                    break;
-                }
-                // It stops counting when it is full.
-                if start < capacity * 9 / 10 {
-                    add_all(&mut all, start..start + part);
-                }
-                if start + part == capacity * 9 / 10 {
-                    let deviation = spread(&all, all.items() as f64).sqrt();
-                    let low = all.items() as f64 - merged.items() as f64;
-                    let case = format!("{cells:?} {rate} {part}: {low} of {}", all.items());
-                    assert!(low < 9.5 * deviation, "{case}, a deviation is {deviation}");
-                    assert!(merged.items() <= capacity * 9 / 10, "{case}");
-                }
+                merge(&mut merged, 0, &[&small]).expect("a tenth is free");
+                add_all(&mut all, start..start + part);
             }
-            assert!(refused, "{cells:?} {rate} {part}");
-            let rate_then = merged.estimate().error_rate;
-            assert!(rate_then <= rate * 1.1, "{cells:?} {rate} {part}: {rate_then}");
+            let deviation = spread(&all, all.items() as f64).sqrt();
+            let off = all.items().abs_diff(merged.items()) as f64;
+            assert!(off < 5.0 * deviation + 0.5, "{cells:?} {rate} {part}: {off}, {deviation}");
+            fill(&mut merged, 1, capacity);
+            let full = merged.estimate().error_rate;
+            assert!(full < rate * 1.1, "{cells:?} {rate} {part}: {full}");
         }
     }
 }
 
-/// Two filters that share no item, with 1,000 items together: the sum of their counts is the most
-/// that the union can count, so its estimate does not pass the capacity by chance.
+/// Parts of three items that share none, merged until the union is refused.
+///
+/// Bound: half a deviation of items more than the capacity raises the rate by 1.9 % (at 1 %) to 4 %
+/// (at 1e-6). A filter that is filled by additions has 0.98 to 0.99 of its rate, because blocks are
+/// rounded up. So the mean is at most 1.02, and that of 60 filters has a standard error of 0.2 %.
 #[test]
-fn two_filters_of_as_many_items_as_the_capacity_are_not_refused() {
+fn many_merges_of_small_parts_keep_the_error_rate() {
+    const FILTERS: u64 = 60;
+    for (cells, rate) in [
+        (CellKind::Bits, 0.25),
+        (CellKind::Bits, 0.01),
+        (CellKind::Counters, 0.01),
+        (CellKind::Bits, 0.001),
+        (CellKind::Bits, 1e-6),
+    ] {
+        let full = |seed| {
+            let empty = || filter(&Params { cells, ..params(rate, 1_000, 0, seed) });
+            let mut merged = empty();
+            for start in (0..10_000).step_by(3) {
+                let mut small = empty();
+                add_all(&mut small, start..start + 3);
+                if merge(&mut merged, 0, &[&small]).is_err() {
+                    assert!(start > 900, "{cells:?} {rate}: refused after {start}");
+                    return merged.estimate().error_rate;
+                }
+            }
+            panic!("{cells:?} {rate}: 10,000 items are in");
+        };
+        let mean = (0..FILTERS).map(full).sum::<f64>() / FILTERS as f64;
+        println!("{cells:?} {rate}: {:.4} of the rate", mean / rate);
+        assert!(mean <= 1.02 * rate, "{cells:?} {rate}: {mean}");
+    }
+}
+
+/// With four deviations fewer items than the capacity, only an error of 4.5 deviations is refused.
+#[test]
+fn two_filters_of_nearly_as_many_items_as_the_capacity_are_not_refused() {
     for cells in CELLS {
         for seed in 0..200 {
             let [mut a, mut b] =
                 [0; 2].map(|_| filter(&Params { cells, ..params(0.01, 1_000, 0, seed) }));
-            fill(&mut a, 1, 500);
-            fill(&mut b, 2, 500);
-            let merged = union(&[&a, &b]);
-            assert!((970..=1_000).contains(&merged.items()), "{}", merged.items());
+            let free = 4.0 * spread(&a, 1_000.0).sqrt();
+            let items = 1_000 - free.ceil() as u64;
+            fill(&mut a, 1, items / 2);
+            fill(&mut b, 2, items / 2);
+            let merged = union(&[&a, &b]).items();
+            assert!(items.abs_diff(merged) as f64 <= 1.25 * free, "{merged} of {items}");
         }
     }
 }
 
-/// Replacements make the counts of counting filters drift, but what BF.CARD shows of both together
-/// is the most that the union is taken to hold.
+/// Replacements make the counts of counting filters drift. The union is judged by its counters.
 #[test]
-fn two_filters_with_deletions_of_as_many_items_as_the_capacity_are_not_refused() {
-    let mut close = 0;
+fn two_filters_with_deletions_are_judged_by_their_counters() {
     for seed in 0..40 {
-        let mut parts = [0; 2]
-            .map(|_| filter(&Params { cells: CellKind::Counters, ..params(0.25, 1_000, 0, seed) }));
-        for (set, part) in (0..).zip(&mut parts) {
-            (0..490).for_each(|number| assert!(add(part, &item(set, number)) || number > 0));
+        let empty =
+            || filter(&Params { cells: CellKind::Counters, ..params(0.25, 1_000, 0, seed) });
+        let [mut a, mut b, mut all] = [0; 3].map(|_| empty());
+        for (set, part) in [(0, &mut a), (1, &mut b)] {
+            for number in 0..460 {
+                add(part, &item(set, number));
+            }
             for number in 0..5_000 {
                 let hash = part.hash(&item(set, number));
-                part.delete(hash);
-                add(part, &item(set, number + 490));
+                assert!(part.delete(hash), "{number}");
+                add(part, &item(set, number + 460));
+            }
+            for number in 5_000..5_460 {
+                add(&mut all, &item(set, number));
             }
         }
-        let [a, b] = &parts;
-        let sum = a.items() + b.items();
-        if sum <= 1_000 {
-            close += u64::from(sum > 950);
-            assert!(union(&[a, b]).items() <= sum);
-        }
+        let merged = union(&[&a, &b]);
+        assert!(words(&merged) == words(&all));
+        let off = merged.items().abs_diff(all.items()) as f64;
+        assert!(off <= 5.0 * spread(&all, 1_000.0).sqrt(), "{off}");
     }
-    assert!(close > 5, "{close}");
 }
 
 #[test]
@@ -518,15 +541,13 @@ fn spread(filter: &Filter, items: f64) -> f64 {
     m / (k * k) * (a.exp() - 1.0 - a + a * a / 2.0 * loads)
 }
 
-/// The error of the count of a union against the filter that got the items of the base and then
-/// those of the other. `src/filter/merge.rs` predicts its variance, S(union) - S(base).
+/// The error of the count of a union against the filter that got the items of both.
+/// `src/filter/merge.rs` predicts its variance S, and half a deviation less.
 ///
 /// Bounds: the mean of 400 pairs has a standard error of a twentieth of the deviation, and 4.5 of
-/// these are allowed, and half an item for the curvature of n(r). Of two filters with equal counts,
-/// the fuller is the base: the greater of two normal errors is 0.564 deviations above the mean, so
-/// the mean of the estimate is lower by at most that. The deviation of 400 has a standard error of
-/// a 28th; 4.5 of these are 16 %. Above 1 % both counts miss the same items, and the errors of two
-/// equal counts partly cancel, so there the prediction is only an upper bound.
+/// these are allowed, and half an item for the curvature of n(r). The deviation of 400 has a
+/// standard error of a 28th; 4.5 of these are 16 %. Above 1 % both counts miss the same items, so
+/// there the prediction is only an upper bound.
 #[test]
 fn the_error_of_the_count_of_a_union_is_the_predicted_one() {
     const SEEDS: u64 = 400;
@@ -541,9 +562,9 @@ fn the_error_of_the_count_of_a_union_is_the_predicted_one() {
         (1e-6, 2_000),
     ] {
         // Tenths of the capacity: items of the base, of the other, and of both.
-        for [base, other, both] in [[5, 5, 1], [6, 4, 1], [8, 2, 1], [6, 5, 3]] {
+        for [base, other, both] in [[8, 2, 1], [6, 5, 3]] {
             let [base, other, both] = [base, other, both].map(|tenths| capacity * tenths / 10);
-            let (mut off, mut predicted, mut low) = (Vec::new(), 0.0, 0.0);
+            let (mut off, mut predicted) = (Vec::new(), 0.0);
             for seed in 0..SEEDS {
                 let seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 let [mut a, mut b] = [0; 2].map(|_| filter(&params(rate, capacity, 0, seed)));
@@ -552,19 +573,16 @@ fn the_error_of_the_count_of_a_union_is_the_predicted_one() {
                 let merged = union(&[&a, &b]).items() as f64;
                 let mut all = a;
                 add_all(&mut all, base - both..base - both + other);
-                let [most, least] =
-                    [base - both + other, base].map(|items| spread(&all, items as f64));
-                predicted = (most - least).sqrt();
-                low = if base == other { 0.564 * least.sqrt() } else { 0.0 };
+                predicted = spread(&all, all.items() as f64).sqrt();
                 off.push(merged - all.items() as f64);
             }
             let count = SEEDS as f64;
             let mean = off.iter().sum::<f64>() / count;
             let squares: f64 = off.iter().map(|off| (off - mean).powi(2)).sum();
             let deviation = (squares / (count - 1.0)).sqrt();
-            let least = if rate > 0.01 || base == other { 0.0 } else { 0.84 };
+            let least = if rate > 0.01 { 0.0 } else { 0.84 };
             let bound = 4.5 * predicted / count.sqrt() + 0.5;
-            hold &= (-bound - low..bound).contains(&mean)
+            hold &= (mean + predicted / 2.0).abs() < bound
                 && (least..1.16).contains(&(deviation / predicted));
             table += &format!(
                 "{rate:>8} {base:>6} + {other:>6} - {both:>5} of {capacity:>6}: off by \

@@ -152,21 +152,17 @@ impl Fullness {
         self.scale * series(fill, shape.geometry.probes.into()).0
     }
 
-    /// [`Self::estimate`], but at most the capacity.
+    /// The number of items in a layer that counts `counted` and has `nonzero` nonzero counters, at
+    /// most the capacity.
     pub(super) fn items(&self, shape: &Counting, counted: u64, nonzero: u64) -> u64 {
-        self.estimate(shape, counted, nonzero).min(self.capacity)
-    }
-
-    /// The number of items in a layer that counts `counted` and has `nonzero` nonzero counters.
-    pub(super) fn estimate(&self, shape: &Counting, counted: u64, nonzero: u64) -> u64 {
         if shape.deletions == 0 {
-            return counted;
+            return counted.min(self.capacity);
         }
         let drift = self.drift * shape.deletions as f64;
         let weight = drift / (drift + self.spread);
         let items = counted as f64 + weight * (self.by_counters(shape, nonzero) - counted as f64);
         // Rounded half up, as in `find_full`.
-        (items + 0.5) as u64
+        ((items + 0.5) as u64).min(self.capacity)
     }
 
     /// Returns whether [`Self::items`] is the capacity. Every addition calls this. If both

@@ -186,12 +186,6 @@ impl CountingLayer {
         self.fullness.items(&self.shape, counted, self.nonzero)
     }
 
-    /// The number of items, above the capacity too, in a layer like this one with other numbers
-    /// (`fullness.rs`).
-    pub(in crate::filter) fn items_with(&self, counted: u64, nonzero: u64, deletions: u64) -> u64 {
-        self.fullness.estimate(&Counting { deletions, ..self.shape }, counted, nonzero)
-    }
-
     /// Returns whether a layer that has counted `counted` is full (`fullness.rs`).
     #[inline(never)]
     pub(super) fn is_full(&self, counted: u64) -> bool {
