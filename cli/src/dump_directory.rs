@@ -11,19 +11,22 @@
 //! its owner may read it: the files hold the seeds of the filters.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, DirEntry, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use bloom::sharding::RULE;
+use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{error::Error, name};
+use crate::{dump_file, error::Error, name};
 
 const FORMAT: &str = "redis-bloom sharded dump 1";
+/// The first bytes of the manifest.
+const MANIFEST_START: &[u8] = b"{\n  \"format\": \"redis-bloom sharded dump ";
 const MANIFEST: &str = "descriptor.json";
 /// More than 1,024 shards need.
 const MAX_MANIFEST: u64 = 1 << 20;
@@ -198,8 +201,44 @@ pub(crate) fn may_make(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// Opens a directory of this user. A link is not followed: what is in the directory is removed.
+fn open_own(path: &Path) -> Result<File, Error> {
+    let shown = name::readable_path(path);
+    let foreign = || {
+        let what = format!("{shown}: not a directory of this user");
+        Error::usage(what, "Remove it, or name another directory.")
+    };
+    let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let directory = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::NotADirectory => foreign(),
+        _ => Error::file(path)(error),
+    })?;
+    let owner = directory.metadata().map_err(Error::file(path))?.uid();
+    if owner == geteuid().as_raw() { Ok(directory) } else { Err(foreign()) }
+}
+
+/// Checks that a file in `PATH.part` is one that a dump has written there.
+fn must_be_own(file: &Path) -> Result<(), Error> {
+    let written = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if written == MANIFEST {
+        return dump_file::must_be_own(file, MANIFEST_START);
+    }
+    let whole = written.strip_suffix(".part").unwrap_or(written);
+    let number = whole.strip_prefix("shard-").and_then(|rest| rest.strip_suffix(".rbloom"));
+    if number.and_then(|number| number.parse().ok()).is_some_and(|shard| file_of(shard) == whole) {
+        return dump_file::must_be_own(file, dump_file::MAGIC);
+    }
+    let what = format!("{}: no file of a dump", name::readable_path(file));
+    Err(Error::usage(what, "Remove it, or name another directory."))
+}
+
 impl Directory {
     /// Makes `PATH.part`, or goes on in it. Without `resume` the files that are there are removed.
+    ///
+    /// # Errors
+    /// `Error::Usage` for files of somebody else.
     pub(crate) fn begin(path: &Path, resume: bool) -> Result<Self, Error> {
         let path: PathBuf = path.components().collect();
         may_make(&path)?;
@@ -210,20 +249,21 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.map_err(Error::file(&part))?,
         }
-        let locked = File::open(&part).map_err(Error::file(&part))?;
+        let locked = open_own(&part)?;
         locked.try_lock().map_err(|error| {
             Error::usage(
                 format!("{}: {error}", name::readable_path(&part)),
                 "Another dump to this directory is under way: wait, or name another one.",
             )
         })?;
+        let entries = fs::read_dir(&part).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let files: Vec<_> =
+            entries.map_err(Error::file(&part))?.iter().map(DirEntry::path).collect();
+        // All of them, before the first one is removed.
+        files.iter().try_for_each(|file| must_be_own(file))?;
         if !resume {
-            for entry in fs::read_dir(&part).map_err(Error::file(&part))? {
-                let found = entry.map_err(Error::file(&part))?.path();
-                let file = found.file_name().unwrap_or_default().as_encoded_bytes();
-                if file.starts_with(b"shard-") || file == MANIFEST.as_bytes() {
-                    fs::remove_file(&found).map_err(Error::file(&found))?;
-                }
+            for file in files {
+                fs::remove_file(&file).map_err(Error::file(&file))?;
             }
         }
         Ok(Self { path, part, _locked: locked })
@@ -250,5 +290,73 @@ impl Directory {
             Some(directory) if directory != Path::new("") => directory,
             _ => Path::new("."),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::error::Exit;
+
+    /// Nothing of somebody else is removed, also not beside files of an interrupted dump.
+    #[test]
+    fn a_directory_of_somebody_else_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, part) = (directory.path().join("urls"), directory.path().join("urls.part"));
+        let begin = |resume| Directory::begin(&path, resume).map(drop);
+        for (name, content) in [
+            ("shard-7.csv", "rb-dump\n"),
+            ("shard-7.rbloom", "rb-dump\n"),
+            ("shard-007.rbloom", "precious"),
+            ("shard-007.rbloom.part", "precious"),
+            ("descriptor.json", "{\"precious\": 1}"),
+            ("notes", ""),
+        ] {
+            begin(false).unwrap();
+            let (own, foreign) = (part.join("shard-000.rbloom"), part.join(name));
+            fs::write(&own, "rb-dump\n").unwrap();
+            fs::write(&foreign, content).unwrap();
+            for resume in [false, true] {
+                assert_eq!(begin(resume).unwrap_err().exit(), Exit::Usage, "{name}");
+                assert_eq!(fs::read_to_string(&foreign).unwrap(), content, "{name}");
+                assert!(own.exists(), "{name}");
+            }
+            fs::remove_file(&foreign).unwrap();
+        }
+        // What a killed dump leaves.
+        fs::write(part.join("shard-001.rbloom.part"), "rb-d").unwrap();
+        fs::write(part.join("descriptor.json"), &MANIFEST_START[..9]).unwrap();
+        begin(true).unwrap();
+        assert_eq!(fs::read_dir(&part).unwrap().count(), 3);
+        begin(false).unwrap();
+        assert_eq!(fs::read_dir(&part).unwrap().count(), 0);
+        fs::remove_dir(&part).unwrap();
+        let other = directory.path().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("shard-000.rbloom"), "rb-dump\n").unwrap();
+        // A link would lead to another directory.
+        symlink(&other, &part).unwrap();
+        assert!(begin(false).is_err());
+        assert!(other.join("shard-000.rbloom").exists());
+    }
+
+    #[test]
+    fn a_manifest_is_recognized_by_its_start() {
+        let manifest = Manifest {
+            format: FORMAT.to_owned(),
+            name: "urls".to_owned(),
+            rule: RULE.to_owned(),
+            shards: 1,
+            generation: 1,
+            error: "0.01".to_owned(),
+            capacity: 100,
+            poll: 10,
+            product: "redis-bloom 0.1.0".to_owned(),
+            files: Vec::new(),
+        };
+        let sealed = Sealed { checksum: manifest.checksum(), manifest };
+        assert!(serde_json::to_vec_pretty(&sealed).unwrap().starts_with(MANIFEST_START));
     }
 }

@@ -40,7 +40,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{error::Error, name};
 
-const MAGIC: &[u8; 8] = b"rb-dump\n";
+/// The first bytes of a file.
+pub(crate) const MAGIC: &[u8; 8] = b"rb-dump\n";
 const VERSION: u16 = 1;
 const CHUNK: u8 = b'C';
 const END: u8 = b'E';
@@ -197,6 +198,8 @@ impl Writer {
         // Nobody knows which bytes are on disk after an error.
         let again = "Dump it again without --resume, to another disk.";
         self.file.sync_all().map_err(unwritten(&self.part, again))?;
+        // Somebody else may have taken the name meanwhile.
+        may_write(&self.path)?;
         std::fs::rename(&self.part, &self.path).map_err(Error::file(&self.path))?;
         let directory = match self.path.parent() {
             Some(directory) if directory != Path::new("") => directory,
@@ -263,14 +266,54 @@ pub(crate) fn may_write(path: &Path) -> Result<(), Error> {
         let what = format!("{shown}: not a regular file");
         return Err(Error::usage(what, "Name a file: it is written beside, then renamed."));
     }
-    let mut start = Vec::new();
-    let file = File::open(path).map_err(Error::file(path))?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(Error::file(path))?;
-    if start.is_empty() || start == MAGIC {
+    must_begin(&File::open(path).map_err(Error::file(path))?, path, MAGIC)
+}
+
+/// Checks that the open file has this start, as far as it goes.
+///
+/// # Errors
+/// `Error::Usage` for the content of somebody else.
+fn must_begin(file: &File, path: &Path, start: &[u8]) -> Result<(), Error> {
+    let mut found = Vec::new();
+    let mut reader = file;
+    let read = reader.seek(SeekFrom::Start(0)).and_then(|_| {
+        reader.take(start.len() as u64).read_to_end(&mut found)?;
+        reader.seek(SeekFrom::Start(0))
+    });
+    read.map_err(Error::file(path))?;
+    if start.starts_with(&found) {
         return Ok(());
     }
-    let what = format!("{shown}: it exists, and is no dump of a filter");
+    let what = format!("{}: it exists, and is no dump of a filter", name::readable_path(path));
     Err(Error::usage(what, "Name another file, or remove this one."))
+}
+
+/// Checks that the file at `path` is one of this program, with this start, that may be removed.
+///
+/// # Errors
+/// `Error::Usage` for a file of somebody else.
+pub(crate) fn must_be_own(path: &Path, start: &[u8]) -> Result<(), Error> {
+    must_begin(&open_own(OpenOptions::new().read(true), path)?, path, start)
+}
+
+/// Opens a regular file of this user, if that is at `path`.
+fn open_own(options: &mut OpenOptions, path: &Path) -> Result<File, Error> {
+    // A link here may have been made by somebody who wants another file to be overwritten. A pipe
+    // is not waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
+    let metadata = match &opened {
+        Ok(file) => file.metadata(),
+        Err(_) => path.symlink_metadata(),
+    };
+    match metadata {
+        Ok(found) if !found.is_file() || found.uid() != geteuid().as_raw() => {
+            let shown = name::readable_path(path);
+            let what = format!("{shown}: not a regular file of this user");
+            Err(Error::usage(what, "Remove it, or name another file."))
+        }
+        _ => opened.map_err(Error::file(path)),
+    }
 }
 
 /// Opens `FILE.part` for this program alone.
@@ -278,9 +321,8 @@ fn open_part(path: &Path, part: &Path) -> Result<File, Error> {
     may_write(path)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    // A link here may have been made by somebody who wants another file to be overwritten.
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    let file = options.open(part).map_err(Error::file(part))?;
+    let file = open_own(&mut options, part)?;
+    must_begin(&file, part, MAGIC)?;
     lock(&file, part)?;
     Ok(file)
 }
@@ -298,10 +340,6 @@ fn lock(file: &File, part: &Path) -> Result<(), Error> {
     let same = |found: &Metadata| (found.dev(), found.ino()) == (metadata.dev(), metadata.ino());
     if !part.symlink_metadata().is_ok_and(|found| same(&found)) {
         return Err(taken(&"it was renamed or removed"));
-    }
-    if !metadata.is_file() || metadata.uid() != geteuid().as_raw() {
-        let what = format!("{shown}: not a regular file of this user");
-        return Err(Error::usage(what, "Remove it, or name another file."));
     }
     // The mode of a file that was there already.
     file.set_permissions(Permissions::from_mode(0o600)).map_err(Error::file(part))
@@ -600,11 +638,30 @@ mod tests {
         assert!(Writer::resume(&path).is_err());
         assert_eq!(std::fs::read(&other).unwrap(), b"precious");
         std::fs::remove_file(&part).unwrap();
+        // The content of somebody else stays.
+        std::fs::write(&part, "precious").unwrap();
+        for refused in [Writer::create(&path, "x").err(), Writer::resume(&path).err()] {
+            let refused = refused.expect("it is refused").to_string();
+            assert!(refused.ends_with("dump.part: it exists, and is no dump of a filter"));
+        }
+        assert_eq!(std::fs::read(&part).unwrap(), b"precious");
         // Only root can give a file away.
         std::fs::write(&part, "").unwrap();
         if std::os::unix::fs::chown(&part, Some(65_534), None).is_ok() {
             assert!(Writer::create(&path, "x").is_err(), "another user's file");
         }
+    }
+
+    #[test]
+    fn a_name_that_was_taken_during_the_dump_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("dump");
+        let mut writer = Writer::create(&path, "x").unwrap();
+        writer.push(1, b"header").unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        assert!(writer.finish().is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        assert!(part_of(&path).exists());
     }
 
     #[test]

@@ -149,6 +149,19 @@ fn a_dump_overwrites_nothing_but_a_dump() {
         assert!(ran.stderr.contains("it exists, and is no dump of a filter\n"), "{ran:?}");
         assert_eq!(fs::read(&file).unwrap(), b"https://example.com/\n");
     }
+    fs::remove_file(&file).unwrap();
+    // A download that is not complete has the name of a part.
+    fs::write(part_of(&file), "precious").unwrap();
+    for words in ["dump urls -o FILE", "dump urls -o FILE --resume"] {
+        let ran = run_on(&server, words, &file);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words}: {ran:?}");
+        assert!(
+            ran.stderr.contains(".dump.part: it exists, and is no dump of a filter"),
+            "{ran:?}"
+        );
+        assert_eq!(fs::read(part_of(&file)).unwrap(), b"precious");
+    }
+    fs::remove_file(part_of(&file)).unwrap();
     // The empty file of mktemp, then the dump.
     fs::write(&file, "").unwrap();
     for _ in 0..2 {
