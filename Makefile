@@ -178,7 +178,7 @@ check-registers: build ## Check that the module uses no 512-bit registers (see s
 test-pure: ## Unit and property tests of the filter and its codecs; those of batches also in the scalar code
 	@scripts/setup tests
 	cargo test $(PURE) $(LOCKED)
-	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: layers:: mixed:: model::
+	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: layers:: mixed:: model:: pages::
 
 .PHONY: test-server
 test-server: build ## Unit tests of the module, and tests of the release build in a real server

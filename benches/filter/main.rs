@@ -2,7 +2,7 @@
 //! layers and item lengths.
 //!
 //! `cargo bench --bench filter` prints criterion's report. `make bench` also tabulates the results
-//! in `docs/benchmarks.md`.
+//! in `docs/benchmarks.md`. With `-- pages` it prints the table of `pages.rs`.
 //!
 //! One filter serves all three measurements, because filling 100 million items takes longer than
 //! querying:
@@ -14,6 +14,7 @@
 //! Items are made between the timed turns of 8,192 items, so neither the time nor the memory to
 //! make them counts.
 
+mod pages;
 mod rivals;
 
 use std::{
@@ -146,6 +147,11 @@ fn timed(count: u64, most: u64, mut turn: impl FnMut(u64, &mut Vec<u8>) -> Durat
 }
 
 fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("pages") {
+        let most = arguments.find_map(|most| most.parse().ok());
+        return pages::run(most.unwrap_or(u64::MAX));
+    }
     let mut criterion = Criterion::default()
         .configure_from_args()
         .sample_size(10)

@@ -16,6 +16,7 @@
 //!   merge      the union of filters with equal parameters
 //!   identity   tells filters apart without showing their seeds
 //!   window/    filters that forget: a ring of generations, each a stack
+//!   pages/     pages that split: to be the one structure of filters that grow, count or forget
 //! ```
 //!
 //! A foreign filter is one that another product made. It keeps that product's hash and layers.
@@ -32,6 +33,7 @@ mod hash;
 mod identity;
 mod layer;
 mod merge;
+pub mod pages;
 mod params;
 mod plan;
 mod prefetch_hint;

@@ -13,6 +13,7 @@ mod memory;
 mod merge;
 mod mixed;
 mod model;
+mod pages;
 mod prefetch_hint;
 mod probe;
 mod rate;

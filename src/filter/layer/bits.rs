@@ -1,6 +1,6 @@
 //! The bit array of a layer: 64-bit words, zeroed lazily; the allocator may refuse. No other file
-//! uses `bitvec`. In the crate's server-free part, only this file and `layer/blocked/simd.rs` have
-//! `unsafe` code.
+//! uses `bitvec`. In the crate's server-free part, only this file, `layer/blocked/simd.rs`,
+//! `pages/select.rs` and `Page::relocate` have `unsafe` code.
 //!
 //! ```text
 //!   word 0                     word 1

@@ -1,0 +1,91 @@
+//! Many items at once: three stages of prefetches, then the work.
+//!
+//! ```text
+//!   address of each of 64 items   ─▶ its entry of the table
+//!   the entry                     ─▶ the starts of its page
+//!   the starts                    ─▶ the lines of its block
+//!   find, insert, change
+//! ```
+//!
+//! Each stage waits for memory only where the one before has just asked for it, and 64 waits
+//! overlap.
+
+use super::{Address, Body, Change, Pages, select::with_select};
+use crate::filter::{
+    error::Error,
+    hash::Hash,
+    layer::{bits::prefetch, item_set::CHUNK},
+};
+
+impl Pages {
+    /// Looks for each item of a chunk of at most 64, as [`Self::find`] does. Calls `answer` for
+    /// each, in order.
+    #[inline]
+    pub fn find_chunk(&self, hashes: &[Hash], mut answer: impl FnMut(Option<u64>)) {
+        with_select!(select => {
+            self.prefetch(hashes);
+            hashes.iter().for_each(|&hash| answer(self.find_by(select, hash)));
+        });
+    }
+
+    /// Adds each item of a chunk of at most 64 in order, as [`Self::insert`] does. Calls `answer`
+    /// for each.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`. The item that fails and all after it are not added.
+    #[inline]
+    pub fn insert_chunk(
+        &mut self,
+        hashes: &[Hash],
+        fresh: u64,
+        change: impl Fn(u64) -> u64,
+        mut answer: impl FnMut(Option<u64>),
+    ) -> Result<(), Error> {
+        with_select!(select => {
+            self.prefetch(hashes);
+            hashes.iter().try_for_each(|&hash| {
+                answer(self.insert_by(select, hash, fresh, &change)?);
+                Ok(())
+            })
+        })
+    }
+
+    /// Changes or removes each item of a chunk of at most 64 in order, as [`Self::alter`] does.
+    /// Calls `answer` for each.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`. The item that fails and all after it are not changed.
+    #[inline]
+    pub fn alter_chunk(
+        &mut self,
+        hashes: &[Hash],
+        change: impl Fn(u64) -> Change,
+        mut answer: impl FnMut(Option<u64>),
+    ) -> Result<(), Error> {
+        with_select!(select => {
+            self.prefetch(hashes);
+            hashes.iter().try_for_each(|&hash| {
+                answer(self.alter_by(select, hash, &change, true)?);
+                Ok(())
+            })
+        })
+    }
+
+    /// Prefetches the block of each item of a chunk.
+    #[inline(always)]
+    fn prefetch(&self, hashes: &[Hash]) {
+        let Body::Table(table) = &self.body else {
+            return;
+        };
+        let mut pages = [0; CHUNK];
+        for (page, &hash) in pages.iter_mut().zip(hashes) {
+            *page = Address::new(hash, table.len()).page;
+            prefetch((&raw const table[*page]).cast());
+        }
+        let pages = &pages[..hashes.len().min(CHUNK)];
+        pages.iter().for_each(|&page| table[page].prefetch_starts());
+        for (&page, &hash) in pages.iter().zip(hashes) {
+            table[page].prefetch_block(super::place(hash));
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! A block: 64 buckets of slots in some 22 words, after the quotient filter.
+//!
+//! ```text
+//!   bit 0                      64 + n           64 W - n w                             64 W
+//!   ┌───────────────────────────┬────────────────┬─────┬─ ─ ─ ─ ─┬────────┬────────┬────────┐
+//!   │ 64 ones among n zeros     │ gap of zeros   │ n-1 │         │ slot 2 │ slot 1 │ slot 0 │
+//!   └───────────────────────────┴────────────────┴─────┴─ ─ ─ ─ ─┴────────┴────────┴────────┘
+//!
+//!   ends     0 0 1 1 0 1 ...       bit 0 at the left: bucket 0 has slots 0 and 1, bucket 1 none,
+//!                                  bucket 2 slot 2
+//! ```
+//!
+//! The i-th one is the end of bucket i, and each zero before it is a slot, so the slots of a bucket
+//! lie between two ones (`select.rs`). Both sides grow into the gap, which stays below a word: W is
+//! the least number of words, so n slots have one form alone.
+//!
+//! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012); Pandey et al., "A
+//! General-Purpose Counting Filter" (2017).
+
+use super::{
+    select::Select,
+    slot::Format,
+    words::{WORD, clear, read, set, shift_down, shift_up},
+};
+
+/// Buckets of a block.
+pub(super) const BUCKETS: usize = 64;
+
+/// The most slots that are compared at once.
+const GROUP: usize = 4;
+
+/// The words of a block of `slots` slots.
+#[inline(always)]
+pub(super) fn words_of(slots: usize, format: Format) -> usize {
+    (BUCKETS + slots * (1 + format.width())).div_ceil(WORD)
+}
+
+/// The place of the `i`-th one among the ends; `i` is in [0, 63].
+#[inline(always)]
+fn select_end(select: impl Select, block: &[u64], i: u32) -> usize {
+    let (mut word, mut i) = (0, i);
+    if let Some(&[a, b, c, _]) = block.first_chunk() {
+        // Nearly always one of these four words, so no branch depends on which.
+        let sums = [0, a.count_ones(), b.count_ones(), c.count_ones()];
+        let sums = [0, sums[1], sums[1] + sums[2], sums[1] + sums[2] + sums[3]];
+        word = sums[1..].iter().map(|&ones| usize::from(ones <= i)).sum();
+        i -= sums[word];
+    }
+    loop {
+        let ones = block[word].count_ones();
+        if i < ones {
+            return word * WORD + select.in_word(block[word], i) as usize;
+        }
+        i -= ones;
+        word += 1;
+    }
+}
+
+/// The number of slots of a block.
+#[inline(always)]
+pub(super) fn slots(select: impl Select, block: &[u64]) -> usize {
+    select_end(select, block, BUCKETS as u32 - 1) + 1 - BUCKETS
+}
+
+/// The slot with this index.
+#[inline(always)]
+pub(super) fn slot(block: &[u64], format: Format, index: usize) -> u64 {
+    let width = format.width();
+    read(block, block.len() * WORD - (index + 1) * width) & super::words::low(width)
+}
+
+/// Writes the slot with this index.
+#[inline(always)]
+pub(super) fn set_slot(block: &mut [u64], format: Format, index: usize, slot: u64) {
+    let width = format.width();
+    let at = block.len() * WORD - (index + 1) * width;
+    clear(block, at, width);
+    set(block, at, slot);
+}
+
+/// What a search in a bucket found.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// The place of the bucket's end among the ends.
+    pub(super) end: usize,
+    /// The index of the slot that matches.
+    pub(super) index: Option<usize>,
+}
+
+/// Looks for the slot of a bucket that matches the tag bits `tag`.
+#[inline(always)]
+pub(super) fn find(
+    select: impl Select,
+    block: &[u64],
+    format: Format,
+    bucket: usize,
+    tag: u64,
+) -> Found {
+    let start = match bucket {
+        0 => 0,
+        _ => select_end(select, block, bucket as u32 - 1) + 1,
+    };
+    let mut end = start;
+    loop {
+        let zeros = read(block, end).trailing_zeros() as usize;
+        end += zeros;
+        if zeros < WORD {
+            break;
+        }
+    }
+    let (first, last) = (start - bucket, end - bucket);
+    let width = format.width();
+    let group = (WORD / width).min(GROUP);
+    let mut index = first;
+    while index < last {
+        // The lowest slots of the word may belong to later buckets, or to the gap and the ends:
+        // there are 64 bits below the slots.
+        let word = read(block, block.len() * WORD - (index + group) * width);
+        let mut hits = 0;
+        for i in 0..group {
+            let slot = word >> ((group - 1 - i) * width);
+            hits |= u32::from(format.matches(slot, tag)) << i;
+        }
+        hits &= (1 << (last - index).min(GROUP)) - 1;
+        if hits != 0 {
+            return Found { end, index: Some(index + hits.trailing_zeros() as usize) };
+        }
+        index += group;
+    }
+    Found { end, index: None }
+}
+
+/// Puts a slot at `index` and its zero at `place` of the ends. The block has `slots` slots and the
+/// words for one more.
+#[inline(always)]
+pub(super) fn insert(
+    block: &mut [u64],
+    format: Format,
+    (slots, place, index): (usize, usize, usize),
+    slot: u64,
+) {
+    let (width, bits) = (format.width(), block.len() * WORD);
+    shift_up(block, place, BUCKETS + slots + 1, 1);
+    let to = bits - index * width;
+    shift_down(block, bits - (slots + 1) * width, to, width);
+    set(block, to - width, slot);
+}
+
+/// Takes out the slot at `index` and its zero at `place` of the ends. The block has `slots` slots,
+/// and keeps its words.
+#[inline(always)]
+pub(super) fn remove(
+    block: &mut [u64],
+    format: Format,
+    (slots, place, index): (usize, usize, usize),
+) {
+    let (width, bits) = (format.width(), block.len() * WORD);
+    shift_down(block, place, BUCKETS + slots, 1);
+    shift_up(block, bits - slots * width, bits - index * width, width);
+}
+
+/// Takes out all slots for which `dead` holds. Returns how many are left; the block keeps its
+/// words.
+pub(super) fn retain(
+    block: &mut [u64],
+    format: Format,
+    slots: usize,
+    dead: impl Fn(u64) -> bool,
+) -> usize {
+    let (mut kept, mut place) = (0, 0);
+    let mut index = 0;
+    // Ends and slots are written where they have been read already.
+    for from in 0..BUCKETS + slots {
+        let end = block[from / WORD] >> (from % WORD) & 1;
+        if end == 0 {
+            let slot = slot(block, format, index);
+            index += 1;
+            if dead(slot) {
+                continue;
+            }
+            set_slot(block, format, kept, slot);
+            kept += 1;
+        }
+        clear(block, place, 1);
+        set(block, place, end);
+        place += 1;
+    }
+    for gone in kept..slots {
+        set_slot(block, format, gone, 0);
+        clear(block, BUCKETS + gone, 1);
+    }
+    kept
+}
+
+/// Moves the slots of a block down by `by` words, across its gap; the last `by` words are free
+/// then.
+pub(super) fn close(block: &mut [u64], format: Format, slots: usize, by: usize) {
+    let first = (block.len() * WORD - slots * format.width()) / WORD;
+    for from in first..block.len() {
+        let word = std::mem::take(&mut block[from]);
+        // The lowest word may meet the last of the ends.
+        block[from - by] |= word;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::select::{Bmi2, Portable};
+    use super::*;
+
+    /// A block as slots in buckets.
+    type Buckets = Vec<Vec<u64>>;
+
+    /// Writes a block of the buckets bit by bit.
+    fn written(buckets: &Buckets, format: Format) -> Vec<u64> {
+        let slots: Vec<u64> = buckets.iter().flatten().copied().collect();
+        let mut block = vec![0; words_of(slots.len(), format)];
+        let mut place = 0;
+        for bucket in buckets {
+            place += bucket.len();
+            set(&mut block, place, 1);
+            place += 1;
+        }
+        for (index, &slot) in slots.iter().enumerate() {
+            set_slot(&mut block, format, index, slot);
+        }
+        block
+    }
+
+    fn check(select: impl Select, block: &[u64], buckets: &Buckets, format: Format) {
+        assert_eq!(slots(select, block), buckets.iter().map(Vec::len).sum());
+        let mut before = 0;
+        for (number, bucket) in buckets.iter().enumerate() {
+            for tag in 0..64 {
+                let found = find(select, block, format, number, tag);
+                let expected = bucket.iter().position(|&slot| format.matches(slot, tag));
+                assert_eq!(found.index, expected.map(|index| index + before), "{number} {tag}");
+                assert_eq!(found.end, before + bucket.len() + number);
+            }
+            before += bucket.len();
+        }
+    }
+
+    #[test]
+    fn a_block_holds_what_a_list_of_buckets_holds() {
+        for format in [(5, 0), (5, 4), (12, 4), (15, 4), (20, 8), (30, 1), (48, 8)] {
+            let format = Format { tag_bits: format.0, payload_bits: format.1 };
+            let mut buckets: Buckets = vec![Vec::new(); BUCKETS];
+            let mut block = written(&buckets, format);
+            let mut random = 1_u64;
+            for step in 0..600_u64 {
+                random = random.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
+                let bucket = (random >> 58) as usize;
+                let count = buckets.iter().map(Vec::len).sum::<usize>();
+                let place = buckets[..bucket].iter().map(Vec::len).sum::<usize>();
+                // Grows for 400 steps, and shrinks then.
+                if step < 400 {
+                    let slot = format.slot(
+                        random >> 40,
+                        random >> 20 & super::super::words::low(format.payload_bits.into()),
+                    );
+                    let words = words_of(count + 1, format);
+                    let at = (BUCKETS + count) / WORD;
+                    // As a page widens a block: the gap gets the new words.
+                    let mut wider = block.clone();
+                    wider.resize(words, 0);
+                    if words > block.len() {
+                        let old = written(&buckets, format);
+                        wider[at..].fill(0);
+                        let ends = (BUCKETS + count) % WORD;
+                        wider[at] |= old.get(at).map_or(0, |&w| w & super::super::words::low(ends));
+                        for index in 0..count {
+                            set_slot(&mut wider, format, index, super::slot(&old, format, index));
+                        }
+                    }
+                    block = wider;
+                    let index = place + buckets[bucket].len();
+                    insert(&mut block, format, (count, index + bucket, index), slot);
+                    buckets[bucket].push(slot);
+                } else if !buckets[bucket].is_empty() {
+                    remove(&mut block, format, (count, place + bucket, place));
+                    buckets[bucket].remove(0);
+                    let by = block.len() - words_of(count - 1, format);
+                    close(&mut block, format, count - 1, by);
+                    block.truncate(block.len() - by);
+                }
+                assert_eq!(block, written(&buckets, format), "step {step} of {format:?}");
+                if step % 20 == 0 {
+                    check(Portable, &block, &buckets, format);
+                    if let Some(bmi2) = Bmi2::detected() {
+                        bmi2.run(|| check(bmi2, &block, &buckets, format));
+                    }
+                }
+            }
+            let dead = |slot: u64| slot.is_multiple_of(3);
+            let count = buckets.iter().map(Vec::len).sum();
+            let kept = retain(&mut block, format, count, dead);
+            let by = block.len() - words_of(kept, format);
+            close(&mut block, format, kept, by);
+            block.truncate(block.len() - by);
+            buckets.iter_mut().for_each(|bucket| bucket.retain(|&slot| !dead(slot)));
+            assert_eq!(block, written(&buckets, format));
+        }
+    }
+}

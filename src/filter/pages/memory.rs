@@ -1,0 +1,54 @@
+//! Arrays that take whole size classes of the allocator, no more and no less.
+//!
+//! jemalloc, the allocator of Redis and Valkey on Linux, rounds a size up to its next class: 16,
+//! 32, 48 ... 128 bytes, then four classes for each doubling: 160, 192, 224, 256, 320 ... An array
+//! that grows word by word within its class costs nothing, and its memory follows from its length.
+//! Other allocators round less; there the array takes what it would take with jemalloc.
+
+use crate::filter::error::Error;
+
+/// The size class of so many bytes, in bytes.
+pub(super) fn class(bytes: usize) -> usize {
+    match bytes {
+        0..=128 => bytes.next_multiple_of(16),
+        _ => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 2)),
+    }
+}
+
+/// Elements in the size class of `len` elements.
+fn room<T>(len: usize) -> usize {
+    class(len.saturating_mul(size_of::<T>())) / size_of::<T>()
+}
+
+/// Makes room for `len` elements.
+///
+/// # Errors
+/// `Error::OutOfMemory`; the array is unchanged then.
+#[inline]
+pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
+    if len <= array.capacity() {
+        return Ok(());
+    }
+    let wanted = room::<T>(len);
+    array
+        .try_reserve_exact(wanted - array.len())
+        .map_err(|_| Error::OutOfMemory((wanted.saturating_mul(size_of::<T>())) as u64))
+}
+
+/// Returns memory to the allocator if the elements fit into a lower class. If the allocator has no
+/// memory of that class, the array keeps what it has.
+#[inline]
+pub(super) fn fit<T>(array: &mut Vec<T>) {
+    let wanted = room::<T>(array.len());
+    // Not `shrink_to`: it aborts the process if the allocator refuses.
+    let mut smaller = Vec::new();
+    if wanted < array.capacity() && smaller.try_reserve_exact(wanted).is_ok() {
+        smaller.append(array);
+        *array = smaller;
+    }
+}
+
+/// The bytes that `len` elements take.
+pub(super) fn bytes<T>(len: usize) -> u64 {
+    class(len * size_of::<T>()) as u64
+}

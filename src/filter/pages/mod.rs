@@ -1,0 +1,720 @@
+//! Pages that split: one structure for filters that grow, that count, and that forget.
+//!
+//! ```text
+//!   Hash::block    ─ ─ ──────────────────┬───────────────┐
+//!                   tag: the next r bits │ page: l bits  │   l + 1 bits if the page was split
+//!                  ─ ─ ──────────────────┴───────────────┘
+//!   Hash::probes   ── * 31 * 64 / 2^64 ──▶ place: block of the page, bucket of the block
+//!
+//!   table   ┌────────┬────────┬─ ─ ─┬────────┐   splits go round: page 0 to page 2^l - 1, then
+//!           │ page 0 │ page 1 │     │ page n │   the next level; page s + 2^l gets what page s
+//!           └───┬────┴───┬────┴─ ─ ─┴───┬────┘   had with the address bit 1
+//!               ▼        ▼              ▼
+//!   page    starts of 31 blocks, block 0 ... block 30                           (page.rs)
+//!   block   64 ends among n zeros ──▶ gap ◀── n slots                           (block.rs)
+//!   slot    payload of c bits, marker, what is left of the tag                  (slot.rs)
+//! ```
+//!
+//! A quotient filter in pages of some 4.5 KiB, of which one at a time is split by one bit of the
+//! tags, without rehashing. It needs no reservation, has no layers, and no pause is longer than a
+//! split, some 40 µs at any size. A slot may have a payload: a count, or the generation in which
+//! the item came last.
+//!
+//! Litwin, "Linear Hashing: A New Tool for File and Table Addressing" (1980): which page is split
+//! next depends on the number of slots alone. Bender et al., "Don't Thrash" (2012), and Pandey et
+//! al., "A General-Purpose Counting Filter" (2017): buckets and slots. Dayan et al., "InfiniFilter"
+//! (2023): tags that lose a bit when the table grows. The rate is computed, not estimated
+//! (`plan.rs`).
+//!
+//! # What always holds
+//! 1. No tag of a bucket begins another tag of it: an item gets a slot only if no slot matches it.
+//!    Therefore every item matches at most one slot, for ever, and deletions are never ambiguous.
+//! 2. An item that was added matches a slot until that slot is removed.
+//! 3. The words of the pages follow from the plan and the sequence of changing operations, so
+//!    replicas are equal. An operation that fails for lack of memory has changed nothing.
+//! 4. There are at most [`Plan::most_slots`] slots, but for copies of void ones.
+//!
+//! # Use
+//! [`Plan::new`] chooses the numbers for a rate; [`Pages::new`] makes an empty structure. All other
+//! operations take the hash of an item, one or a chunk of up to 64 ([`Pages::find_chunk`]):
+//!
+//! | one | a chunk | answer |
+//! |---|---|---|
+//! | [`Pages::find`] | [`Pages::find_chunk`] | payload of the slot that matches, or `None` |
+//! | [`Pages::insert`] | [`Pages::insert_chunk`] | payload before, `None` for a new item |
+//! | [`Pages::alter`] | [`Pages::alter_chunk`] | payload before, or `None` |
+//!
+//! - A filter that only grows has [`Payload::Nothing`]; its payloads are 0.
+//! - A filter that counts has [`Payload::Count`] and [`raise`](Pages::raise),
+//!   [`lower`](Pages::lower), [`count`](Pages::count).
+//! - A window has [`Payload::Generation`]. It calls [`turn`](Pages::turn) when a generation starts,
+//!   inserts with [`generation`](Pages::generation) as payload, and takes only a payload that
+//!   [`is_alive`](Pages::is_alive) for an answer. Before a number is used again,
+//!   [`sweep`](Pages::sweep) must have visited each block of pages 0, 1, 2 ... up to the last one.
+//!   Splits and joins in between need no attention. [`join_if_due`](Pages::join_if_due) between
+//!   sweeps returns memory.
+//! - [`pages`](Pages::pages), [`small_lanes`](Pages::small_lanes) and [`copies`](Pages::copies) are
+//!   the whole state; [`Pages::from_pages`] and [`Pages::from_small`] read it back, from any
+//!   source. [`slots`](Pages::slots) iterates over all slots with what is known of the hashes of
+//!   their items.
+//!
+//! Arguments, time, and bytes on disk do not belong here.
+
+mod batch;
+mod block;
+mod counts;
+mod memory;
+mod page;
+mod plan;
+mod select;
+mod slot;
+mod small;
+mod words;
+
+pub use page::{Page, PageFault};
+pub use plan::{Growth, MAX_PAGES, Payload, Plan};
+pub use slot::Format;
+
+use page::{PAGE_BUCKETS, Place};
+use select::{Select, with_select};
+use slot::marker;
+use small::Small;
+
+use super::{
+    error::Error,
+    hash::{Hash, probe::scale},
+};
+
+/// Blocks of a page, for [`Pages::sweep`].
+pub const BLOCKS: usize = page::BLOCKS;
+
+/// Items in pages that split.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pages {
+    body: Body,
+    plan: Plan,
+    /// Slots in all pages.
+    slots: u64,
+    /// Void slots that a split copied; 0 if payloads are generations.
+    copies: u64,
+    generations: Generations,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Body {
+    /// The first items, if one page is reserved.
+    Small(Small),
+    /// At least one page.
+    Table(Vec<Page>),
+}
+
+/// Which payloads are alive, if they are numbers of generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Generations {
+    /// The number of the newest generation.
+    newest: u8,
+    /// How many numbers are alive, counted back from the newest.
+    alive: u16,
+}
+
+/// What becomes of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It stays as it is.
+    Nothing,
+    /// It gets this payload.
+    Payload(u64),
+    /// It is removed.
+    Remove,
+}
+
+/// A slot, and what it says about the hashes of its items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Block of the page times 64, plus bucket of the block: in [0, 1983].
+    pub place: u16,
+    /// The lowest bits of `Hash::block`, as far as they are known.
+    pub block: u64,
+    /// How many bits of it are known, in [0, 63].
+    pub known: u8,
+    /// The payload.
+    pub payload: u64,
+}
+
+/// Where an item belongs, in a table of some length.
+#[derive(Clone, Copy)]
+struct Address {
+    page: usize,
+    level: u32,
+    place: Place,
+    /// The bits of the tag; as many as the hash has.
+    tag: u64,
+}
+
+impl Address {
+    #[inline(always)]
+    fn new(hash: Hash, pages: usize) -> Self {
+        let level = pages.ilog2();
+        let wide = hash.block as usize & ((2 << level) - 1);
+        let page = if wide < pages { wide } else { wide - (1 << level) };
+        let level = level_of(page, pages);
+        Self { page, level, place: place(hash), tag: hash.block >> level }
+    }
+}
+
+/// The level of a page in a table of `pages` pages.
+#[inline(always)]
+fn level_of(page: usize, pages: usize) -> u32 {
+    let level = pages.ilog2();
+    let is_split = page < pages - (1 << level) || page >= 1 << level;
+    level + u32::from(is_split)
+}
+
+#[inline(always)]
+fn place(hash: Hash) -> Place {
+    Place(scale(hash.probes, PAGE_BUCKETS as u64) as u16)
+}
+
+impl Pages {
+    /// Makes an empty structure.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`, and those of [`Plan::check`].
+    pub fn new(plan: Plan) -> Result<Self, Error> {
+        plan.check()?;
+        let generations = Generations { newest: 0, alive: 1 };
+        Ok(Self { body: Body::empty(&plan)?, plan, slots: 0, copies: 0, generations })
+    }
+
+    /// The numbers with which it was made.
+    #[inline]
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The number of slots.
+    #[inline]
+    #[must_use]
+    pub fn slot_count(&self) -> u64 {
+        self.slots
+    }
+
+    /// The number of items that have a slot. In a window, that of slots.
+    #[inline]
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.slots - self.copies
+    }
+
+    /// Slots that a split made of void ones.
+    #[must_use]
+    pub fn copies(&self) -> u64 {
+        self.copies
+    }
+
+    /// The pages; none while it is small.
+    #[must_use]
+    pub fn pages(&self) -> &[Page] {
+        match &self.body {
+            Body::Small(_) => &[],
+            Body::Table(table) => table,
+        }
+    }
+
+    /// The pages, mutable only so that an allocator may move them.
+    pub fn pages_mut(&mut self) -> &mut [Page] {
+        match &mut self.body {
+            Body::Small(_) => &mut [],
+            Body::Table(table) => table,
+        }
+    }
+
+    /// The entries of the small form.
+    #[must_use]
+    pub fn small_lanes(&self) -> Option<&[u32]> {
+        match &self.body {
+            Body::Small(small) => Some(small.lanes_of()),
+            Body::Table(_) => None,
+        }
+    }
+
+    /// The bytes that it takes from the allocator, besides itself. They follow from the state, so
+    /// replicas report the same.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match &self.body {
+            Body::Small(small) => small.bytes(),
+            Body::Table(table) => {
+                memory::bytes::<Page>(table.len()) + table.iter().map(Page::bytes).sum::<u64>()
+            }
+        }
+    }
+
+    /// Copies the structure.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let body = match &self.body {
+            Body::Small(small) => Body::Small(small.duplicate()?),
+            Body::Table(table) => {
+                let mut copy = Vec::new();
+                memory::reserve(&mut copy, table.len())?;
+                for page in table {
+                    copy.push(page.duplicate()?);
+                }
+                Body::Table(copy)
+            }
+        };
+        Ok(Self { body, ..*self })
+    }
+
+    /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. What
+    /// it relies on is checked. Its newest generation is 0 until [`Self::turn`].
+    ///
+    /// # Errors
+    /// Those of [`Plan::check`]; `Error::Capacity` if there are fewer pages than the plan has, or
+    /// more slots than they may have, or more copies than slots.
+    pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
+        plan.check()?;
+        let pages = table.len() as u64;
+        let slots = table.iter().map(Page::count).sum::<u64>();
+        let counted = !matches!(plan.payload, Payload::Generation { .. });
+        let most = plan.most_slots(pages);
+        let sound = (plan.first_pages..=MAX_PAGES).contains(&pages)
+            && if counted { copies <= slots && slots - copies <= most } else { copies == 0 };
+        if !sound {
+            return Err(Error::Capacity(slots));
+        }
+        let generations = Generations { newest: 0, alive: 1 };
+        Ok(Self { body: Body::Table(table), plan, slots, copies, generations })
+    }
+
+    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere.
+    ///
+    /// # Errors
+    /// As those of [`Self::from_pages`].
+    pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, Error> {
+        let mut made = Self::new(plan)?;
+        let format = plan.format(0);
+        let Body::Small(small) = &mut made.body else {
+            return Err(Error::Capacity(plan.first_pages));
+        };
+        *small = Small::from_lanes(lanes, format)?.ok_or(Error::Capacity(lanes.len() as u64))?;
+        made.slots = small.len(format) as u64;
+        Ok(made)
+    }
+
+    /// Looks for the slot that matches an item; returns its payload.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, hash: Hash) -> Option<u64> {
+        with_select!(select => self.find_by(select, hash))
+    }
+
+    #[inline(always)]
+    fn find_by(&self, select: impl Select, hash: Hash) -> Option<u64> {
+        match &self.body {
+            Body::Small(small) => {
+                let format = self.plan.format(0);
+                let index = small.find(format, Small::key_of(format, place(hash), hash.block))?;
+                Some(small.payload(format, index))
+            }
+            Body::Table(table) => {
+                let at = Address::new(hash, table.len());
+                let (page, format) = (&table[at.page], self.plan.format(at.level));
+                let index = page.find(select, format, at.place, at.tag).index?;
+                Some(format.payload(page.slot(format, at.place, index)))
+            }
+        }
+    }
+
+    /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
+    /// payload of the slot from what it was. Returns the payload before, `None` if the item is new.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        hash: Hash,
+        fresh: u64,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Result<Option<u64>, Error> {
+        with_select!(select => self.insert_by(select, hash, fresh, change))
+    }
+
+    #[inline(always)]
+    fn insert_by(
+        &mut self,
+        select: impl Select,
+        hash: Hash,
+        fresh: u64,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Result<Option<u64>, Error> {
+        let Body::Table(table) = &mut self.body else {
+            return self.insert_small(hash, fresh, change);
+        };
+        let pages = table.len();
+        let at = Address::new(hash, pages);
+        let (page, format) = (&mut table[at.page], self.plan.format(at.level));
+        let found = page.find(select, format, at.place, at.tag);
+        if let Some(index) = found.index {
+            let slot = page.slot(format, at.place, index);
+            let payload = format.payload(slot);
+            let changed = change(payload);
+            if changed != payload {
+                let slot = format.with_payload(format.tag(slot), changed);
+                page.set_slot(format, at.place, index, slot);
+            }
+            return Ok(Some(payload));
+        }
+        page.insert(select, format, at.place, found.end, format.slot(at.tag, fresh))?;
+        self.slots += 1;
+        if self.slots > self.plan.most_slots(pages as u64) {
+            self.split_for(hash)?;
+        }
+        Ok(None)
+    }
+
+    /// [`Self::insert_by`] in the small form.
+    #[inline(never)]
+    fn insert_small(
+        &mut self,
+        hash: Hash,
+        fresh: u64,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Result<Option<u64>, Error> {
+        let format = self.plan.format(0);
+        let Body::Small(small) = &mut self.body else {
+            return Ok(None);
+        };
+        let key = Small::key_of(format, place(hash), hash.block);
+        if let Some(index) = small.find(format, key) {
+            let payload = small.payload(format, index);
+            small.set_payload(format, index, change(payload));
+            return Ok(Some(payload));
+        }
+        if small.is_full() {
+            let mut page = Page::empty(format)?;
+            let last = (place(hash), hash.block, fresh);
+            for (place, tag, payload) in small.entries(format).chain([last]) {
+                let end = page.find(select::Portable, format, place, tag).end;
+                page.insert(select::Portable, format, place, end, format.slot(tag, payload))?;
+            }
+            let mut table = Vec::new();
+            memory::reserve(&mut table, 1)?;
+            table.push(page);
+            self.body = Body::Table(table);
+        } else {
+            small.push(format, key, fresh)?;
+        }
+        self.slots += 1;
+        Ok(None)
+    }
+
+    /// Changes or removes the slot that matches an item, as `change` says of its payload; returns
+    /// the payload before. Slots of void tags that stand for items of two pages are not removed
+    /// where payloads are counts, since their count is the highest.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    #[inline]
+    pub fn alter(
+        &mut self,
+        hash: Hash,
+        change: impl Fn(u64) -> Change,
+    ) -> Result<Option<u64>, Error> {
+        with_select!(select => self.alter_by(select, hash, &change, true))
+    }
+
+    #[inline(always)]
+    fn alter_by(
+        &mut self,
+        select: impl Select,
+        hash: Hash,
+        change: &impl Fn(u64) -> Change,
+        may_join: bool,
+    ) -> Result<Option<u64>, Error> {
+        let join = may_join && self.joins_below(self.slots.saturating_sub(1));
+        let Body::Table(table) = &mut self.body else {
+            return Ok(self.alter_small(hash, change));
+        };
+        let at = Address::new(hash, table.len());
+        let (page, format) = (&mut table[at.page], self.plan.format(at.level));
+        let Some(index) = page.find(select, format, at.place, at.tag).index else {
+            return Ok(None);
+        };
+        let slot = page.slot(format, at.place, index);
+        let payload = format.payload(slot);
+        match change(payload) {
+            Change::Nothing => {}
+            Change::Payload(payload) => {
+                let slot = format.with_payload(format.tag(slot), payload);
+                page.set_slot(format, at.place, index, slot);
+            }
+            Change::Remove if join => return self.alter_joining(hash, change),
+            Change::Remove => {
+                page.remove(select, format, at.place, index);
+                self.removed(1);
+            }
+        }
+        Ok(Some(payload))
+    }
+
+    /// Joins two pages, and then does what [`Self::alter_by`] does. The join may fail, the removal
+    /// cannot, so it comes last. The join may have removed the slot, if its generation is dead.
+    #[inline(never)]
+    fn alter_joining(
+        &mut self,
+        hash: Hash,
+        change: &impl Fn(u64) -> Change,
+    ) -> Result<Option<u64>, Error> {
+        self.join()?;
+        self.alter_by(select::Portable, hash, change, false)
+    }
+
+    /// [`Self::alter_by`] in the small form.
+    #[inline(never)]
+    fn alter_small(&mut self, hash: Hash, change: &impl Fn(u64) -> Change) -> Option<u64> {
+        let format = self.plan.format(0);
+        let Body::Small(small) = &mut self.body else {
+            return None;
+        };
+        let index = small.find(format, Small::key_of(format, place(hash), hash.block))?;
+        let payload = small.payload(format, index);
+        match change(payload) {
+            Change::Nothing => {}
+            Change::Payload(payload) => small.set_payload(format, index, payload),
+            Change::Remove => {
+                small.remove(format, index);
+                self.removed(1);
+            }
+        }
+        Some(payload)
+    }
+
+    /// Counts slots that were removed. Without slots, it is as it was made.
+    #[inline(always)]
+    fn removed(&mut self, slots: u64) {
+        self.slots -= slots;
+        // A join may make one slot of two copies.
+        self.copies = self.copies.min(self.slots);
+        if self.slots == 0 && matches!(&self.body, Body::Table(table) if table.len() == 1) {
+            self.body = Body::Small(Small::default());
+        }
+    }
+
+    /// Splits the next page after an item was added. If there is no memory for it, the item leaves
+    /// again: what an insertion put in, a removal takes out to the same words.
+    #[inline(never)]
+    fn split_for(&mut self, hash: Hash) -> Result<(), Error> {
+        let split = self.split();
+        if split.is_err()
+            && let Body::Table(table) = &mut self.body
+        {
+            let at = Address::new(hash, table.len());
+            let (page, format) = (&mut table[at.page], self.plan.format(at.level));
+            let found = page.find(select::Portable, format, at.place, at.tag).index;
+            found.into_iter().for_each(|index| {
+                page.remove(select::Portable, format, at.place, index);
+            });
+            self.slots -= 1;
+        }
+        split
+    }
+
+    /// Splits the next page.
+    fn split(&mut self) -> Result<(), Error> {
+        let Body::Table(table) = &mut self.body else {
+            return Ok(());
+        };
+        memory::reserve(table, table.len() + 1)?;
+        let level = table.len().ilog2();
+        let page = table.len() - (1 << level);
+        let (from, to) = (self.plan.format(level), self.plan.format(level + 1));
+        let counts = matches!(self.plan.payload, Payload::Count { .. });
+        let most = self.plan.payload.most();
+        // A copy of a void slot stands for items of both pages, so its count is no longer known.
+        let void = |payload| if counts { most } else { payload };
+        let ([zero, one], voids) = table[page].split(from, to, void)?;
+        table[page] = zero;
+        table.push(one);
+        self.slots += voids;
+        if !matches!(self.plan.payload, Payload::Generation { .. }) {
+            self.copies += voids;
+        }
+        Ok(())
+    }
+
+    /// Whether two pages are joined before only `slots` slots are left: less than three quarters of
+    /// those that one page less may have. The distance to the limit for splits keeps a page from
+    /// being split and joined again and again.
+    #[inline(always)]
+    fn joins_below(&self, slots: u64) -> bool {
+        let pages = self.pages().len() as u64;
+        pages > self.plan.first_pages && slots < self.plan.most_slots(pages - 1) / 4 * 3
+    }
+
+    /// Joins the last page with the one that it was split from, if there are so few slots that it
+    /// is due; returns whether it did. A deletion does so itself.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    pub fn join_if_due(&mut self) -> Result<bool, Error> {
+        Ok(self.joins_below(self.slots) && self.join()?)
+    }
+
+    /// Joins the last page with the one that it was split from. Slots of dead generations leave.
+    /// Returns false if the slots do not fit into one page.
+    fn join(&mut self) -> Result<bool, Error> {
+        let (plan, generations) = (self.plan, self.generations);
+        let Body::Table(table) = &mut self.body else {
+            return Ok(false);
+        };
+        let last = table.len() - 1;
+        let level = last.ilog2();
+        let first = last - (1 << level);
+        let (from, to) = (plan.format(level + 1), plan.format(level));
+        let most = plan.payload.most();
+        let dead = |payload| match plan.payload {
+            Payload::Generation { .. } => !generations.is_alive(payload, most),
+            _ => false,
+        };
+        let merge = |a, b| match plan.payload {
+            Payload::Nothing => 0,
+            Payload::Count { .. } => most.min(a + b + 1),
+            Payload::Generation { .. } if generations.age(a, most) <= generations.age(b, most) => a,
+            Payload::Generation { .. } => b,
+        };
+        let pages = [&table[first], &table[last]];
+        let Some((page, fewer)) = Page::join(pages, from, to, dead, merge)? else {
+            return Ok(false);
+        };
+        table[first] = page;
+        table.truncate(last);
+        memory::fit(table);
+        self.removed(fewer);
+        Ok(true)
+    }
+
+    /// Starts a generation: `newest` is its number modulo 2^c, and `alive` numbers are alive from
+    /// now on, counted back from it.
+    pub fn turn(&mut self, newest: u8, alive: u16) {
+        self.generations = Generations { newest, alive };
+    }
+
+    /// The number of the newest generation.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generations.newest.into()
+    }
+
+    /// Whether a payload is the number of a generation that is alive.
+    #[inline]
+    #[must_use]
+    pub fn is_alive(&self, payload: u64) -> bool {
+        self.generations.is_alive(payload, self.plan.payload.most())
+    }
+
+    /// Removes the slots of dead generations from block `block` (in [0, 30]) of a page; returns
+    /// their number. The small form counts as a page of one block. It takes some 0.3 µs.
+    pub fn sweep(&mut self, page: usize, block: usize) -> u64 {
+        let (generations, most) = (self.generations, self.plan.payload.most());
+        let dead = |payload| !generations.is_alive(payload, most);
+        let removed = match &mut self.body {
+            Body::Small(small) if page == 0 && block == 0 => small.sweep(self.plan.format(0), dead),
+            Body::Table(table) if page < table.len() && block < BLOCKS => {
+                let format = self.plan.format(level_of(page, table.len()));
+                table[page].sweep(format, block, |slot| dead(format.payload(slot)))
+            }
+            _ => 0,
+        };
+        self.removed(removed as u64);
+        removed as u64
+    }
+
+    /// Removes all slots, and returns their memory, at once: a structure as it was made, with the
+    /// same generations.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.body = Body::empty(&self.plan)?;
+        (self.slots, self.copies) = (0, 0);
+        Ok(())
+    }
+
+    /// All slots: page by page, in order of their places; in the small form in the order in which
+    /// they came.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        let (small, pages) = match &self.body {
+            Body::Small(small) => (Some(small), &[][..]),
+            Body::Table(table) => (None, table.as_slice()),
+        };
+        let format = self.plan.format(0);
+        let small = small.into_iter().flat_map(move |small| small.entries(format)).map(
+            move |(place, tag, payload)| Slot {
+                place: place.0,
+                block: tag,
+                known: format.tag_bits,
+                payload,
+            },
+        );
+        let paged = pages.iter().enumerate().flat_map(move |(number, page)| {
+            let level = level_of(number, pages.len());
+            let format = self.plan.format(level);
+            page.slots(format).map(move |(place, slot)| {
+                let tag = format.tag(slot);
+                let len = marker(tag);
+                Slot {
+                    place: place.0,
+                    block: (tag ^ 1 << len) << level | number as u64,
+                    known: (level as usize + len).min(63) as u8,
+                    payload: format.payload(slot),
+                }
+            })
+        });
+        small.chain(paged)
+    }
+}
+
+impl Body {
+    fn empty(plan: &Plan) -> Result<Self, Error> {
+        if plan.first_pages == 1 {
+            return Ok(Self::Small(Small::default()));
+        }
+        let pages =
+            usize::try_from(plan.first_pages).map_err(|_| Error::OutOfMemory(plan.first_pages))?;
+        let mut table = Vec::new();
+        memory::reserve(&mut table, pages)?;
+        for page in 0..pages {
+            table.push(Page::empty(plan.format(level_of(page, pages)))?);
+        }
+        Ok(Self::Table(table))
+    }
+}
+
+impl Plan {
+    /// The widths of the slots of a page, in a table of `pages` pages; at least 1.
+    #[must_use]
+    pub fn format_of(&self, page: usize, pages: usize) -> Format {
+        self.format(level_of(page, pages))
+    }
+}
+
+impl Generations {
+    /// How many generations ago the one with this number was, by numbers that are used again after
+    /// `most` others.
+    #[inline(always)]
+    fn age(self, number: u64, most: u64) -> u64 {
+        u64::from(self.newest).wrapping_sub(number) & most
+    }
+
+    #[inline(always)]
+    fn is_alive(self, number: u64, most: u64) -> bool {
+        self.age(number, most) < self.alive.into()
+    }
+}

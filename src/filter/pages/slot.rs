@@ -1,0 +1,121 @@
+//! A slot: what is left of an item's tag below a marker, and a payload.
+//!
+//! ```text
+//!            payload: c bits   tag with marker: r + 1 bits
+//!   slot   ┌────────────────┬───┬─────────────────────────┐
+//!          │                │ 1 │ r bits of the tag       │   as it is added
+//!          ├────────────────┼───┴─┬───┬───────────────────┤
+//!          │                │ 0 0 │ 1 │ r - 2 bits        │   after two splits of its page
+//!          ├────────────────┼─────┴───┴───────────┬───┬───┤
+//!          │                │ 0 0 0 0 0 0 0 0 0 0 │ 0 │ 1 │   void: the tag is used up
+//!          └────────────────┴─────────────────────┴───┴───┘
+//! ```
+//!
+//! The lowest bit of the tag is the next bit of the address. A split takes it away, a join puts it
+//! back. A tag matches an item if all of its bits are the item's; a void slot matches every item of
+//! its bucket.
+
+use super::words::low;
+
+/// The widths of a slot. All slots of a page have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Bits of a tag when its item is added: r, in [1, 48].
+    pub tag_bits: u8,
+    /// Bits of a payload: c, in [0, 8].
+    pub payload_bits: u8,
+}
+
+impl Format {
+    /// Bits of a slot, in [2, 57].
+    #[inline(always)]
+    pub(super) fn width(self) -> usize {
+        usize::from(self.tag_bits) + 1 + usize::from(self.payload_bits)
+    }
+
+    /// The slot of an added item. `tag` may have more than r bits; the lowest count.
+    #[inline(always)]
+    pub(super) fn slot(self, tag: u64, payload: u64) -> u64 {
+        self.with_payload(tag & low(self.tag_bits.into()) | 1 << self.tag_bits, payload)
+    }
+
+    /// The slot with this tag and marker, and this payload.
+    #[inline(always)]
+    pub(super) fn with_payload(self, tag: u64, payload: u64) -> u64 {
+        payload << (self.tag_bits + 1) | tag
+    }
+
+    /// The tag of a slot, with its marker: never 0.
+    #[inline(always)]
+    pub(super) fn tag(self, slot: u64) -> u64 {
+        slot & low(usize::from(self.tag_bits) + 1)
+    }
+
+    /// The payload of a slot.
+    #[inline(always)]
+    pub(super) fn payload(self, slot: u64) -> u64 {
+        slot >> (self.tag_bits + 1)
+    }
+
+    /// Whether a slot matches an item with the tag bits `tag`.
+    #[inline(always)]
+    pub(super) fn matches(self, slot: u64, tag: u64) -> bool {
+        let slot = self.tag(slot);
+        (slot ^ tag) & low(marker(slot)) == 0
+    }
+}
+
+/// The place of the marker, which is the number of bits of the tag below it.
+#[inline(always)]
+pub(super) fn marker(tag: u64) -> usize {
+    // As if a void tag were 0: a page with such a tag is refused, and none is made.
+    63 - (tag | 1).leading_zeros() as usize
+}
+
+/// The tag of a used-up slot.
+pub(super) const VOID: u64 = 1;
+
+/// What a tag becomes when its page is joined, as the `half` of its bucket in [0, 1]: the address
+/// bit goes back into it. A tag that has all of its `bits` loses the highest one.
+pub(super) fn joined(tag: u64, half: u64, bits: u8) -> u64 {
+    let longer = tag << 1 | half;
+    if marker(longer) > usize::from(bits) { longer & low(bits.into()) | 1 << bits } else { longer }
+}
+
+/// Whether no tag of a bucket is the beginning of another: then every item matches at most one.
+/// Sorts the tags.
+pub(super) fn are_prefix_free(tags: &mut [u64]) -> bool {
+    // From the first bit of the tag on, a tag sorts immediately before the tags it begins.
+    let key = |tag: &u64| {
+        let len = marker(*tag);
+        ((tag & low(len)).reverse_bits(), len)
+    };
+    tags.sort_unstable_by_key(key);
+    tags.windows(2).all(|pair| (pair[0] ^ pair[1]) & low(marker(pair[0])) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_prefix_free_if_no_tag_begins_another() {
+        let tags = |tags: &[u64]| are_prefix_free(&mut tags.to_vec());
+        assert!(tags(&[]) && tags(&[VOID]) && tags(&[0b10, 0b11]) && tags(&[0b100, 0b11, 0b110]));
+        assert!(!tags(&[0b1101, 0b1101]), "equal");
+        assert!(!tags(&[0b10101, VOID]), "a void slot begins every tag");
+        assert!(!tags(&[0b1_1101, 0b1_0111, 0b101]), "01 begins 1101");
+        assert!(tags(&[0b1_1101, 0b1_0111, 0b110]), "10 begins none");
+    }
+
+    #[test]
+    fn a_join_puts_back_what_a_split_took() {
+        for tag in [VOID, 0b10, 0b1101, 0b1_0000] {
+            for half in [0, 1] {
+                let longer = joined(tag, half, 5);
+                assert_eq!((longer >> 1, longer & 1), (tag, half));
+            }
+        }
+        assert_eq!(joined(0b11_0110, 1, 5), 0b10_1101, "a full tag loses its highest bit");
+    }
+}

@@ -1,0 +1,163 @@
+//! Numbers of up to 64 bits at any bit of an array of words, and runs of bits that move.
+//!
+//! ```text
+//!   word 0                 word 1                   bit i is bit i % 64 of word i / 64
+//!   ┌──────────────┬─────┐ ┌───────┬─────────────┐
+//!   │              │ low │ │ high  │             │  a number that crosses two words
+//!   └──────────────┴─────┘ └───────┴─────────────┘
+//! ```
+//!
+//! Only the values of words count, never their bytes, so every machine computes the same words.
+
+/// The bits of a word.
+pub(super) const WORD: usize = u64::BITS as usize;
+
+/// A word whose lowest `bits` bits are set; `bits` is in [0, 63].
+#[inline(always)]
+pub(super) const fn low(bits: usize) -> u64 {
+    (1 << bits) - 1
+}
+
+/// The 64 bits from bit `at` on. Bits beyond the array are 0.
+#[inline(always)]
+pub(super) fn read(words: &[u64], at: usize) -> u64 {
+    let (word, shift) = (at / WORD, at % WORD);
+    let high = words.get(word + 1).copied().unwrap_or(0);
+    // Two shifts, because one by 64 is not defined.
+    words[word] >> shift | high << 1 << (WORD - 1 - shift)
+}
+
+/// Sets the bits of `value` from bit `at` on. They must be clear, and lie in the array.
+#[inline(always)]
+pub(super) fn set(words: &mut [u64], at: usize, value: u64) {
+    let (word, shift) = (at / WORD, at % WORD);
+    words[word] |= value << shift;
+    let high = value >> 1 >> (WORD - 1 - shift);
+    if high != 0 {
+        words[word + 1] |= high;
+    }
+}
+
+/// Clears the `width` bits from bit `at` on; `width` is in [0, 63].
+#[inline(always)]
+pub(super) fn clear(words: &mut [u64], at: usize, width: usize) {
+    let (word, shift) = (at / WORD, at % WORD);
+    words[word] &= !(low(width) << shift);
+    let high = low(width) >> 1 >> (WORD - 1 - shift);
+    if high != 0 {
+        words[word + 1] &= !high;
+    }
+}
+
+/// Moves the bits `from..to` down by `by` places, in [1, 63]. The lowest `by` of them are lost, and
+/// zeros come in at the top. All other bits stay.
+#[inline(always)]
+pub(super) fn shift_down(words: &mut [u64], from: usize, to: usize, by: usize) {
+    let (run, edges) = Edges::cut(words, from, to);
+    let last = run.len() - 1;
+    for i in 0..last {
+        run[i] = run[i] >> by | run[i + 1] << (WORD - by);
+    }
+    run[last] >>= by;
+    edges.restore(run);
+}
+
+/// Moves the bits `from..to` up by `by` places, in [1, 63]. The highest `by` of them are lost, and
+/// zeros come in at the bottom. All other bits stay.
+#[inline(always)]
+pub(super) fn shift_up(words: &mut [u64], from: usize, to: usize, by: usize) {
+    let (run, edges) = Edges::cut(words, from, to);
+    for i in (1..run.len()).rev() {
+        run[i] = run[i] << by | run[i - 1] >> (WORD - by);
+    }
+    run[0] <<= by;
+    edges.restore(run);
+}
+
+/// The bits around a run that share its first and its last word.
+struct Edges {
+    below: u64,
+    above: u64,
+    /// Bits of the first word below the run, and bits of the last word above it.
+    masks: (u64, u64),
+}
+
+impl Edges {
+    /// The words of a run that is not empty, with zeros around the run, and what was there.
+    #[inline(always)]
+    fn cut(words: &mut [u64], from: usize, to: usize) -> (&mut [u64], Self) {
+        let run = &mut words[from / WORD..=(to - 1) / WORD];
+        let (first, last) = (low(from % WORD), !(u64::MAX >> (WORD - 1 - (to - 1) % WORD)));
+        let end = run.len() - 1;
+        let edges = Self { below: run[0] & first, above: run[end] & last, masks: (first, last) };
+        run[0] &= !first;
+        run[end] &= !last;
+        (run, edges)
+    }
+
+    #[inline(always)]
+    fn restore(self, run: &mut [u64]) {
+        let end = run.len() - 1;
+        run[0] = run[0] & !self.masks.0 | self.below;
+        run[end] = run[end] & !self.masks.1 | self.above;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bits of an array, one a byte.
+    fn bits(words: &[u64]) -> Vec<u8> {
+        (0..words.len() * WORD).map(|i| (words[i / WORD] >> (i % WORD) & 1) as u8).collect()
+    }
+
+    /// Four words without a pattern.
+    fn noise(seed: u64) -> [u64; 4] {
+        std::array::from_fn(|i| (seed * 4 + i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    #[test]
+    fn runs_move_as_they_do_bit_by_bit() {
+        for seed in 0..20_000_u64 {
+            let from = (seed * 7919 % 255) as usize;
+            let to = from + 1 + (seed * 104_729) as usize % (256 - from);
+            let by = 1 + (seed * 31) as usize % 63;
+            let before = noise(seed);
+            let mut expected = bits(&before);
+            let (len, zeros) = (to - from, by.min(to - from));
+            expected[from..to].copy_within(zeros.., 0);
+            expected[to - zeros..to].fill(0);
+            let mut words = before;
+            shift_down(&mut words, from, to, by);
+            assert_eq!(bits(&words), expected, "down {from}..{to} by {by}");
+
+            let mut expected = bits(&before);
+            expected[from..to].copy_within(..len - zeros, zeros);
+            expected[from..from + zeros].fill(0);
+            let mut words = before;
+            shift_up(&mut words, from, to, by);
+            assert_eq!(bits(&words), expected, "up {from}..{to} by {by}");
+        }
+    }
+
+    #[test]
+    fn what_is_set_is_read_and_what_is_cleared_is_gone() {
+        for at in 0..=192 {
+            for width in [1, 12, 33, 57, 63] {
+                let mut words = noise(at as u64);
+                clear(&mut words, at, width);
+                assert_eq!(read(&words, at) & low(width), 0);
+                set(&mut words, at, noise(3)[0] & low(width));
+                assert_eq!(read(&words, at) & low(width), noise(3)[0] & low(width), "{at} {width}");
+                let outside = |words: &[u64]| {
+                    let mut bits = bits(words);
+                    bits[at..at + width].fill(0);
+                    bits
+                };
+                assert_eq!(outside(&words), outside(&noise(at as u64)));
+            }
+        }
+        assert_eq!(read(&[u64::MAX], 60), 15, "zeros lie beyond the array");
+    }
+}

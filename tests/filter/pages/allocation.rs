@@ -1,0 +1,120 @@
+//! An operation that finds no memory fails, and has changed nothing.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use redis_bloom::filter::{
+    Error,
+    pages::{Growth, Pages, Payload},
+};
+
+use super::{COUNT, crowded, hash, pages};
+
+thread_local! {
+    /// Allocations of this thread that succeed before the next one fails; `None`: all do.
+    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// The system's allocator, with failures.
+struct Failing;
+
+impl Failing {
+    fn fails() -> bool {
+        match LEFT.get() {
+            None => false,
+            Some(0) => true,
+            Some(left) => {
+                LEFT.set(Some(left - 1));
+                false
+            }
+        }
+    }
+}
+
+// SAFETY: every call is passed on to the system's allocator, or returns null.
+unsafe impl GlobalAlloc for Failing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if Self::fails() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Failing = Failing;
+
+/// Runs an operation that finds memory for `left` allocations only.
+fn starved<T>(left: u64, work: impl FnOnce() -> T) -> T {
+    LEFT.set(Some(left));
+    let result = work();
+    LEFT.set(None);
+    result
+}
+
+/// Does each operation with memory for no, one, two ... allocations until it succeeds. Returns the
+/// number of failures.
+fn struggle<T>(
+    pages: &mut Pages,
+    steady: &mut Pages,
+    operation: impl Fn(&mut Pages) -> Result<T, Error>,
+) -> u64 {
+    let done = |outcome: Result<T, Error>| match outcome {
+        Ok(_) => true,
+        Err(Error::OutOfMemory(_)) => false,
+        Err(other) => panic!("{other:?}"),
+    };
+    let failures = (0..)
+        .find(|&left| {
+            let done = done(starved(left, || operation(pages)));
+            if !done {
+                assert_eq!(pages, steady, "a failure changed something");
+            }
+            done
+        })
+        .expect("a success");
+    assert!(done(operation(steady)));
+    failures
+}
+
+#[test]
+fn an_operation_without_memory_changes_nothing() {
+    for payload in [Payload::Nothing, COUNT] {
+        let (mut pages, mut steady) = (crowded(12, payload), crowded(12, payload));
+        let mut failures = 0;
+        for number in 0..6_000 {
+            failures += struggle(&mut pages, &mut steady, |pages| pages.raise(hash(number)));
+        }
+        assert_eq!(pages, steady);
+        assert!(failures > 100, "{failures}: the test shows nothing");
+        if payload == Payload::Nothing {
+            continue;
+        }
+        failures = 0;
+        for number in 0..6_000 {
+            failures += struggle(&mut pages, &mut steady, |pages| pages.lower(hash(number)));
+        }
+        assert!(failures > 20, "{failures}: the test shows nothing");
+        assert_eq!(pages, steady);
+        assert_eq!(pages.bytes(), 0);
+    }
+}
+
+#[test]
+fn nothing_is_made_without_memory() {
+    let full = pages(0.01, 10_000, Growth::Endless, Payload::Nothing);
+    for left in 0..4 {
+        let made = starved(left, || Pages::new(*full.plan()).map(drop));
+        assert!(matches!(made, Err(Error::OutOfMemory(_))), "{made:?}");
+        let copied = starved(left, || full.duplicate().map(drop));
+        assert!(matches!(copied, Err(Error::OutOfMemory(_))), "{copied:?}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Pages that split: their answers, their rate, their words, and lack of memory.
+
+// The module has a global allocator of its own.
+#[cfg(not(feature = "module"))]
+mod allocation;
+mod model;
+mod rate;
+mod stored;
+mod window;
+
+use redis_bloom::filter::{
+    Hash,
+    pages::{Growth, Pages, Payload, Plan},
+};
+
+use crate::support::item;
+
+/// Bits of the counts of COUNTING.
+pub(crate) const COUNT: Payload = Payload::Count { bits: 4 };
+
+/// The hash of item `number`.
+pub(crate) fn hash(number: u64) -> Hash {
+    Hash::of(&item(9, number), 0x5EED)
+}
+
+/// An empty structure.
+pub(crate) fn pages(rate: f64, capacity: u64, growth: Growth, payload: Payload) -> Pages {
+    let plan = Plan::new(rate, capacity, growth, payload).expect("numbers in range");
+    Pages::new(plan).expect("memory")
+}
+
+/// A structure with short tags and small pages, so that splits are frequent and tags are soon used
+/// up.
+pub(crate) fn crowded(tag_bits: u8, payload: Payload) -> Pages {
+    let plan = Plan { tag_bits, payload, doublings: 19, page_slots: 256, first_pages: 1 };
+    Pages::new(plan).expect("memory")
+}
+
+/// Adds an item whose payload does not change; returns whether it was new.
+pub(crate) fn add(pages: &mut Pages, number: u64) -> bool {
+    pages.insert(hash(number), 0, |payload| payload).expect("memory").is_none()
+}
+
+/// Adds items once more each.
+pub(crate) fn raise(pages: &mut Pages, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        pages.raise(hash(number)).expect("memory");
+    }
+}
+
+/// The probability that a random item matches a slot, exactly: no item matches two.
+pub(crate) fn exact_rate(pages: &Pages) -> f64 {
+    pages.slots().map(|slot| 0.5_f64.powi(slot.known.into())).sum::<f64>() / 1984.0
+}

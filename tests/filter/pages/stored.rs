@@ -1,0 +1,151 @@
+//! The words of pages: equal after the same operations, read back as they were written, and refused
+//! if they are corrupt.
+
+use redis_bloom::filter::pages::{Growth, Page, PageFault, Pages, Payload};
+
+use super::{COUNT, add, crowded, hash, pages, raise};
+
+/// Writes all words out and reads them in.
+fn copy(pages: &Pages) -> Pages {
+    let plan = *pages.plan();
+    if let Some(lanes) = pages.small_lanes() {
+        return Pages::from_small(plan, lanes).expect("sound entries");
+    }
+    let count = pages.pages().len();
+    let table = pages.pages().iter().enumerate();
+    let table = table
+        .map(|(i, page)| Page::from_words(page.words(), plan.format_of(i, count)))
+        .collect::<Result<_, _>>();
+    Pages::from_pages(plan, table.expect("sound words"), pages.copies()).expect("a sound table")
+}
+
+#[test]
+fn the_words_follow_from_the_operations() {
+    for (tag_bits, payload) in [(5, COUNT), (11, COUNT), (24, COUNT), (6, Payload::Nothing)] {
+        let (mut pages, mut replica) = (crowded(tag_bits, payload), crowded(tag_bits, payload));
+        for step in 0..60_000_u64 {
+            let number = step.wrapping_mul(0x9E37_79B9) % 30_000;
+            for pages in [&mut pages, &mut replica] {
+                if payload == Payload::Nothing {
+                    add(pages, number);
+                } else if step < 20_000 || step % 3 == 0 {
+                    pages.raise(hash(number)).expect("memory");
+                } else {
+                    pages.lower(hash(number)).expect("memory");
+                }
+            }
+            // The replica is written out and read in again and again.
+            if step < 200 || step % 5_000 == 0 {
+                replica = copy(&replica);
+                assert_eq!(pages, replica, "step {step}");
+                assert_eq!(pages.bytes(), replica.bytes());
+            }
+        }
+        assert_eq!(pages, pages.duplicate().expect("memory"));
+        assert_eq!(pages, copy(&replica));
+    }
+}
+
+#[test]
+fn the_slots_are_all_that_was_added() {
+    let mut pages = pages(1e-6, 0, Growth::Endless, Payload::Nothing);
+    for most in [100, 50_000] {
+        for number in 0..most {
+            add(&mut pages, number);
+        }
+        let known: std::collections::HashSet<_> =
+            pages.slots().map(|slot| (slot.place, slot.known, slot.block)).collect();
+        assert_eq!(known.len() as u64, pages.slot_count());
+        for number in 0..most {
+            let hash = hash(number);
+            let place = ((u128::from(hash.probes) * 1984) >> 64) as u16;
+            let is = |bits: u8| known.contains(&(place, bits, hash.block & ((1 << bits) - 1)));
+            assert!((1..64).any(is), "{number} of {most}");
+        }
+    }
+}
+
+/// Each single bit of a page flipped: the words are refused, or they are those of another sound
+/// page, on which every operation works.
+#[test]
+fn a_page_with_a_flipped_bit_is_refused_or_sound() {
+    let (mut refused, mut sound) = (0, 0);
+    let mut pages = crowded(11, COUNT);
+    raise(&mut pages, 0..2_000);
+    let (plan, count) = (*pages.plan(), pages.pages().len());
+    let format = plan.format_of(0, count);
+    let words = pages.pages()[0].words().to_vec();
+    for bit in 0..words.len() * 64 {
+        let mut words = words.clone();
+        words[bit / 64] ^= 1 << (bit % 64);
+        let Ok(page) = Page::from_words(&words, format) else {
+            refused += 1;
+            continue;
+        };
+        sound += 1;
+        assert_eq!(page.words(), words);
+        if bit % 61 != 0 {
+            continue;
+        }
+        let table = pages.pages().iter().enumerate();
+        let mut table: Vec<_> = table
+            .map(|(i, page)| {
+                Page::from_words(page.words(), plan.format_of(i, count)).expect("sound")
+            })
+            .collect();
+        table[0] = page;
+        let Ok(mut pages) = Pages::from_pages(plan, table, pages.copies()) else {
+            continue;
+        };
+        raise(&mut pages, 1_000..4_000);
+        for number in 0..4_000 {
+            pages.lower(hash(number)).expect("memory");
+        }
+        assert_eq!(pages.slots().count() as u64, pages.slot_count());
+    }
+    // Bits of tags and counts may have either value.
+    assert!(refused > words.len() * 5 && sound > words.len() * 5, "{refused} {sound}");
+}
+
+#[test]
+fn words_without_sense_are_refused() {
+    let pages = {
+        let mut pages = crowded(11, COUNT);
+        raise(&mut pages, 0..2_000);
+        pages
+    };
+    let (plan, count) = (*pages.plan(), pages.pages().len());
+    let format = plan.format_of(0, count);
+    let sound = pages.pages()[0].words();
+    let read = |words: &[u64]| Page::from_words(words, format).map(drop);
+    assert_eq!(read(sound), Ok(()));
+    assert_eq!(read(&[]), Err(PageFault::Starts));
+    assert_eq!(read(&[0; 70]), Err(PageFault::Starts));
+    assert_eq!(read(&[u64::MAX; 70]), Err(PageFault::Starts));
+    assert_eq!(read(&vec![0; 70_000]), Err(PageFault::Starts));
+    assert_eq!(read(&sound[..sound.len() - 1]), Err(PageFault::Starts));
+    let longer = [sound, &[0]].concat();
+    assert_eq!(read(&longer), Err(PageFault::Starts));
+    // No one at all in the last block.
+    let mut words = sound.to_vec();
+    let start = (words[7] >> 32 & 0xFFFF) as usize;
+    words[start..].fill(0);
+    assert_eq!(read(&words), Err(PageFault::Ends));
+    // Noise behind the starts.
+    for seed in 0..2_000_u64 {
+        let mut words = sound.to_vec();
+        for (i, word) in words.iter_mut().enumerate().skip(8) {
+            let noise = (seed * 1_000 + i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            *word = noise ^ noise >> 29;
+        }
+        assert!(read(&words).is_err());
+    }
+    let small = |lanes: &[u32]| {
+        let plan = redis_bloom::filter::pages::Plan { first_pages: 1, ..plan };
+        Pages::from_small(plan, lanes).map(drop)
+    };
+    assert_eq!(small(&[1 << 15, 2 << 15]), Ok(()));
+    assert!(small(&[1 << 15, 1 << 15 | 3]).is_err(), "an item that has two entries");
+    assert!(small(&[1984 << 15]).is_err(), "a bucket that is not there");
+    assert!(small(&(0..129).map(|i| i << 15).collect::<Vec<_>>()).is_err(), "too many");
+}

@@ -1,0 +1,114 @@
+//! Payloads that are generations: what is alive stays, what is dead leaves, whatever splits and
+//! joins in between.
+
+use std::collections::HashMap;
+
+use redis_bloom::filter::pages::{BLOCKS, Growth, Pages, Payload};
+
+use super::{crowded, exact_rate, hash, pages};
+
+/// G + 1 generations alive of 2^c.
+const ALIVE: u16 = 5;
+const PAYLOAD: Payload = Payload::Generation { bits: 3 };
+
+/// A window, and when each item came last.
+struct Model {
+    pages: Pages,
+    last: HashMap<u64, u64>,
+    generation: u64,
+    cursor: (usize, usize),
+}
+
+impl Model {
+    /// Sweeps blocks, with joins in between.
+    fn sweep(&mut self, blocks: usize) {
+        for _ in 0..blocks {
+            if self.cursor.0 >= self.pages.pages().len().max(1) {
+                return;
+            }
+            self.pages.sweep(self.cursor.0, self.cursor.1);
+            self.cursor.1 += 1;
+            if self.cursor.1 == BLOCKS {
+                self.cursor = (self.cursor.0 + 1, 0);
+                self.pages.join_if_due().expect("memory");
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.sweep(usize::MAX);
+        self.generation += 1;
+        self.cursor = (0, 0);
+        self.pages.turn((self.generation % 8) as u8, ALIVE);
+    }
+
+    fn add(&mut self, number: u64) {
+        let now = self.pages.generation();
+        self.pages.insert(hash(number), now, |_| now).expect("memory");
+        self.last.insert(number, self.generation);
+        self.sweep(1);
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.pages.find(hash(number)).is_some_and(|payload| self.pages.is_alive(payload))
+    }
+
+    /// Every item of the window is found; of the others, at most as many as the rate allows, with
+    /// five deviations.
+    fn check(&self) {
+        let mut wrong = 0;
+        for (&number, &last) in &self.last {
+            let alive = last + u64::from(ALIVE) > self.generation;
+            assert!(!alive || self.has(number), "{number} of generation {last} is lost");
+            wrong += usize::from(!alive && self.has(number));
+        }
+        let mean = exact_rate(&self.pages) * self.last.len() as f64;
+        assert!(wrong as f64 <= mean + 5.0 * mean.sqrt() + 5.0, "{wrong} are remembered");
+    }
+}
+
+fn model(pages: Pages) -> Model {
+    Model { pages, last: HashMap::new(), generation: 0, cursor: (0, 0) }
+}
+
+#[test]
+fn a_window_remembers_what_came_in_it_and_no_more() {
+    for pages in [crowded(9, PAYLOAD), pages(0.01, 0, Growth::Endless, PAYLOAD)] {
+        let mut model = model(pages);
+        // Bursts and quiet times; a third of the items come again.
+        for (turn, items) in [3_000, 100, 20_000, 0, 0, 500, 30, 0, 1, 0, 8_000, 8_000, 10, 10, 10]
+            .into_iter()
+            .cycle()
+            .take(45)
+            .enumerate()
+        {
+            model.turn();
+            for i in 0..items {
+                let fresh = turn as u64 * 100_000 + i;
+                let known = model.last.len() as u64 > i && i % 3 == 0;
+                model.add(if known { i * 7 } else { fresh });
+            }
+            model.check();
+        }
+        for _ in 0..=ALIVE {
+            model.turn();
+        }
+        model.sweep(usize::MAX);
+        assert_eq!(model.pages.slot_count(), 0, "nothing is alive");
+        while model.pages.join_if_due().expect("memory") {}
+        assert_eq!(model.pages.bytes(), 0);
+    }
+}
+
+/// Users who come in every generation take their slot once.
+#[test]
+fn returning_items_take_no_more_memory() {
+    let mut model = model(pages(0.01, 0, Growth::Endless, PAYLOAD));
+    for _ in 0..20 {
+        model.turn();
+        (0..20_000).for_each(|number| model.add(number));
+        assert!(model.pages.slot_count() <= 20_000);
+    }
+    let bits = model.pages.bytes() as f64 * 8.0 / 20_000.0;
+    assert!(bits <= 21.0, "{bits}");
+}
