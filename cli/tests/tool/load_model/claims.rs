@@ -33,7 +33,7 @@ impl Run {
 
     /// Whether the message says that items may be lost, or that it is not known what is in.
     fn disclaims(&self) -> bool {
-        ["may be lost", "are lost", "unknown", "not known", "nobody can"]
+        ["may be lost", "are lost", "unknown", "not known", "nobody can", "unless the server lost"]
             .iter()
             .any(|words| self.stderr.contains(words))
     }
@@ -63,10 +63,18 @@ impl Run {
         self.stderr.contains("with --resume")
     }
 
+    /// Whether it says that it went back to the first item of all.
+    fn sends_all(&self) -> bool {
+        ["all of them again", "earlier load: from the beginning"]
+            .iter()
+            .any(|words| self.stderr.contains(words))
+    }
+
     /// The first item that this run sent.
     fn start(&self) -> usize {
         match self.begin {
             Begin::First => 0,
+            Begin::Resumed if self.sends_all() => 0,
             // One remark for each file.
             Begin::Resumed => self.numbers_before(" items\n").sum(),
             Begin::Skipped(skipped) => skipped,

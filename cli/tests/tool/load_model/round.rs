@@ -140,6 +140,7 @@ impl Round<'_> {
             }
             world.harm = Harm::Nothing;
         }
+        self.setup.retry_for = "60s";
         self.run(Begin::First).map(|_| ())
     }
 
@@ -172,6 +173,7 @@ impl Round<'_> {
         let (stdout, stderr) = (read("stdout"), read("stderr"));
         let mut world = self.stage.world();
         world.tool = None;
+        world.settle();
         let Some(status) = status else {
             return Err(format!("it hangs: {stdout}{stderr}"));
         };
@@ -228,7 +230,8 @@ impl Round<'_> {
             add(&format!("-n {database}"));
         }
         add(&format!("load {NAME} --json --batch {}b", setup.batch));
-        add(&format!("--journal-every {} --retry-for 5s", setup.journal_every));
+        add(&format!("--journal-every {}", setup.journal_every));
+        add(&format!("--retry-for {}", setup.retry_for));
         setup.form.option().iter().for_each(|word| add(word));
         if let Some(acks) = setup.acks {
             add(&format!("--acks {acks}"));

@@ -116,6 +116,7 @@ pub(super) struct Setup {
     pub(super) acks: Option<u64>,
     pub(super) durable: bool,
     pub(super) journal_every: &'static str,
+    pub(super) retry_for: &'static str,
 }
 
 /// One of some values, each as often as its weight says.
@@ -206,6 +207,11 @@ impl Setup {
             batch: weighted(random, &[(1, 256), (3, 1_000), (2, 4_000), (1, 256_000)]),
             acks,
             durable: aof && durable && percent(random, 60),
+            // What can succeed must not fail because the machine is slow.
+            retry_for: match theme {
+                Theme::Calm | Theme::Broken => "60s",
+                _ => *random.pick(&["5s", "300ms"]),
+            },
             journal_every: weighted(random, &[(4, "2ms"), (1, "50ms"), (1, "1s")]),
         }
     }
@@ -301,13 +307,12 @@ impl Setup {
         Act::Restart(server, from)
     }
 
-    /// Another filter in the place of this one. Who may not send BF.INFO cannot see it; a filter
-    /// that is gone is noticed.
+    /// Another filter in the place of this one. Who may not send BF.INFO cannot see it.
     fn replacement(&self, random: &mut Random, items: usize) -> Act {
         let at = random.below(16);
         match random.below(4) {
-            0 => Act::Delete(at, self.may_look()),
-            _ if !self.may_look() => Act::Delete(at, false),
+            _ if !self.may_look() => self.restart(random),
+            0 => Act::Delete(at, percent(random, 70)),
             1 => Act::Rename(at, random.below(items + 1)),
             _ => Act::Rename(at, items + random.below(items + 100)),
         }
@@ -381,6 +386,13 @@ impl Setup {
                 }
                 if percent(random, 25) {
                     acts.push(vec![cut]);
+                }
+                if percent(random, 10) {
+                    acts.push(vec![Act::NoMemory(self.server(random))]);
+                }
+                // The tool tries for as long.
+                if self.retry_for == "300ms" && percent(random, 40) {
+                    acts.push(vec![Act::Down(self.server(random))]);
                 }
             }
         }

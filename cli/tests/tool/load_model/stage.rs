@@ -100,7 +100,7 @@ impl Stage {
     /// Plays the next event. Returns whether that ends the connection.
     pub(super) fn play_now(&self) -> bool {
         let mut world = self.world();
-        let Some(event) = self.script().pop() else { return false };
+        let Some(event) = self.script().pop().filter(|_| !world.is_down()) else { return false };
         let step = self.steps.load(Ordering::SeqCst);
         world.note(format!("command {step}, {:?}:", event.moment));
         // All of them happen.

@@ -40,6 +40,11 @@ pub(super) enum Act {
     Rename(usize, usize),
     /// The filter is deleted, and made again if `true`.
     Delete(usize, bool),
+    /// A server is killed, and stays so until the tool has ended. Then its replica takes its place
+    /// if the tool waited for that; otherwise it starts with its last snapshot or append-only file.
+    Down(usize),
+    /// A server has no memory for anything until the tool has ended.
+    NoMemory(usize),
     /// All connections to a server break.
     Cut(usize),
     /// The filter is copied to database 1.
@@ -113,6 +118,8 @@ pub(super) struct World {
     items: Vec<Vec<u8>>,
     pub(super) tool: Option<Child>,
     pub(super) database: u8,
+    /// The server that is down.
+    down: Option<usize>,
     pub(super) harm: Harm,
     /// Whether the tool got Ctrl-C in this run.
     pub(super) interrupted: bool,
@@ -144,6 +151,7 @@ impl World {
             items,
             tool: None,
             database: 0,
+            down: None,
             harm: Harm::Nothing,
             interrupted: false,
             story: Vec::new(),
@@ -196,6 +204,7 @@ impl World {
 
     fn reserve(&self, at: usize) {
         let Filter { key, node, words, .. } = &self.filters[at];
+        self.give_memory(*node);
         let words: Vec<_> = words.split_whitespace().collect();
         let reply = self.client(*node).call("BF.RESERVE", text(key), &words);
         assert_eq!(reply, ok(), "BF.RESERVE {words:?}");
@@ -322,6 +331,15 @@ impl World {
                     }
                 });
             }
+            Act::Down(node) => {
+                self.risk(node, Harm::Loss, |_| ());
+                self.nodes[node].primary.kill();
+                self.down = Some(node);
+            }
+            Act::NoMemory(node) => {
+                self.harm = Harm::Loss;
+                assert_eq!(self.client(node).run("CONFIG SET maxmemory 1"), ok());
+            }
             Act::Cut(node) => {
                 self.harm = self.harm.max(Harm::Cut);
                 cut(&self.nodes[node].primary);
@@ -356,6 +374,29 @@ impl World {
             }
         }
         false
+    }
+
+    /// Whether a server is down: nothing else can happen then.
+    pub(super) fn is_down(&self) -> bool {
+        self.down.is_some()
+    }
+
+    /// The tool has ended: what was to last as long as it ends, too.
+    pub(super) fn settle(&mut self) {
+        if let Some(node) = self.down.take() {
+            if self.setup.acks != Some(0) && self.nodes[node].replica.is_some() {
+                self.fail_over(node, Primary::Dies);
+            } else {
+                self.restart(node, From::Last);
+            }
+            let counts: Vec<_> = self.on(node).into_iter().map(|at| self.card(at)).collect();
+            self.note(format!("server {node} is back; counts {counts:?}"));
+        }
+        (0..self.nodes.len()).for_each(|node| self.give_memory(node));
+    }
+
+    fn give_memory(&self, node: usize) {
+        assert_eq!(self.client(node).run("CONFIG SET maxmemory 0"), ok());
     }
 
     fn restart(&mut self, node: usize, from: From) {
@@ -408,6 +449,7 @@ impl World {
     fn rename(&mut self, at: usize, count: usize) {
         let items = self.fresh_items(at, count);
         let Filter { key, node, words, .. } = &self.filters[at];
+        self.give_memory(*node);
         // In the same slot.
         let other = match self.filters[at].shard {
             None => format!("{{{NAME}}}:other"),
