@@ -81,8 +81,7 @@ impl fmt::Display for Counts {
 
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
-        let mut server = connection.target()?.connect()?;
-        let mut membership = Membership::find(&mut server, name::bytes(&self.name))?;
+        let mut membership = Membership::find(&connection.target()?, name::bytes(&self.name))?;
         let mut counts = Counts::default();
         let mut lines = BufWriter::new(io::stdout().lock());
         let answered = |batch: &Batch, answers: &Answers| {

@@ -155,11 +155,10 @@ impl Arguments {
                 "Name the items by --file, or leave out --probes.",
             ));
         }
-        let mut server = connection.target()?.connect()?;
-        let target = server.target().clone();
+        let target = connection.target()?;
         let key = name::bytes(&self.name);
         let mut report = Report::of(key);
-        let mut membership = Membership::find(&mut server, key)?;
+        let mut membership = Membership::find(&target, key)?;
         let (asked, estimated) = membership.rates()?;
         let mut unknown = 0;
         if let Some(file) = &self.file {
@@ -205,7 +204,7 @@ impl Arguments {
         &self,
         source: &Source,
         target: &Target,
-        membership: &mut Membership<'_>,
+        membership: &mut Membership,
         output: &Output,
     ) -> Result<Items, Error> {
         let key = name::bytes(&self.name);
@@ -318,7 +317,7 @@ impl<'a> Repairs<'a> {
 /// Asks for random items: how many were answered, and how many of them test present.
 fn count_positives(
     probes: u64,
-    membership: &mut Membership<'_>,
+    membership: &mut Membership,
     output: &Output,
 ) -> Result<(u64, u64), Error> {
     const SOURCE: &str = "/dev/urandom";

@@ -9,9 +9,8 @@
 //!
 //! A batch for a sharded filter is split by its rule (`shards.rs`).
 
+mod key;
 mod shards;
-
-use std::collections::VecDeque;
 
 use bloom::sharding::{Descriptor, Generation, Shard};
 use redis::{Cmd, ServerError, Value};
@@ -27,17 +26,16 @@ use crate::{
     sharded::{self, Filter},
     window::Window,
 };
+use key::Key;
 use shards::Shards;
 pub(crate) use shards::{is_gone, is_stale};
 
-/// Batches under way. While the server answers one, it has the next, and the tool reads a third.
-const UNDER_WAY: usize = 3;
 /// Items in one `BF.MEXISTS`: enough to be fast, few enough not to delay other clients.
 const ITEMS: usize = 1000;
 
 /// Asks one filter.
-pub(crate) enum Membership<'c> {
-    Key(Question, &'c mut Connection),
+pub(crate) enum Membership {
+    Key(Box<Key>),
     Shards(Box<Shards>),
 }
 
@@ -93,18 +91,7 @@ fn set_bit(bits: &mut [u8], at: usize) {
     }
 }
 
-impl<'c> Membership<'c> {
-    /// Looks for the filter in one key, and finds out which command the server has.
-    ///
-    /// # Errors
-    /// `Error::Refused` with `ERR not found` or `WRONGTYPE ...`, if there is no such filter.
-    pub(crate) fn of(connection: &'c mut Connection, key: &[u8]) -> Result<Self, Error> {
-        connection.call_for_key(redis::cmd("BF.INFO").arg(key))?;
-        let mut question = Question { key: key.to_vec(), shard: None, packed: true };
-        question.find_command(connection)?;
-        Ok(Self::Key(question, connection))
-    }
-
+impl Membership {
     /// Connects to the shards of a sharded filter. `target` is any node of the cluster.
     pub(crate) fn of_shards(
         target: &Target,
@@ -125,24 +112,31 @@ impl<'c> Membership<'c> {
         Ok(Self::Shards(Box::new(Shards::connect(target, name, alone, false)?)))
     }
 
-    /// Finds the filter, in one key or in shards.
+    /// Finds the filter, in one key or in shards. `target` is any node of the cluster.
     ///
     /// # Errors
     /// `Error::Refused` with `ERR not found` or `WRONGTYPE ...`, if there is no such filter.
-    pub(crate) fn find(connection: &'c mut Connection, name: &[u8]) -> Result<Self, Error> {
-        match sharded::find(connection, name)? {
-            Filter::Key => Self::of(connection, name),
-            Filter::Sharded(descriptor) => {
-                Self::of_shards(&connection.target().clone(), name, descriptor)
+    pub(crate) fn find(target: &Target, name: &[u8]) -> Result<Self, Error> {
+        let mut key = Key::connect(target, name)?;
+        match key.patiently(|_, server| sharded::find(server, name))? {
+            Filter::Key => {
+                key.patiently(|question, server| {
+                    server.call_for_key(redis::cmd("BF.INFO").arg(name))?;
+                    question.find_command(server)
+                })?;
+                Ok(Self::Key(Box::new(key)))
             }
+            Filter::Sharded(descriptor) => Self::of_shards(target, name, descriptor),
         }
     }
 
     /// The rate of false positives that was asked for, and what the server estimates now.
     pub(crate) fn rates(&mut self) -> Result<(Option<f64>, Option<f64>), Error> {
         match self {
-            Self::Key(question, connection) => {
-                let info = Reader::default().read_one(connection, &question.key, Detail::Filter)?;
+            Self::Key(key) => {
+                let info = key.patiently(|question, server| {
+                    Reader::default().read_one(server, &question.key, Detail::Filter)
+                })?;
                 Ok((info.error_rate, info.rate_now))
             }
             Self::Shards(shards) => Ok((shards.error_rate()?, shards.rate_now()?)),
@@ -152,7 +146,9 @@ impl<'c> Membership<'c> {
     /// Whether the filter forgets.
     pub(crate) fn forgets(&mut self) -> Result<bool, Error> {
         let window = match self {
-            Self::Key(question, connection) => Window::of(connection, &question.key)?,
+            Self::Key(key) => {
+                key.patiently(|question, server| Window::of(server, &question.key))?
+            }
             Self::Shards(shards) => shards.window()?,
         };
         Ok(window.is_some())
@@ -166,7 +162,7 @@ impl<'c> Membership<'c> {
     /// The error for items about which nothing is known, because their shards are lost.
     pub(crate) fn unknown(&self, task: &str, items: u64) -> Error {
         let (shards, lost, name) = match self {
-            Self::Key(question, _) => (0, Vec::new(), &question.key),
+            Self::Key(key) => (0, Vec::new(), key.name()),
             Self::Shards(shards) => (shards.lost().0, shards.lost().1, &shards.name),
         };
         let numbers: Vec<_> = lost.iter().map(usize::to_string).collect();
@@ -195,7 +191,7 @@ impl<'c> Membership<'c> {
     /// The bytes of a batch, if one command is to have so many.
     pub(crate) fn batch_size(&self, command: u64) -> u64 {
         match self {
-            Self::Key(..) => command,
+            Self::Key(_) => command,
             Self::Shards(shards) => shards.batch_size(command),
         }
     }
@@ -203,24 +199,12 @@ impl<'c> Membership<'c> {
     /// Asks for all batches, and gives `answered` each of them with its answers, in order.
     pub(crate) fn ask(
         &mut self,
-        mut batches: impl FnMut() -> Result<Option<Batch>, Error>,
-        mut answered: impl FnMut(&Batch, &Answers) -> Result<(), Error>,
+        batches: impl FnMut() -> Result<Option<Batch>, Error>,
+        answered: impl FnMut(&Batch, &Answers) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (question, connection) = match self {
-            Self::Key(question, connection) => (question, connection),
-            Self::Shards(shards) => return shards.ask(batches, answered),
-        };
-        let mut under_way = VecDeque::new();
-        loop {
-            while under_way.len() < UNDER_WAY
-                && let Some(batch) = batches()?
-            {
-                question.send(connection, &batch)?;
-                under_way.push_back(batch);
-            }
-            let Some(batch) = under_way.pop_front() else { return Ok(()) };
-            let bits = question.receive(connection, &batch)?;
-            answered(&batch, &Answers::of(bits, Vec::new(), batch.count))?;
+        match self {
+            Self::Key(key) => key.ask(batches, answered),
+            Self::Shards(shards) => shards.ask(batches, answered),
         }
     }
 }

@@ -54,9 +54,9 @@ pub(crate) struct Shards {
     base: Option<Shard>,
 }
 
-/// A shard, or the filter in one key that has older items.
-struct Shard {
-    question: Question,
+/// A shard, or a filter in one key.
+pub(super) struct Shard {
+    pub(super) question: Question,
     connection: Option<Connection>,
     /// The number of the connection, from 1.
     connections: u64,
@@ -79,7 +79,7 @@ struct Asked {
 }
 
 /// What a shard says about its items; `None` if it is lost.
-type Bits = Option<Vec<u8>>;
+pub(super) type Bits = Option<Vec<u8>>;
 
 impl Shards {
     pub(super) fn connect(
@@ -319,7 +319,7 @@ impl Shards {
 }
 
 impl Shard {
-    fn of(key: &[u8], shard: Option<sharding::Shard>) -> Self {
+    pub(super) fn of(key: &[u8], shard: Option<sharding::Shard>) -> Self {
         Self {
             question: Question { key: key.to_vec(), shard, packed: true },
             connection: None,
@@ -332,7 +332,7 @@ impl Shard {
     }
 
     /// Sends a piece; returns the number of the connection, 0 if there is none.
-    fn send(&mut self, piece: &Batch) -> u64 {
+    pub(super) fn send(&mut self, piece: &Batch) -> u64 {
         if piece.count == 0 {
             return 0;
         }
@@ -351,7 +351,12 @@ impl Shard {
     }
 
     /// The answers for a piece that was sent on this connection, or was not sent.
-    fn receive(&mut self, targets: &Targets, piece: &Batch, sent_on: u64) -> Result<Bits, Error> {
+    pub(super) fn receive(
+        &mut self,
+        targets: &Targets,
+        piece: &Batch,
+        sent_on: u64,
+    ) -> Result<Bits, Error> {
         if piece.count == 0 {
             return Ok(Some(Vec::new()));
         }
@@ -386,7 +391,7 @@ impl Shard {
 
     /// Does something on a connection without commands under way; again, while the server fails or
     /// slots move.
-    fn patiently<T>(
+    pub(super) fn patiently<T>(
         &mut self,
         targets: &Targets,
         mut work: impl FnMut(&mut Question, &mut Connection) -> Result<T, Error>,

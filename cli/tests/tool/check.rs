@@ -1,12 +1,17 @@
 //! `redis-bloom check`.
 
-use std::{os::unix::ffi::OsStrExt as _, process::Stdio};
+use std::{
+    os::unix::ffi::OsStrExt as _,
+    process::Stdio,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    harness::{Server, skipped, wait_until},
-    run::{Ran, command_at, run_at, run_with},
+    fake::Fake,
+    harness::{Fault, Proxy, Server, madd, numbered, skipped, wait_until},
+    run::{Ran, command, command_at, run, run_at, run_with},
     schema::checked,
 };
 
@@ -213,4 +218,43 @@ fn sigterm_has_the_exit_code_of_ctrl_c() {
     let ran: Ran = child.wait_with_output().expect("the tool ends").into();
     drop(stdin);
     assert_ran(&ran, 130, "", "");
+}
+
+/// What passes is waited for, as for shards: a connection that breaks, and a node that is busy.
+#[test]
+fn a_filter_in_one_key_is_asked_again() {
+    let server = server_with_filter();
+    let items = numbered("item", 50_000);
+    madd(&mut server.client(), "seen", &items);
+    let file = server.dir().join("items");
+    std::fs::write(&file, items.join("\n") + "\n").expect("a file");
+    // The answers have 6,250 bytes and more.
+    for words in ["check seen --batch 16kb", "verify seen --file - --probes 0 --batch 16kb"] {
+        let proxy = Proxy::before(server.port(), &[Fault::Cut(3_000)]);
+        let mut command = command();
+        command.args(["-p", &proxy.port().to_string()]).args(words.split(' '));
+        command.stdin(std::fs::File::open(&file).expect("a file"));
+        let ran: Ran = command.output().expect("the tool runs").into();
+        assert_eq!(proxy.left(), 0, "{words}: {ran:?}");
+        assert_eq!(ran.code, 0, "{words}: {ran:?}");
+        assert!(ran.stdout.starts_with("50,000 items: all present"), "{words}: {ran:?}");
+    }
+    let errors = AtomicUsize::new(0);
+    let fake = Fake::start(move |command| {
+        const PASSING: [&str; 4] =
+            ["BUSY a script", "LOADING a file", "TRYAGAIN later", "CLUSTERDOWN for now"];
+        match command.split(' ').collect::<Vec<_>>()[..] {
+            ["HGETALL", _] => "-WRONGTYPE Operation against a key\r\n".to_owned(),
+            ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
+            ["BF.INFO", _] => "*0\r\n".to_owned(),
+            ["BF.BULKEXISTS", _, "LINES", ""] => "*2\r\n:0\r\n$0\r\n\r\n".to_owned(),
+            ["BF.BULKEXISTS", ..] => match PASSING.get(errors.fetch_add(1, Ordering::SeqCst)) {
+                Some(error) => format!("-{error}\r\n"),
+                None => "*2\r\n:1\r\n$1\r\n\0\r\n".to_owned(),
+            },
+            _ => "+OK\r\n".to_owned(),
+        }
+    });
+    let ran = run(&format!("-p {} check seen a", fake.port));
+    assert_ran(&ran, 1, "1 item: absent\n", "");
 }
