@@ -68,7 +68,9 @@ impl Arguments {
             return self.dump_shards(&server, &descriptor, &interrupt, output);
         }
         dump_file::may_write(&self.output)?;
-        let info = Reader::default().read_one(&mut server, self.key(), Detail::Filter)?;
+        let info = server.follow(self.key(), |server, _| {
+            Reader::default().read_one(server, self.key(), Detail::Filter)
+        })?;
         let file = name::readable_path(&self.output);
         if self.dry_run {
             let size = amount::readable_bytes(info.bytes);
@@ -96,7 +98,10 @@ impl Arguments {
         let dump =
             Dump { key: self.key(), path: &self.output, product: &product, interrupt, output };
         let mut progress = Alone::new(output, self.shown());
-        let dumped = dump.run(server, info, self.resume, &mut progress).map_err(|error| {
+        let dumped = server.follow(self.key(), |server, again| {
+            dump.run(server, info, self.resume || again, &mut progress)
+        });
+        let dumped = dumped.map_err(|error| {
             match error {
                 // What is written stays.
                 Error::Connection { .. } if dump_file::has_part(&self.output) => {

@@ -95,45 +95,54 @@ impl Arguments {
             return Ok(Exit::Done);
         }
         let key = name::beside(name, "restoring");
-        let mut restore =
-            Restore { file: &self.file, checked: &checked, server: &mut server, key: &key };
-        let mut done = self.chunks_done(&mut restore, output)?;
-        if done == 0 {
-            restore.begin().map_err(|error| match error {
-                Error::Refused { .. } => error,
-                error => half_loaded(error, &key),
-            })?;
-            done = 1;
-        }
-        let mut progress = Alone::new(output, name::readable(&key));
-        let loaded = restore.load(done, &interrupt, &mut progress);
-        loaded.map_err(|error| half_loaded(error, &key))?;
-        drop(progress);
-        // Complete filters answer it, others do not.
-        server.call(redis::cmd("BF.INFO").arg(&key)).map_err(|error| half_loaded(error, &key))?;
-        if self.replace {
-            replace(&mut server, &key, name).map_err(|error| half_loaded(error, &key))?;
-        } else {
-            let renamed = server
-                .call(redis::cmd("RENAMENX").arg(&key).arg(name))
-                .map_err(|error| half_loaded(error, &key))?;
-            if renamed == Value::Int(0) {
-                server.call(redis::cmd("UNLINK").arg(&key))?;
-                return Err(taken());
+        let mut begun = false;
+        let loaded = server.follow(&key, |server, again| {
+            let mut restore = Restore { file: &self.file, checked: &checked, server, key: &key };
+            let mut done = self.chunks_done(&mut restore, self.resume || again, output)?;
+            if done == 0 {
+                let header = restore.begin();
+                // A server that refuses the header has nothing.
+                begun |= !matches!(header, Err(Error::Refused { .. }));
+                header?;
+                done = 1;
             }
+            begun = true;
+            let mut progress = Alone::new(output, name::readable(&key));
+            restore.load(done, &interrupt, &mut progress)?;
+            // Complete filters answer it, others do not.
+            server.call(redis::cmd("BF.INFO").arg(&key))
+        });
+        let placed = loaded.and_then(|_| {
+            // Both keys must be in one node.
+            server.follow(name, |server, _| match self.replace {
+                true => replace(server, &key, name).map(|()| true),
+                false => {
+                    let renamed = server.call(redis::cmd("RENAMENX").arg(&key).arg(name))?;
+                    Ok(renamed != Value::Int(0))
+                }
+            })
+        });
+        if !placed.map_err(|error| if begun { half_loaded(error, &key) } else { error })? {
+            server.call(redis::cmd("UNLINK").arg(&key))?;
+            return Err(taken());
         }
         output.data(&report, format_args!("{shown}: {size} from {file}"))?;
         Ok(Exit::Done)
     }
 
     /// How many chunks an earlier restore loaded.
-    fn chunks_done(&self, restore: &mut Restore, output: &Output) -> Result<u64, Error> {
+    fn chunks_done(
+        &self,
+        restore: &mut Restore,
+        resume: bool,
+        output: &Output,
+    ) -> Result<u64, Error> {
         let key = restore.key;
         let shown = name::readable(key);
         if !filter_exists(restore.server, key)? {
             return Ok(0);
         }
-        if !self.resume {
+        if !resume {
             return Err(Error::RefusedPartly {
                 what: format!(
                     "restore: BUSYKEY {shown}: another restore is under way or was interrupted"

@@ -16,7 +16,8 @@ mod targets;
 use std::{
     io::{self, Read as _, Write as _},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use redis::{Cmd, Parser, ServerError, Value};
@@ -30,6 +31,10 @@ use crate::error::Error;
 
 /// How often a command follows a redirection before it gives up.
 const MAX_REDIRECTIONS: u32 = 5;
+/// How long work on a key is tried again while its slot moves, or its node is busy.
+const RETRY_FOR: Duration = Duration::from_secs(60);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection that is authenticated and has its database selected.
 pub(crate) struct Connection {
@@ -39,8 +44,10 @@ pub(crate) struct Connection {
     /// No other connection of this process has or had it. They begin at 1.
     number: u64,
     /// Whether the server is about to get the slot of the key (`ASK`): it then answers a command
-    /// about the key only directly after `ASKING`.
+    /// about the key only directly after `ASKING`, which [`Connection::send`] puts before each.
     pub(crate) asking: bool,
+    /// Commands under way with `ASKING` before them.
+    asked: usize,
 }
 
 impl Target {
@@ -50,7 +57,7 @@ impl Target {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let (target, parser) = (self.clone(), Parser::new());
-        let mut connection = Connection { target, stream, parser, number, asking: false };
+        let mut connection = Connection { target, stream, parser, number, asking: false, asked: 0 };
         if let Some(password) = &self.password {
             let mut command = redis::cmd("AUTH");
             if let Some(user) = &self.user {
@@ -151,20 +158,11 @@ impl Connection {
     /// # Errors
     /// `Error::Refused` for an error reply; an array may hold errors nevertheless.
     pub(crate) fn call(&mut self, command: &Cmd) -> Result<Value, Error> {
-        match self.request(command)? {
+        self.send(command)?;
+        match self.receive()? {
             Value::ServerError(error) => Err(self.refused(&name_of(command), &error)),
             reply => Ok(reply),
         }
-    }
-
-    /// Like [`Connection::call`], but an error reply is a `Value::ServerError`.
-    fn request(&mut self, command: &Cmd) -> Result<Value, Error> {
-        if self.asking {
-            self.send(&redis::cmd("ASKING"))?;
-            self.receive()?;
-        }
-        self.send(command)?;
-        self.receive()
     }
 
     /// Sends commands in groups, and returns all replies in order; error replies among them.
@@ -172,9 +170,6 @@ impl Connection {
         /// The replies to so many commands fit into the buffers of a connection, so that neither
         /// side waits for the other.
         const GROUP: usize = 64;
-        if self.asking {
-            return commands.iter().map(|command| self.request(command)).collect();
-        }
         let mut replies = Vec::with_capacity(commands.len());
         for group in commands.chunks(GROUP) {
             for command in group {
@@ -204,6 +199,30 @@ impl Connection {
         }
     }
 
+    /// Does `work` about `key` on this connection. If its slot moves, or the node is busy, this
+    /// connection leads to the node that has the key then, and `work` is told that it is done
+    /// again; for [`RETRY_FOR`] at most.
+    pub(crate) fn follow<T>(
+        &mut self,
+        key: &[u8],
+        mut work: impl FnMut(&mut Self, bool) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        let mut again = false;
+        loop {
+            match work(self, again) {
+                Err(error @ Error::Refused { .. })
+                    if error.passes() && started.elapsed() < RETRY_FOR =>
+                {
+                    again = true;
+                    thread::sleep(PAUSE);
+                    *self = self.target.connect_for(key)?;
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// The error for an error reply.
     pub(crate) fn refused(&self, command: &str, error: &ServerError) -> Error {
         let text = text_of(error);
@@ -215,11 +234,22 @@ impl Connection {
 
     /// Sends a command without waiting for the reply.
     pub(crate) fn send(&mut self, command: &Cmd) -> Result<(), Error> {
-        self.stream.write_all(&command.get_packed_command()).map_err(self.target.broken())
+        self.send_asking()?;
+        self.send_raw(&command.get_packed_command())
+    }
+
+    /// Sends what must come before the next command.
+    fn send_asking(&mut self) -> Result<(), Error> {
+        if self.asking {
+            self.send_raw(&redis::cmd("ASKING").get_packed_command())?;
+            self.asked += 1;
+        }
+        Ok(())
     }
 
     /// Sends a command whose arguments are too large to copy.
     pub(crate) fn send_parts(&mut self, arguments: &[&[u8]]) -> Result<(), Error> {
+        self.send_asking()?;
         let mut small = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {
             small.extend(format!("${}\r\n", argument.len()).bytes());
@@ -235,13 +265,17 @@ impl Connection {
         self.send_raw(&small)
     }
 
-    /// Sends commands that are encoded already.
+    /// Sends commands that are encoded already, as they are: without `ASKING`.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.stream.write_all(bytes).map_err(self.target.broken())
     }
 
     /// The next reply: a `Value::ServerError`, if the server refused the command.
     pub(crate) fn receive(&mut self) -> Result<Value, Error> {
+        if self.asked > 0 {
+            self.asked -= 1;
+            self.receive_after(&[])?;
+        }
         self.receive_after(&[])
     }
 
@@ -270,6 +304,10 @@ impl Connection {
     /// `redis` crate copies long strings several times; this reads them in place. No other command
     /// may be under way, because what the parser has read ahead is not seen.
     pub(crate) fn receive_long(&mut self) -> Result<Value, Error> {
+        if self.asked > 0 {
+            // The parser reads the reply to ASKING, and perhaps ahead.
+            return self.receive();
+        }
         let mut head = Vec::new();
         let mut numbers = [0_i64; LONG.len()];
         for (number, start) in numbers.iter_mut().zip(LONG) {

@@ -13,8 +13,8 @@ use crate::{
     check::redisbloom,
     fake::Fake,
     harness::{
-        self, Client, Fault, Proxy, Random, Server, Stopped, int, load, mexists, numbered,
-        wait_until,
+        self, Client, Cluster, Fault, PRIMARIES, Proxy, Random, SLOTS, Server, Stopped, int, load,
+        madd, mexists, numbered, ok, slot, wait_until,
     },
     run::{Ran, command_at, run_at},
     schema::checked,
@@ -701,6 +701,43 @@ fn a_cluster_renames_the_temporary_key() {
         assert_eq!(client.cmd(&["BF.EXISTS", name, "a"]), int(1), "{name}");
     }
     assert_eq!(client.run("DBSIZE"), int(6));
+}
+
+/// While a slot moves, the node that gets it answers only directly after ASKING.
+#[test]
+fn a_slot_that_moves_is_followed() {
+    let cluster = Cluster::start();
+    let slot = slot("urls");
+    let from = slot * PRIMARIES / SLOTS;
+    let to = (from + 1) % PRIMARIES;
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
+    let (mut old, mut new) = (source.client(), target.client());
+    assert_eq!(old.run("BF.RESERVE urls 0.0001 1000 SEED 1"), ok());
+    madd(&mut old, "urls", &numbered("item", 100));
+    assert_eq!(new.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", cluster.ids[from])), ok());
+    assert_eq!(old.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", cluster.ids[to])), ok());
+    assert_eq!(old.run(&format!("MIGRATE 127.0.0.1 {} urls 0 10000", target.port())), ok());
+    let file = file_in(source);
+    let ran = run_on(source, "dump urls -o FILE", &file);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for words in ["check urls item-1 item-2", "verify urls --probes 100"] {
+        let ran = run_on(source, words, &file);
+        assert_eq!(ran.code, 0, "{words}: {ran:?}");
+    }
+    // It is loaded into the new node, and gets its name when the slot is there.
+    let copy = "{urls}:copy";
+    let mut command = command_at(source, "restore");
+    command.arg(&file).arg(copy).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the tool runs");
+    let keys = format!("CLUSTER COUNTKEYSINSLOT {slot}");
+    wait_until("the copy is loaded", || new.run(&keys) == int(2));
+    for client in [&mut new, &mut old] {
+        assert_eq!(client.run(&format!("CLUSTER SETSLOT {slot} NODE {}", cluster.ids[to])), ok());
+    }
+    let ran = Ran::from(child.wait_with_output().expect("the tool ends"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(new.cmd(&["BF.EXISTS", copy, "item-1"]), int(1));
+    assert_eq!(new.run(&keys), int(2));
 }
 
 /// The rights that docs/cli.md lists are enough.
