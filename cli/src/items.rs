@@ -21,7 +21,7 @@ use std::{
 use bloom::sharding::shard_of;
 use memchr::{memchr, memchr_iter, memchr3, memrchr};
 
-use crate::{amount, error::Error, interrupt::Interrupt};
+use crate::{amount, error::Error};
 
 /// The longest item, in bytes: servers refuse longer arguments (`proto-max-bulk-len`).
 const MAX_ITEM: usize = 512 << 20;
@@ -269,29 +269,18 @@ impl Source {
 pub(crate) struct Live {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
-    interrupt: Interrupt,
-    /// Whether a reader knows what to do with `WouldBlock`.
-    may_block: bool,
     /// When the first byte was read after the last `WouldBlock`.
     since: Option<Instant>,
 }
 
 impl Live {
-    /// Reads with `WouldBlock` for "nothing at the moment" if `may_block`.
-    pub(crate) fn new(
-        input: impl Read + Send + 'static,
-        interrupt: &Interrupt,
-        may_block: bool,
-    ) -> Self {
-        Self::opened(|| Ok(input), interrupt, may_block)
+    /// Reads with `WouldBlock` for "nothing at the moment".
+    pub(crate) fn new(input: impl Read + Send + 'static) -> Self {
+        Self::opened(|| Ok(input))
     }
 
     /// Like [`Live::new`]. Opens the input in the thread: a named pipe is open when a writer comes.
-    pub(crate) fn opened<R: Read>(
-        open: impl FnOnce() -> io::Result<R> + Send + 'static,
-        interrupt: &Interrupt,
-        may_block: bool,
-    ) -> Self {
+    pub(crate) fn opened<R: Read>(open: impl FnOnce() -> io::Result<R> + Send + 'static) -> Self {
         let (sender, pieces) = sync_channel(4);
         thread::spawn(move || {
             let mut input = match open() {
@@ -312,8 +301,7 @@ impl Live {
                 }
             }
         });
-        let (piece, interrupt) = (io::Cursor::default(), interrupt.clone());
-        Self { pieces, piece, interrupt, may_block, since: None }
+        Self { pieces, piece: io::Cursor::default(), since: None }
     }
 }
 
@@ -326,7 +314,7 @@ impl Read for Live {
                 return Ok(size);
             }
             // A slow input that is never idle has its items used, too.
-            if self.may_block && self.since.is_some_and(|since| since.elapsed() >= IDLE) {
+            if self.since.is_some_and(|since| since.elapsed() >= IDLE) {
                 self.since = None;
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -334,14 +322,10 @@ impl Read for Live {
                 Ok(Ok(piece)) if piece.is_empty() => return Ok(0),
                 Ok(piece) => self.piece = io::Cursor::new(piece?),
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
-                Err(RecvTimeoutError::Timeout) if self.may_block => {
+                Err(RecvTimeoutError::Timeout) => {
                     self.since = None;
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
-                Err(RecvTimeoutError::Timeout) if self.interrupt.requested() => {
-                    return Err(io::Error::other("interrupted"));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
@@ -363,7 +347,7 @@ enum Form<R> {
     /// At a byte.
     Separated { input: R, separator: u8, buffer: Buffer },
     /// With a record of CSV.
-    Csv { reader: Box<csv::Reader<Quotes<R>>>, column: Column, record: csv::ByteRecord, base: u64 },
+    Csv { input: R, column: Column, records: Box<Records> },
 }
 
 /// Bytes of the input that are in no batch yet.
@@ -390,12 +374,7 @@ impl<R: Read> Batches<R> {
                 separator: if options.null { 0 } else { b'\n' },
                 buffer: Buffer::default(),
             },
-            Some(column) => Form::Csv {
-                reader: Box::new(csv_reader(input, end)),
-                column,
-                record: csv::ByteRecord::new(),
-                base: end,
-            },
+            Some(column) => Form::Csv { input, column, records: Box::new(Records::at(end)) },
         };
         let size = usize::try_from(options.batch).unwrap_or(usize::MAX).max(1);
         Self { form, size, most: usize::MAX, end }
@@ -422,8 +401,8 @@ impl<R: Read> Batches<R> {
             Form::Separated { input, separator, buffer } => {
                 buffer.next(input, *separator, self.size, self.most)?
             }
-            Form::Csv { reader, column, record, base } => {
-                next_records(reader, column, record, self.size, self.most, *base)?
+            Form::Csv { input, column, records } => {
+                records.next_batch(input, column, self.size, self.most)?
             }
         };
         Ok(next.map(|(packing, blob, count, bytes)| {
@@ -440,9 +419,9 @@ impl Batches<Box<dyn Read>> {
         if let Some(named @ Column::Named(_)) = &mut column
             && offset > 0
         {
-            let mut record = csv::ByteRecord::new();
-            csv_reader(&file, 0).read_byte_record(&mut record).map_err(plain)?;
-            *named = Column::At(index_of(named, &record)?);
+            let mut records = Records::at(0);
+            records.next_record(&mut file)?;
+            *named = Column::At(index_of(named, &records)?);
         }
         file.seek(SeekFrom::Start(offset))?;
         Ok(Self::at(Box::new(file), options, column, offset))
@@ -539,38 +518,33 @@ impl Buffer {
     }
 }
 
-/// Records may have different numbers of fields, as long as each has the column. The input begins
-/// `base` bytes behind the start of the file.
-fn csv_reader<R: Read>(input: R, base: u64) -> csv::Reader<Quotes<R>> {
-    csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Quotes {
-        input,
-        place: Place::Start,
-        record: base,
-        end: base,
-        longest: MAX_ITEM as u64,
-    })
-}
-
-/// The error of the input itself, with its kind.
-fn plain(error: csv::Error) -> io::Error {
-    let text = error.to_string();
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        _ => io::Error::new(io::ErrorKind::InvalidData, text),
-    }
-}
-
-/// CSV on its way to its reader, which would take all that follows a quote without an end for one
-/// field. This refuses it, and records of any length.
-struct Quotes<R> {
-    input: R,
-    place: Place,
-    /// Where the record begins, in bytes of the file.
+/// CSV in records, of any number of fields as long as each has the column. A record is used when it
+/// is whole, so an input may pause anywhere.
+///
+/// ```text
+///   bytes   ...,"x"\n  c,"d\n"\n  e,"f
+///                     │          └ whole: the record here goes on
+///                     └ used
+/// ```
+struct Records {
+    bytes: Vec<u8>,
+    /// Bytes that were parsed.
+    used: usize,
+    /// Where the record begins that is not whole, in bytes of the file.
     record: u64,
     /// Bytes of the file that were read.
     end: u64,
+    /// Where the last batch ended, in bytes of the file.
+    batched: u64,
+    place: Place,
     /// Bytes of the longest record.
     longest: u64,
+    exhausted: bool,
+    parser: csv_core::Reader,
+    /// The fields of a record, and where each of them ends.
+    fields: Vec<u8>,
+    ends: Vec<usize>,
+    count: usize,
 }
 
 /// A place in CSV.
@@ -584,28 +558,146 @@ enum Place {
     Quote,
 }
 
-impl<R: Read> Read for Quotes<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let size = self.input.read(buffer)?;
+impl Records {
+    /// Records of an input that begins so many bytes behind the start of a file.
+    fn at(base: u64) -> Self {
+        Self {
+            bytes: Vec::new(),
+            used: 0,
+            record: base,
+            end: base,
+            batched: base,
+            place: Place::Start,
+            longest: MAX_ITEM as u64,
+            exhausted: false,
+            parser: csv_core::Reader::new(),
+            fields: vec![0; PIECE],
+            ends: vec![0; 64],
+            count: 0,
+        }
+    }
+
+    /// The column of the next records. After `WouldBlock` nothing is lost.
+    fn next_batch(
+        &mut self,
+        input: &mut impl Read,
+        column: &mut Column,
+        size: usize,
+        most: usize,
+    ) -> io::Result<Option<Packed>> {
+        let (mut blob, mut count) = (Vec::new(), 0);
+        while blob.len() < size && count < most {
+            let at = self.position();
+            match self.next_record(input) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && count > 0 => break,
+                Err(error) => return Err(error),
+            }
+            let index = match column {
+                Column::At(index) => *index,
+                Column::Named(_) => {
+                    *column = Column::At(index_of(column, self)?);
+                    continue;
+                }
+            };
+            let field = self.field(index).ok_or_else(|| {
+                let text = format!("the record at byte {at} has no column {}", index + 1);
+                io::Error::new(io::ErrorKind::InvalidData, text)
+            })?;
+            push_item(&mut blob, field);
+            count += 1;
+        }
+        let bytes = self.position() - self.batched;
+        self.batched += bytes;
+        Ok((count > 0).then_some((Packing::Lengths, blob, count as u64, bytes)))
+    }
+
+    /// Where parsing is, in bytes of the file.
+    fn position(&self) -> u64 {
+        self.end - (self.bytes.len() - self.used) as u64
+    }
+
+    /// Parses the next record; `false` at the end of the input.
+    fn next_record(&mut self, input: &mut impl Read) -> io::Result<bool> {
+        loop {
+            let rest = (self.end - self.record) as usize;
+            let whole = if self.exhausted { self.bytes.len() } else { self.bytes.len() - rest };
+            if self.used < whole && self.parse(whole) {
+                return Ok(true);
+            }
+            if self.exhausted {
+                return Ok(self.parse(whole));
+            }
+            self.fill(input)?;
+        }
+    }
+
+    /// Parses a record of the bytes up to `whole`; `false` if only empty lines were left.
+    fn parse(&mut self, whole: usize) -> bool {
+        use csv_core::ReadRecordResult::{End, InputEmpty, OutputEndsFull, OutputFull, Record};
+        let (mut written, mut ended) = (0, 0);
+        loop {
+            let input = &self.bytes[self.used..whole];
+            // Without input the parser takes it for the end of all.
+            if input.is_empty() && !self.exhausted {
+                return false;
+            }
+            let (fields, ends) = (&mut self.fields[written..], &mut self.ends[ended..]);
+            let (result, read, more, done) = self.parser.read_record(input, fields, ends);
+            self.used += read;
+            (written, ended) = (written + more, ended + done);
+            match result {
+                InputEmpty => {}
+                OutputFull => self.fields.resize(2 * self.fields.len(), 0),
+                OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
+                Record => {
+                    self.count = ended;
+                    return true;
+                }
+                End => return false,
+            }
+        }
+    }
+
+    /// A field of the record that was parsed.
+    fn field(&self, index: usize) -> Option<&[u8]> {
+        let ends = &self.ends[..self.count];
+        let start = if index == 0 { 0 } else { *ends.get(index - 1)? };
+        Some(&self.fields[start..*ends.get(index)?])
+    }
+
+    /// Reads a piece of the input. A quote without an end, which would take all that follows for
+    /// one field, is refused, and so are records of any length.
+    fn fill(&mut self, input: &mut impl Read) -> io::Result<()> {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        let before = self.bytes.len();
+        self.bytes.resize(before + PIECE, 0);
+        let read = input.read(&mut self.bytes[before..]);
+        self.bytes.truncate(before + *read.as_ref().unwrap_or(&0));
         let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidData, text));
         let record = self.record;
-        if size == 0 && !buffer.is_empty() && self.place == Place::Quoted {
-            return wrong(format!("the record at byte {record} has a quote without an end"));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Ok(0) if self.place == Place::Quoted => {
+                return wrong(format!("the record at byte {record} has a quote without an end"));
+            }
+            read => self.exhausted = read? == 0,
         }
-        self.follow(&buffer[..size]);
+        self.follow(before);
         if self.end - self.record > self.longest {
             let (record, longest) = (self.record, self.longest);
             return wrong(format!("the record at byte {record} has more than {longest} bytes"));
         }
-        Ok(size)
+        Ok(())
     }
-}
 
-impl<R> Quotes<R> {
-    fn follow(&mut self, bytes: &[u8]) {
-        let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
-            let rest = &bytes[at..];
+    /// Finds the ends of records in the bytes behind the first `at`.
+    fn follow(&mut self, mut at: usize) {
+        let start = self.end - at as u64;
+        while let Some(&byte) = self.bytes.get(at) {
+            let rest = &self.bytes[at..];
             let (skipped, place) = match (self.place, byte) {
                 (Place::Start | Place::Quote, b'"') => (0, Place::Quoted),
                 (Place::Quoted, _) => match memchr(b'"', rest) {
@@ -615,7 +707,7 @@ impl<R> Quotes<R> {
                 _ => match memchr3(b',', b'\n', b'\r', rest) {
                     Some(end) => {
                         if rest[end] != b',' {
-                            self.record = self.end + (at + end) as u64 + 1;
+                            self.record = start + (at + end) as u64 + 1;
                         }
                         (end, Place::Start)
                     }
@@ -625,51 +717,31 @@ impl<R> Quotes<R> {
             self.place = place;
             at += skipped + 1;
         }
-        self.end += bytes.len() as u64;
+        self.end = start + self.bytes.len() as u64;
     }
 }
 
 /// The index of a column, by its name in the first record.
-fn index_of(column: &Column, first: &csv::ByteRecord) -> io::Result<usize> {
+fn index_of(column: &Column, first: &Records) -> io::Result<usize> {
     let name = match column {
         Column::At(index) => return Ok(*index),
         Column::Named(name) => name.as_bytes(),
     };
-    first.iter().position(|field| field == name).ok_or_else(|| {
-        let names: Vec<_> = first.iter().map(String::from_utf8_lossy).collect();
-        let text = format!("there is no column {column}, only {}", names.join(", "));
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    })
-}
-
-fn next_records<R: Read>(
-    reader: &mut csv::Reader<R>,
-    column: &mut Column,
-    record: &mut csv::ByteRecord,
-    size: usize,
-    most: usize,
-    base: u64,
-) -> io::Result<Option<Packed>> {
-    let begin = reader.position().byte();
-    if matches!(column, Column::Named(_)) {
-        if !reader.read_byte_record(record).map_err(plain)? {
-            return Ok(None);
+    let names: Vec<_> = (0..first.count).filter_map(|index| first.field(index)).collect();
+    let mut found = (0..names.len()).filter(|&index| names[index] == name);
+    let wrong = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+    match (found.next(), found.next()) {
+        (Some(index), None) => Ok(index),
+        (Some(one), Some(other)) => Err(wrong(format!(
+            "columns {} and {} are both named {column}: name one by its number",
+            one + 1,
+            other + 1
+        ))),
+        _ => {
+            let names: Vec<_> = names.into_iter().map(String::from_utf8_lossy).collect();
+            Err(wrong(format!("there is no column {column}, only {}", names.join(", "))))
         }
-        *column = Column::At(index_of(column, record)?);
     }
-    let Column::At(index) = *column else { return Ok(None) };
-    let (mut blob, mut count) = (Vec::new(), 0);
-    while blob.len() < size && count < most && reader.read_byte_record(record).map_err(plain)? {
-        let field = record.get(index).ok_or_else(|| {
-            let at = record.position().map_or(0, csv::Position::byte) + base;
-            let text = format!("the record at byte {at} has no column {}", index + 1);
-            io::Error::new(io::ErrorKind::InvalidData, text)
-        })?;
-        push_item(&mut blob, field);
-        count += 1;
-    }
-    let bytes = reader.position().byte() - begin;
-    Ok((count > 0).then_some((Packing::Lengths, blob, count as u64, bytes)))
 }
 
 /// Appends an item after its length.
@@ -734,16 +806,64 @@ mod tests {
         }
     }
 
+    /// Gives so many bytes at a time.
+    struct Pieces<'t> {
+        text: &'t [u8],
+        piece: usize,
+    }
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let size = self.piece.min(self.text.len());
+            buffer[..size].copy_from_slice(&self.text[..size]);
+            self.text = &self.text[size..];
+            Ok(size)
+        }
+    }
+
+    /// An input of pieces, with `WouldBlock` before each of them.
+    struct Idle<'t>(Pieces<'t>, bool);
+
+    impl Read for Idle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 { Err(io::ErrorKind::WouldBlock.into()) } else { self.0.read(buffer) }
+        }
+    }
+
+    #[test]
+    fn csv_that_pauses_anywhere_gives_the_same_items() {
+        let csv = Some(Column::Named("url".to_owned()));
+        let options = Options { csv, ..options(1000) };
+        let whole = items_of(TABLE, &options, 1000);
+        for piece in 1..TABLE.len() + 1 {
+            let idle = Idle(Pieces { text: TABLE, piece }, false);
+            let mut batches = Batches::new(idle, &options);
+            let (mut items, mut end) = (Vec::new(), 0);
+            loop {
+                match batches.next_batch() {
+                    Ok(Some(batch)) => {
+                        items.extend(batch.items().into_iter().map(<[u8]>::to_vec));
+                        end = batch.end;
+                    }
+                    Ok(None) => break,
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
+                }
+            }
+            assert_eq!((items, end), (whole.clone(), TABLE.len() as u64), "{piece}");
+        }
+    }
+
     #[test]
     fn a_quote_without_an_end_and_a_long_record_are_refused() {
         let wrong = |text: &[u8], piece: usize, longest: u64| {
-            let mut quotes = csv_reader(text, 0).into_inner();
-            quotes.longest = longest;
-            let mut buffer = vec![0; piece];
+            let mut records = Records::at(0);
+            records.longest = longest;
+            let mut input = Pieces { text, piece };
             loop {
-                match quotes.read(&mut buffer) {
-                    Ok(0) => return None,
-                    Ok(_) => {}
+                match records.next_record(&mut input) {
+                    Ok(false) => return None,
+                    Ok(true) => {}
                     Err(error) => return Some(error.to_string()),
                 }
             }
@@ -803,6 +923,10 @@ mod tests {
         };
         assert!(batches("none").contains("no column none, only id, url"));
         assert!(batches("4").contains("the record at byte 0 has no column 4"));
+        let csv = Some(column("url").unwrap());
+        let twice = &b"url,id,url\na,b,c\n"[..];
+        let error = Batches::new(twice, &Options { csv, ..options(9) }).next_batch().unwrap_err();
+        assert!(error.to_string().contains("columns 1 and 3 are both named url"));
         assert!(column("0").is_err());
     }
 
@@ -892,7 +1016,7 @@ mod tests {
     #[test]
     fn a_live_input_gives_what_came() {
         let (reader, mut writer) = io::pipe().unwrap();
-        let live = Live::new(reader, &Interrupt::default(), true);
+        let live = Live::new(reader);
         let mut batches = Batches::new(live, &options(1 << 20));
         let next = |batches: &mut Batches<Live>| loop {
             match batches.next_batch() {

@@ -651,7 +651,7 @@ impl Arguments {
             let mut progress = Progress::new(output, &input.name, length).from(begin);
             let name = input.name.clone();
             let kept = input.kept()?;
-            let batches = input.batches(&self.items, interrupt)?;
+            let batches = input.batches(&self.items)?;
             let mut batches = batches.at_most(most).of_size(size);
             let mut items = 0;
             loop {
@@ -666,7 +666,6 @@ impl Arguments {
                         sink.idle()?;
                         continue;
                     }
-                    Err(_) if interrupt.requested() => continue,
                     Err(error) => {
                         sink.finish()?;
                         return Err(Error::file(name)(error).into());
@@ -720,7 +719,7 @@ impl Arguments {
         let mut items = 0;
         for input in inputs {
             let name = input.name.clone();
-            let mut batches = input.batches(&self.items, interrupt)?;
+            let mut batches = input.batches(&self.items)?;
             loop {
                 if interrupt.requested() {
                     return Err(Error::Interrupted { hint: "Nothing was added.".to_owned() });
@@ -729,7 +728,6 @@ impl Arguments {
                     Ok(Some(batch)) => items += batch.count,
                     Ok(None) => break,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(_) if interrupt.requested() => {}
                     Err(error) => return Err(Error::file(name)(error)),
                 }
             }
@@ -796,19 +794,11 @@ impl Input {
         Ok(Some((file, regular.identity.clone())))
     }
 
-    fn batches(
-        self,
-        options: &items::Options,
-        interrupt: &Interrupt,
-    ) -> Result<Batches<Box<dyn Read>>, Error> {
+    fn batches(self, options: &items::Options) -> Result<Batches<Box<dyn Read>>, Error> {
         let Some(regular) = self.regular else {
-            // A reader of CSV cannot go on after an idle time.
-            let may_block = options.csv.is_none();
             let input: Box<dyn Read> = match self.source {
-                Source::Stdin => Box::new(Live::new(io::stdin(), interrupt, may_block)),
-                Source::File(path) => {
-                    Box::new(Live::opened(|| File::open(path), interrupt, may_block))
-                }
+                Source::Stdin => Box::new(Live::new(io::stdin())),
+                Source::File(path) => Box::new(Live::opened(|| File::open(path))),
             };
             return Ok(Batches::new(input, options));
         };
