@@ -7,12 +7,15 @@
 //!
 //! An offset is noted only when every item before it is confirmed, so the journal may be behind,
 //! but never ahead. A thread writes the journal: the load never waits for the disk.
+//!
+//! The first line of a journal says that it is one. A file without that line, a link or anything
+//! else under the name of a journal is not ours: it is neither read further nor replaced.
 
 use std::{
     ffi::OsString,
-    fs::{self, File, Metadata, TryLockError},
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -22,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::{fs::OFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -29,19 +33,20 @@ use crate::{error::Error, loading::Mark, name};
 
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 64 << 10;
+/// The first line of a journal, before the number of its form.
+const MAGIC: &str = "redis-bloom journal ";
 /// The form of a journal; others are refused.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What must be equal when a load goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    version: u32,
     /// The filter, with escapes for bytes that are no text.
     key: String,
+    /// The number of its database.
+    database: i64,
     /// The options that items depend on, in words.
     items: String,
-    device: u64,
-    inode: u64,
     size: u64,
     /// Nanoseconds of the last change.
     modified: i128,
@@ -83,7 +88,11 @@ pub(crate) struct Journal {
 
 impl Identity {
     /// Describes an open file. Its position is afterwards at the start.
-    pub(crate) fn of(file: &mut File, key: &[u8], items: String) -> io::Result<Self> {
+    pub(crate) fn of(
+        file: &mut File,
+        (key, database): (&[u8], i64),
+        items: String,
+    ) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let mut hash = Xxh3::new();
         let mut end = Vec::new();
@@ -95,11 +104,9 @@ impl Identity {
         }
         file.seek(SeekFrom::Start(0))?;
         Ok(Self {
-            version: VERSION,
             key: name::readable(key),
+            database,
             items,
-            device: metadata.dev(),
-            inode: metadata.ino(),
             size: metadata.len(),
             modified: modified(&metadata),
             hash: hash.digest(),
@@ -118,10 +125,10 @@ impl Identity {
 
     /// What differs from the journal of an earlier load; `None` if nothing does.
     fn difference(&self, earlier: &Self) -> Option<String> {
-        if earlier.version != self.version {
-            Some("its journal is of another release of this program".to_owned())
-        } else if earlier.key != self.key {
+        if earlier.key != self.key {
             Some(format!("its journal belongs to the filter {}", earlier.key))
+        } else if earlier.database != self.database {
+            Some(format!("its journal belongs to database {}", earlier.database))
         } else if earlier.items != self.items {
             Some(format!("it was loaded with other options: {}", earlier.items))
         } else {
@@ -142,25 +149,44 @@ pub(crate) fn path_for(file: &Path) -> PathBuf {
 }
 
 impl Journal {
-    /// The position at which an earlier load of this file ended; `None` without a journal.
+    /// The position at which an earlier load of this file ended; `None` without a journal, and with
+    /// `restart` whatever load a journal is of.
+    ///
+    /// # Errors
+    /// `Error::Usage` for the journal of another load, and for a file that is no journal.
     pub(crate) fn read(
         path: &Path,
         file: &Path,
         identity: &Identity,
+        restart: bool,
     ) -> Result<Option<Position>, Error> {
-        let text = match fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(Error::file(path))?,
+        let text = match own(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(Error::usage(
+                    format!("{}: {error}", name::readable_path(path)),
+                    "Give it another name: a load keeps its journal there.",
+                ));
+            }
+            Err(error) => return Err(Error::file(path)(error)),
         };
+        let Some(text) = text.filter(|_| !restart) else { return Ok(None) };
         let refused = |why: String| {
             Error::usage(
-                format!("{}: {why}", file.display()),
-                "Load the file from its beginning: leave out --resume.",
+                format!("{}: {why}", name::readable_path(file)),
+                "--restart begins at the start of the file, with a new journal.",
             )
         };
-        let content: Content = serde_json::from_slice(&text)
-            .map_err(|error| refused(format!("its journal cannot be read: {error}")))?;
+        let content = text.strip_prefix(format!("{MAGIC}{VERSION}\n").as_bytes());
+        let content = content
+            .ok_or_else(|| refused("its journal is of another release of this program".to_owned()))
+            .and_then(|content| {
+                serde_json::from_slice::<Content>(content)
+                    .map_err(|error| refused(format!("its journal cannot be read: {error}")))
+            })?;
         match identity.difference(&content.file) {
+            // Nothing is loaded.
+            _ if content.position.offset == 0 => Ok(None),
             Some(why) => Err(refused(why)),
             None => Ok(Some(content.position)),
         }
@@ -245,13 +271,8 @@ impl Journal {
         // A journal that could not be written is removed, too.
         let _ = self.close();
         // A crash, or a full disk, may have left it.
-        let _ = fs::remove_file(new_path(&self.path));
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::file(&self.path)(error))
-            }
-            _ => Ok(()),
-        }
+        let _ = remove_own(&new_path(&self.path));
+        remove_own(&self.path).map_err(Error::file(&self.path))
     }
 }
 
@@ -266,10 +287,49 @@ fn new_path(path: &Path) -> PathBuf {
     new.into()
 }
 
+/// The bytes of a journal; `None` if there is no file.
+///
+/// # Errors
+/// `InvalidData` for what is no journal.
+fn own(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not a journal of this program");
+    // Neither a link is followed, nor a pipe waited for.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(foreign());
+        }
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(foreign());
+    }
+    let mut text = Vec::new();
+    (&mut file).take(MAGIC.len() as u64).read_to_end(&mut text)?;
+    // A crash may have left the beginning of one.
+    if !MAGIC.as_bytes().starts_with(&text) {
+        return Err(foreign());
+    }
+    file.read_to_end(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Removes a journal, if there is one.
+fn remove_own(path: &Path) -> io::Result<()> {
+    match own(path)? {
+        Some(_) => fs::remove_file(path),
+        None => Ok(()),
+    }
+}
+
 /// Replaces the journal as a whole: a crash leaves the old one or the new one.
 fn write(path: &Path, content: &Content) -> io::Result<()> {
+    own(path)?;
     let new = new_path(path);
-    let mut file = File::create(&new)?;
+    remove_own(&new)?;
+    let mut file = File::create_new(&new)?;
+    writeln!(file, "{MAGIC}{VERSION}")?;
     serde_json::to_writer(&file, content)?;
     file.write_all(b"\n")?;
     file.sync_all()?;
@@ -279,19 +339,21 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loading::{Count, Keeper, Process, Seen};
+    use crate::loading::{Process, Seen};
 
     #[test]
     fn a_changed_file_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("items");
         let identity = |key: &str, items: &str| {
-            Identity::of(&mut File::open(&path).unwrap(), key.as_bytes(), items.to_owned()).unwrap()
+            let key = (key.as_bytes(), 3);
+            Identity::of(&mut File::open(&path).unwrap(), key, items.to_owned()).unwrap()
         };
         fs::write(&path, vec![b'a'; 300_000]).unwrap();
         let first = identity("urls", "lines");
         let journal = path_for(&path);
-        assert_eq!(Journal::read(&journal, &path, &first).unwrap(), None);
+        let read = |identity: &Identity| Journal::read(&journal, &path, identity, false);
+        assert_eq!(read(&first).unwrap(), None);
         let start = || {
             let loaded = (File::open(&path).unwrap(), first.clone());
             let (journal, start) = (journal.clone(), Position::default());
@@ -301,16 +363,19 @@ mod tests {
         let second = start().map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "another load has the file");
         kept.advance(2, 7);
-        let keeper =
-            Keeper::new(Some(Process::parse("run_id:process")), 0, "127.0.0.1:6379".to_owned());
-        let seen = Seen { window: None, count: Some(Count::All(5)), keeper };
+        let process = Process::of(Some("run_id:process"), 0, "127.0.0.1:6379".to_owned());
+        let seen = Seen { identity: Some("f".to_owned()), items: Some(5), process };
         let marks = vec![None, Some(Mark::of(&seen))];
         kept.describe(&[3], &marks);
         kept.close().unwrap();
         let position = Position { offset: 7, items: 2, generations: vec![3], marks };
-        assert_eq!(Journal::read(&journal, &path, &first).unwrap(), Some(position));
+        assert_eq!(read(&first).unwrap(), Some(position));
 
-        let why = |identity| Journal::read(&journal, &path, &identity).unwrap_err().to_string();
+        let why = |identity| {
+            assert_eq!(Journal::read(&journal, &path, &identity, true).unwrap(), None);
+            read(&identity).unwrap_err().to_string()
+        };
+        assert!(why(Identity { database: 4, ..first.clone() }).contains("to database 3"));
         assert!(why(identity("other", "lines")).contains("belongs to the filter urls"));
         assert!(why(identity("urls", "zero bytes")).contains("with other options: lines"));
         let changes: [fn(&mut Vec<u8>); 4] = [
@@ -328,8 +393,50 @@ mod tests {
             changed.modified = first.modified;
             assert!(why(changed).contains("the file changed"));
         }
-        fs::write(&journal, "{").unwrap();
-        assert!(why(first).contains("cannot be read"));
+        fs::write(&journal, format!("{MAGIC}{VERSION}\n{{")).unwrap();
+        assert!(why(first.clone()).contains("cannot be read"));
+        fs::write(&journal, format!("{MAGIC}99\n{{}}")).unwrap();
+        assert!(why(first).contains("another release"));
+    }
+
+    /// A file, a link or a directory of somebody else stays as it is, under both names.
+    #[test]
+    fn what_is_no_journal_is_never_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("items");
+        fs::write(&path, "a\nb\n").unwrap();
+        let file = Identity::of(&mut File::open(&path).unwrap(), (b"urls", 0), String::new());
+        let file = file.unwrap();
+        let journal = path_for(&path);
+        let target = dir.path().join("target");
+        for place in [journal.clone(), new_path(&journal)] {
+            for kind in ["file", "link", "link to nothing", "directory"] {
+                fs::write(&target, "precious").unwrap();
+                let link = |to: &Path| std::os::unix::fs::symlink(to, &place).unwrap();
+                match kind {
+                    "file" => fs::write(&place, "precious").unwrap(),
+                    "link" => link(&target),
+                    "link to nothing" => link(&dir.path().join("nothing")),
+                    _ => fs::create_dir(&place).unwrap(),
+                }
+                let loaded = (File::open(&path).unwrap(), file.clone());
+                let start = Position::default();
+                let started = Journal::start(journal.clone(), loaded, start, Duration::MAX, |_| ());
+                assert!(started.is_err(), "{kind} at {}", place.display());
+                for restart in [false, true] {
+                    let read = Journal::read(&journal, &path, &file, restart);
+                    assert_eq!(read.is_err(), place == journal, "{kind}: {read:?}");
+                }
+                assert_eq!(fs::read(&target).unwrap(), b"precious");
+                assert!(!dir.path().join("nothing").exists());
+                let metadata = fs::symlink_metadata(&place).unwrap();
+                assert_eq!(metadata.is_symlink(), kind.starts_with("link"));
+                match kind {
+                    "directory" => fs::remove_dir(&place).unwrap(),
+                    _ => fs::remove_file(&place).unwrap(),
+                }
+            }
+        }
     }
 
     #[test]
@@ -338,11 +445,11 @@ mod tests {
         let path = dir.path().join("items");
         fs::write(&path, "a\nb\n").unwrap();
         let mut loaded = File::open(&path).unwrap();
-        let file = Identity::of(&mut loaded, b"urls", String::new()).unwrap();
+        let file = Identity::of(&mut loaded, (b"urls", 0), String::new()).unwrap();
         let journal = path_for(&path);
         let (sender, failures) = channel();
         let every = Duration::from_millis(1);
-        let start = Position::default();
+        let start = Position { offset: 1, ..Position::default() };
         let failed = move |error: &io::Error| drop(sender.send(error.to_string()));
         let both = (loaded, file.clone());
         let mut kept = Journal::start(journal.clone(), both, start.clone(), every, failed).unwrap();
@@ -351,14 +458,14 @@ mod tests {
         kept.advance(1, 2);
         let position = Position { offset: 2, items: 1, ..Position::default() };
         failures.recv().expect("the failure is told");
-        assert_eq!(Journal::read(&journal, &path, &file).unwrap(), Some(start));
+        assert_eq!(Journal::read(&journal, &path, &file, false).unwrap(), Some(start));
         fs::remove_dir(new_path(&journal)).unwrap();
-        while Journal::read(&journal, &path, &file).unwrap().as_ref() != Some(&position) {
+        while Journal::read(&journal, &path, &file, false).unwrap().as_ref() != Some(&position) {
             thread::sleep(every);
         }
         kept.close().unwrap();
         assert!(failures.recv().is_err(), "it is told once");
-        fs::write(new_path(&journal), "{").unwrap();
+        fs::write(new_path(&journal), &MAGIC[..7]).unwrap();
         kept.remove().unwrap();
         assert!(!journal.exists() && !new_path(&journal).exists());
     }

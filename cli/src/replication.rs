@@ -39,22 +39,29 @@ impl Acknowledged {
         offset: &mut Option<u64>,
         most: Duration,
     ) -> Result<Self, Error> {
-        if last == LastWrite::Elsewhere {
-            let Some(seen) = Replication::of_primary(server)? else { return Ok(Self::Unknown) };
+        let mut reached = |server: &mut Connection| {
+            let Some(seen) = Replication::of_primary(server)? else { return Ok(None) };
             *offset = offset.or(seen.offset);
-            if offset.is_some_and(|offset| seen.having(offset) >= replicas) {
-                return Ok(Self::Yes);
+            Ok(offset.map(|offset| seen.having(offset) >= replicas))
+        };
+        if last == LastWrite::Elsewhere {
+            match reached(server)? {
+                None => return Ok(Self::Unknown),
+                Some(true) => return Ok(Self::Yes),
+                Some(false) => {}
             }
         }
         // It also lets replicas say at once how far they are.
         let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
-        match server.call(redis::cmd("WAIT").arg(replicas).arg(most))? {
-            Value::Int(having) => {
-                let enough = u64::try_from(having).is_ok_and(|having| having >= replicas);
-                Ok(if enough && last == LastWrite::Here { Self::Yes } else { Self::NotYet })
+        let enough = match server.call(redis::cmd("WAIT").arg(replicas).arg(most))? {
+            Value::Int(having) => u64::try_from(having).is_ok_and(|having| having >= replicas),
+            reply => {
+                let reply = format!("{reply:?}");
+                return Err(Error::Reply { command: "WAIT".to_owned(), reply });
             }
-            reply => Err(Error::Reply { command: "WAIT".to_owned(), reply: format!("{reply:?}") }),
-        }
+        };
+        let have = enough && (last == LastWrite::Here || reached(server)? == Some(true));
+        Ok(if have { Self::Yes } else { Self::NotYet })
     }
 }
 

@@ -21,14 +21,14 @@ use serde::Serialize;
 use crate::{
     amount,
     at_once::Servers,
-    connection::{Connection, Options, Targets},
+    connection::{Connection, Options, Target, Targets},
     error::{Error, Exit},
     interrupt::Interrupt,
     items::{self, Batch, Batches, Live, Source},
     journal::{self, Identity, Journal, Position},
     loading::{
-        Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Mark, Now, Piece, RESTARTED, Route,
-        Seen, Settings, Stop, Totals, Verdict,
+        Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route, Seen, Settings,
+        Stop, Totals, Verdict,
     },
     name,
     new_shard::growth_of,
@@ -40,13 +40,16 @@ use crate::{
 
 /// The longest sleep without a look for Ctrl-C.
 const MOMENT: Duration = Duration::from_millis(100);
+/// How many times a load begins again because a server restarted.
+const AGAIN: u32 = 5;
 
 /// Adds the items of files or of standard input to a filter
 ///
 /// Every line is an item, as it is: nothing is stripped, and an empty line is an empty item. The
 /// filter must exist, unless --items and --error say how to create it. A journal beside each file,
 /// FILE.redis-bloom, notes how far the load is; --resume goes on there. It is removed when all
-/// files are loaded. Ctrl-C ends the load in order, a second one at once.
+/// files are loaded. If a server restarted and may have lost items, all are sent again. Ctrl-C ends
+/// the load in order, a second one at once.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
@@ -57,6 +60,9 @@ pub(crate) struct Arguments {
     /// Goes on where an earlier load of the same files ended
     #[arg(long, conflicts_with = "skip")]
     resume: bool,
+    /// Begins at the start, also where a file has the journal of another load
+    #[arg(long, conflicts_with = "resume")]
+    restart: bool,
     /// Leaves out the first N items
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = amount::items)]
@@ -129,8 +135,6 @@ enum Next {
     Resume,
     /// Without journals.
     Skip,
-    /// Not at all: items may be lost.
-    Again,
 }
 
 /// A file of the command line.
@@ -198,6 +202,24 @@ impl Sink {
         }
     }
 
+    /// Sees, however the load ended, whether the filter has what was confirmed.
+    fn concluded(&mut self, loaded: Result<(), Failure>) -> Result<(), Failure> {
+        match self {
+            Self::Key(delivery) => {
+                let loaded = loaded.map_err(|failure| failure.stop);
+                Ok(delivery.concluded(loaded)?)
+            }
+            // The other threads confirm what they have; one that lost items matters most.
+            Self::Shards(fleet) => {
+                let ended = match (loaded, fleet.finish()) {
+                    (Err(_), Err(ended)) if ended.is_loss() => Err(ended),
+                    (loaded, ended) => loaded.and(ended),
+                };
+                ended.map_err(|failure| fleet.concluded(failure))
+            }
+        }
+    }
+
     fn counting(&self) -> bool {
         matches!(self, Self::Key(delivery) if delivery.counting())
     }
@@ -227,12 +249,49 @@ impl Arguments {
                 "Say how by --items and --error, or leave it out.",
             ));
         }
-        let inputs = self.files.iter().map(|file| self.input(file, output));
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let target = connection.target()?;
+        let inputs = self.files.iter().map(|file| self.input(file, target.database(), output));
+        let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        let started = Instant::now();
+        let (mut again, mut resent) = (0, 0);
+        loop {
+            let opened = self.open(&target, &mut inputs, rules, &interrupt, output)?;
+            let Some((mut sink, ledger)) = opened else { return Ok(Exit::Done) };
+            let loaded = self.load(&inputs, &mut sink, &ledger, &interrupt, output);
+            let loaded = sink.concluded(loaded);
+            let mut totals = sink.totals();
+            totals.resent += resent;
+            let restarted = matches!(&loaded, Err(Failure { stop: Stop::Restarted, .. }));
+            let files = inputs.iter().all(|input| input.regular.is_some());
+            let may = files && !sink.counting() && again < AGAIN && !interrupt.requested();
+            if !restarted || !may {
+                return self.end(loaded, totals, &ledger, started.elapsed(), output);
+            }
+            again += 1;
+            resent = totals.resent + totals.items;
+            output.remark(format_args!(
+                "the server restarted, or another one took its place, and may have lost items: \
+                 sending all of them again"
+            ));
+            for mut journal in ledger.journals().into_iter().flatten() {
+                journal.close()?;
+            }
+            begin_again(&mut inputs);
+        }
+    }
+
+    /// Finds the filter, or creates it, and begins its journals; `None` if that was all to do.
+    fn open(
+        &self,
+        target: &Target,
+        inputs: &mut [Input],
+        rules: Option<Rules>,
+        interrupt: &Interrupt,
+        output: &Output,
+    ) -> Result<Option<(Sink, Arc<Ledger>)>, Error> {
         let early = |stop: Failure| self.explained(stop, Next::Skip, Totals::default());
         let mut server = target.connect_for(self.key())?;
-        let filter = self.find(&mut server, &interrupt)?;
+        let filter = self.find(&mut server, interrupt)?;
         if let (Some(rules), Filter::Sharded(descriptor)) = (rules, &filter) {
             let servers = Servers::of(target.clone(), output)?;
             // Without any shard, the load says which is lost.
@@ -245,24 +304,25 @@ impl Arguments {
             key: self.key().to_vec(),
             place: Some(0),
             shard: None,
-            targets: Targets::of(target, &mut server)?,
+            targets: Targets::of(target.clone(), &mut server)?,
             ledger: Arc::clone(&ledger),
             interrupt: interrupt.clone(),
             output: *output,
             held: HELD,
             give_back: Arc::default(),
-            loaded: resumed(&inputs).next().is_some(),
+            loaded: resumed(inputs).next().is_some(),
         };
         let mut settings =
             Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for };
-        let mut sink = match filter {
+        let sink = match filter {
             Filter::Sharded(_) if self.dry_run => {
-                return self.count(inputs, true, &interrupt, output);
+                return self.count(inputs, true, interrupt, output).map(|()| None);
             }
             Filter::Sharded(descriptor) => {
                 let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
                 let fleet = fleet.map_err(early)?;
-                self.resume_shards(&fleet, &ledger, &inputs, output)?;
+                let now = fleet.generations();
+                self.resume_at(inputs, &ledger, now.first(), fleet.found(), output);
                 self.remark_found(output);
                 Sink::Shards(Box::new(fleet))
             }
@@ -274,38 +334,21 @@ impl Arguments {
                     self.check_window(&mut delivery, rules)?;
                 }
                 if self.dry_run {
-                    return self.count(inputs, found, &interrupt, output);
+                    return self.count(inputs, found, interrupt, output).map(|()| None);
                 }
-                self.find_or_create(&mut delivery, found, rules, &inputs, output)?;
+                self.find_or_create(&mut delivery, found, rules, output)?;
                 delivery.prepare().map_err(|stop| early(stop.into()))?;
                 ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);
+                self.resume_at(inputs, &ledger, None, &[delivery.found().cloned()], output);
                 Sink::Key(Box::new(delivery))
             }
         };
         let mut journals = Vec::new();
-        for input in &inputs {
+        for input in &*inputs {
             journals.push(self.journal(input, &sink, &ledger, output)?);
         }
         ledger.keep(journals);
-        // The server may have restarted since the filter was found.
-        if ledger.in_doubt() {
-            ledger.begin_doubt(output);
-        }
-        let started = Instant::now();
-        let loaded = self.load(inputs, &mut sink, &ledger, &interrupt, output);
-        let loaded = match &mut sink {
-            Sink::Key(delivery) => {
-                let loaded = loaded.and_then(|()| Ok(delivery.check()?));
-                delivery.settle(true);
-                loaded
-            }
-            // The other threads confirm what they have; one that lost items matters most.
-            Sink::Shards(fleet) => match (loaded, fleet.finish()) {
-                (Err(_), Err(ended)) if matches!(ended.stop, Stop::Lost(_)) => Err(ended),
-                (loaded, ended) => loaded.and(ended),
-            },
-        };
-        self.end(loaded, sink.totals(), &ledger, started.elapsed(), output)
+        Ok(Some((sink, ledger)))
     }
 
     fn key(&self) -> &[u8] {
@@ -338,7 +381,6 @@ impl Arguments {
         time: Duration,
         output: &Output,
     ) -> Result<Exit, Error> {
-        let doubt = ledger.in_doubt();
         let seconds = time.as_secs_f64();
         let summary = Summary {
             items: totals.items,
@@ -348,7 +390,7 @@ impl Arguments {
             resent: totals.resent,
             seconds,
             items_per_second: totals.items as f64 / seconds.max(1e-9),
-            complete: loaded.is_ok() && !doubt,
+            complete: loaded.is_ok(),
         };
         // A journal of items that may be lost must not be resumed from.
         let lost = |failure: &Failure| matches!(failure.stop, Stop::Lost(_));
@@ -366,19 +408,9 @@ impl Arguments {
                 }
             }
         }
-        let next = match (doubt, resumable) {
-            (true, _) => Next::Again,
-            (false, true) => Next::Resume,
-            (false, false) => Next::Skip,
-        };
+        let next = if resumable { Next::Resume } else { Next::Skip };
         let result = match loaded {
             Err(stop) => Err(self.explained(stop, next, totals)),
-            Ok(()) if doubt => Err(Error::Incomplete {
-                what: format!("load {}: {RESTARTED}", self.shown()),
-                hint: "Look with `verify`, or load again. --durable proves them after a restart, \
-                       --acks in another server."
-                    .to_owned(),
-            }),
             Ok(()) => removed.map(|()| Exit::Done),
         };
         match result {
@@ -394,7 +426,7 @@ impl Arguments {
     }
 
     /// Opens a file, and looks for its journal.
-    fn input(&self, name: &Path, output: &Output) -> Result<Input, Error> {
+    fn input(&self, name: &Path, database: i64, output: &Output) -> Result<Input, Error> {
         let source = Source::named(name);
         let name = source.name();
         let Source::File(path) = &source else {
@@ -409,26 +441,24 @@ impl Arguments {
             return self.no_journal(&name).map(|()| Input { name, source, regular: None });
         }
         let mut file = File::open(path).map_err(Error::file(path))?;
-        let identity = Identity::of(&mut file, self.key(), self.items.form());
+        let identity = Identity::of(&mut file, (self.key(), database), self.items.form());
         let identity = identity.map_err(Error::file(path))?;
         let journal = journal::path_for(path);
         let mut start = Position::default();
-        if self.resume {
-            match Journal::read(&journal, path, &identity)? {
-                Some(position) => {
-                    start = position;
-                    output.remark(format_args!(
-                        "{name}: goes on at byte {}, behind {} items",
-                        start.offset,
-                        amount::grouped(start.items)
-                    ));
+        if !self.dry_run {
+            let found = Journal::read(&journal, path, &identity, self.restart)?;
+            match found {
+                Some(position) if self.resume => start = position,
+                None if self.resume => {
+                    output.remark(format_args!("{name}: no journal, so from the beginning"));
                 }
-                None => output.remark(format_args!("{name}: no journal, so from the beginning")),
+                Some(position) if position.offset > 0 => output.remark(format_args!(
+                    "{name}: from the beginning, with a new journal; that of an earlier load was \
+                     behind {} items",
+                    amount::grouped(position.items)
+                )),
+                _ => {}
             }
-        } else if journal.exists() && !self.dry_run {
-            output.remark(format_args!(
-                "{name}: from the beginning; --resume would go on where an earlier load ended",
-            ));
         }
         let path = path.clone();
         Ok(Input { name, source, regular: Some(Regular { file, path, identity, start }) })
@@ -444,29 +474,14 @@ impl Arguments {
         Ok(())
     }
 
-    /// Sees that there is a filter, and that it is the one of the earlier load.
+    /// Sees that there is a filter.
     fn find_or_create(
         &self,
         delivery: &mut Delivery,
         found: bool,
         rules: Option<Rules>,
-        inputs: &[Input],
         output: &Output,
     ) -> Result<(), Error> {
-        for file in resumed(inputs) {
-            let before = file.start.marks.first().and_then(Option::as_ref);
-            if !file.start.generations.is_empty() {
-                return Err(self.rebuilt(file));
-            }
-            if !found {
-                let gone = Mark::gone(before);
-                let what = format!("the filter {gone} in the earlier load: some are lost");
-                return self.lost_before(inputs, &what);
-            }
-            if self.not_fewer(inputs, "the filter", before, delivery.found())? {
-                self.remark_forgotten(output);
-            }
-        }
         if !found {
             let (Some(items), Some(error)) = (self.capacity, self.error) else {
                 return Err(self.missing());
@@ -507,95 +522,44 @@ impl Arguments {
         }
     }
 
-    /// Sees that the shards have what an earlier load put there.
-    fn resume_shards(
+    /// Sees that the filter has what an earlier load put there: `found` of it, or of the shards of
+    /// the generation that answers. If nothing proves that, the load begins again.
+    fn resume_at(
         &self,
-        fleet: &Fleet,
+        inputs: &mut [Input],
         ledger: &Ledger,
-        inputs: &[Input],
+        generation: Option<&u64>,
+        found: &[Option<Seen>],
         output: &Output,
-    ) -> Result<(), Error> {
-        let Some(current) = fleet.generations().first().copied() else { return Ok(()) };
-        let found = fleet.found();
-        for file in resumed(inputs) {
-            if !file.start.generations.contains(&current) {
-                return Err(self.rebuilt(file));
-            }
-            ledger.follow(&file.start.generations);
-            if file.start.generations.first() != Some(&current) {
-                continue;
-            }
-            // A filter that was dropped and made anew may have the same number.
-            if file.start.marks.len() != found.len() {
-                return Err(self.rebuilt(file));
-            }
-            let mut forgotten = false;
-            for (shard, (now, before)) in found.iter().zip(&file.start.marks).enumerate() {
-                let filter = format!("shard {shard}");
-                forgotten |= self.not_fewer(inputs, &filter, before.as_ref(), now.as_ref())?;
-            }
-            if forgotten {
-                self.remark_forgotten(output);
-            }
-        }
-        Ok(())
-    }
-
-    /// Sees that a filter, or a shard, has what an earlier load put there. Returns whether it may
-    /// have forgotten some of that in its time.
-    fn not_fewer(
-        &self,
-        inputs: &[Input],
-        filter: &str,
-        before: Option<&Mark>,
-        now: Option<&Seen>,
-    ) -> Result<bool, Error> {
-        let Some((before, now)) = before.zip(now) else { return Ok(false) };
-        let what = match before.judged(now) {
-            Verdict::Kept { .. } => return Ok(false),
-            Verdict::Forgotten => return Ok(true),
-            Verdict::Lost(what) => format!("{filter} {what} in the earlier load: some are lost"),
-            Verdict::Unproved => format!(
-                "{filter} forgets, and its server restarted since the earlier load, or is another \
-                 one: items may be lost"
-            ),
+    ) {
+        let has_all = |file: &Regular| {
+            let Position { generations, marks, .. } = &file.start;
+            let mut pairs = marks.iter().zip(found);
+            generations.first() == generation
+                && marks.len() == found.len()
+                && pairs.all(|(mark, seen)| match (mark, seen) {
+                    (Some(mark), Some(seen)) => mark.judged(seen) == Verdict::Proved,
+                    _ => false,
+                })
         };
-        self.lost_before(inputs, &what).map(|()| false)
-    }
-
-    fn remark_forgotten(&self, output: &Output) {
-        output.remark(format_args!(
-            "{} may have forgotten items of the earlier load: they are older than its window",
-            self.shown()
-        ));
-    }
-
-    /// The error for a journal of another generation, or of a filter in one key.
-    fn rebuilt(&self, file: &Regular) -> Error {
-        Error::usage(
-            format!(
-                "{}: {} was rebuilt since the earlier load",
-                name::readable_path(&file.path),
+        if resumed(inputs).all(has_all) {
+            for file in resumed(inputs) {
+                // The next generation may lack what is loaded.
+                ledger.follow(&file.start.generations);
+                output.remark(format_args!(
+                    "{}: goes on at byte {}, behind {} items",
+                    name::readable_path(&file.path),
+                    file.start.offset,
+                    amount::grouped(file.start.items)
+                ));
+            }
+        } else {
+            output.remark(format_args!(
+                "nothing proves that {} has all items of the earlier load: from the beginning",
                 self.shown()
-            ),
-            "Load the file from its beginning: leave out --resume.",
-        )
-    }
-
-    /// The error for a filter that may lack items of an earlier load. Removes the journals: they
-    /// must not be resumed from once other items have brought the count up again.
-    fn lost_before(&self, inputs: &[Input], what: &str) -> Result<(), Error> {
-        for file in inputs.iter().flat_map(|input| &input.regular) {
-            let journal = journal::path_for(&file.path);
-            fs::remove_file(&journal).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(Error::file(journal)(error)),
-            })?;
+            ));
+            begin_again(inputs);
         }
-        Err(Error::Incomplete {
-            what: format!("load {}: {what}", self.shown()),
-            hint: "Load the files from their beginning: leave out --resume.".to_owned(),
-        })
     }
 
     /// Starts the journal of a file, if it can have one.
@@ -623,6 +587,10 @@ impl Arguments {
                 format!("{} is being loaded already", name::readable_path(&file.path)),
                 "Wait for that load; or read the file from standard input, without a journal.",
             )),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Error::usage(
+                format!("{}.new: {error}", path.display()),
+                "Give it another name: a load writes its journal there.",
+            )),
             Err(error) => {
                 output.remark(format_args!(
                     "{}: {error}; without a journal this load cannot be resumed",
@@ -636,7 +604,7 @@ impl Arguments {
     /// Reads the files, and delivers their items.
     fn load(
         &self,
-        inputs: Vec<Input>,
+        inputs: &[Input],
         sink: &mut Sink,
         ledger: &Ledger,
         interrupt: &Interrupt,
@@ -646,7 +614,7 @@ impl Arguments {
         let most = sink.most().min(pace.most());
         let size = sink.batch_size(self.items.batch);
         let mut skip = self.skip;
-        for (number, input) in inputs.into_iter().enumerate() {
+        for (number, input) in inputs.iter().enumerate() {
             let (length, begin) = input.extent();
             let mut progress = Progress::new(output, &input.name, length).from(begin);
             let name = input.name.clone();
@@ -701,17 +669,24 @@ impl Arguments {
                 }));
             }
         }
+        if skip > 0 {
+            output.remark(format_args!(
+                "--skip {} leaves out all items: there are only {}",
+                self.skip,
+                amount::grouped(self.skip - skip)
+            ));
+        }
         sink.finish()
     }
 
     /// Reads the items, and says how many there are.
     fn count(
         &self,
-        inputs: Vec<Input>,
+        inputs: &[Input],
         found: bool,
         interrupt: &Interrupt,
         output: &Output,
-    ) -> Result<Exit, Error> {
+    ) -> Result<(), Error> {
         let creates = self.capacity.is_some();
         if !found && !creates {
             return Err(self.missing());
@@ -738,8 +713,7 @@ impl Arguments {
         output.data(
             &DryRun { items, would_create: !found },
             format_args!("{counted} items would be added to {}{created}", self.shown()),
-        )?;
-        Ok(Exit::Done)
+        )
     }
 
     /// The name, for messages.
@@ -757,15 +731,16 @@ impl Arguments {
     /// The error for a load that ended early.
     fn explained(&self, failure: Failure, next: Next, totals: Totals) -> Error {
         let confirmed = self.durable || self.acks.map_or(failure.shard.is_some(), |acks| acks > 0);
-        let items = Items { count: totals.items, confirmed };
+        let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         let on = match next {
             Next::Resume => "Then go on by the same command with --resume.".to_owned(),
+            Next::Skip if totals.unknown => {
+                "Then load again from the beginning; a COUNTING filter, which counts items twice, \
+                 create again first."
+                    .to_owned()
+            }
             Next::Skip => {
                 format!("Then go on by the same command with --skip {}.", totals.before + self.skip)
-            }
-            Next::Again => {
-                "The server restarted, and items may be lost. Load again from the beginning."
-                    .to_owned()
             }
         };
         failure.explained(&format!("load {}", self.shown()), &items, &on)
@@ -776,6 +751,13 @@ impl Arguments {
 fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
     let files = inputs.iter().flat_map(|input| &input.regular);
     files.filter(|file| file.start.offset > 0)
+}
+
+/// Begins at the start of all files.
+fn begin_again(inputs: &mut [Input]) {
+    for file in inputs.iter_mut().flat_map(|input| &mut input.regular) {
+        file.start = Position::default();
+    }
 }
 
 impl Input {
@@ -794,16 +776,19 @@ impl Input {
         Ok(Some((file, regular.identity.clone())))
     }
 
-    fn batches(self, options: &items::Options) -> Result<Batches<Box<dyn Read>>, Error> {
-        let Some(regular) = self.regular else {
-            let input: Box<dyn Read> = match self.source {
+    fn batches(&self, options: &items::Options) -> Result<Batches<Box<dyn Read>>, Error> {
+        let Some(regular) = &self.regular else {
+            let input: Box<dyn Read> = match &self.source {
                 Source::Stdin => Box::new(Live::new(io::stdin())),
-                Source::File(path) => Box::new(Live::opened(|| File::open(path))),
+                Source::File(path) => {
+                    let path = path.clone();
+                    Box::new(Live::opened(|| File::open(path)))
+                }
             };
             return Ok(Batches::new(input, options));
         };
-        Batches::resumed(regular.file, options, regular.start.offset)
-            .map_err(Error::file(regular.path))
+        let file = regular.file.try_clone().map_err(Error::file(&regular.path))?;
+        Batches::resumed(file, options, regular.start.offset).map_err(Error::file(&regular.path))
     }
 }
 

@@ -238,6 +238,11 @@ impl Target {
         Some(self.at(host, port))
     }
 
+    /// The number of the database.
+    pub(crate) fn database(&self) -> i64 {
+        self.database
+    }
+
     /// Whether both have the same address.
     pub(crate) fn same_server(&self, other: &Self) -> bool {
         self.address == other.address

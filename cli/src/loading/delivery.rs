@@ -12,8 +12,8 @@
 //! a batch whose reply is lost is not sent again.
 //!
 //! **Loss.** A server that restarts may have lost what it acknowledged, and so may one that takes
-//! the place of another. So after each new connection and at the end the filter is compared with
-//! what it must have: `tally.rs`.
+//! the place of another. So after each new connection and at the end it must be proved that the
+//! filter has what was confirmed: `proof.rs`.
 
 use std::{
     collections::VecDeque,
@@ -36,12 +36,12 @@ use crate::{
     name,
     output::Output,
     replication::{Acknowledged, LastWrite, Replication},
-    window::{self, Forgets, Generation, Window},
+    window::{self, Forgets, Window},
 };
 
 use super::{
     ledger::{Ledger, Piece},
-    tally::{Count, Keeper, Mark, Process, Seen, Verdict, milliseconds},
+    proof::{Mark, Process, Seen, Verdict},
 };
 
 /// Bytes of items under way. A server needs some milliseconds for them.
@@ -94,6 +94,8 @@ pub(crate) enum Stop {
     Uncertain(String, u64),
     /// Whether items are confirmed cannot be told.
     Unproved(String),
+    /// Another process answers, and nothing proves that it has the items that were confirmed.
+    Restarted,
     /// Items that were confirmed are not in the filter.
     Lost(String),
     /// Ctrl-C.
@@ -103,11 +105,6 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// Items are lost: `what` is wrong with the filter.
-    pub(crate) fn lost(what: &str) -> Self {
-        Self::Lost(format!("the filter {what}: items are lost"))
-    }
-
     /// Whether it may mean that the key is no shard any more: a rebuild has replaced it.
     pub(crate) fn is_stale(&self) -> bool {
         const STALE: [&str; 4] =
@@ -137,12 +134,14 @@ enum Form {
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Items that are in the filter, and were answered here.
+    /// Items before the first that is not confirmed.
     pub(crate) items: u64,
     /// Those of them that were new.
     pub(crate) new: u64,
-    /// Items before the first that is not confirmed; for a COUNTING filter, not answered.
+    /// Items that `--skip` may leave out: for a COUNTING filter, those that were answered.
     pub(crate) before: u64,
+    /// Nothing proves that the filter has these items.
+    pub(crate) unknown: bool,
     /// Items that were sent again.
     pub(crate) resent: u64,
 }
@@ -151,7 +150,6 @@ pub(crate) struct Totals {
 struct Entry {
     piece: Piece,
     state: State,
-    resent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +241,7 @@ pub(crate) struct Delivery {
     /// Whether the user may not see how many replicas there are.
     blind: bool,
     confirmed: Instant,
-    /// What the filter must have, once it was found.
+    /// What proves that the filter has all confirmed items, once it was found.
     mark: Option<Mark>,
     /// What was seen of the filter when it was found.
     found: Option<Seen>,
@@ -251,12 +249,16 @@ pub(crate) struct Delivery {
     /// connection wrote last, and for all before that, and the last piece wrote. What is known may
     /// have been added by another connection, or by an earlier load, a moment ago.
     covered: bool,
-    /// Where WAIT does not cover all items: what the server had when replicas were asked for first
-    /// after the last reply.
+    /// The end of what the server had written when replicas were asked for first after the last
+    /// reply.
     offset: Option<u64>,
-    /// Items that the filter had after a restart, and no reply told of: of batches whose replies
-    /// are lost, or of other clients. Those may hide that some of ours are lost.
-    excess: u64,
+    /// The first items of a batch that are in, before the one that was refused: the number of the
+    /// batch, the items, and how many were new.
+    partly: Option<(u64, u64, u64)>,
+    /// What the filter has could not be seen at the end.
+    unknown: bool,
+    /// Another process took over: it may lack what was answered and not confirmed.
+    replaced: bool,
     totals: Totals,
     buffer: Vec<u8>,
 }
@@ -289,7 +291,9 @@ impl Delivery {
             found: None,
             covered: false,
             offset: None,
-            excess: 0,
+            partly: None,
+            unknown: false,
+            replaced: false,
             totals: Totals::default(),
             buffer: Vec::new(),
         };
@@ -422,7 +426,7 @@ impl Delivery {
     pub(crate) fn offer(&mut self, piece: Piece) -> Result<(), Stop> {
         let number = self.first + self.entries.len() as u64;
         self.held_bytes += piece.batch.blob.len();
-        self.entries.push_back(Entry { piece, state: State::Unsent, resent: false });
+        self.entries.push_back(Entry { piece, state: State::Unsent });
         self.unsent.push_back(number);
         while !self.unsent.is_empty() {
             self.step()?;
@@ -558,27 +562,44 @@ impl Delivery {
         }
     }
 
-    /// Compares the number of items in the filter with what was added.
-    pub(crate) fn check(&mut self) -> Result<(), Stop> {
-        let seen = self.patiently(Self::look).map_err(|stop| self.vanished(stop))?;
-        self.compare(seen, false)?;
-        self.settle(false);
-        Ok(())
-    }
-
-    /// Sees whether items that nobody told of were ours, when all batches that were sent again are
-    /// answered, or at the end.
-    pub(crate) fn settle(&mut self, ended: bool) {
-        let open = |entry: &Entry| entry.resent && !matches!(entry.state, State::Answered(_));
-        if self.excess > 0 && (ended || !self.entries.iter().any(open)) {
-            self.begin_doubt();
+    /// Sees, however the load ended, whether the filter has what was confirmed.
+    pub(crate) fn concluded(&mut self, result: Result<(), Stop>) -> Result<(), Stop> {
+        let look = match &result {
+            Ok(()) => true,
+            Err(Stop::Unreachable(_)) => true,
+            Err(stop @ (Stop::Refused(_) | Stop::Unproved(_) | Stop::Interrupted)) => {
+                self.loaded_any() && !stop.is_stale() && !self.gives_back()
+            }
+            Err(stop) => {
+                self.unknown = !matches!(stop, Stop::Uncertain(..));
+                false
+            }
+        };
+        if !look {
+            return result;
+        }
+        // A server that was waited for is asked once more, for it may be a replica that is away.
+        let seen = match &result {
+            Err(Stop::Unreachable(_)) => self.look(),
+            _ => self.patiently(Self::look),
+        };
+        let seen = seen.map_err(|stop| self.vanished(stop));
+        let looked = seen.and_then(|seen| self.compare(seen, false));
+        self.unknown = looked.is_err();
+        match (result, looked) {
+            (Ok(()), looked) => looked,
+            (Err(_), Err(Stop::Lost(why))) => Err(Stop::Lost(why)),
+            (Err(Stop::Refused(_) | Stop::Unproved(_)), Err(Stop::Restarted)) => {
+                Err(Stop::Restarted)
+            }
+            (result, _) => result,
         }
     }
 
-    /// Nobody can say any more whether items were lost, so nothing may be resumed.
-    fn begin_doubt(&mut self) {
-        self.excess = 0;
-        self.route.ledger.begin_doubt(&self.route.output);
+    /// Whether items of this load are in, or of an earlier one that it continues.
+    fn loaded_any(&self) -> bool {
+        let partly = self.partly.is_some() || (self.counting && self.loaded());
+        self.first > 0 || self.route.loaded || partly
     }
 
     /// Whether the user may not see how many replicas there are.
@@ -696,13 +717,7 @@ impl Delivery {
             Outcome::Added { new } => self.answered(number, new),
             Outcome::Partly { count, new, text } => {
                 self.answered_any |= count > 0;
-                self.totals.items += count;
-                self.totals.new += new;
-                // The batch is not whole; if it is the first, its first items are.
-                // A COUNTING filter has answered all batches before this one.
-                if number == self.first || self.counting {
-                    self.totals.before += count;
-                }
+                self.partly.get_or_insert((number, count, new));
                 if !matches!(self.trouble, Some(Trouble::Fatal(_))) {
                     self.trouble = Some(Trouble::Fatal(text));
                 }
@@ -727,33 +742,26 @@ impl Delivery {
         self.answered_any = true;
         if let Some(entry) = self.entry_mut(number) {
             entry.state = State::Answered(new);
-            if entry.resent {
-                let known = entry.piece.batch.count - new;
-                self.excess = self.excess.saturating_sub(known);
-            }
             (self.covered, self.offset) = (new > 0, None);
         }
-        self.settle(false);
         if !self.waits() {
             self.retire();
         }
     }
 
-    /// What was counted so far. A batch that was answered behind one that was refused is in the
-    /// filter, too.
+    /// What was counted so far: items up to the first that is not confirmed.
     pub(crate) fn totals(&self) -> Totals {
-        let mut totals = self.totals;
-        for entry in &self.entries {
-            if let State::Answered(new) = entry.state {
-                if !self.waits() {
-                    totals.items += entry.piece.batch.count;
-                    totals.new += new;
-                }
-                // Not confirmed, but they must not be added twice.
-                if self.counting {
-                    totals.before += entry.piece.batch.count;
-                }
-            }
+        let mut totals = Totals { unknown: self.unknown, ..self.totals };
+        // Not confirmed, but a COUNTING filter must not get them twice.
+        if self.counting && !self.replaced {
+            let answered = self.entries.iter().filter(|it| matches!(it.state, State::Answered(_)));
+            totals.before += answered.map(|entry| entry.piece.batch.count).sum::<u64>();
+        }
+        if let Some((number, count, new)) = self.partly {
+            let confirmed = number == self.first;
+            totals.items += if confirmed { count } else { 0 };
+            totals.new += if confirmed { new } else { 0 };
+            totals.before += if confirmed || self.counting { count } else { 0 };
         }
         totals
     }
@@ -764,7 +772,6 @@ impl Delivery {
             && entry.state != State::Unsent
         {
             entry.state = State::Unsent;
-            entry.resent = true;
             let at = self.unsent.partition_point(|&other| other < number);
             self.unsent.insert(at, number);
         }
@@ -772,7 +779,7 @@ impl Delivery {
 
     /// Confirms the pieces at the front that are answered, and notes it in the ledger.
     fn retire(&mut self) {
-        let mut confirmed = Vec::new();
+        let (mut confirmed, mut added) = (Vec::new(), 0);
         while let Some(&Entry { state: State::Answered(new), .. }) = self.entries.front()
             && let Some(entry) = self.entries.pop_front()
         {
@@ -782,15 +789,13 @@ impl Delivery {
             self.totals.items += entry.piece.batch.count;
             self.totals.before += entry.piece.batch.count;
             self.totals.new += new;
-            if let Some(mark) = &mut self.mark {
-                mark.add(new);
-            }
+            added += new;
             confirmed.push((entry.piece.number, bytes));
         }
         if !confirmed.is_empty() {
-            let acks = self.acks();
+            let (durable, replicated) = (self.settings.durable, self.offset);
             if let Some(mark) = &mut self.mark {
-                mark.confirm(self.settings.durable, acks > 0);
+                mark.confirm(added, durable, replicated);
             }
             self.route.ledger.confirm(&confirmed, self.route.place, self.mark.clone());
         }
@@ -799,9 +804,15 @@ impl Delivery {
     /// Whether everything that was answered is acknowledged as the caller asked for.
     fn acknowledged(&mut self) -> Result<bool, Stop> {
         if self.acks() > 0 {
-            let last = if self.covered { LastWrite::Here } else { LastWrite::Elsewhere };
+            // What replicas have up to an offset proves later that one of them has all items.
             let (acks, offset) = (self.acks(), &mut self.offset);
-            match Acknowledged::by(&mut self.connection, acks, last, offset, WAIT)? {
+            let server = &mut self.connection;
+            let mut by = |last| Acknowledged::by(server, acks, last, offset, WAIT);
+            let acknowledged = match by(LastWrite::Elsewhere)? {
+                Acknowledged::Unknown if self.covered => by(LastWrite::Here)?,
+                acknowledged => acknowledged,
+            };
+            match acknowledged {
                 Acknowledged::Yes => {}
                 Acknowledged::NotYet => return Ok(false),
                 Acknowledged::Unknown => {
@@ -847,7 +858,6 @@ impl Delivery {
                 let Some(target) = self.connection.target().redirected(&text) else {
                     return Err(Stop::Refused(text));
                 };
-                self.certain(&text)?;
                 self.pause(&text)?;
                 let asking = text.starts_with("ASK ");
                 // A primary that gave its slot away gave all items with it. One that another server
@@ -857,7 +867,7 @@ impl Delivery {
                     Ok(connection) => {
                         self.connection = connection;
                         self.connection.asking = asking;
-                        self.arrive(moved)
+                        self.arrive(moved).and_then(|()| self.certain(&text))
                     }
                     Err(error) => Err(error.into()),
                 };
@@ -879,10 +889,16 @@ impl Delivery {
     /// Goes on with another connection. `moved`: the filter came to this server with all its items.
     fn arrive(&mut self, moved: bool) -> Result<(), Stop> {
         let seen = self.look()?;
+        // A primary that was demoted: another one takes its place, or it is promoted again.
+        if seen.process.is_replica() && self.loaded() {
+            return Err(Stop::Refused("READONLY the server became a replica".to_owned()));
+        }
         self.compare(seen, moved)?;
         self.forget_writes();
-        self.resend();
-        self.settle(false);
+        self.trouble = None;
+        if !self.counting {
+            self.resend();
+        }
         Ok(())
     }
 
@@ -926,33 +942,40 @@ impl Delivery {
         for entry in &mut self.entries {
             if entry.state != State::Unsent {
                 entry.state = State::Unsent;
-                entry.resent = true;
                 again += entry.piece.batch.count;
             }
         }
         self.unsent = (self.first..self.first + self.entries.len() as u64).collect();
-        self.trouble = None;
         self.under_way.clear();
         self.under_way_bytes = 0;
         self.totals.resent += again;
         self.route.ledger.resend(again);
     }
 
-    /// Refuses to go on where what was sent must not be sent again.
-    fn certain(&self, why: &str) -> Result<(), Stop> {
-        let sent = self.entries.iter().filter(|entry| entry.state != State::Unsent);
-        match sent.map(|entry| entry.piece.batch.count).sum() {
-            uncertain if self.counting && uncertain > 0 => {
-                Err(Stop::Uncertain(why.to_owned(), uncertain))
-            }
-            _ => Ok(()),
-        }
+    /// Items of a COUNTING filter that may be in or not. They must not be sent again.
+    fn uncertain(&self) -> u64 {
+        let is = |state| match state {
+            State::Unsent => false,
+            State::Sent => true,
+            State::Answered(_) => self.replaced,
+        };
+        let entries = self.entries.iter().filter(|entry| self.counting && is(entry.state));
+        entries.map(|entry| entry.piece.batch.count).sum()
     }
 
     /// Connects again, to the same server or to another node of the cluster.
     fn reconnect(&mut self, why: &Error) -> Result<(), Stop> {
-        self.certain(&why.to_string())?;
-        let mut why = why.to_string();
+        self.connected_again(why).map_err(|stop| match (stop, self.uncertain()) {
+            (Stop::Unreachable(why), sent @ 1..) => {
+                Stop::Unreachable(format!("{why}; {sent} items have no reply"))
+            }
+            (stop, _) => stop,
+        })
+    }
+
+    fn connected_again(&mut self, why: &Error) -> Result<(), Stop> {
+        let broken = why.to_string();
+        let mut why = broken.clone();
         if self.failing.is_none() {
             self.remark_failing(&why);
         }
@@ -982,7 +1005,7 @@ impl Delivery {
                     Err(error) => return Err(error.into()),
                 }
                 match self.arrive(false) {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return self.certain(&broken),
                     Err(Stop::Refused(text)) if is_missing(&text) => {
                         return Err(self.vanished(Stop::Refused(text)));
                     }
@@ -997,57 +1020,54 @@ impl Delivery {
         }
     }
 
-    /// Compares the filter with what it must have, and takes it as it is now. `moved`: it came to
-    /// this server with all its items.
+    /// Refuses to go on where what was sent must not be sent again.
+    fn certain(&self, why: &str) -> Result<(), Stop> {
+        match self.uncertain() {
+            0 => Ok(()),
+            uncertain => Err(Stop::Uncertain(why.to_owned(), uncertain)),
+        }
+    }
+
+    /// Sees that the filter has what was confirmed. `moved`: it came to this server with all its
+    /// items.
     fn compare(&mut self, seen: Seen, moved: bool) -> Result<(), Stop> {
-        let (waits, at_risk) = (self.waits(), self.first > 0 || self.route.loaded);
+        let any = self.loaded_any();
         // Before the filter was found there is nothing to compare.
         let Some(mark) = &mut self.mark else { return Ok(()) };
         if moved {
-            mark.move_to(seen.keeper.clone());
+            mark.move_to(&seen.process);
         }
-        let (left, verdict) = (mark.is_left_by(&seen), mark.judged(&seen));
-        mark.follow(seen.keeper);
-        // What is not confirmed may still be lost, and is sent again then.
-        if !waits {
-            mark.recount(seen.count.as_ref());
-        }
-        match verdict {
-            Verdict::Lost(what) => return Err(Stop::lost(&what)),
-            Verdict::Unproved if at_risk => self.begin_doubt(),
-            Verdict::Kept { more } if self.excess > 0 || (left && at_risk && !waits) => {
-                self.excess += more;
-            }
-            _ => {}
+        self.replaced |= !mark.is_at(&seen.process);
+        match mark.judged(&seen) {
+            Verdict::Lost(why) => return Err(Stop::Lost(why)),
+            Verdict::Unproved if any => return Err(Stop::Restarted),
+            // Nothing is confirmed yet, and all that was sent is sent again.
+            Verdict::Unproved => *mark = Mark::of(&seen),
+            Verdict::Proved => mark.follow(seen.process),
         }
         Ok(())
     }
 
     fn look(&mut self) -> Result<Seen, Stop> {
-        let window = Window::of(&mut self.connection, &self.route.key)?;
-        let count = match self.count(window) {
+        let items = match self.ask_about("BF.INFO", &["ITEMS"]) {
             Err(Stop::Refused(text)) if text.starts_with("NOPERM") => None,
-            count => count?,
+            reply => number(reply?),
+        };
+        let forgets = Window::of(&mut self.connection, &self.route.key)?.is_some();
+        let identity = match self.ask_about("BF.INFO", &["IDENTITY"]) {
+            // Other modules have no such field.
+            Err(Stop::Refused(text))
+                if !is_missing(&text)
+                    && matches!(trouble(text.clone(), false), Trouble::Fatal(_)) =>
+            {
+                None
+            }
+            reply => text_in(reply?),
         };
         self.see_shard()?;
-        // Deletions make the number of items of a COUNTING filter smaller.
-        let count = count.filter(|_| !self.counting);
-        Ok(Seen { window, count, keeper: self.keeper()? })
-    }
-
-    /// What the filter counts; `None` if the reply does not say.
-    fn count(&mut self, window: Option<Window>) -> Result<Option<Count>, Stop> {
-        let Some(window) = window else {
-            return Ok(number(self.ask_about("BF.INFO", &["ITEMS"])?).map(Count::All));
-        };
-        let before = milliseconds(&self.ask(&["TIME"])?);
-        let generations = match self.ask_about("BF.INFO", &["GENERATIONS"])? {
-            Value::Array(values) => values.first().and_then(Generation::all_from_reply),
-            _ => None,
-        };
-        let times = before.zip(milliseconds(&self.ask(&["TIME"])?));
-        let all = generations.zip(times);
-        Ok(all.map(|(generations, times)| Count::of_window(window.rules(), generations, times)))
+        // What is forgotten or deleted makes the number of items smaller.
+        let items = items.filter(|_| !self.counting && !forgets);
+        Ok(Seen { identity, items, process: self.process()? })
     }
 
     /// Sees that the filter is the shard that it must be. `BF.ADD` makes a lost shard anew, as a
@@ -1075,15 +1095,20 @@ impl Delivery {
     }
 
     /// The process that the connection leads to.
-    fn keeper(&mut self) -> Result<Keeper, Stop> {
-        let process = match self.ask(&["INFO", "server", "replication"]) {
-            Err(Stop::Refused(_)) => None,
+    fn process(&mut self) -> Result<Process, Stop> {
+        let info = match self.ask(&["INFO", "server", "replication", "persistence"]) {
+            Err(Stop::Refused(text))
+                if matches!(trouble(text.clone(), false), Trouble::Fatal(_)) =>
+            {
+                None
+            }
             reply => match reply? {
-                Value::BulkString(text) => Some(Process::parse(&String::from_utf8_lossy(&text))),
+                Value::BulkString(text) => Some(String::from_utf8_lossy(&text).into_owned()),
                 _ => None,
             },
         };
-        Ok(Keeper::new(process, self.connection.number(), self.connection.address()?))
+        let address = self.connection.address()?;
+        Ok(Process::of(info.as_deref(), self.connection.number(), address))
     }
 
     /// One command on the connection; nothing is under way.
@@ -1107,6 +1132,15 @@ pub(crate) fn number(reply: Value) -> Option<u64> {
     };
     match value {
         Value::Int(number) => u64::try_from(number).ok(),
+        _ => None,
+    }
+}
+
+/// The text in a reply to `BF.INFO key word`, if it is one.
+fn text_in(reply: Value) -> Option<String> {
+    match reply {
+        Value::Array(values) => values.into_iter().next().and_then(text_in),
+        Value::BulkString(text) => String::from_utf8(text).ok(),
         _ => None,
     }
 }

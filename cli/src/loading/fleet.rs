@@ -176,6 +176,8 @@ pub(crate) struct Fleet {
     marks: HashMap<Vec<u8>, Mark>,
     /// What was seen of the shards of the first generation when their threads began.
     found: Vec<Option<Seen>>,
+    /// The keys of those shards.
+    keys: Vec<Vec<u8>>,
     totals: Totals,
 }
 
@@ -194,6 +196,7 @@ impl Fleet {
             ending: None,
             marks: HashMap::new(),
             found: Vec::new(),
+            keys: Vec::new(),
             totals: Totals::default(),
         };
         fleet.begin_as_described()?;
@@ -239,6 +242,7 @@ impl Fleet {
         let first = plans.first().map_or(0, |plan| plan.keys.len());
         self.route.ledger.begin(numbers, vec![None; first]);
         self.found = vec![None; first];
+        self.keys = plans.iter().take(1).flat_map(|plan| plan.keys.clone()).flatten().collect();
         self.failed = Arc::default();
         self.route.give_back = Arc::default();
         let (sender, ready) = channel();
@@ -307,11 +311,10 @@ impl Fleet {
     fn not_fewer(&self, ready: Ready) -> Result<Ready, Stop> {
         let before = self.marks.get(&ready.key).zip(ready.seen.as_ref());
         match before.map(|(mark, seen)| mark.judged(seen)) {
-            Some(Verdict::Lost(what)) => return Err(Stop::lost(&what)),
-            Some(Verdict::Unproved) => self.route.ledger.begin_doubt(&self.route.output),
-            _ => {}
+            Some(Verdict::Lost(why)) => Err(Stop::Lost(why)),
+            Some(Verdict::Unproved) => Err(Stop::Restarted),
+            Some(Verdict::Proved) | None => Ok(ready),
         }
-        Ok(ready)
     }
 
     /// What was seen of the shards of the generation that answers when this began.
@@ -388,11 +391,54 @@ impl Fleet {
                     return Err(failure);
                 }
             }
-            if !self.join_and_follow()? {
-                break;
+            let begun = Instant::now();
+            if self.join_and_follow()? {
+                continue;
             }
+            let waited = begun.elapsed() > MOMENT;
+            if waited && !self.route.interrupt.requested() && !self.look_again()? {
+                let why = "a shard did not answer at the end".to_owned();
+                return Err(Stop::Unreachable(why).into());
+            }
+            break;
         }
         Ok(())
+    }
+
+    /// Sees, after a load that ended early, whether the shards have what was confirmed.
+    pub(crate) fn concluded(&mut self, failure: Failure) -> Failure {
+        self.totals.unknown = true;
+        if !matches!(failure.stop, Stop::Refused(_) | Stop::Interrupted) {
+            return failure;
+        }
+        match self.look_again() {
+            Ok(proved) => self.totals.unknown = !proved,
+            Err(loss) if matches!(failure.stop, Stop::Refused(_)) => return loss,
+            Err(_) => {}
+        }
+        failure
+    }
+
+    /// Looks at all shards: one may have lost items while another one was waited for. `false` if
+    /// one does not answer.
+    fn look_again(&self) -> Result<bool, Failure> {
+        let shards = self.keys.len();
+        for (number, key) in self.keys.iter().enumerate() {
+            let Some(mark) = self.marks.get(key) else { continue };
+            let shard = numbered(number, shards);
+            let route = Route { key: key.clone(), place: None, shard, ..self.route.clone() };
+            let settings = Settings { acks: Some(0), ..self.settings.clone() };
+            let connected = route.targets.connect_for(key, Error::passes).map_err(Stop::from);
+            let opened = connected.and_then(|server| Delivery::open(settings, route, server));
+            let Ok((delivery, true)) = opened else { return Ok(false) };
+            let stop = match delivery.found().map(|seen| mark.judged(seen)) {
+                Some(Verdict::Proved) => continue,
+                Some(Verdict::Lost(why)) => Stop::Lost(why),
+                Some(Verdict::Unproved) | None => Stop::Restarted,
+            };
+            return Err(Failure { stop, shard: Some((number, shards)) });
+        }
+        Ok(true)
     }
 
     /// Ends all threads. Starts others if the shards are none any more, because the filter was
@@ -629,14 +675,14 @@ fn work(
         acks: delivery.acks(),
         blind: delivery.blind(),
     }));
-    let result = match deliver(&mut delivery, &pieces) {
+    let result = deliver(&mut delivery, &pieces);
+    let result = match delivery.concluded(result) {
         Err(Stop::Interrupted) if delivery.gives_back() => Ok(()),
         result => result,
     };
     if result.is_err() {
         failed.store(true, Ordering::Relaxed);
     }
-    delivery.settle(true);
     let totals = delivery.totals();
     let mark = delivery.mark().cloned();
     Ended { result, totals, mark, pieces: delivery.into_pieces().collect(), later: pieces }
@@ -697,6 +743,5 @@ fn deliver(delivery: &mut Delivery, pieces: &Receiver<Piece>) -> Result<(), Stop
         };
         delivery.offer(piece)?;
     }
-    delivery.confirm(Now::Surely)?;
-    delivery.check()
+    delivery.confirm(Now::Surely)
 }

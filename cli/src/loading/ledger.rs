@@ -16,10 +16,9 @@ use std::{
 use crate::{
     items::Batch,
     journal::{Journal, Position},
-    output::Output,
 };
 
-use super::tally::Mark;
+use super::proof::Mark;
 
 /// Time between two remarks about one server.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -54,8 +53,6 @@ struct Books {
     generations: Vec<u64>,
     /// What the filter, or each shard, has at least.
     marks: Vec<Option<Mark>>,
-    /// A server restarted, and nobody can say whether items were lost.
-    doubt: bool,
     /// The input has ended: all that is held is to be confirmed.
     ended: bool,
     /// Items that were sent again.
@@ -203,22 +200,6 @@ impl Ledger {
     /// Items before the first batch that is not confirmed.
     pub(crate) fn before(&self) -> u64 {
         self.books().before
-    }
-
-    /// Whether nobody can say that no item was lost.
-    pub(crate) fn in_doubt(&self) -> bool {
-        self.books().doubt
-    }
-
-    /// Nobody can say any more whether items were lost, so nothing may be resumed.
-    pub(crate) fn begin_doubt(&self, output: &Output) {
-        let mut books = self.books();
-        books.doubt = true;
-        for journal in &mut books.journals {
-            if let Some(Err(error)) = journal.take().map(Journal::remove) {
-                output.remark(format_args!("the journal: {error}"));
-            }
-        }
     }
 }
 

@@ -12,7 +12,7 @@
 mod delivery;
 mod fleet;
 mod ledger;
-mod tally;
+mod proof;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -20,8 +20,8 @@ pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, no
 pub(crate) use fleet::{Fleet, Goal, batch_bytes};
 pub(crate) use ledger::{Ledger, Piece};
 #[cfg(test)]
-pub(crate) use tally::{Count, Keeper, Process};
-pub(crate) use tally::{Mark, Seen, Verdict};
+pub(crate) use proof::Process;
+pub(crate) use proof::{Mark, Seen, Verdict};
 
 use crate::{
     amount,
@@ -33,9 +33,9 @@ use crate::{
     progress::{Progress, Unit},
 };
 
-/// Why nobody can say whether all items are in.
-pub(crate) const RESTARTED: &str =
-    "the server restarted meanwhile, or another one took its place; items sent before may be lost";
+/// What is said where nothing proves that the items are in.
+const RESTARTED: &str = "the server restarted, or another one took its place, and nothing proves \
+                         that it has the items sent before";
 
 /// Why a load ended early.
 #[derive(Debug)]
@@ -52,6 +52,11 @@ impl<S: Into<Stop>> From<S> for Failure {
 }
 
 impl Failure {
+    /// Whether items may be lost that were confirmed.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self.stop, Stop::Lost(_) | Stop::Restarted)
+    }
+
     /// A shard that is not there, or a filter in its place, is a lost shard. Only the descriptor
     /// tells it from one that a rebuild replaced.
     fn lost(self) -> Self {
@@ -100,9 +105,18 @@ impl Failure {
                 what: what(&text),
                 hint: format!("{} {on}", refusal_hint(&text)),
             },
+            // Whether the server has what it acknowledged is seen when it answers again.
             (Stop::Unreachable(text), _) => Error::Incomplete {
                 what: what(&text),
                 hint: format!("See that the server runs, and its log. {on}"),
+            },
+            (Stop::Restarted, _) => Error::Incomplete {
+                what: what(RESTARTED),
+                hint: format!(
+                    "{} --durable proves items after a restart, --acks in a replica that takes \
+                     over.",
+                    go_on()
+                ),
             },
             (Stop::Uncertain(text, count), _) => Error::Incomplete {
                 what: format!("{}, the {count} after them perhaps", what(&text)),
@@ -126,10 +140,15 @@ pub(crate) struct Items {
     pub(crate) count: u64,
     /// Whether replicas have them, or the append-only file.
     pub(crate) confirmed: bool,
+    /// Nothing proves it.
+    pub(crate) unknown: bool,
 }
 
 impl fmt::Display for Items {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unknown {
+            return formatter.write_str("how many items are in is unknown");
+        }
         let are = if self.confirmed { "confirmed" } else { "in" };
         write!(formatter, "{} items are {are}", amount::grouped(self.count))
     }
@@ -183,7 +202,7 @@ pub(crate) fn load_files(
 ) -> Result<Totals, Error> {
     let confirmed = settings.durable || settings.acks != Some(0);
     let explained = |failure: Failure, totals: Totals| {
-        let items = Items { count: totals.items, confirmed };
+        let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         failure.explained(task, &items, "Then do it again: to add an item twice is harmless.")
     };
     let targets = match target.connect() {
@@ -202,7 +221,6 @@ pub(crate) fn load_files(
         give_back: Arc::default(),
         loaded: false,
     };
-    let ledger = Arc::clone(&route.ledger);
     let started = Fleet::start(goal, settings, route);
     let mut fleet = started.map_err(|failure| explained(failure, Totals::default()))?;
     let read = read_all(&mut fleet, files, interrupt, output);
@@ -210,13 +228,7 @@ pub(crate) fn load_files(
     let totals = fleet.totals();
     // A thread that ended early is why the reader stopped.
     ended.and(read).map_err(|failure| explained(failure, totals))?;
-    match ledger.in_doubt() {
-        true => Err(Error::Incomplete {
-            what: format!("{task}: {RESTARTED}"),
-            hint: "Do it again: to add an item twice is harmless.".to_owned(),
-        }),
-        false => Ok(totals),
-    }
+    Ok(totals)
 }
 
 fn read_all(

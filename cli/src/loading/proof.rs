@@ -1,0 +1,284 @@
+//! What proves that a filter has all items that were confirmed.
+//!
+//! A server that restarts may have lost what it acknowledged, and so may one that takes the place
+//! of another. Counts cannot prove the opposite: other clients add, and known items count as
+//! nothing. So the process that answers is what proves it, as `INFO` describes it:
+//!
+//! ```text
+//!   the same process: run_id and master_replid        has all items
+//!   the same address, aof_enabled:1, no               has what its AOF had: --durable
+//!     master_replid2: it loaded its AOF
+//!   master_replid2 is that process, and               has what that process had written up to
+//!     second_repl_offset is behind all items          there: a replica that was promoted (--acks),
+//!                                                     or a restart from a later RDB file
+//! ```
+//!
+//! And the filter must be the same: `BF.INFO IDENTITY`, and a count that did not fall. If anything
+//! else answers, items may be lost, and the caller sends all of them again.
+
+use serde::{Deserialize, Serialize};
+
+/// What a server says about itself and the filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Which filter it is; `None` from modules that do not say.
+    pub(crate) identity: Option<String>,
+    /// What the filter counts, unless it forgets or deletes; `None` without the right to ask.
+    pub(crate) items: Option<u64>,
+    pub(crate) process: Process,
+}
+
+/// What `INFO` says about the process that answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    /// `run_id`: changes when the server restarts. `None` without the right to INFO.
+    run_id: Option<String>,
+    /// The number of the connection, which tells as much until it breaks; 0 for that of an earlier
+    /// load.
+    #[serde(skip)]
+    connection: u64,
+    address: String,
+    /// `master_replid`: changes when it becomes a replica, and when it is promoted.
+    replication: String,
+    /// `master_replid2`: the stream that it has a part of, if it was promoted, or loaded an RDB
+    /// file.
+    #[serde(skip)]
+    replication_before: Option<String>,
+    /// `second_repl_offset`: it has that stream up to the byte before this one.
+    #[serde(skip)]
+    has_before: u64,
+    /// `role:slave`.
+    #[serde(skip)]
+    is_replica: bool,
+    /// `aof_enabled`.
+    #[serde(skip)]
+    appends: bool,
+}
+
+/// What must be true of a filter that has all confirmed items.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    identity: Option<String>,
+    /// What the filter counts at least.
+    items: Option<u64>,
+    process: Process,
+    /// The append-only file has all items.
+    durable: bool,
+    /// All items are before this byte of the replication stream, and replicas have it.
+    replicated: Option<u64>,
+}
+
+/// Whether a filter has all confirmed items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Proved,
+    /// Another process answers, and nothing proves that it has them.
+    Unproved,
+    /// The key does not hold them: why.
+    Lost(String),
+}
+
+impl Process {
+    /// The process at the other end of a connection. `info` is what it says to
+    /// `INFO server replication persistence`; `None` if it does not.
+    pub(crate) fn of(info: Option<&str>, connection: u64, address: String) -> Self {
+        let field = |name: &str| {
+            let mut lines = info.unwrap_or("").lines().filter_map(|line| line.split_once(':'));
+            let value = lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim());
+            value.filter(|value| !value.is_empty()).map(str::to_owned)
+        };
+        // Without one it is forty zeros.
+        let before = field("master_replid2").filter(|id| id.bytes().any(|digit| digit != b'0'));
+        Self {
+            run_id: field("run_id"),
+            connection,
+            address,
+            replication: field("master_replid").unwrap_or_default(),
+            replication_before: before,
+            has_before: field("second_repl_offset").and_then(|it| it.parse().ok()).unwrap_or(0),
+            is_replica: field("role").is_some_and(|role| role == "slave"),
+            appends: field("aof_enabled").is_some_and(|enabled| enabled == "1"),
+        }
+    }
+
+    /// Whether it is a replica. A replica has what its primary has, and takes no items.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.is_replica
+    }
+
+    /// Whether `now` is surely this process, with the data that it had. One that was a replica for
+    /// a while has the data of its primary.
+    fn continues_as(&self, now: &Self) -> bool {
+        match (&self.run_id, &now.run_id) {
+            (Some(process), Some(now_process)) => {
+                // A primary gets another ID, and no second one, with its first replica.
+                let same_data =
+                    self.replication == now.replication || now.replication_before.is_none();
+                process == now_process && same_data && !now.is_replica
+            }
+            _ => self.connection > 0 && self.connection == now.connection,
+        }
+    }
+
+    /// Whether `now` is the server at this address, restarted with its append-only file.
+    fn restarts_as(&self, now: &Self) -> bool {
+        let loaded = now.appends && now.replication_before.is_none() && !now.is_replica;
+        self.address == now.address && now.run_id.is_some() && loaded
+    }
+}
+
+impl Mark {
+    /// That of a filter as it is now.
+    pub(crate) fn of(seen: &Seen) -> Self {
+        Self {
+            identity: seen.identity.clone(),
+            items: seen.items,
+            process: seen.process.clone(),
+            durable: false,
+            replicated: None,
+        }
+    }
+
+    /// Notes that so many items are confirmed that were new. `durable`: the append-only file has
+    /// all items. `replicated`: replicas have them, and this is where the stream was behind them.
+    pub(crate) fn confirm(&mut self, new: u64, durable: bool, replicated: Option<u64>) {
+        self.items = self.items.map(|items| items.saturating_add(new));
+        self.durable = durable;
+        self.replicated = replicated;
+    }
+
+    /// Notes that the filter has moved to this process with all its items.
+    pub(crate) fn move_to(&mut self, process: &Process) {
+        self.process = process.clone();
+        (self.durable, self.replicated) = (false, None);
+    }
+
+    /// Whether the same process answers as before.
+    pub(crate) fn is_at(&self, process: &Process) -> bool {
+        self.process.continues_as(process)
+    }
+
+    /// Notes that this process answers, and has all items.
+    pub(crate) fn follow(&mut self, process: Process) {
+        if !self.process.continues_as(&process) {
+            // An append-only file keeps what it has.
+            self.durable &= self.process.restarts_as(&process);
+            self.replicated = None;
+        }
+        self.process = process;
+    }
+
+    /// Whether a filter as it is seen now has all items.
+    pub(crate) fn judged(&self, now: &Seen) -> Verdict {
+        let other = self.identity.as_ref().zip(now.identity.as_ref());
+        if other.is_some_and(|(before, now)| before != now) {
+            return Verdict::Lost("the key holds another filter than before".to_owned());
+        }
+        let (before, process) = (&self.process, &now.process);
+        let fewer = self.items.zip(now.items).filter(|(least, counted)| counted < least);
+        if before.continues_as(process) {
+            return match fewer {
+                Some((least, counted)) => {
+                    Verdict::Lost(format!("the filter counts {counted} items and had {least}"))
+                }
+                None => Verdict::Proved,
+            };
+        }
+        let is_next = process.replication_before.as_ref() == Some(&before.replication);
+        let has_all = (self.durable && before.restarts_as(process))
+            || (is_next && self.replicated.is_some_and(|end| end < process.has_before));
+        if has_all && fewer.is_none() && !process.is_replica {
+            Verdict::Proved
+        } else {
+            Verdict::Unproved
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(info: &str) -> Process {
+        Process::of(Some(info), 1, "host:1".to_owned())
+    }
+
+    fn seen(info: &str) -> Seen {
+        Seen { identity: Some("f".to_owned()), items: Some(10), process: process(info) }
+    }
+
+    const FIRST: &str = "run_id:1\r\nrole:master\r\nmaster_replid:a\r\nmaster_replid2:000\r\n";
+
+    /// A row for each thing that may answer: is it proved without more, with the append-only file,
+    /// with replicas that had the stream up to byte 100?
+    #[test]
+    fn another_process_has_the_items_only_if_something_proves_it() {
+        let rows = [
+            (FIRST, [true, true, true]),
+            // Its first replica gives a process another ID, and no second one.
+            ("run_id:1\nmaster_replid:b\nmaster_replid2:000", [true, true, true]),
+            // It was a replica for a while, or is one.
+            ("run_id:1\nmaster_replid:c\nmaster_replid2:b\nsecond_repl_offset:900", [false; 3]),
+            ("run_id:1\nrole:slave\nmaster_replid:b\nmaster_replid2:000", [false; 3]),
+            // Restarted: with its append-only file, without one, from RDB files of two ages.
+            ("run_id:2\nmaster_replid:b\nmaster_replid2:0\naof_enabled:1", [false, true, false]),
+            ("run_id:2\nmaster_replid:b\nmaster_replid2:0\naof_enabled:0", [false; 3]),
+            (
+                "run_id:2\nmaster_replid:b\nmaster_replid2:a\nsecond_repl_offset:101\n\
+                 aof_enabled:1",
+                [false, false, true],
+            ),
+            ("run_id:2\nmaster_replid:b\nmaster_replid2:a\nsecond_repl_offset:100", [false; 3]),
+            // A replica of it, and a replica of another one, or of that replica.
+            ("run_id:3\nrole:slave\nmaster_replid:a\nmaster_replid2:0\naof_enabled:1", [false; 3]),
+            ("run_id:3\nmaster_replid:b\nmaster_replid2:c\nsecond_repl_offset:900", [false; 3]),
+            // No right to INFO.
+            ("", [false; 3]),
+        ];
+        for (info, expected) in rows {
+            for (kind, expected) in expected.into_iter().enumerate() {
+                let mut mark = Mark::of(&seen(FIRST));
+                mark.confirm(0, kind == 1, (kind == 2).then_some(100));
+                let mut now = seen(info);
+                now.process.connection = 2;
+                let verdict = if expected { Verdict::Proved } else { Verdict::Unproved };
+                assert_eq!(mark.judged(&now), verdict, "{info} {kind}");
+                // What is proved once is followed.
+                mark.follow(now.process.clone());
+                assert_eq!(mark.judged(&now), Verdict::Proved.max_if(info.contains("role:slave")));
+            }
+        }
+        let mut elsewhere = seen("run_id:2\nmaster_replid:b\naof_enabled:1");
+        elsewhere.process.address = "host:2".to_owned();
+        let mut mark = Mark::of(&seen(FIRST));
+        mark.confirm(0, true, None);
+        assert_eq!(mark.judged(&elsewhere), Verdict::Unproved, "the file is not there");
+    }
+
+    impl Verdict {
+        fn max_if(self, replica: bool) -> Self {
+            if replica { Self::Unproved } else { self }
+        }
+    }
+
+    #[test]
+    fn another_filter_and_one_that_counts_less_are_lost() {
+        let mut mark = Mark::of(&seen(FIRST));
+        mark.confirm(3, false, None);
+        let mut now = seen(FIRST);
+        assert!(matches!(mark.judged(&now), Verdict::Lost(why) if why.contains("counts 10")));
+        now.items = Some(13);
+        assert_eq!(mark.judged(&now), Verdict::Proved);
+        now.items = None;
+        assert_eq!(mark.judged(&now), Verdict::Proved, "no right to ask");
+        now.identity = Some("g".to_owned());
+        assert!(matches!(mark.judged(&now), Verdict::Lost(why) if why.contains("another filter")));
+    }
+
+    #[test]
+    fn without_info_only_the_connection_proves_it() {
+        let of = |connection| Process::of(None, connection, "host:1".to_owned());
+        assert!(of(1).continues_as(&of(1)) && !of(1).continues_as(&of(2)));
+        assert!(!of(0).continues_as(&of(0)), "those of earlier loads");
+    }
+}
