@@ -117,8 +117,8 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint test-lints test-tally test-platform test-release check-pure check-registers test-pure test-fuzz test-server \
-	test-huge test-cli test-clients test-monitoring test-docker test-packages doc
+TEST := fmt-check lint test-lints test-tally test-platform test-release check-pure check-registers test-in-process test-server \
+	test-huge test-waiting test-docker test-packages doc
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -180,6 +180,11 @@ test-pure: ## Unit and property tests of the filter and its codecs; those of bat
 	cargo test $(PURE) $(LOCKED)
 	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: layers:: mixed:: model:: pages::
 
+.PHONY: test-in-process
+test-in-process: ## test-pure and test-fuzz at the same time
+	@scripts/setup tests fuzz
+	scripts/at-once test-pure test-fuzz
+
 .PHONY: test-server
 test-server: build ## Unit tests of the module, and tests of the release build in a real server
 	@scripts/setup tests
@@ -216,6 +221,13 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits m
 test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs, phpredis, redigo, Java
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
+
+# What all need is installed and built before, so that they only test at the same time.
+.PHONY: test-waiting
+test-waiting: build ## test-cli, test-clients and test-monitoring at the same time
+	@scripts/setup tests clients monitoring
+	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
+	scripts/at-once test-cli test-clients test-monitoring
 
 .PHONY: test-monitoring
 test-monitoring: build ## The files of contrib/monitoring, with Debian's prometheus-redis-exporter and promtool
