@@ -177,6 +177,17 @@ impl Error {
     }
 }
 
+/// Whether an error reply means that another command may do: the server has none of this name, or
+/// the user may not send it. No other command helps a user who may not access the key.
+pub(crate) fn lacks_command(text: &str) -> bool {
+    text.starts_with("ERR unknown command")
+        || text.starts_with("NOPERM") && !text.contains(FORBIDDEN_KEY)
+}
+
+/// In the error reply to a user who may not access the key: `access one of the keys used as
+/// arguments`, `access a key`.
+const FORBIDDEN_KEY: &str = "to access ";
+
 /// What to do about an error reply, by its first words.
 pub(crate) fn refusal_hint(text: &str) -> &'static str {
     const HINTS: &[(&str, &str)] = &[
@@ -209,6 +220,9 @@ pub(crate) fn refusal_hint(text: &str) -> &'static str {
         ("'waitaof' command", "--durable needs the right to WAITAOF: ACL SETUSER ... +waitaof."),
         ("'info' command", "INFO tells whether there are replicas: ACL SETUSER ... +info."),
     ];
+    if text.starts_with("NOPERM") && text.contains(FORBIDDEN_KEY) {
+        return "Give the user this key: ACL SETUSER ... ~NAME, and ~{NAME:* for shards.";
+    }
     if text.starts_with("NOPERM")
         && let Some((_, hint)) = RIGHTS.iter().find(|(words, _)| text.contains(words))
     {
@@ -221,6 +235,26 @@ pub(crate) fn refusal_hint(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_forbidden_key_is_no_missing_command() {
+        for text in [
+            "ERR unknown command 'BF.BULKADD', with args beginning with: ",
+            "NOPERM this user has no permissions to run the 'bf.bulkadd' command",
+            "NOPERM User u has no permissions to run the 'bf.bulkadd' command",
+        ] {
+            assert!(lacks_command(text), "{text}");
+            assert!(!refusal_hint(text).starts_with("Give the user this key"), "{text}");
+        }
+        for text in [
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "NOPERM No permissions to access a key",
+        ] {
+            assert!(!lacks_command(text), "{text}");
+            assert!(refusal_hint(text).starts_with("Give the user this key"), "{text}");
+        }
+        assert!(!lacks_command("ERR not found"));
+    }
 
     #[test]
     fn errors_that_pass_are_told_from_those_that_stay() {

@@ -19,9 +19,8 @@ use serde::Serialize;
 use crate::{
     amount,
     connection::{Connection, Options},
-    error::{Error, Exit, refusal_hint},
+    error::{Error, Exit, lacks_command, refusal_hint},
     interrupt::Interrupt,
-    membership::lacks_command,
     name::{self, Named},
     output::Output,
     progress::Alone,

@@ -30,7 +30,7 @@ use redis::{Cmd, Value};
 
 use crate::{
     connection::{Connection, Targets, text_of},
-    error::{Error, Passing},
+    error::{Error, Passing, lacks_command},
     interrupt::Interrupt,
     items::Batch,
     name,
@@ -386,7 +386,7 @@ impl Delivery {
         match self
             .patiently(|delivery| delivery.ask_about("BF.BULKADD", &["NOCREATE", "LINES", ""]))
         {
-            Err(Stop::Refused(text)) if is_unknown(&text) || text.starts_with("NOPERM") => {
+            Err(Stop::Refused(text)) if lacks_command(&text) => {
                 self.form = Form::Arguments;
                 Ok(())
             }

@@ -18,7 +18,7 @@ use redis::{Cmd, ServerError, Value};
 use crate::{
     amount,
     connection::{Connection, Target, text_of},
-    error::Error,
+    error::{Error, lacks_command},
     filter_info::{Detail, Reader},
     items::Batch,
     loading::not_shard,
@@ -311,12 +311,6 @@ fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
 
 fn refused(command: &str, error: &ServerError) -> Error {
     Error::Refused { command: command.to_owned(), text: text_of(error) }
-}
-
-/// Whether an error means that another command may do: the server has none of this name, or the
-/// user may not send it.
-pub(crate) fn lacks_command(text: &str) -> bool {
-    text.starts_with("ERR unknown command") || text.starts_with("NOPERM")
 }
 
 /// The bits of a reply to `BF.BULKEXISTS` for so many items.

@@ -1467,3 +1467,16 @@ fn known_items_behind_new_ones_are_not_durable_without_a_write() {
         }
     }
 }
+
+/// No other command helps a user who may not access the key.
+#[test]
+fn a_user_without_the_key_is_told_so() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(client.run("BF.RESERVE urls 0.01 1000"), ok());
+    client.run("ACL SETUSER other on >secret ~other -@all +bf.bulkadd +bf.info +info +type");
+    let ran = run_with(&server, "load urls --user other --pass secret", b"a\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (4, ""), "{ran:?}");
+    assert!(!ran.stderr.contains("bf.insert"), "{ran:?}");
+    assert!(ran.stderr.contains("Give the user this key"), "{ran:?}");
+}
