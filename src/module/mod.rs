@@ -142,6 +142,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     commands::register(ctx)?;
     config::register(ctx, arguments)?;
     limit::watch(ctx);
+    unapplied::watch(ctx);
     call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(stats::info)));
     let (name, field) =
         if is_valkey { ("Valkey", c"valkey_version") } else { ("Redis", c"redis_version") };

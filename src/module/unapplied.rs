@@ -8,11 +8,17 @@
 //! filter of this server's settings with that one item in it. So the key gets a placeholder
 //! ([`Value::placeholder`]), which answers an error to queries and takes no addition.
 
-use std::{ffi::c_int, fmt::Display};
+use std::{
+    ffi::{c_int, c_void},
+    fmt::Display,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use super::{
     api::{Access, Context, Key, Pace, Str, logged, raw},
-    effects, limit, stats,
+    effects, limit,
+    panic_guard::guarded,
+    stats,
     value::Value,
 };
 use crate::codec::native::dump;
@@ -65,9 +71,32 @@ pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) -> 
     obeyed
 }
 
-/// Whether this server is a replica.
-pub(crate) fn is_replica() -> bool {
-    server().flags() & raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int != 0
+/// Whether a stored filter that is read now comes from the primary of this server: in a full sync,
+/// or in a RESTORE. A replica that loads its own file at start reads what it has saved itself.
+pub(crate) fn is_from_the_primary() -> bool {
+    const REPLICA: c_int = raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int;
+    const LOADING: c_int = raw::REDISMODULE_CTX_FLAGS_LOADING as c_int;
+    FULL_SYNC.load(Relaxed) || server().flags() & (REPLICA | LOADING) == REPLICA
+}
+
+/// Whether the server loads a full sync.
+static FULL_SYNC: AtomicBool = AtomicBool::new(false);
+
+/// Asks the server to report what it loads.
+pub(crate) fn watch(ctx: Context) {
+    ctx.subscribe(raw::REDISMODULE_EVENT_LOADING.into(), loading);
+}
+
+/// A load begins or ends.
+unsafe extern "C" fn loading(
+    _: *mut raw::RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    what: u64,
+    _: *mut c_void,
+) {
+    guarded("loading event", (), || {
+        FULL_SYNC.store(what == raw::REDISMODULE_SUBEVENT_LOADING_REPL_START.into(), Relaxed);
+    });
 }
 
 /// A context without a client.

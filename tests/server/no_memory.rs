@@ -126,13 +126,14 @@ fn restore_and_copy_of_a_client_without_memory_are_answered() {
 }
 
 /// A server does not start without a filter of its own file: the next file would be without it. It
-/// says which, and with the memory it starts.
+/// says which, and with the memory it starts. That includes a replica: its primary may continue
+/// where the file ends, and send no full copy.
 #[test]
 fn a_file_with_a_filter_that_there_is_no_memory_for_is_refused() {
     let source = source();
     let client = &mut source.client();
     assert_eq!(client.run("BF.ADD before a"), int(1));
-    assert_eq!(client.run(&format!("BF.RESERVE large {LARGE}")), ok());
+    assert_eq!(client.run(&format!("BF.RESERVE large {HALF}")), ok());
     let payload = client.cmd(&["DUMP", "large"]).payload();
     assert_eq!(client.run("SAVE"), ok());
     let file = std::fs::read(source.dir().join("dump.rdb")).expect("SAVE wrote it");
@@ -141,20 +142,26 @@ fn a_file_with_a_filter_that_there_is_no_memory_for_is_refused() {
     for word in restore {
         aof.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
     }
-    for (name, bytes, setting) in
-        [("dump.rdb", file, "appendonly no"), ("appendonly.aof", aof, "appendonly yes")]
-    {
-        let mut server = Server::with().address_space(SPACE).start();
-        server.kill();
-        std::fs::write(server.dir().join(name), &bytes).expect("a file that can be written");
-        server.configure(setting);
-        let log = server.try_relaunch().expect_err(name);
-        for told in ["a stored filter was refused: no memory for", "filter of key 'large'"] {
-            assert!(log.contains(told), "{name}: {told}: {log}");
+    for (name, bytes, setting) in [
+        ("dump.rdb", &file, "appendonly no"),
+        ("appendonly.aof", &aof, "appendonly yes"),
+        // An AOF whose beginning is an RDB file.
+        ("appendonly.aof", &file, "appendonly yes"),
+    ] {
+        for role in ["replicaof no one", "replicaof 127.0.0.1 1"] {
+            let mut server = Server::with().address_space(SPACE / 2).start();
+            server.kill();
+            std::fs::write(server.dir().join(name), bytes).expect("a file that can be written");
+            server.configure(setting);
+            server.configure(role);
+            let log = server.try_relaunch().expect_err(name);
+            for told in ["a stored filter was refused: no memory for", "filter of key 'large'"] {
+                assert!(log.contains(told), "{name}, {role}: {told}: {log}");
+            }
+            // The value was read to its end; its module did not take it.
+            assert!(log.contains("not able to load"), "{name}, {role}: {log}");
         }
-        // The value was read to its end; its module did not take it.
-        assert!(log.contains("not able to load"), "{name}: {log}");
-        let roomy = Server::on_file(name, &bytes, &[setting]);
+        let roomy = Server::on_file(name, bytes, &[setting]);
         assert_eq!(roomy.client().run("TYPE large"), simple("MBbloom--"), "{name}");
     }
 }

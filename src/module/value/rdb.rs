@@ -6,9 +6,10 @@
 //!
 //! A server that loads an RDB file or an AOF, or takes a full sync, ends when a load fails. On a
 //! replica that would be so each time that it takes a new copy, and a RESTORE of the primary would
-//! leave no key, which answers "absent". So a replica that has no memory for a filter keeps a load
-//! in its place that has nothing in it: it answers no query (`commands/loadchunk.rs`). A server
-//! that loads its own files does not: its next file would be without the filter.
+//! leave no key, which answers "absent". So a replica that has no memory for a filter of its
+//! primary keeps a placeholder instead, which answers no query (`module/unapplied.rs`). A server
+//! that loads its own files does not, a replica included: its next file would be without the
+//! filter, and its primary may continue where the file ends.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -96,7 +97,7 @@ fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
             } else {
                 context(io).warn_rate_limited(line);
             }
-            match begun.filter(|_| unapplied::is_replica()) {
+            match begun.filter(|_| unapplied::is_from_the_primary()) {
                 Some(load) => Value::Loading(load).into_raw(),
                 None => std::ptr::null_mut(),
             }
