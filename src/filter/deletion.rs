@@ -132,14 +132,13 @@ impl Filter {
         }
     }
 
-    /// Takes out the older layers without a raised counter.
-    fn drop_emptied(&mut self) -> Vec<Layer> {
+    /// Drops the older layers without a raised counter.
+    fn drop_emptied(&mut self) {
         let emptied = |layer: &Layer| layer.counting().is_some_and(|layer| layer.nonzero() == 0);
         let dropped = self.extract_older(|_, layer| emptied(layer));
         let refused =
             dropped.iter().filter_map(Layer::counting).map(|layer| layer.refused_deletions);
         self.newest_mut().note_refused_deletions(refused.fold(0, u64::saturating_add));
-        dropped
     }
 
     /// Decrements the item's counters in layer `layer`, counted from the newest on, if the item
@@ -161,12 +160,11 @@ impl Filter {
     }
 
     /// Deletes each item in order, and answers as [`Self::delete`] does, one chunk at a time.
-    /// Returns the layers that this emptied: to free large ones takes milliseconds.
     pub fn delete_each<'a>(
         &mut self,
         items: impl Iterator<Item = &'a [u8]>,
         answer: impl FnMut(Answers),
-    ) -> Vec<Layer> {
+    ) {
         let mut deleted = false;
         let delete = |filter: &mut Self, hashes: &[Hash], answers: &mut Answers| {
             filter.delete_chunk(hashes, answers);
@@ -174,7 +172,9 @@ impl Filter {
         };
         self.change_each(items, delete, answer);
         // Copies of the filter hear of nothing else.
-        if deleted { self.drop_emptied() } else { Vec::new() }
+        if deleted {
+            self.drop_emptied();
+        }
     }
 
     /// Deletes the items of one chunk by their hashes.

@@ -8,7 +8,6 @@
 //!                  │            ├─▶ limit       how many bytes one filter may take
 //!                  │            ├─▶ config      settings
 //!                  │            ├─▶ effects     replication, key signals, keyspace events
-//!                  │            ├─▶ reclaim     frees dropped layers
 //!                  │            ├─▶ unapplied   replicated changes that could not be made
 //!                  │            └─▶ stats       counters and totals for INFO
 //!                  └─▶ value::data_type ─▶ value::{rdb, aof} ─▶ codec
@@ -41,7 +40,6 @@ mod limit;
 mod lookahead;
 mod name_taken;
 mod panic_guard;
-mod reclaim;
 mod stats;
 mod unapplied;
 mod value;

@@ -217,7 +217,9 @@ fn an_emptied_older_layer_leaves_a_filter_and_its_copies_at_once() {
             let items: Vec<_> = (oldest..oldest + 50).map(|number| item(1, number)).collect();
             items.iter().for_each(|item| assert!(delete(&mut one_by_one, item)));
             let each = items.iter().map(<[u8; 16]>::as_slice);
-            dropped += batches.delete_each(each, |_| {}).len();
+            let before = batches.layers().len();
+            batches.delete_each(each, |_| {});
+            dropped += before - batches.layers().len();
             assert!((oldest + 50..first + 50).all(|number| has(&batches, &item(1, number))));
         }
         assert!(batches.layers().len() <= 4, "{} layers", batches.layers().len());
@@ -293,9 +295,9 @@ fn an_empty_older_layer_stays_until_something_is_deleted() {
             .expect("layers");
     let absent = item(1, 0);
     assert!(!delete(&mut filter, &absent));
-    assert!(filter.delete_each([absent.as_slice()].into_iter(), |_| {}).is_empty());
+    filter.delete_each([absent.as_slice()].into_iter(), |_| {});
     assert_eq!(filter.layers().len(), 2);
     assert!(add(&mut filter, &absent));
-    assert_eq!(filter.delete_each([absent.as_slice()].into_iter(), |_| {}).len(), 1);
+    filter.delete_each([absent.as_slice()].into_iter(), |_| {});
     assert_eq!(filter.layers().len(), 1);
 }

@@ -82,27 +82,7 @@ pub enum Author {
 pub struct Dropped {
     /// How many there were.
     pub count: usize,
-    /// Those of 128 KiB and more, which take up to milliseconds to free. Smaller ones are freed
-    /// already: a batch may drop any number of them.
-    pub large: Vec<Layer>,
 }
-
-impl Dropped {
-    /// A ceiling that is told that these layers are still allocated, and `leaving` bytes more.
-    fn counted(
-        &self,
-        leaving: u64,
-        ceiling: impl FnOnce(Demand) -> u64,
-    ) -> impl FnOnce(Demand) -> u64 {
-        let more = self.large.iter().map(bit_bytes).fold(leaving, u64::saturating_add);
-        move |Demand { present, wanted }| {
-            ceiling(Demand { present: present.saturating_add(more), wanted })
-        }
-    }
-}
-
-/// Bytes of bits from which on a layer is large.
-const LARGE: u64 = 128 << 10;
 
 /// What an addition did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -391,10 +371,8 @@ impl Window {
         dropped: &mut Dropped,
     ) -> Result<(), Error> {
         if let Span::Time(_) = self.ring().rules.span {
-            return self.0.grow(dropped.counted(0, ceiling));
+            return self.0.grow(ceiling);
         }
-        // No more than one generation waits to be freed, however many a batch drops.
-        dropped.large.clear();
         let ring = self.ring();
         let gone = usize::from(ring.generations.len() >= ring.rules.most_generations());
         let capacity = ring.planned_capacity();
@@ -423,7 +401,11 @@ impl Window {
         let left = self.0.bit_bytes().saturating_sub(freed);
         let (rate, expansion) = (self.0.error_rate(), self.0.expansion());
         let plan = first_layer(ring, rate, expansion, capacity);
-        let layer = LayerPlan::make(plan, left, dropped.counted(freed, ceiling))?;
+        // What is leaving is freed after the new layer is made.
+        let ceiling = |Demand { present, wanted }| {
+            ceiling(Demand { present: present.saturating_add(freed), wanted })
+        };
+        let layer = LayerPlan::make(plan, left, ceiling)?;
         self.0.push_generation(generation, layer);
         self.0.drop_generations(leaving, dropped);
         Ok(())
@@ -578,6 +560,5 @@ impl Filter {
         ring.generations.drain(which);
         let left = self.extract_older(|number, _| layers.contains(&number));
         dropped.count = dropped.count.saturating_add(left.len());
-        dropped.large.extend(left.into_iter().filter(|layer| bit_bytes(layer) >= LARGE));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     filter::Answers,
     module::{
         api::{Access, Key},
-        effects, reclaim, stats,
+        effects, stats,
         value::Value,
     },
 };
@@ -46,17 +46,15 @@ impl Command for Del {
             Some(filter) => {
                 let (before, refused) = (stats::Share::of(filter), filter.refused_deletions());
                 let answer = |gone: Answers| deleted.extend(gone.each());
-                let emptied = match filter.shard() {
+                match filter.shard() {
                     None => filter.delete_each(items.items(), answer),
                     Some(shard) => {
                         let own = OwnItems::of(call, shard);
-                        let emptied = filter.delete_each(own.before_foreign(items.items()), answer);
+                        filter.delete_each(own.before_foreign(items.items()), answer);
                         error = own.refusal();
-                        emptied
                     }
-                };
+                }
                 before.changed(filter);
-                reclaim::free(emptied);
                 stats::UNDELETED.add(filter.refused_deletions().saturating_sub(refused));
             }
             None => deleted.resize(items.len(), false),

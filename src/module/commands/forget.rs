@@ -13,7 +13,7 @@ use crate::{
     filter::{Dropped, Error, MAX_TIME, Shift},
     module::{
         api::{Access, Key, clock},
-        effects, limit, reclaim, stats,
+        effects, limit, stats,
         value::Value,
     },
 };
@@ -51,7 +51,6 @@ impl Command for Forget {
         let before = stats::Share::of(window.filter());
         let count = window.forget(now, &mut dropped);
         before.changed(window.filter());
-        reclaim::free(dropped.large);
         drop(key);
         if count > 0 {
             let shift = Shift { start: now, capacity: 0 };
@@ -99,7 +98,6 @@ impl Command for Shifted {
         let shift = Shift { start, capacity };
         let outcome = window.obey(shift, ceiling, &mut dropped);
         before.changed(window.filter());
-        reclaim::free(dropped.large);
         drop(key);
         if outcome == Err(Error::Window) {
             return Err(Refusal::BadShift);

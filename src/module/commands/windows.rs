@@ -15,7 +15,7 @@ use super::{
 use crate::{
     command::refusal::Refusal,
     filter::{Addition, Answers, Author, Dropped, Error, Shift, Span, Window},
-    module::{api::clock, effects::Shape, limit, reclaim, stats},
+    module::{api::clock, effects::Shape, limit, stats},
 };
 
 /// Adds `items` in order, and stops at the first item that cannot be added, or that belongs to
@@ -78,7 +78,6 @@ fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &
         stats::grew(layers);
     }
     before.changed(window.filter());
-    reclaim::free(dropped.large);
     let error = outcome.err().map(|error| refused(call, error));
     Added { answers, changed: Changed::These(changed), shape, error }
 }

@@ -1,7 +1,5 @@
 //! Boundaries of time: ages of exactly T and T (1 + 1/G), and a clock that is set.
 
-use std::cell::Cell;
-
 use redis_bloom::filter::{
     Author, Demand, Dropped, Error, Generation, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER,
     Rules, Shift, Span, Window,
@@ -274,50 +272,6 @@ fn a_burst_does_not_stop_the_next_generation() {
     obey(&mut copy, shift);
     assert_eq!(stored(&copy), stored(&window));
     assert!(burst.iter().all(|item| has(&window, item, NOW + 1_249)));
-}
-
-/// A batch may open any number of generations of the last items.
-#[test]
-fn small_layers_that_a_batch_drops_are_freed_at_once() {
-    let mut window = window(0.01, 1, 0, last_items(1, true));
-    let items: Vec<_> = (0..10_000).map(one).collect();
-    let mut dropped = Dropped::default();
-    let (done, outcome) = added(&mut window, &items, Author::Client(NOW), &mut dropped);
-    let changed = done.iter().filter(|done| done.1).count();
-    assert!(outcome.is_ok() && changed > 9_000, "{changed}");
-    assert_eq!((dropped.count, dropped.large.len()), (changed - 2, 0));
-}
-
-/// They are freed after the command, in a thread: not before it asks for more.
-#[test]
-fn large_layers_that_are_dropped_count_as_present() {
-    let items: Vec<_> = (0..500_000).map(one).collect();
-    let mut window = window(0.01, 200_000, 2, time(1_000, 1, true));
-    add(&mut window, &items[0], NOW);
-    add(&mut window, &items[1], NOW + 1_000);
-    let generation = window.filter().bit_bytes() / 2;
-    let mut dropped = Dropped::default();
-    let seen = Cell::new(Vec::new());
-    let ceiling = |demand: Demand| {
-        seen.set([seen.take(), vec![demand]].concat());
-        u64::MAX
-    };
-    let now = NOW + 2_000;
-    window.turn(now, ceiling, &mut dropped).1.expect("a generation");
-    assert_eq!((dropped.count, dropped.large.len()), (1, 1));
-    let author = Author::Client(now);
-    window
-        .add_each(items.iter().map(Vec::as_slice), author, ceiling, &mut dropped, |_| {})
-        .expect("a layer");
-    let [turn, layer] = seen.take().try_into().expect("a generation, and a layer for the rest");
-    assert_eq!(turn, Demand { present: 2 * generation, wanted: 2 * generation });
-    assert_eq!(layer.present, 3 * generation);
-    assert_eq!(layer.wanted, window.filter().bit_bytes());
-    // Of the generations that a batch drops one after the other, only the last one waits.
-    let mut window = super::window(0.01, 100_000, 0, last_items(1, true));
-    let mut dropped = Dropped::default();
-    added(&mut window, &items, author, &mut dropped).1.expect("memory");
-    assert_eq!((dropped.count, dropped.large.len()), (3, 1));
 }
 
 #[test]
