@@ -98,7 +98,12 @@ fn asked(server: &mut Connection, key: &[u8], shard: Shard) -> Result<Option<Gro
 /// Whether an error says that a key is missing, or no filter that can be asked.
 pub(crate) fn is_no_filter(text: &str) -> bool {
     ["ERR not found", "WRONGTYPE"].iter().any(|start| text.starts_with(start))
-        || text.contains("BF.LOADCHUNK")
+        || is_incomplete(text)
+}
+
+/// Whether an error says that a filter is being loaded, or could not be made by this server.
+pub(crate) fn is_incomplete(text: &str) -> bool {
+    text.contains("BF.LOADCHUNK") || text.contains("its copy of the filter")
 }
 
 /// Reserves shard `shard` of a generation under `key`, and waits for a replica. `again`: the reply

@@ -127,6 +127,8 @@ pub enum Refusal {
     Unmergeable(Unmergeable),
     /// LOADCHUNK is still filling the key.
     Loading,
+    /// This server could not make its copy of a filter.
+    Placeholder,
     /// A non-scaling filter is full.
     Full,
     /// A new filter needs more memory than is available or allowed.
@@ -225,6 +227,10 @@ impl Refusal {
                 c"ERR the bitmap ends far below the size that CAPACITY and ERROR give"
             }
             Self::Loading => c"ERR filter is being loaded by BF.LOADCHUNK",
+            Self::Placeholder => {
+                c"ERR this server could not make its copy of the filter, see its log; do not delete \
+                  the key on the primary"
+            }
             Self::Full => c"ERR non scaling filter is full",
             Self::NoMemory => c"ERR Insufficient memory to create filter",
             Self::NoGrowth => c"ERR problem inserting into filter",

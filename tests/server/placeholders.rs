@@ -3,8 +3,8 @@
 
 use crate::{
     harness::{
-        Client, Server, assert_unharmed, config_name, err, int, mexists, numbered, ok, simple,
-        wait_until,
+        Client, NO_COPY, Server, assert_unharmed, config_name, err, int, mexists, numbered, ok,
+        simple, wait_until,
     },
     valkey::SEED,
     valkey_bloom::Model,
@@ -14,7 +14,6 @@ use crate::{
 const SPACE: u64 = 1 << 30;
 /// Items of a filter of 1.2 GB, which does not fit.
 const MANY: &str = "1000000000";
-const LOADING: &str = "ERR filter is being loaded by BF.LOADCHUNK";
 
 type Words = Vec<Vec<u8>>;
 
@@ -93,7 +92,7 @@ fn answers_nothing(client: &mut Client, key: &str) {
         "BF.SCANDUMP KEY 0",
     ] {
         let reply = client.run(&command.replace("KEY", key));
-        assert_eq!(reply, err(LOADING), "{command} of {key}");
+        assert_eq!(reply, err(NO_COPY), "{command} of {key}");
     }
     client.assert_in_step();
 }
@@ -173,7 +172,7 @@ fn a_creation_that_a_replica_has_no_memory_for_leaves_a_key_that_answers_an_erro
         all_answer_nothing(read);
         assert_eq!(read.run("BF.EXISTS options a"), int(1));
         // A client's addition.
-        assert_eq!(read.run("BF.ADD inserted d"), err(LOADING));
+        assert_eq!(read.run("BF.ADD inserted d"), err(NO_COPY));
     }
     let read = &mut replica.client();
     let payload = read.run("DUMP inserted").payload();
@@ -346,7 +345,7 @@ fn an_aof_with_creations_that_there_is_no_memory_for() {
     let refused = unapplied(client).checked_sub(unapplied_here).expect("all are counted");
     assert!((1..FILLERS).contains(&refused), "{refused} fillers did not fit");
     for key in &keys {
-        assert_eq!(client.cmd(&["BF.ADD", key, "f"]), err(LOADING), "{key}");
+        assert_eq!(client.cmd(&["BF.ADD", key, "f"]), err(NO_COPY), "{key}");
         assert_eq!(client.cmd(&["DEL", key]), int(1), "{key}");
     }
     assert_unharmed(&server);

@@ -20,6 +20,7 @@ use crate::{
     descriptor::{Change, DROPPING, update},
     error::{Error, Exit},
     name,
+    new_shard::is_incomplete,
     output::Output,
     scan::TYPES,
     sharded,
@@ -194,7 +195,7 @@ fn is_filter(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
         // A user without the right to TYPE: BF.INFO answers for filters only.
         Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
             match server.call_for_key(redis::cmd("BF.INFO").arg(key)) {
-                Err(Error::Refused { text, .. }) if text.contains("BF.LOADCHUNK") => Ok(()),
+                Err(Error::Refused { text, .. }) if is_incomplete(&text) => Ok(()),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             }

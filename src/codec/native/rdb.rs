@@ -64,35 +64,24 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
 /// Memory is allocated as the bits arrive ([`Layer::arriving`]), so a forged size costs nothing. A
 /// partial filter gets the memory for its missing bits when BF.LOADCHUNK continues.
 ///
+/// A filter that the allocator refuses is read to its end all the same, so that what comes after it
+/// can be read.
+///
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
-    load_or_begin(source, ceiling).map_err(|(error, _)| error)
-}
-
-/// [`load`]. A filter that the allocator refuses is read to its end all the same, so that what
-/// comes after it can be read; beside the error it answers a load of that filter that has nothing
-/// in it.
-///
-/// # Errors
-/// As [`load`].
-pub fn load_or_begin(
-    source: &mut impl Source,
-    ceiling: u64,
-) -> Result<Stored, (Error, Option<Box<Load>>)> {
-    let header = source.next().ok_or((Error::Truncated, None))?;
-    let (plan, present) = header::decode(header.as_ref()).map_err(|error| (error, None))?;
+    let header = source.next().ok_or(Error::Truncated)?;
+    let (plan, present) = header::decode(header.as_ref())?;
     drop(header);
     let total = plan.bit_bytes();
     let mut pieces = Pieces { source, total, present, read: 0, piece: None, used: 0 };
     let filter = match plan.build(ceiling, |plan| pieces.layer(plan)) {
         Ok(filter) => filter,
         Err(error @ Error::Filter(FilterError::OutOfMemory(_))) => {
-            pieces.skip().map_err(|error| (error, None))?;
-            let begun = plan.begin(ceiling).map(|filter| Box::new(Load::resume(filter, 0)));
-            return Err((error, begun.ok()));
+            pieces.skip()?;
+            return Err(error);
         }
-        Err(error) => return Err((error, None)),
+        Err(error) => return Err(error),
     };
     Ok(if present == total {
         Stored::Complete(filter)

@@ -36,6 +36,14 @@ pub(crate) enum Value {
     Loading(Box<Load>),
 }
 
+/// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun.
+const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
+
+#[cold]
+fn is_placeholder(load: &Load) -> bool {
+    load.filter().seed() == PLACEHOLDER_SEED
+}
+
 /// The server's handle of the type, set by `keep_types`.
 static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -98,10 +106,11 @@ impl Value {
     /// The value in an open key, if it is complete.
     ///
     /// # Errors
-    /// `WrongType`; `Loading` for one that is not complete; a key that is not there is `Ok(None)`.
+    /// `WrongType`; `Loading` or `Placeholder` for one that is not complete; a key that is not there is `Ok(None)`.
     #[inline]
     pub(crate) fn complete_in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
         match Self::in_key(key)? {
+            Some(Self::Loading(load)) if is_placeholder(load) => Err(Refusal::Placeholder),
             Some(Self::Loading(_)) => Err(Refusal::Loading),
             value => Ok(value),
         }
@@ -126,7 +135,7 @@ impl Value {
             error_rate: 0.01,
             capacity: 1,
             expansion: Expansion::NONSCALING,
-            seed: 0x706c_6163_6568_6f6c,
+            seed: PLACEHOLDER_SEED,
             cells: CellKind::Bits,
         };
         let filter = Filter::new(&params, u64::MAX).ok()?;

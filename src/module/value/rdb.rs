@@ -18,10 +18,10 @@ use crate::{
     codec::{
         Error,
         io::{self, NumberSink},
-        native::{self, dump::Load},
+        native::{self, rdb::Stored},
         redisbloom, valkey_bloom,
     },
-    filter::{Error as FilterError, Filter},
+    filter::Error as FilterError,
     module::{
         api::{Context, Str, call, logged, raw},
         limit,
@@ -51,9 +51,9 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
     guarded("rdb_load", std::ptr::null_mut(), || {
         let (stream, ceiling) = (&mut Stream(io), limit::load_ceiling());
         let stored = match version {
-            native::rdb::ENCODING_VERSION => native::rdb::load_or_begin(stream, ceiling),
+            native::rdb::ENCODING_VERSION => native::rdb::load(stream, ceiling),
             old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
-                complete(redisbloom::load(stream, old, ceiling))
+                redisbloom::load(stream, old, ceiling).map(Stored::Complete)
             }
             _ => {
                 context(io).warn_rate_limited(|| {
@@ -62,27 +62,31 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
                 return std::ptr::null_mut();
             }
         };
-        accept(io, stored)
+        // Other formats are not read to the end if there is no memory.
+        let out_of_memory = matches!(stored, Err(Error::Filter(FilterError::OutOfMemory(_))));
+        let native = version == native::rdb::ENCODING_VERSION;
+        let value = accept(io, stored);
+        if value.is_null() && out_of_memory && native && unapplied::is_from_the_primary() {
+            return placeholder();
+        }
+        value
     })
 }
 
-/// What was read; or why it was not, and what may stand in its place.
-type Read = Result<native::rdb::Stored, (Error, Option<Box<Load>>)>;
-
-/// What was read in a format that has complete filters only.
-fn complete(filter: Result<Filter, Error>) -> Read {
-    filter.map(native::rdb::Stored::Complete).map_err(|error| (error, None))
+/// The pointer to a placeholder, or null if there is no memory for a few bytes.
+fn placeholder() -> *mut c_void {
+    Value::placeholder().map_or(std::ptr::null_mut(), Value::into_raw)
 }
 
 /// The value of what was read; null, and a line in the log, for what was not.
-fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
+fn accept(io: *mut raw::RedisModuleIO, stored: Result<Stored, Error>) -> *mut c_void {
     match stored {
-        Ok(native::rdb::Stored::Complete(filter)) => {
+        Ok(Stored::Complete(filter)) => {
             stats::LOADS.add(1);
             Value::of(filter).into_raw()
         }
-        Ok(native::rdb::Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
-        Err((error, begun)) => {
+        Ok(Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
+        Err(error) => {
             let key: *const raw::RedisModuleString = call!(RedisModule_GetKeyNameFromIO(io));
             // SAFETY: the server lends the name until the callback returns. For null it returns
             // the bytes of a text that says so.
@@ -97,10 +101,7 @@ fn accept(io: *mut raw::RedisModuleIO, stored: Read) -> *mut c_void {
             } else {
                 context(io).warn_rate_limited(line);
             }
-            match begun.filter(|_| unapplied::is_from_the_primary()) {
-                Some(load) => Value::Loading(load).into_raw(),
-                None => std::ptr::null_mut(),
-            }
+            std::ptr::null_mut()
         }
     }
 }
@@ -135,10 +136,8 @@ pub(super) unsafe extern "C" fn load_valkey(
         match valkey_bloom::load(&mut Stream(io), limit::load_ceiling()) {
             // If more follows, the server refuses the value. A number of layers above the maximum
             // is not told apart, and does no harm: a placeholder answers no query.
-            Err(Error::Filter(FilterError::Layers)) => {
-                Value::placeholder().map_or(std::ptr::null_mut(), Value::into_raw)
-            }
-            stored => accept(io, complete(stored)),
+            Err(Error::Filter(FilterError::Layers)) => placeholder(),
+            stored => accept(io, stored.map(Stored::Complete)),
         }
     })
 }

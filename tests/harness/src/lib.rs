@@ -49,7 +49,7 @@ pub use port::free_port;
 pub use proxy::{Fault, Proxy};
 pub use random::Random;
 pub use rdb::{Payload, sealed};
-pub use reply::{Reply, array, bulk, err, int, ints, map, null, ok, simple};
+pub use reply::{NO_COPY, Reply, array, bulk, err, int, ints, map, null, ok, simple};
 pub use rustix::process::Signal;
 pub use sane::{assert_no_crash, assert_sane, assert_unharmed, settled_memory};
 pub use server::Server;

@@ -119,6 +119,10 @@ pub fn simple(text: &str) -> Reply {
     Reply::Simple(text.to_owned())
 }
 
+/// The error of a key whose filter this server could not make.
+pub const NO_COPY: &str = "ERR this server could not make its copy of the filter, see its log; do \
+                           not delete the key on the primary";
+
 /// An error; the text includes the code.
 pub fn err(text: &str) -> Reply {
     Reply::Error(text.to_owned())
