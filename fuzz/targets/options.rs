@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
     // Commands from a primary or an AOF: the first word is the key.
     let mut rest = words();
     let key = rest.next().unwrap_or_default();
-    if let Some(options) = replayed::reserve(key, rest) {
+    if let Ok(options) = replayed::reserve(key, rest) {
         check(options);
     }
     if let Some(insert) = replayed::insert(&mut words()) {

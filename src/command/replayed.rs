@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   RESERVE  RedisBloom takes NONSCALING and the first EXPANSION at any position, the key
-//!            included, and ignores other words; SEED, SHARD and COUNTING are of this module
+//!            included, and ignores other words
 //!   INSERT   RedisBloom compares letters:
 //!                i... = ITEMS     c... n = CAPACITY n   er... e = ERROR e
 //!                e... n = EXPANSION n   n.c... = NOCREATE   n... = NONSCALING
@@ -22,28 +22,46 @@
 //! skips the options TIGHTENING, SEED and VALIDATESCALETO.
 
 use super::{
-    args::{Insert, Options, is, is_rate},
+    args::{self, Insert, Options, is, is_rate},
     number,
+    refusal::Refusal,
 };
 use crate::filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
-/// Reads the arguments of a RedisBloom BF.RESERVE after `key`; `None` if RedisBloom refuses them,
-/// or if they have an option that only this module writes.
+/// Reads the arguments of a BF.RESERVE of either product after `key`.
+///
+/// RedisBloom would ignore the options of this module, and the filter would be another one than
+/// that of the primary: under another seed, or without its counters. So a command with one of them
+/// is read as RedisBloom reads it only if it is certainly not of this module, whose commands have a
+/// seed. A release that knows more options than this one writes the seed, too.
+///
+/// # Errors
+/// Those of [`args::reserve`].
 pub fn reserve<'a>(
+    key: &'a [u8],
+    words: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Result<Options, Refusal> {
+    const OWN: [&str; 4] = ["SEED", "SHARD", "COUNTING", "WINDOW"];
+    let by_redisbloom = || redisblooms_reserve(key, words.clone());
+    if !words.clone().any(|word| OWN.iter().any(|own| is(word, own))) {
+        return by_redisbloom().map_or_else(|| args::reserve(words.clone()), Ok);
+    }
+    let follows = words.clone().skip(1);
+    let has_seed = words
+        .clone()
+        .zip(follows)
+        .any(|(word, next)| is(word, "SEED") && next.first().is_some_and(u8::is_ascii_digit));
+    args::reserve(words.clone())
+        .or_else(|refusal| by_redisbloom().filter(|_| !has_seed).ok_or(refusal))
+}
+
+/// Reads the arguments of a RedisBloom BF.RESERVE after `key`; `None` if RedisBloom refuses them.
+fn redisblooms_reserve<'a>(
     key: &'a [u8],
     mut words: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Option<Options> {
     let error_rate = to_rate(number::any_float(words.next()?)?)?;
     let capacity = to_capacity(number::any_integer(words.next()?)?)?;
-    // RedisBloom would ignore the word, and the filter would be another one than that of the
-    // primary: under another seed, or without its counters. A release that knows more options than
-    // this one writes SEED, too.
-    if words
-        .clone()
-        .any(|word| ["SEED", "SHARD", "COUNTING", "WINDOW"].iter().any(|own| is(word, own)))
-    {
-        return None;
-    }
     let mut all = words.clone().chain([key]);
     let nonscaling = all.any(|word| is(word, "NONSCALING"));
     let expansion = match words.find(|word| is(word, "EXPANSION")) {

@@ -48,11 +48,10 @@ impl Command for Reserve {
             return Err(Refusal::Arity);
         }
         let words = words.iter().map(|word| word.bytes());
-        let by_redisbloom =
-            call.ctx.is_replayed().then(|| replayed::reserve(name.bytes(), words.clone()));
-        let options = match by_redisbloom.flatten() {
-            Some(options) => options,
-            None => args::reserve(words)?,
+        let options = if call.ctx.is_replayed() {
+            replayed::reserve(name.bytes(), words)?
+        } else {
+            args::reserve(words)?
         };
         let mut key = Key::open(call.ctx, name, Access::Write);
         if Value::in_key(&mut key)?.is_some() {
