@@ -42,7 +42,7 @@ use std::{
     os::unix::fs::FileExt,
     ptr::{null_mut, with_exposed_provenance_mut},
     sync::atomic::{
-        AtomicI64, AtomicU64,
+        AtomicBool, AtomicI64, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
     thread,
@@ -178,16 +178,23 @@ unsafe extern "C" fn cron(
             return;
         }
         START_AT.store(i64::MAX, Relaxed);
-        if let Err(why) = start() {
+        let started = start();
+        let failed_before = FAILED.swap(started.is_err(), Relaxed);
+        if let Err(why) = started {
             START_AT.store(api::milliseconds().saturating_add(RESTART), Relaxed);
-            // SAFETY: the server's own context, for this call.
-            warn(unsafe { Context::new(ctx) }, &why);
+            if !failed_before {
+                // SAFETY: the server's own context, for this call.
+                warn(unsafe { Context::new(ctx) }, &why);
+            }
         }
     });
 }
 
 /// When a thread may start, in milliseconds of the server's clock; never, while there is one.
 static START_AT: AtomicI64 = AtomicI64::new(0);
+
+/// Whether the last start failed: that of the next attempts is not logged again.
+static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// A child was forked, or has ended.
 unsafe extern "C" fn forked(

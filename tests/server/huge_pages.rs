@@ -1,6 +1,8 @@
 //! Large filters in pages of 2 MiB: which filters get them, and when. The kernel's figures are
 //! those of the whole server, in which nothing else has huge pages: the system's mode is `madvise`.
 
+use std::process::Command;
+
 use crate::harness::{
     Builder, Client, Server, Signal, Stopped, assert_no_crash, can_contain, child, config_name,
     digest, madd, mexists, numbered, ok, signal, skipped, wait_until,
@@ -444,4 +446,26 @@ fn where_the_mode_is_always_disable_thp_no_gives_them() {
     assert_eq!(client.run(RESERVE), ok());
     madd(client, "k", &numbered("item", ENOUGH));
     let _ = get_huge_pages("where_the_mode_is_always_disable_thp_no_gives_them", &server);
+}
+
+/// A thread needs memory for its stack. The server tries again every ten seconds.
+#[test]
+fn a_thread_that_cannot_start_is_logged_once() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run(RESERVE), ok());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("its size");
+    let kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
+    let limit = Command::new("prlimit")
+        .arg(format!("--pid={}", server.pid()))
+        .arg(format!("--as={}", (kib + 512) << 10))
+        .status();
+    assert!(limit.expect("prlimit of util-linux").success());
+    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("huge-pages"), "yes"]), ok());
+    let lines = || server.log().matches("do without huge pages: no thread").count();
+    wait_until("it is logged", || lines() > 0);
+    // Long enough for two more starts.
+    std::thread::sleep(std::time::Duration::from_secs(22));
+    assert_eq!(lines(), 1);
 }
