@@ -172,7 +172,9 @@ impl Filter {
     /// has them.
     fn valkey(&self) -> Valkey {
         let extra = self.extra.as_deref();
-        extra.and_then(|extra| extra.valkey.as_deref().copied()).unwrap_or_default()
+        let valkey = extra.and_then(|extra| extra.valkey.as_deref().copied());
+        // Not the default, whose seed is public.
+        valkey.expect("a filter tagged Valkey has its seed")
     }
 
     /// The key of the filter's hash. It is secret: never send it to a client.

@@ -22,6 +22,9 @@ pub enum NameError {
     /// The number of shards is 0 or above [`MAX_SHARDS`].
     #[error("{0} shards: between 1 and {MAX_SHARDS} are possible")]
     Shards(u64),
+    /// No number below `MOST_NUMBERS` gives the slot of a shard, which no name can cause.
+    #[error("no key has the slot of a shard")]
+    Slot,
 }
 
 /// The keys of all `count` shards of the filter `name`, shard 0 first.
@@ -58,7 +61,7 @@ pub fn shard_keys(name: &[u8], count: u16, generation: u64) -> Result<Vec<Vec<u8
         key.extend(format!(":{number}}}:{generation}").bytes());
         key
     };
-    Ok(numbers.into_iter().flatten().map(key).collect())
+    numbers.into_iter().map(|number| number.map(key).ok_or(NameError::Slot)).collect()
 }
 
 /// The middle slot of range `index` of `count` equal ranges of all slots: the slot of that shard.

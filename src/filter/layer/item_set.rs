@@ -14,7 +14,8 @@ pub(in crate::filter) struct FirstGroup {
 }
 /// The first probe groups of the items of a chunk.
 pub(in crate::filter) type FirstGroups = [FirstGroup; CHUNK];
-/// The initial value. Its line is out of bounds, so it tests absent.
+/// The initial value, of items that no stage has prefetched. Its line is out of bounds: to test it
+/// is a bug, and panics.
 pub(in crate::filter) const NO_GROUP: FirstGroup = FirstGroup { start: usize::MAX, places: 0 };
 
 /// A set of items of a chunk, by their indices: bit i is item i.

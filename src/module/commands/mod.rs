@@ -129,7 +129,7 @@ unsafe extern "C" fn entry<C: Command>(
         true
     });
     if !finished {
-        call.refuse(Refusal::Internal, C::SPEC.uses);
+        guarded(name, (), || call.refuse(Refusal::Internal, C::SPEC.uses));
     }
     raw::REDISMODULE_OK as c_int
 }
