@@ -174,9 +174,7 @@ pub(super) fn create_with<'a>(
 ) -> Result<(Added, Change<'a>), Refusal> {
     let filter = create::filter(call.ctx, call.key(), options)?;
     let created = CreatedWith::of(&filter);
-    Value::of(filter).put(key)?;
-    let value = Value::complete_in_key(key)?.ok_or(Refusal::Internal)?;
-    let answers = add(call, value, items);
+    let answers = Value::of(filter).put_filled(key, |value| add(call, value, items))?;
     let change = Change::Created(created, answers.changed(items), answers.shape);
     Ok((answers, change))
 }

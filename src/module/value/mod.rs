@@ -106,7 +106,8 @@ impl Value {
     /// The value in an open key, if it is complete.
     ///
     /// # Errors
-    /// `WrongType`; `Loading` or `Placeholder` for one that is not complete; a key that is not there is `Ok(None)`.
+    /// `WrongType`; `Loading` or `Placeholder` for one that is not complete; a key that is not
+    /// there is `Ok(None)`.
     #[inline]
     pub(crate) fn complete_in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
         match Self::in_key(key)? {
@@ -149,10 +150,27 @@ impl Value {
     /// # Errors
     /// `NoMemory` if the server refuses it.
     pub(crate) fn put(self, key: &mut Key) -> Result<(), Refusal> {
+        self.put_filled(key, |_| ())
+    }
+
+    /// [`Self::put`], after `fill` has changed the value. Once the key is published, subscribers in
+    /// other modules may change it, and the value must not be used through its old handle.
+    ///
+    /// # Errors
+    /// Those of [`Self::put`].
+    pub(crate) fn put_filled<T>(
+        self,
+        key: &mut Key,
+        fill: impl FnOnce(&mut Self) -> T,
+    ) -> Result<T, Refusal> {
         let data_type = self.data_type();
-        let raw = self.into_raw();
+        // Counted before `fill`, which counts what it changes.
+        stats::made(self.filter());
+        let mut value = Box::new(self);
+        let filled = fill(&mut value);
+        let raw = Box::into_raw(value).cast();
         if key.set(data_type, raw) {
-            return Ok(());
+            return Ok(filled);
         }
         // SAFETY: it was made above, and the server did not take it.
         drop(unsafe { Self::from_raw(raw) });
