@@ -78,8 +78,10 @@ pub enum Refusal {
     WindowScales,
     /// RESERVE, INSERT, BULKADD: a window in a filter of another kind.
     WindowKind,
-    /// FORGET, SHIFT: the filter has no window.
+    /// FORGET, SHIFT; INSERT, BULKADD with the words of a window: the filter has no window.
     NoWindow,
+    /// INSERT, BULKADD: the command's window is not that of the filter.
+    OtherWindow,
     /// Additions by a client of a writable replica to a filter with a window.
     OnReplica,
     /// SHIFT: a client sent it.
@@ -107,7 +109,7 @@ pub enum Refusal {
     BadOffset,
     /// LOADCHUNK: a chunk that reaches beyond the end, or would change a complete filter.
     ChunkTooBig,
-    /// DEL, COUNT: the filter has bits, not counters.
+    /// DEL, COUNT; INSERT, BULKADD with COUNTING: the filter has bits, not counters.
     NotCounting,
     /// LOAD, IMPORT: the key exists.
     BusyKey,
@@ -203,6 +205,7 @@ impl Refusal {
             Self::WindowScales => c"ERR bad window: WINDOW COUNT cannot have an EXPANSION above 0",
             Self::WindowKind => c"ERR bad window: not with COUNTING or the seed of valkey-bloom",
             Self::NoWindow => c"ERR not a filter with a window",
+            Self::OtherWindow => c"ERR the filter has another window",
             Self::OnReplica => c"ERR a filter with a window changes on its primary alone",
             Self::NotReplicated => {
                 c"ERR BF.SHIFT is for servers: it is sent by a primary or an AOF"
@@ -228,8 +231,8 @@ impl Refusal {
             }
             Self::Loading => c"ERR filter is being loaded by BF.LOADCHUNK",
             Self::Placeholder => {
-                c"ERR this server could not make its copy of the filter, see its log; do not delete \
-                  the key on the primary"
+                c"ERR this server could not make its copy of the filter, see its log; \
+                  do not delete the key on the primary"
             }
             Self::Full => c"ERR non scaling filter is full",
             Self::NoMemory => c"ERR Insufficient memory to create filter",

@@ -105,8 +105,8 @@ fn bulkadd_creates_the_filter_that_insert_creates() {
     client.run("BF.BULKADD k CAPACITY 7 EXPANSION 3 LINES a");
     let made = info(client, "k");
     assert_eq!((made.capacity, made.expansion, made.items), (7, Some(3), 1));
-    // The options have no effect on a filter that exists.
-    assert_eq!(client.run("BF.BULKADD k COUNTING CAPACITY 9 LINES b"), answers(1, &[0x80]));
+    // These options have no effect on a filter that exists.
+    assert_eq!(client.run("BF.BULKADD k ERROR 0.5 CAPACITY 9 LINES b"), answers(1, &[0x80]));
     assert_eq!(info(client, "k").capacity, 7);
     assert_eq!(layers(client, "k").1.len(), 1);
 }
@@ -392,7 +392,7 @@ fn effects_are_replicated_packed() {
     assert_eq!(run(client, "BF.BULKADD k NOCREATE LINES a"), none);
     assert_eq!(run(client, "bf.bulkadd k WIDTH 2 cdef"), ["bf.bulkadd k WIDTH 2 cdef"]);
     assert_eq!(
-        run(client, "BF.BULKADD k COUNTING WIDTH 2 ghcdij"),
+        run(client, "BF.BULKADD k CAPACITY 3 WIDTH 2 ghcdij"),
         [r"BF.BULKADD k NOCREATE LENGTHS \x02gh\x02ij"]
     );
     assert_eq!(run(client, "BF.BULKEXISTS k WIDTH 1 az"), none);

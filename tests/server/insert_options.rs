@@ -1,6 +1,7 @@
-//! Wrong options of BF.INSERT. They are refused whether or not the filter exists.
+//! Wrong options of BF.INSERT. They are refused whether or not the filter exists. Options that the
+//! filter in the key does not fit.
 
-use crate::harness::{Case, Protocol, Server, err, fresh, int};
+use crate::harness::{Case, Protocol, Server, err, fresh, int, ok};
 
 const ARITY: &str = "ERR wrong number of arguments for 'bf.insert' command";
 const UNKNOWN: &str = "ERR Unknown argument received";
@@ -86,5 +87,61 @@ fn the_options_are_checked_even_when_the_filter_exists() {
     for (line, _) in ERRORS {
         client.run(line);
         assert_eq!(client.run("BF.CARD k"), int(0), "{line} added something");
+    }
+}
+
+/// What names another kind of filter than the key holds: the key was lost, and made again by a
+/// command without these words.
+#[test]
+fn a_command_for_another_kind_of_filter_is_refused_and_changes_nothing() {
+    const NO_WINDOW: &str = "ERR not a filter with a window";
+    const OTHER_WINDOW: &str = "ERR the filter has another window";
+    const NOT_COUNTING: &str = "ERR not a counting filter";
+    const NO_SHARD: &str = "ERR filter is not shard 0 of 1";
+    let server = Server::start();
+    let client = &mut server.client();
+    for (kind, refused, taken) in [
+        (
+            "",
+            &[
+                ("WINDOW EX 60", NO_WINDOW),
+                ("WINDOW COUNT GENERATIONS 2 NOREFRESH", NO_WINDOW),
+                ("COUNTING", NOT_COUNTING),
+                ("SHARD 0 1", NO_SHARD),
+            ][..],
+            &["", "CAPACITY 7 ERROR 0.5 EXPANSION 3", "NONSCALING SEED 9"][..],
+        ),
+        (
+            "COUNTING",
+            &[("WINDOW EX 60", NO_WINDOW), ("SHARD 0 1", NO_SHARD)],
+            &["", "COUNTING CAPACITY 7"],
+        ),
+        (
+            "WINDOW EX 60 GENERATIONS 3",
+            &[
+                ("WINDOW EX 61 GENERATIONS 3", OTHER_WINDOW),
+                ("WINDOW EX 60 GENERATIONS 2", OTHER_WINDOW),
+                ("WINDOW EX 60 GENERATIONS 3 NOREFRESH", OTHER_WINDOW),
+                ("WINDOW COUNT GENERATIONS 3", OTHER_WINDOW),
+                ("COUNTING", NOT_COUNTING),
+                ("SHARD 0 1", NO_SHARD),
+            ],
+            &["", "CAPACITY 7 WINDOW PX 60000 GENERATIONS 3"],
+        ),
+    ] {
+        client.run("DEL k");
+        assert_eq!(client.run(&format!("BF.RESERVE k 0.01 100 {kind}")), ok());
+        for (words, text) in refused {
+            for line in
+                [format!("BF.INSERT k {words} ITEMS a"), format!("BF.BULKADD k {words} LINES a")]
+            {
+                assert_eq!(client.run(&line), err(text), "{line} for {kind}");
+                assert_eq!(client.run("BF.CARD k"), int(0), "{line} for {kind}");
+            }
+        }
+        for words in taken {
+            let reply = client.run(&format!("BF.INSERT k {words} ITEMS a"));
+            assert_eq!(reply.elements().len(), 1, "{words} for {kind}");
+        }
     }
 }

@@ -74,8 +74,10 @@ fn the_words_of_a_window_are_checked() {
                 client.run("DEL k");
                 let reply = client.run(&line);
                 assert!(!reply.is_error(), "{line}: {reply:?}");
-                // A filter that exists keeps its window.
-                assert!(!client.run("BF.INSERT k WINDOW EX 77 ITEMS b").is_error());
+                let other = err("ERR the filter has another window");
+                assert_eq!(client.run("BF.INSERT k WINDOW EX 77 ITEMS b"), other);
+                let same = client.run(&format!("BF.INSERT k {words} ITEMS b"));
+                assert_eq!(same.elements().len(), 1, "{words}");
                 client.run("BF.INFO k WINDOW")
             };
             let reserved = new(format!("BF.RESERVE k 0.01 100 {words}"), client);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     command::{args::Options, refusal::Refusal},
-    filter::{Answers, Error, Filter, Layer},
+    filter::{Answers, CellKind, Error, Filter, Layer},
     module::{
         api::{Access, Key, Str, logged},
         create,
@@ -159,6 +159,25 @@ fn add_or_create<'a>(
     let answers = add(call, value, items);
     let change = answers.change_or_all(items);
     Ok((answers, change))
+}
+
+/// Refuses a client's command whose words name a shard, counters or a window, if the filter in its
+/// key is another shard or kind, or has another window: the key was lost, and made again without
+/// these words. An obeyed command goes on.
+pub(super) fn check_kind(call: &Call, value: &Value, options: &Options) -> Result<(), Refusal> {
+    let Options { shard, cells, window, .. } = *options;
+    if (shard, cells, window) == (None, CellKind::Bits, None) || call.ctx.is_replayed() {
+        return Ok(());
+    }
+    sharded::check_named(call, value.filter(), shard)?;
+    if cells == CellKind::Counters && !value.filter().counts() {
+        return Err(Refusal::NotCounting);
+    }
+    match (window, value.window()) {
+        (Some(_), None) => Err(Refusal::NoWindow),
+        (Some(rules), Some(window)) if window.ring().rules != rules => Err(Refusal::OtherWindow),
+        _ => Ok(()),
+    }
 }
 
 /// Creates a filter in `key` and adds `items` to it.

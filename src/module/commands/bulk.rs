@@ -5,9 +5,8 @@
 
 use super::{
     Argument, Call, Command, CommandSpec, GENERATIONS, NO_REFRESH, SHARD, Uses, WINDOW,
-    add::{Batch, add, create_with},
+    add::{Batch, add, check_kind, create_with},
     exists::{ask, queried},
-    sharded,
 };
 use crate::{
     codec::packed::{self, Packed},
@@ -75,7 +74,7 @@ impl Command for BulkAdd {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let (added, change) = match Value::complete_in_key(&mut key)? {
             Some(value) => {
-                sharded::check_named(call, value.filter(), options.shard)?;
+                check_kind(call, value, &options)?;
                 let added = add(call, value, items);
                 let change = added.change_or_all(items);
                 (added, change)

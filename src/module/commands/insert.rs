@@ -7,8 +7,7 @@
 
 use super::{
     Argument, Call, Command, CommandSpec, GENERATIONS, NO_REFRESH, SHARD, Uses, WINDOW,
-    add::{add, create_with},
-    sharded,
+    add::{add, check_kind, create_with},
 };
 use crate::{
     command::{args, refusal::Refusal, replayed},
@@ -70,7 +69,7 @@ impl Command for Insert {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let (answers, change) = match Value::complete_in_key(&mut key)? {
             Some(value) => {
-                sharded::check_named(call, value.filter(), options.shard)?;
+                check_kind(call, value, &options)?;
                 let answers = add(call, value, items);
                 let change = answers.change(items);
                 (answers, change)

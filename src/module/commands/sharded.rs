@@ -57,15 +57,14 @@ fn check_item(call: &Call, shard: Shard, item: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a client's command that names another shard than the filter is, if it names one. An
-/// obeyed command goes on: the shard that it names is an option of a filter that exists.
+/// Refuses a client's command that names another shard than the filter is, if it names one.
 pub(super) fn check_named(
     call: &Call,
     filter: &Filter,
     named: Option<Shard>,
 ) -> Result<(), Refusal> {
     match named {
-        Some(named) if filter.shard() != Some(named) && !call.ctx.is_replayed() => {
+        Some(named) if filter.shard() != Some(named) => {
             Err(refused(call, filter.shard(), Refusal::NotShard(named)))
         }
         _ => Ok(()),
