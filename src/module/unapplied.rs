@@ -84,7 +84,7 @@ static FULL_SYNC: AtomicBool = AtomicBool::new(false);
 
 /// Asks the server to report what it loads.
 pub(crate) fn watch(ctx: Context) {
-    ctx.subscribe(raw::REDISMODULE_EVENT_LOADING.into(), loading);
+    ctx.subscribe(raw::REDISMODULE_EVENT_LOADING, loading);
 }
 
 /// A load begins or ends.
@@ -95,7 +95,7 @@ unsafe extern "C" fn loading(
     _: *mut c_void,
 ) {
     guarded("loading event", (), || {
-        FULL_SYNC.store(what == raw::REDISMODULE_SUBEVENT_LOADING_REPL_START.into(), Relaxed);
+        FULL_SYNC.store(what == raw::REDISMODULE_SUBEVENT_LOADING_REPL_START, Relaxed);
     });
 }
 
