@@ -43,7 +43,7 @@ use std::{
 
 use self::round::{Bench, Tally, play};
 /// Rounds of `make test`, from seed 1 on: 3 minutes on two processors.
-const ROUNDS: u64 = 300;
+const ROUNDS: u64 = 400;
 /// Rounds at a time: they wait more than they compute.
 const AT_ONCE: u64 = 3;
 

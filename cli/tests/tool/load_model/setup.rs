@@ -144,7 +144,7 @@ impl Setup {
                 (12, Theme::Calm),
                 (10, Theme::Broken),
                 (30, Theme::Loss),
-                (16, Theme::LossBetween),
+                (20, Theme::LossBetween),
                 (10, Theme::Replaced),
                 (12, Theme::Failover),
                 (10, Theme::Anything),
@@ -212,7 +212,7 @@ impl Setup {
                 Theme::Calm | Theme::Broken => "60s",
                 _ => *random.pick(&["5s", "300ms"]),
             },
-            journal_every: weighted(random, &[(4, "2ms"), (1, "50ms"), (1, "1s")]),
+            journal_every: weighted(random, &[(8, "2ms"), (1, "50ms"), (1, "1s")]),
         }
     }
 
@@ -420,7 +420,8 @@ impl Setup {
             _ => percent(random, 40),
         };
         let mut acts = Vec::new();
-        if percent(random, 30) {
+        // A snapshot directly before it would leave nothing to lose.
+        if !loses && percent(random, 50) {
             acts.push(Act::Snapshot(self.server(random)));
         }
         if loses {
