@@ -274,7 +274,7 @@ soak-load: build ## The tool's load under faults for an hour, or SECONDS, or ROU
 		LOAD_MODEL_ROUNDS="$(if $(filter-out file,$(origin ROUNDS)),$(ROUNDS))" \
 		LOAD_MODEL_SECONDS="$(if $(filter-out file,$(origin SECONDS)),$(SECONDS),3600)" \
 		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --profile cli --package redis-bloom-cli --test tool $(LOCKED) -- \
-		--include-ignored --show-output load_model
+		--show-output load_model
 
 .PHONY: miri
 miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a nightly toolchain with Miri)

@@ -342,19 +342,22 @@ impl Setup {
     fn event(&self, random: &mut Random, steps: usize, acts: Vec<Act>) -> Event {
         let any = 1 + random.below(steps);
         let late = steps - random.below(steps.min(3));
-        Event {
-            at: weighted(random, &[(6, any), (3, late), (1, steps)]),
-            moment: weighted(
-                random,
-                &[
-                    (1, Moment::Before),
-                    (2, Moment::Unanswered(0)),
-                    (3, Moment::Unanswered(random.clone().below(30))),
-                    (4, Moment::Answered),
-                ],
-            ),
-            acts,
-        }
+        let at = weighted(random, &[(6, any), (3, late), (1, steps)]);
+        let moment = weighted(
+            random,
+            &[
+                (1, Moment::Before),
+                (2, Moment::Unanswered(0)),
+                (3, Moment::Unanswered(random.clone().below(30))),
+                (4, Moment::Answered),
+            ],
+        );
+        // The reply to the last command would let the tool look at the other shards before the act.
+        let moment = match moment {
+            Moment::Answered if self.shards > 0 => Moment::Unanswered(0),
+            moment => moment,
+        };
+        Event { at, moment, acts }
     }
 
     /// The events of a run over so many items in about so many commands.
