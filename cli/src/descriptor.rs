@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   rebuild                    the step of a rebuild (commands/rebuild.rs)
+//!   rebuild.0 ...              what the shards of its new generation had (stamp.rs)
 //!   spare.shards, spare.0 ...  the generation whose shards are being reserved
 //!   creator                    the run of `create` that has begun the filter
 //!   restoring                  the dump that is being restored
@@ -29,6 +30,7 @@ use crate::{
     name,
     replication::LastWrite,
     sharded,
+    stamp::Stamp,
 };
 
 /// Seconds for which a tombstone stays.
@@ -167,14 +169,34 @@ pub(crate) fn retired_fields(keys: &[Vec<u8>]) -> Vec<Field> {
     keys.iter().enumerate().map(field).collect()
 }
 
+/// The field that notes what shard `place` of the new generation had.
+pub(crate) fn note(place: usize, stamp: &Stamp) -> Field {
+    (format!("rebuild.{place}").into(), stamp.text().into())
+}
+
+/// What is noted of shard `place`.
+pub(crate) fn noted(fields: &Fields, place: usize) -> Option<Stamp> {
+    Stamp::parse(fields.get(format!("rebuild.{place}").as_bytes())?)
+}
+
 /// Puts tombstones in the places of retired shards, if there are any: what a rebuild that was
 /// killed has left, too. A client with an old descriptor gets WRONGTYPE there, and reads the new.
-pub(crate) fn bury(servers: &Servers, name: &[u8]) -> Result<(), Error> {
-    let (keys, fields, number) = update(servers, name, |fields| {
+/// `may_go` is called before each, with the number of the shard and how many there are.
+///
+/// # Errors
+/// Those of `may_go`: shards that were not replaced before stay.
+pub(crate) fn bury(
+    servers: &Servers,
+    name: &[u8],
+    may_go: impl Fn(usize, usize) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
+    let (places, keys, fields, number) = update(servers, name, |fields| {
         let names = names_of(fields, "retired.");
         let keys: Vec<_> = names.iter().filter_map(|name| fields.get(name).cloned()).collect();
+        let place = |name: &Vec<u8>| str::from_utf8(&name[8..]).ok()?.parse::<usize>().ok();
+        let places: Vec<_> = names.iter().map(|name| place(name).unwrap_or_default()).collect();
         let number = fields.get(&b"generation"[..]).cloned().unwrap_or_default();
-        Ok((Change::default(), (keys, names, number)))
+        Ok((Change::default(), (places, keys, names, number)))
     })?;
     if keys.is_empty() {
         return Ok(());
@@ -185,6 +207,7 @@ pub(crate) fn bury(servers: &Servers, name: &[u8]) -> Result<(), Error> {
         &keys,
         |server, place, _| {
             let key = &keys[place];
+            may_go(places[place], keys.len())?;
             server.call(&redis::cmd("MULTI"))?;
             server.call_for_key(redis::cmd("UNLINK").arg(key))?;
             server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;

@@ -53,6 +53,7 @@ mod restore_key;
 mod scan;
 mod screen;
 mod sharded;
+mod stamp;
 mod statistics;
 mod window;
 

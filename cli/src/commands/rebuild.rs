@@ -2,7 +2,8 @@
 //! filter, from the source of its items, while clients use it (docs/sharding.md, Rebuild).
 //!
 //! The step is a field of the descriptor, `rebuild`. Each change of it is one transaction that also
-//! changes the generations, so a run that was killed at any time is continued by the next one:
+//! changes the generations, so a run that was killed at any time is continued by the next one.
+//! `next.rs` decides what follows a step:
 //!
 //! ```text
 //!   step        current  next   other fields   what is done then
@@ -15,7 +16,13 @@
 //!   aborted     old             retired.*      tombstones in the place of new
 //! ```
 //!
+//! From `waiting` on the fields `rebuild.0`, `rebuild.1` ... note what each shard of the new
+//! generation had (`stamp.rs`). Every later step, and every tombstone in the place of an old shard,
+//! comes after a look that the new shards which take its items still have that.
+//!
 //! Shards with a window are not rebuilt: an item of a file would count as added now.
+
+mod next;
 
 use std::{
     ffi::OsString,
@@ -32,7 +39,7 @@ use crate::{
     at_once::{Servers, on_all},
     connection::{Options, Target},
     descriptor::{
-        Change, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields, unused, update,
+        Change, Fields, bury, names_of, note, noted, parsed, spare, spare_fields, unused, update,
     },
     error::{Error, Exit},
     interrupt::Interrupt,
@@ -43,7 +50,9 @@ use crate::{
     new_shard::{growth_for, growth_of, reserve},
     output::Output,
     progress::{Progress, Unit},
+    stamp::Stamp,
 };
+use next::{Action, Asked, Refusal, Step, next};
 
 /// The longest sleep without a look for Ctrl-C.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -97,44 +106,6 @@ fn positive(text: &str) -> Result<u64, String> {
     })
 }
 
-/// How far a rebuild is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Step {
-    Reserving,
-    Waiting,
-    Filling,
-    Filled,
-    Exchanged,
-    Committed,
-    Aborted,
-}
-
-impl Step {
-    const ALL: [Self; 7] = [
-        Self::Reserving,
-        Self::Waiting,
-        Self::Filling,
-        Self::Filled,
-        Self::Exchanged,
-        Self::Committed,
-        Self::Aborted,
-    ];
-
-    /// The value of the field.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Reserving => "reserving",
-            Self::Waiting => "waiting",
-            Self::Filling => "filling",
-            Self::Filled => "filled",
-            Self::Exchanged => "exchanged",
-            Self::Committed => "committed",
-            Self::Aborted => "aborted",
-        }
-    }
-}
-
 /// What the descriptor says.
 #[derive(Clone, Debug)]
 struct Seen {
@@ -143,6 +114,8 @@ struct Seen {
     descriptor: Descriptor,
     /// The generation that is made; `None` without one, or if its fields are damaged.
     new: Option<Generation>,
+    /// What its shards had when they were looked at last; `None` where that is not noted.
+    stamps: Vec<Option<Stamp>>,
 }
 
 /// What a run left behind.
@@ -212,7 +185,8 @@ fn is_regular(path: &Path) -> Result<(), Error> {
 impl Rebuild<'_> {
     fn run(&self) -> Result<Exit, Error> {
         let seen = self.look()?;
-        self.check(&seen)?;
+        let action = self.next(&seen, None);
+        self.check(&seen, action)?;
         if self.arguments.dry_run {
             return self.report(&seen, None, self.plan(&seen));
         }
@@ -225,10 +199,19 @@ impl Rebuild<'_> {
             true => "Repeat the command to go on.",
         };
         let mut changed = false;
-        match if self.arguments.abort { self.undo(&mut changed) } else { self.go(&mut changed) } {
+        match self.go(&mut changed) {
+            // These say what to do.
+            Err(error @ Error::Incomplete { .. }) => Err(error),
             Err(error) if changed => Err(error.partly(go_on)),
             result => result,
         }
+    }
+
+    /// What this run does at the step. `loaded`: how many items it has loaded, if it has.
+    fn next(&self, seen: &Seen, loaded: Option<u64>) -> Action {
+        let Arguments { from, commit, abort, .. } = self.arguments;
+        let asked = Asked { files: !from.is_empty(), commit: *commit, abort: *abort };
+        next(seen.step, seen.descriptor.next != Ok(None), loaded.is_some(), asked)
     }
 
     /// Reads the descriptor.
@@ -284,11 +267,13 @@ impl Rebuild<'_> {
                 hint: "Finish that first, by `restore --resume`.".to_owned(),
             });
         }
-        Ok(Seen { step, descriptor, new })
+        let places = 0..new.as_ref().map_or(0, |new| new.keys.len());
+        let stamps = places.map(|place| noted(fields, place)).collect();
+        Ok(Seen { step, descriptor, new, stamps })
     }
 
     /// Refuses what this run cannot go on with.
-    fn check(&self, seen: &Seen) -> Result<(), Error> {
+    fn check(&self, seen: &Seen, action: Action) -> Result<(), Error> {
         let arguments = self.arguments;
         let refused = |what: &str, hint: &str| {
             Err(Error::RefusedPartly {
@@ -296,45 +281,37 @@ impl Rebuild<'_> {
                 hint: hint.to_owned(),
             })
         };
-        let unfilled = matches!(
-            seen.step,
-            None | Some(Step::Reserving | Step::Waiting | Step::Filling | Step::Aborted)
-        );
-        match seen.step {
-            Some(Step::Exchanged | Step::Committed) if arguments.abort => {
-                return refused("the new generation has taken over", "Finish it by --commit.");
-            }
-            None if arguments.abort && seen.descriptor.next == Ok(None) => {
+        match action {
+            Action::Refuse(Refusal::NoRebuild) => {
                 let hint = format!("`rebuild {}` begins a rebuild.", name::typed(self.name));
                 return refused("it is not being rebuilt", &hint);
             }
-            _ if arguments.abort => return Ok(()),
-            Some(Step::Exchanged) if !arguments.commit => {
-                return refused(
-                    "the new generation answers, and the old one is kept up to date",
-                    "Finish it by --commit.",
-                );
+            Action::Refuse(Refusal::Exchanged) => {
+                return refused("the new generation answers already", "Finish it by --commit.");
             }
-            None if seen.descriptor.next != Ok(None) => {
+            Action::Refuse(Refusal::Foreign) => {
                 return refused(
                     "it has a next generation that this tool did not make",
                     "Let its maker finish, or remove it by --abort.",
                 );
             }
-            None | Some(Step::Aborted) if self.has_window(seen)? => {
+            Action::Refuse(Refusal::Unfilled) => {
+                return refused(
+                    "there is no new generation that has the items",
+                    "Name the files of the items by --from.",
+                );
+            }
+            Action::Begin | Action::Bury { last: false } if self.has_window(seen)? => {
                 return refused(
                     "it has a window: items of files would count as added now",
                     "`create` another filter, let the clients add to both for one window, then \
                      use that one, and drop this.",
                 );
             }
-            _ if unfilled && arguments.commit && arguments.from.is_empty() => {
-                return refused(
-                    "there is no new generation that has the items",
-                    "Name the files of the items by --from.",
-                );
-            }
             _ => {}
+        }
+        if arguments.abort {
+            return Ok(());
         }
         let Some(new) = seen.new.as_ref().filter(|_| seen.step.is_some()) else {
             return match seen.step {
@@ -396,89 +373,101 @@ impl Rebuild<'_> {
 
     /// Goes on as far as the options say.
     fn go(&self, changed: &mut bool) -> Result<Exit, Error> {
-        let arguments = self.arguments;
         let mut loaded = None;
         loop {
             let seen = self.look()?;
-            self.check(&seen)?;
+            let action = self.next(&seen, loaded);
+            self.check(&seen, action)?;
             self.stop_if_asked()?;
-            let begins = !*changed;
             *changed = true;
-            match (seen.step, &seen.new) {
-                (None, _) => self.begin(&seen)?,
-                (Some(Step::Reserving), Some(new)) => {
-                    self.reserve_all(&seen.descriptor.current, new)?;
-                    self.advance(&seen, Step::Waiting, |seen, fields| {
-                        let mut set = Vec::new();
-                        set.extend(seen.new.iter().flat_map(Generation::next_fields));
-                        Change { set, delete: names_of(fields, "spare.") }
-                    })?;
-                }
-                (Some(Step::Waiting), _) => {
+            match action {
+                Action::Begin => self.begin(&seen)?,
+                Action::Reserve => self.reserve(&seen)?,
+                Action::AwaitAdders => {
                     self.wait(&seen.descriptor, "adds to the new generation, too")?;
-                    self.advance(&seen, Step::Filling, |_, _| Change::default())?;
-                    if !arguments.from.is_empty() {
+                    let stamps = self.intact(&seen, &seen.stamps)?;
+                    self.advance(&seen, Step::Filling, |_, _| with(stamps.clone()))?;
+                    if !self.arguments.from.is_empty() {
                         self.output.remark(
                             "Items that were added before now must be in the files: if they were \
                              added after the export, end this, and export again",
                         );
                     }
                 }
-                (Some(Step::Filling), Some(_)) if arguments.from.is_empty() => {
-                    let text = format!(
-                        "{}: the next generation takes all additions from now on",
-                        self.shown
-                    );
-                    self.report(&seen, None, text)?;
-                    self.output.remark(format_args!(
-                        "Export the items now, then load them by `rebuild {} --from FILE`.",
-                        name::typed(self.name)
-                    ));
-                    return Ok(Exit::Done);
+                Action::Fill => {
+                    let (items, stamps) = self.fill(&seen)?;
+                    loaded = Some(items);
+                    self.advance(&seen, Step::Filled, |_, _| with(stamps.clone()))?;
                 }
-                (Some(Step::Filling), Some(new)) => {
-                    loaded = Some(self.fill(new)?);
-                    self.advance(&seen, Step::Filled, |_, _| Change::default())?;
+                Action::FillAgain => {
+                    let stamps = self.intact(&seen, &seen.stamps)?;
+                    self.advance(&seen, Step::Filling, |_, _| with(stamps.clone()))?;
                 }
-                // Files are named again: they may have more items.
-                (Some(Step::Filled), Some(_)) if begins && !arguments.from.is_empty() => {
-                    self.advance(&seen, Step::Filling, |_, _| Change::default())?;
-                }
-                (Some(Step::Filled), _) if !arguments.commit => {
-                    let text = match loaded {
-                        Some(items) => {
-                            let items = amount::grouped(items);
-                            format!("{}: all {items} items are in the new generation", self.shown)
-                        }
-                        None => format!("{}: the new generation has the items", self.shown),
-                    };
-                    self.report(&seen, loaded, text)?;
-                    self.output.remark(format_args!(
-                        "`rebuild {} --commit` makes it the one that answers, --abort gives it up.",
-                        name::typed(self.name)
-                    ));
-                    return Ok(Exit::Done);
-                }
-                (Some(Step::Filled), _) => self.exchange(&seen)?,
-                (Some(Step::Exchanged), _) => {
+                Action::Exchange => self.exchange(&seen)?,
+                Action::AwaitReaders => {
                     self.wait(&seen.descriptor, "asks the new generation")?;
+                    let stamps = self.intact(&seen, &seen.stamps)?;
                     self.advance(&seen, Step::Committed, |_, fields| {
                         // Additions go to the old shards, too, until the last of them is gone.
-                        Change { delete: Vec::new(), ..retire(fields, "next.") }
+                        let mut set = retire(fields, "next.").set;
+                        set.extend(with(stamps.clone()).set);
+                        Change { set, delete: Vec::new() }
                     })?;
                 }
-                (Some(Step::Committed), _) => {
+                Action::Retire => {
+                    let reserving = seen.step == Some(Step::Reserving);
+                    let prefix = if reserving { "spare." } else { "next." };
+                    self.advance(&seen, Step::Aborted, |_, fields| retire(fields, prefix))?;
+                }
+                Action::Bury { last } => {
                     self.end(&seen)?;
-                    if arguments.commit {
-                        let new = self.parameters(&seen.descriptor.current);
-                        let text = format!("{} was rebuilt: {new}", self.shown);
-                        return self.report(&seen, loaded, text);
+                    if last {
+                        return self.report(&seen, loaded, self.ended(&seen));
                     }
                 }
-                (Some(Step::Aborted), _) => self.end(&seen)?,
-                // Refused by `check`.
-                (Some(Step::Reserving | Step::Filling), _) => {}
+                Action::Stop => {
+                    self.report(&seen, loaded, self.stopped(&seen, loaded))?;
+                    let name = name::typed(self.name);
+                    self.output.remark(match seen.step {
+                        Some(Step::Filling) => format!(
+                            "Export the items now, then load them by `rebuild {name} --from FILE`."
+                        ),
+                        _ => format!(
+                            "`rebuild {name} --commit` makes it the one that answers, --abort \
+                             gives it up."
+                        ),
+                    });
+                    return Ok(Exit::Done);
+                }
+                // `check` returns the error.
+                Action::Refuse(_) => {}
             }
+        }
+    }
+
+    /// How a rebuild ended.
+    fn ended(&self, seen: &Seen) -> String {
+        let parameters = self.parameters(&seen.descriptor.current);
+        match seen.step {
+            Some(Step::Aborted) => {
+                format!("{}: the rebuild was given up: {parameters}", self.shown)
+            }
+            _ => format!("{} was rebuilt: {parameters}", self.shown),
+        }
+    }
+
+    /// How far a run came that ends before the rebuild does.
+    fn stopped(&self, seen: &Seen, loaded: Option<u64>) -> String {
+        let shown = &self.shown;
+        match (seen.step, loaded) {
+            (Some(Step::Filling), _) => {
+                format!("{shown}: the next generation takes all additions from now on")
+            }
+            (_, Some(items)) => {
+                let items = amount::grouped(items);
+                format!("{shown}: all {items} items are in the new generation")
+            }
+            (_, None) => format!("{shown}: the new generation has the items"),
         }
     }
 
@@ -493,40 +482,71 @@ impl Rebuild<'_> {
                 hint: "Give it up by --abort.".to_owned(),
             });
         }
-        self.advance(seen, Step::Exchanged, exchange)
+        let stamps = self.intact(seen, &seen.stamps)?;
+        self.advance(seen, Step::Exchanged, |seen, _| {
+            let (mut set, delete) = seen.descriptor.exchange().unwrap_or_default();
+            set.extend(with(stamps.clone()).set);
+            Change { set, delete }
+        })
     }
 
-    /// Gives the rebuild up.
-    fn undo(&self, changed: &mut bool) -> Result<Exit, Error> {
-        loop {
-            let seen = self.look()?;
-            self.check(&seen)?;
-            self.stop_if_asked()?;
-            *changed = true;
-            match seen.step {
-                Some(Step::Reserving) => {
-                    self.advance(&seen, Step::Aborted, |_, fields| retire(fields, "spare."))?;
-                }
-                None | Some(Step::Waiting | Step::Filling | Step::Filled) => {
-                    self.advance(&seen, Step::Aborted, |_, fields| retire(fields, "next."))?;
-                }
-                Some(Step::Aborted) => {
-                    self.end(&seen)?;
-                    let old = self.parameters(&seen.descriptor.current);
-                    let text = format!("{}: the rebuild was given up: {old}", self.shown);
-                    return self.report(&seen, None, text);
-                }
-                // Refused by `check`.
-                Some(Step::Exchanged | Step::Committed) => {}
-            }
-        }
+    /// What the shards of the new generation have now: all that they had at `earlier`.
+    ///
+    /// # Errors
+    /// `Error::Incomplete` if one of them has not.
+    fn intact(&self, seen: &Seen, earlier: &[Option<Stamp>]) -> Result<Vec<Option<Stamp>>, Error> {
+        let Some(new) = &seen.new else { return Ok(Vec::new()) };
+        let looked = on_all(
+            &self.servers,
+            &new.keys,
+            |_, place, _| self.has_all(seen, new, earlier, place),
+            || {},
+        )?;
+        Ok(looked.into_iter().map(Some).collect())
+    }
+
+    /// What one of the new shards has now.
+    fn has_all(
+        &self,
+        seen: &Seen,
+        new: &Generation,
+        earlier: &[Option<Stamp>],
+        place: usize,
+    ) -> Result<Stamp, Error> {
+        let stamp = Stamp::of_shard(&self.servers, new, place)?;
+        let earlier = earlier.get(place).and_then(Option::as_ref);
+        let what = match (stamp, earlier) {
+            (Some(stamp), Some(earlier)) if stamp.has_all_of(earlier) => return Ok(stamp),
+            (None, _) => "is lost",
+            (Some(_), None) => "is unknown: its note in the descriptor is missing",
+            (Some(_), Some(_)) => "was replaced, or lost items",
+        };
+        let name = name::typed(self.name);
+        let answers = matches!(seen.step, Some(Step::Exchanged | Step::Committed));
+        Err(Error::Incomplete {
+            what: format!(
+                "rebuild {}: shard {place} of {} of the new generation {what}",
+                self.shown,
+                new.shards()
+            ),
+            hint: match answers {
+                true => format!(
+                    "Export the items again, `repair {name} --shard {place} --replace --from \
+                     FILE`, then `rebuild {name} --commit`."
+                ),
+                false => format!(
+                    "The old generation answers, and has all items. Give up by `rebuild {name} \
+                     --abort`, and begin again."
+                ),
+            },
+        })
     }
 
     /// Chooses a generation, and notes that its shards are being reserved.
     fn begin(&self, seen: &Seen) -> Result<(), Error> {
         let (old, wanted) = (&seen.descriptor.current, self.wanted(seen));
         // Shards that an earlier restore has replaced.
-        bury(&self.servers, self.name)?;
+        bury(&self.servers, self.name, |_, _| Ok(()))?;
         let new = unused(
             &self.servers,
             self.name,
@@ -541,7 +561,9 @@ impl Rebuild<'_> {
         })
     }
 
-    fn reserve_all(&self, old: &Generation, new: &Generation) -> Result<(), Error> {
+    /// Reserves the shards of the new generation.
+    fn reserve(&self, seen: &Seen) -> Result<(), Error> {
+        let (old, Some(new)) = (&seen.descriptor.current, &seen.new) else { return Ok(()) };
         let growth = growth_for(&self.servers, old, None)?;
         on_all(
             &self.servers,
@@ -560,12 +582,21 @@ impl Rebuild<'_> {
             },
             || {},
         )?;
-        Ok(())
+        let stamp = |_: &mut _, place, _| Stamp::of_shard(&self.servers, new, place);
+        let stamps = on_all(&self.servers, &new.keys, stamp, || {})?;
+        self.intact(seen, &stamps)?;
+        self.advance(seen, Step::Waiting, |seen, fields| {
+            let mut set: Vec<_> = seen.new.iter().flat_map(Generation::next_fields).collect();
+            set.extend(with(stamps.clone()).set);
+            Change { set, delete: names_of(fields, "spare.") }
+        })
     }
 
-    /// Loads the files into a generation, and checks that their items are in. Returns how many
-    /// there are.
-    fn fill(&self, new: &Generation) -> Result<u64, Error> {
+    /// Loads the files into the new generation, and checks that their items are in. Returns how
+    /// many there are, and what the shards have then.
+    fn fill(&self, seen: &Seen) -> Result<(u64, Vec<Option<Stamp>>), Error> {
+        let Some(new) = &seen.new else { return Ok((0, Vec::new())) };
+        self.intact(seen, &seen.stamps)?;
         let (arguments, task) = (self.arguments, format!("rebuild {}", self.shown));
         let totals = load_files(
             &task,
@@ -582,6 +613,8 @@ impl Rebuild<'_> {
                 "Name the files of all items of the filter, and their form by --csv or -0.",
             ));
         }
+        // A shard that loses items while others are checked counts fewer than now.
+        let stamps = self.intact(seen, &seen.stamps)?;
         let mut membership = Membership::of_generation(&self.target, self.name, new.clone())?;
         let (mut items, mut absent, mut unknown) = (0, 0, 0);
         for path in &arguments.from {
@@ -617,17 +650,28 @@ impl Rebuild<'_> {
                     .to_owned(),
             });
         }
-        Ok(items)
+        Ok((items, self.intact(seen, &stamps)?))
     }
 
     /// Puts the tombstones, and removes the step.
     fn end(&self, seen: &Seen) -> Result<(), Error> {
-        bury(&self.servers, self.name)?;
+        let committed = seen.step == Some(Step::Committed);
+        bury(&self.servers, self.name, |place, count| match &seen.new {
+            Some(new) if committed => {
+                let mut heirs = heirs(place, count, new.keys.len());
+                heirs.try_for_each(|heir| self.has_all(seen, new, &seen.stamps, heir).map(|_| ()))
+            }
+            _ => Ok(()),
+        })?;
+        if committed {
+            self.intact(seen, &seen.stamps)?;
+        }
         update(&self.servers, self.name, |fields| {
             let step = self.read(fields)?.step;
             let mut delete = Vec::new();
             if step == seen.step && step.is_some() {
                 delete.push(STEP.to_vec());
+                delete.extend(names_of(fields, "rebuild."));
                 if step == Some(Step::Committed) {
                     delete.extend(names_of(fields, "next."));
                 }
@@ -734,18 +778,48 @@ impl Rebuild<'_> {
     }
 }
 
-/// The next generation answers, and the one that answered becomes the next one. There is a next
-/// generation: `go` sees to it.
-fn exchange(seen: &Seen, _: &Fields) -> Change {
-    let (set, delete) = seen.descriptor.exchange().unwrap_or_default();
-    Change { set, delete }
+/// Notes what the shards have.
+fn with(stamps: Vec<Option<Stamp>>) -> Change {
+    let stamps = stamps.iter().enumerate();
+    let set = stamps.filter_map(|(place, stamp)| Some(note(place, stamp.as_ref()?))).collect();
+    Change { set, delete: Vec::new() }
+}
+
+/// The new shards that take the items of old shard `place` of `old`: ranges of the CRC that meet.
+fn heirs(place: usize, old: usize, new: usize) -> std::ops::Range<usize> {
+    place * new / old..((place + 1) * new).div_ceil(old)
 }
 
 /// A generation is none any more: its keys become tombstones.
 fn retire(fields: &Fields, prefix: &str) -> Change {
     let delete = names_of(fields, prefix);
-    let is_key = |name: &&Vec<u8>| name[prefix.len()..].iter().all(u8::is_ascii_digit);
-    let keys: Vec<_> =
-        delete.iter().filter(is_key).filter_map(|name| fields.get(name).cloned()).collect();
-    Change { set: retired_fields(&keys), delete }
+    let key = |name: &Vec<u8>| {
+        let place =
+            name.get(prefix.len()..).filter(|place| place.iter().all(u8::is_ascii_digit))?;
+        Some(([b"retired.", place].concat(), fields.get(name)?.clone()))
+    };
+    let set = delete.iter().filter_map(key).collect();
+    Change { set, delete }
+}
+
+#[cfg(test)]
+mod tests {
+    use bloom::sharding::shard_of;
+
+    use super::*;
+
+    #[test]
+    fn the_heirs_of_a_shard_take_all_its_items() {
+        for (old, new) in [(1, 1), (8, 3), (3, 8), (4, 8), (7, 1_024), (1_024, 1_000)] {
+            let mut some = vec![false; new];
+            for number in 0..20_000_u32 {
+                let shard = |of: usize| {
+                    usize::from(shard_of(&number.to_le_bytes(), of.try_into().expect("small")))
+                };
+                assert!(heirs(shard(old), old, new).contains(&shard(new)), "{old} to {new}");
+            }
+            (0..old).flat_map(|place| heirs(place, old, new)).for_each(|heir| some[heir] = true);
+            assert!(some.into_iter().all(|some| some), "{old} to {new}");
+        }
+    }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Clients never see a part of the shard. A run that was killed leaves the temporary key, and the
-//! next one begins anew.
+//! next one begins anew. A filter that was rebuilt or dropped meanwhile gets no shard: its key may
+//! be a tombstone.
 
 use std::{
     ffi::OsString,
@@ -23,6 +24,7 @@ use crate::{
     amount,
     at_once::{Servers, on_all},
     connection::{Connection, Options, Target},
+    descriptor::{Change, Fields, note, noted, parsed, update},
     dump_directory::{Manifest, path_of},
     error::{Error, Exit},
     interrupt::Interrupt,
@@ -34,6 +36,7 @@ use crate::{
     progress::Alone,
     replication::LastWrite,
     sharded,
+    stamp::Stamp,
 };
 
 /// Makes a lost shard of a sharded filter anew from its items
@@ -288,7 +291,6 @@ impl Repair<'_> {
     /// Puts the complete shard in its place.
     fn rename(&self) -> Result<(), Error> {
         let (key, temporary) = (self.key(), self.temporary());
-        let command = if self.arguments.replace { "RENAME" } else { "RENAMENX" };
         let lost = || Error::Incomplete {
             what: format!("repair {}: the server lost items of it", self.task()),
             hint: "See its log, then repeat this, with --replace if a part of the shard is there."
@@ -297,7 +299,13 @@ impl Repair<'_> {
         let complete = self.on_node(|server, _| self.items_at(server, &temporary))?.flatten();
         let complete = complete.ok_or_else(lost)?;
         let renamed = self.on_node(|server, again| {
-            let reply = server.call_for_key(redis::cmd(command).arg(&temporary).arg(key));
+            let reply = match self.arguments.replace {
+                true => self.replace(server),
+                false => {
+                    self.is_current()?;
+                    server.call_for_key(redis::cmd("RENAMENX").arg(&temporary).arg(key))
+                }
+            };
             let (renamed, last) = match reply {
                 Ok(reply) => (reply != Value::Int(0), LastWrite::Here),
                 // The reply to an earlier attempt was lost.
@@ -317,7 +325,63 @@ impl Repair<'_> {
         })?;
         match renamed {
             Some(false) => Err(self.in_place("BUSYKEY somebody has made a key in its place")),
-            _ => Ok(()),
+            _ => self.note(),
         }
+    }
+
+    /// RENAME over what is in the place of the shard. A rebuild that ends puts a tombstone there
+    /// after it has changed the descriptor: the transaction fails then, and is tried again.
+    fn replace(&self, server: &mut Connection) -> Result<Value, Error> {
+        loop {
+            server.call_for_key(redis::cmd("WATCH").arg(self.key()))?;
+            self.is_current()?;
+            server.call(&redis::cmd("MULTI"))?;
+            server.call(redis::cmd("RENAME").arg(self.temporary()).arg(self.key()))?;
+            match server.call(&redis::cmd("EXEC"))? {
+                Value::Nil => {}
+                Value::Array(mut replies) => match replies.pop() {
+                    Some(Value::ServerError(error)) => return Err(server.refused("RENAME", &error)),
+                    reply => return Ok(reply.unwrap_or(Value::Nil)),
+                },
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    /// Checks that the shard is one of the generation that answers.
+    fn is_current(&self) -> Result<(), Error> {
+        let name = name::bytes(&self.arguments.name);
+        match sharded::find_sharded(&mut self.servers.connect(name)?, name)? {
+            now if now.current == self.generation => Ok(()),
+            _ => Err(Error::Incomplete {
+                what: format!("repair {}: the filter was rebuilt meanwhile", self.task()),
+                hint: "`info` says whether a shard of it is lost now.".to_owned(),
+            }),
+        }
+    }
+
+    /// A rebuild that has let this generation answer compares its shards with notes, until the old
+    /// ones are gone: this shard is another filter now.
+    fn note(&self) -> Result<(), Error> {
+        let name = name::bytes(&self.arguments.name);
+        let place = usize::from(self.shard.index());
+        let is_noted = |fields: &Fields| {
+            noted(fields, place).is_some()
+                && parsed(name, fields).is_ok_and(|now| {
+                    now.current == self.generation
+                        && matches!(now.next, Ok(Some(next)) if next.number < now.current.number)
+                })
+        };
+        let fields = sharded::fields(&mut self.servers.connect(name)?, name)?;
+        if !fields.is_some_and(|fields| is_noted(&fields.into_iter().collect())) {
+            return Ok(());
+        }
+        let Some(stamp) = Stamp::of_shard(&self.servers, &self.generation, place)? else {
+            return Ok(());
+        };
+        update(&self.servers, name, |fields| {
+            let set = if is_noted(fields) { vec![note(place, &stamp)] } else { Vec::new() };
+            Ok((Change { set, delete: Vec::new() }, ()))
+        })
     }
 }

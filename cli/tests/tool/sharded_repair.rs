@@ -7,9 +7,10 @@ use bloom::sharding::shard_of;
 
 use crate::{
     harness::{Client, Reply, Server, int, numbered, ok},
+    relay::{Before, relayed},
     run::{Ran, command_at},
     schema::checked,
-    sharded_load::{assert_all_in, at, create, file, started},
+    sharded_load::{assert_all_in, at as at_server, create, file, reserve, started, write},
 };
 
 const SHARDS: u16 = 4;
@@ -18,7 +19,7 @@ const LOST: usize = 2;
 
 /// A filter with 20,000 items, a file of them, and the keys.
 fn filled(server: &Server, client: &mut Client) -> Vec<String> {
-    let keys = create(&mut at(client), "urls", SHARDS).current.keys;
+    let keys = create(&mut at_server(client), "urls", SHARDS).current.keys;
     file(server.dir(), &numbered("item", 20_000));
     assert_eq!(run(server, "load urls items").code, 0);
     keys.into_iter().map(|key| String::from_utf8(key).expect("text")).collect()
@@ -120,6 +121,37 @@ fn what_is_no_repair_is_refused_and_changes_nothing() {
     assert!(!exists(&mut client, &format!("{key}:repair")));
 }
 
+/// A rebuild that ends before any command of a repair leaves a tombstone, which stays.
+#[test]
+fn a_repair_puts_no_shard_over_a_tombstone() {
+    let server = Server::start();
+    let mut client = server.client();
+    file(server.dir(), &numbered("item", 100));
+    let (mut at, mut refused) = (0, 0);
+    loop {
+        client.run("FLUSHALL");
+        let old = create(&mut at_server(&mut client), "urls", SHARDS);
+        let key = String::from_utf8(old.current.keys[LOST].clone()).expect("text");
+        let before = Before { after: "", command: at };
+        let words = "repair urls --shard 2 --replace --from items";
+        let run = relayed(&server, server.dir(), words, before, |_| {
+            let new = reserve(&mut at_server(&mut client), "urls", 3, 2, "EXPANSION 1");
+            write(&mut at_server(&mut client), "urls", &new);
+            assert_eq!(client.cmd(&["SET", &key, "moved to 2"]), ok());
+            true
+        });
+        let ran = Ran::from(run.output);
+        if !run.reached {
+            assert_eq!(ran.code, 0, "{ran:?}");
+            break;
+        }
+        assert_eq!(client.cmd(&["GET", &key]).text(), "moved to 2", "command {at}: {ran:?}");
+        refused += usize::from(ran.code == 5);
+        at += 1;
+    }
+    assert!(refused > 5, "{refused} of {at}");
+}
+
 /// Lines of items of other shards.
 fn foreign(shard: usize) -> String {
     let items = numbered("item", 100);
@@ -150,7 +182,7 @@ fn a_lost_shard_is_repaired_from_a_dump() {
     refused(words, &shard, &good[..good.len() / 2], "shard-002.rbloom");
     let other = fs::read(server.dir().join("urls.dump/shard-001.rbloom")).unwrap();
     refused(words, &shard, &other, "or of another shard");
-    create(&mut at(&mut client), "few", 2);
+    create(&mut at_server(&mut client), "few", 2);
     let words = "repair few --shard 1 --from urls.dump --replace";
     refused(words, &shard, &good, "a dump of 4 shards, and the filter has 2");
     assert!(!exists(&mut client, key));
@@ -172,7 +204,7 @@ fn a_repair_needs_few_rights() {
     assert_eq!(client.run(rights), ok());
     let ran = run(&server, "--user least -a x repair urls --shard 2 --from items");
     assert_eq!(ran.code, 0, "{ran:?}");
-    client.run("ACL SETUSER least -renamenx +rename +bf.loadchunk");
+    client.run("ACL SETUSER least -renamenx +rename +watch +multi +exec +bf.loadchunk");
     assert_eq!(run(&server, "dump urls -o urls.dump").code, 0);
     for from in ["items", "urls.dump"] {
         let words = format!("--user least -a x repair urls --shard 2 --replace --from {from}");

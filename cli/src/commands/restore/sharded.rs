@@ -91,7 +91,7 @@ impl Arguments {
             output.data(&report, text)?;
             return Ok(Exit::Done);
         }
-        bury(&servers, name)?;
+        bury(&servers, name, |_, _| Ok(()))?;
         let generation = match start {
             Start::Resume(generation) => {
                 servers.confirm(&[name.to_vec()]).map_err(|error| half_loaded(error, name))?;
@@ -120,7 +120,7 @@ impl Arguments {
         .map_err(|error| half_loaded(error, name))?;
         drop(progress);
         publish(&servers, name, &manifest, &generation)
-            .and_then(|()| bury(&servers, name))
+            .and_then(|()| bury(&servers, name, |_, _| Ok(())))
             .map_err(|error| half_loaded(error, name))?;
         let text = format!("{shown}: {count} shards, {size} from {directory}");
         output.data(&report, text)?;

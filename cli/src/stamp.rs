@@ -1,0 +1,112 @@
+//! What a shard had when it was looked at: which filter it is, and how many items it counted.
+//!
+//! Items are only added, so a shard that is the same filter and counts no fewer has all that it
+//! had. A key that was deleted, evicted, flushed or recreated holds no filter or another one, and
+//! an older copy counts fewer items. An older copy that has since taken as many new items as it
+//! lacks is not noticed: nothing in a filter shows that.
+
+use bloom::sharding::{Generation, Shard};
+use redis::Value;
+
+use crate::{
+    at_once::Servers,
+    connection::Connection,
+    error::Error,
+    loading::{not_shard, number},
+    new_shard::is_no_filter,
+};
+
+/// What a shard had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// `BF.INFO key IDENTITY`.
+    identity: String,
+    /// Items, as BF.CARD counts them.
+    items: u64,
+}
+
+impl Stamp {
+    /// Looks at a shard; `None` if the key does not hold it.
+    ///
+    /// # Errors
+    /// Those of the connection and of the user's rights.
+    pub(crate) fn of(
+        server: &mut Connection,
+        key: &[u8],
+        shard: Shard,
+    ) -> Result<Option<Self>, Error> {
+        let mut ask = |word: &str| server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word));
+        // The identity last: a filter that comes between has another one.
+        let replies = ask("SHARD").and_then(|own| Ok((own, ask("ITEMS")?, ask("IDENTITY")?)));
+        let (own, items, identity) = match replies {
+            Ok(replies) => replies,
+            Err(Error::Refused { text, .. }) if is_no_filter(&text) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if not_shard(&own, shard).is_some() {
+            return Ok(None);
+        }
+        let text = match &identity {
+            Value::Array(values) => match &values[..] {
+                [Value::BulkString(text)] => str::from_utf8(text).ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        match (text, number(items)) {
+            (Some(text), Some(items)) => Ok(Some(Self { identity: text.to_owned(), items })),
+            _ => {
+                Err(Error::Reply { command: "BF.INFO".to_owned(), reply: format!("{identity:?}") })
+            }
+        }
+    }
+
+    /// Looks at shard `place` of a generation.
+    pub(crate) fn of_shard(
+        servers: &Servers,
+        generation: &Generation,
+        place: usize,
+    ) -> Result<Option<Self>, Error> {
+        let shard = u16::try_from(place).ok().and_then(|at| Shard::new(at, generation.shards()));
+        match (shard, generation.keys.get(place)) {
+            (Some(shard), Some(key)) => Self::of(&mut servers.connect(key)?, key, shard),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a shard with this stamp has all that it had at an earlier one.
+    pub(crate) fn has_all_of(&self, earlier: &Self) -> bool {
+        self.identity == earlier.identity && self.items >= earlier.items
+    }
+
+    /// The value of a field.
+    pub(crate) fn text(&self) -> String {
+        format!("{} {}", self.identity, self.items)
+    }
+
+    /// Reads the value of a field.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let (identity, items) = str::from_utf8(text).ok()?.split_once(' ')?;
+        Some(Self { identity: identity.to_owned(), items: items.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_has_what_an_earlier_one_of_the_same_filter_had() {
+        let stamp = |text: &str| Stamp::parse(text.as_bytes()).expect("a stamp");
+        let earlier = stamp("00ff 7");
+        assert_eq!(earlier.text(), "00ff 7");
+        for (text, has) in
+            [("00ff 7", true), ("00ff 8", true), ("00ff 6", false), ("00fe 9", false)]
+        {
+            assert_eq!(stamp(text).has_all_of(&earlier), has, "{text}");
+        }
+        for text in ["", "00ff", "00ff x", "00ff -1"] {
+            assert_eq!(Stamp::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}
