@@ -16,7 +16,7 @@
 
 use std::path::Path;
 
-use bloom::{codec::native::dump::Load, filter::checksum};
+use bloom::{codec::native::dump::Load, filter::checksum, sharding::Shard};
 use redis::Value;
 
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
     output::Output,
     progress::Watch,
     restore_key::Checked,
+    sharded,
 };
 
 /// How often a dump of a filter that changes begins again.
@@ -43,6 +44,8 @@ pub(crate) struct Dump<'a> {
     pub(crate) path: &'a Path,
     /// The module of the server, and its version.
     pub(crate) product: &'a str,
+    /// The shard that the filter must be; `None` for a filter in one key.
+    pub(crate) shard: Option<Shard>,
     pub(crate) interrupt: &'a Interrupt,
     pub(crate) output: &'a Output,
 }
@@ -115,7 +118,7 @@ impl Dump<'_> {
             return Ok(None);
         }
         let Ok(checked) = Checked::of(self.path, self.interrupt, watch) else { return Ok(None) };
-        let (_, header) = scan(server, self.key, 0)?;
+        let header = self.header(server)?;
         Ok(is_same(&checked.header, &header).then_some(Dumped {
             chunks: checked.chunks,
             bytes: checked.bytes,
@@ -124,13 +127,23 @@ impl Dump<'_> {
         }))
     }
 
+    /// The header of the filter as it is now.
+    fn header(&self, server: &mut Connection) -> Result<Vec<u8>, Error> {
+        let (_, header) = scan(server, self.key, 0)?;
+        let held = || Load::begin(&header, u64::MAX).ok().and_then(|load| load.filter().shard());
+        match self.shard {
+            Some(shard) if held() != Some(shard) => Err(sharded::foreign(self.key, shard)),
+            _ => Ok(header),
+        }
+    }
+
     fn attempt(
         &self,
         resumed: Option<Resumed>,
         server: &mut Connection,
         watch: &mut dyn Watch,
     ) -> Result<Attempt, Error> {
-        let (_, header) = scan(server, self.key, 0)?;
+        let header = self.header(server)?;
         let resumed = resumed.filter(|resumed| {
             let same = is_same(&resumed.header, &header);
             if !same {
@@ -184,7 +197,7 @@ impl Dump<'_> {
                 return Err(Error::Interrupted { hint: RESUME.to_owned() });
             }
         }
-        let (_, end) = scan(server, self.key, 0)?;
+        let end = self.header(server)?;
         let changed = end != header;
         if !is_same(&header, &end) {
             return Ok(Attempt::Changed(writer));

@@ -5,7 +5,7 @@ mod growth;
 mod parts;
 mod summary;
 
-use bloom::sharding::{Descriptor, Field, Generation, Malformed};
+use bloom::sharding::{Descriptor, Field, Generation, Malformed, Shard};
 use redis::Value;
 
 pub(crate) use growth::Growth;
@@ -115,5 +115,19 @@ pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
             hint: "Is this hash a sharded filter at all? docs/sharding.md says what it must have."
                 .to_owned(),
         },
+    }
+}
+
+/// The error for a key that holds a filter, but not the shard that belongs there.
+pub(crate) fn foreign(key: &[u8], shard: Shard) -> Error {
+    Error::Incomplete {
+        what: format!(
+            "{} is not shard {} of {}: the shard is lost",
+            name::readable(key),
+            shard.index(),
+            shard.count()
+        ),
+        hint: "`info` names the shards that are lost, `repair` makes them from their items."
+            .to_owned(),
     }
 }

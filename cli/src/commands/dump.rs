@@ -95,8 +95,14 @@ impl Arguments {
         output: &Output,
     ) -> Result<Exit, Error> {
         let product = product_of(server, info.module)?;
-        let dump =
-            Dump { key: self.key(), path: &self.output, product: &product, interrupt, output };
+        let dump = Dump {
+            key: self.key(),
+            path: &self.output,
+            product: &product,
+            shard: None,
+            interrupt,
+            output,
+        };
         let mut progress = Alone::new(output, self.shown());
         let dumped = server.follow(self.key(), |server, again| {
             dump.run(server, info, self.resume || again, &mut progress)

@@ -9,6 +9,7 @@ use std::{
 use redis_bloom_harness::{Client, Cluster, Reply, Server, int, numbered, slot};
 
 use crate::{
+    relay::{Before, relayed},
     run::{Ran, command, command_at},
     schema::checked,
 };
@@ -189,6 +190,119 @@ fn an_interrupted_dump_and_restore_are_resumed() {
     assert!(calls.contains("cmdstat_bf.loadchunk:calls=2,"), "the second shard alone: {calls}");
     assert_eq!(client.run(&format!("DEBUG DIGEST-VALUE {first}")), before[0]);
     assert_eq!(digests(&mut client, "copy"), before);
+}
+
+/// A key that is not the shard that belongs there makes no dump: restore would refuse it.
+#[test]
+fn lost_foreign_swapped_and_doubled_shards_are_not_dumped() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 100));
+    let [first, second] = URLS.map(|key| format!("{key}:1"));
+    let dump = client.cmd(&["DUMP", &second]);
+    let Reply::Bulk(dump) = dump else { panic!("{dump:?}") };
+    let other = format!("BF.RESERVE {second} 0.001 1000 SHARD 0 2");
+    for (what, lines) in [
+        ("lost", vec![format!("DEL {second}")]),
+        ("recreated", vec![format!("DEL {second}"), format!("BF.ADD {second} x")]),
+        ("another shard", vec![format!("DEL {second}"), other]),
+        ("another type", vec![format!("SET {second} x")]),
+        ("swapped", vec![format!("HSET urls 0 {second} 1 {first}")]),
+        ("doubled", vec![format!("HSET urls 1 {first}")]),
+    ] {
+        for line in lines {
+            assert!(!client.run(&line).is_error(), "{line}");
+        }
+        for dry in ["", " --dry-run"] {
+            let ran = run_in(&server, &format!("dump urls -o urls.dump{dry}"));
+            assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{what}: {ran:?}");
+            assert!(!directory(&server).exists(), "{what}");
+            assert!(!server.dir().join("urls.dump.part").exists(), "{what}");
+        }
+        client.run(&format!("HSET urls 0 {first} 1 {second}"));
+        client.run(&format!("DEL {second}"));
+        client.cmd(&[b"RESTORE", second.as_bytes(), b"0", &dump]);
+    }
+    run_in(&server, "dump urls -o urls.dump").done();
+}
+
+/// A shard that is replaced while others are dumped.
+#[test]
+fn a_shard_that_is_replaced_during_the_dump_is_seen() {
+    let server = Server::start();
+    let mut client = server.client();
+    let second = format!("{}:1", URLS[1]);
+    let (mut at, mut seen) = (0, 0);
+    loop {
+        client.run("FLUSHALL");
+        create(&mut client, &numbered("item", 100));
+        let before = Before { after: "", command: at };
+        let run = relayed(&server, server.dir(), "dump urls -o urls.dump", before, |_| {
+            client.run(&format!("DEL {second}"));
+            assert_eq!(client.run(&format!("BF.ADD {second} x")), int(1));
+            true
+        });
+        let ran = Ran::from(run.output);
+        if ran.code == 0 {
+            // The whole shard was read before.
+            let restored = run_in(&server, "restore urls.dump copy");
+            assert_eq!(restored.code, 0, "{at}: {restored:?}");
+            fs::remove_dir_all(directory(&server)).unwrap();
+        } else {
+            assert_eq!(ran.code, 5, "{at}: {ran:?}");
+            assert!(!directory(&server).exists(), "{at}");
+            seen += 1;
+        }
+        if !run.reached {
+            break;
+        }
+        at += 1;
+    }
+    assert!(seen > 10, "{seen} of {at}");
+}
+
+/// The filter is dropped before each command of a restore, and perhaps created anew: exit 0 only if
+/// the dump answers at the end.
+#[test]
+fn a_restore_sees_that_its_filter_was_dropped() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 100));
+    let before = digests(&mut client, "urls");
+    run_in(&server, "dump urls -o urls.dump").done();
+    let (mut at, mut seen) = (0, 0);
+    loop {
+        let recreate = at % 2 == 0;
+        let place = Before { after: "", command: at };
+        let mut published = false;
+        let run = relayed(&server, server.dir(), "restore urls.dump copy", place, |_| {
+            published = client.run("HGET copy state") == Reply::Bulk(b"ready".to_vec());
+            run_in(&server, "drop copy");
+            if recreate {
+                run_in(&server, "create copy --items 1k --error 1% --shards 2");
+            }
+            true
+        });
+        let ran = Ran::from(run.output);
+        if !run.reached {
+            assert_eq!(ran.code, 0, "{ran:?}");
+            break;
+        }
+        if ran.code == 0 {
+            // Dropped after all was done, or before anything was.
+            let same = published || digests(&mut client, "copy") == before;
+            assert!(same, "command {at}: {ran:?}");
+        } else {
+            assert!([4, 5].contains(&ran.code), "command {at}: {ran:?}");
+            seen += 1;
+        }
+        run_in(&server, "drop copy");
+        for key in client.run("KEYS {copy:*").elements() {
+            client.cmd(&["DEL", &key.text()]);
+        }
+        at += 1;
+    }
+    assert!(at > 10 && seen > 5, "{seen} of {at}");
 }
 
 /// A dump of one server, restored into a cluster and from there into one server again, keeps its

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bloom::sharding::Descriptor;
+use bloom::sharding::{Descriptor, Shard};
 use serde::Serialize;
 
 use super::Arguments;
@@ -37,13 +37,17 @@ struct Report<'a> {
 /// An error of the work on a shard, with the number of the shard.
 fn of_shard(error: Error, name: &[u8], shard: usize, shards: usize) -> Error {
     match error {
-        Error::Refused { text, .. } if text.starts_with("ERR not found") => Error::Incomplete {
-            what: format!("shard {shard} of {shards} is lost"),
-            hint: format!(
-                "Load its items from their source by `repair {} --shard {shard} --from FILE`.",
-                name::typed(name)
-            ),
-        },
+        Error::Refused { text, .. }
+            if ["ERR not found", "WRONGTYPE"].iter().any(|code| text.starts_with(code)) =>
+        {
+            Error::Incomplete {
+                what: format!("shard {shard} of {shards} is lost"),
+                hint: format!(
+                    "Load its items from their source by `repair {} --shard {shard} --from FILE`.",
+                    name::typed(name)
+                ),
+            }
+        }
         // A rebuild may replace a shard at any time, an error of a connection passes.
         error if error.passes() => error,
         Error::Refused { command, text } => {
@@ -72,13 +76,21 @@ impl Arguments {
         let servers = Servers::of(server.target().clone(), output)?;
         let keys = &descriptor.current.keys;
         let count = keys.len();
+        let shard = |at: usize| Shard::new(u16::try_from(at).ok()?, descriptor.current.shards());
         let infos = on_all(
             &servers,
             keys,
             |server, at, _| {
-                Reader::default()
+                let info = Reader::default()
                     .read_one(server, &keys[at], Detail::Filter)
-                    .map_err(|error| of_shard(error, self.key(), at, count))
+                    .map_err(|error| of_shard(error, self.key(), at, count))?;
+                let held = |own: Shard| (u64::from(own.index()), u64::from(own.count()));
+                match shard(at) {
+                    Some(own) if info.shard != Some(held(own)) => {
+                        Err(sharded::foreign(&keys[at], own))
+                    }
+                    _ => Ok(info),
+                }
             },
             || {},
         )?;
@@ -106,8 +118,14 @@ impl Arguments {
             keys,
             |server, at, again| {
                 let path = path_of(&written.part, at);
-                let dump =
-                    Dump { key: &keys[at], path: &path, product: &product, interrupt, output };
+                let dump = Dump {
+                    key: &keys[at],
+                    path: &path,
+                    product: &product,
+                    shard: shard(at),
+                    interrupt,
+                    output,
+                };
                 let resume = self.resume || again;
                 let part = &mut Part::of(&sum);
                 let kept = if resume { dump.kept(server, part)? } else { None };
