@@ -17,7 +17,7 @@ use redis::Value;
 use crate::{
     at_once::{Servers, on_all},
     connection::{Connection, Options},
-    descriptor::{Change, DROPPING, update},
+    descriptor::{Change, DROPPING, Fields, update},
     error::{Error, Exit},
     name,
     new_shard::is_incomplete,
@@ -45,10 +45,15 @@ impl Arguments {
         let filter = match is_filter(&mut server, key) {
             Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
                 match sharded::fields(&mut server, key)? {
-                    Some(fields) if is_descriptor(&fields) => {
-                        return self.drop_shards(&Servers::of(target, output)?, &fields, output);
+                    Some(fields) => {
+                        let fields: Fields = fields.into_iter().collect();
+                        if is_descriptor(&fields) {
+                            let servers = Servers::of(target, output)?;
+                            return self.drop_shards(&servers, &fields, output);
+                        }
+                        Err(Error::Refused { command: String::new(), text })
                     }
-                    _ => Err(Error::Refused { command: String::new(), text }),
+                    None => Err(Error::Refused { command: String::new(), text }),
                 }
             }
             filter => filter,
@@ -86,32 +91,29 @@ enum Found {
 }
 
 impl Arguments {
+    /// `seen`: what the descriptor had.
     fn drop_shards(
         &self,
         servers: &Servers,
-        fields: &[Field],
+        seen: &Fields,
         output: &Output,
     ) -> Result<Exit, Error> {
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        let parsed =
-            Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..])));
-        if let Err(malformed @ (Malformed::Rule(_) | Malformed::State(_))) = parsed {
-            return Err(sharded::explained(key, &malformed));
-        }
-        let mut keys = sharded::named_keys(fields);
-        let named = keys.len();
-        keys.extend(sharded::tombstone_keys(key, fields));
-        if !self.dry_run {
-            update(servers, key, |fields| {
+        // All writers of descriptors stop at one that is being removed, so it names no other keys
+        // later.
+        let (named, keys) = match self.dry_run {
+            true => self.keys(seen)?,
+            false => update(servers, key, |fields| {
+                let keys = self.keys(fields)?;
                 let mut set = Vec::new();
-                if !fields.is_empty() && !fields.contains_key(DROPPING) {
+                if !fields.contains_key(DROPPING) {
                     set.push((DROPPING.to_vec(), b"1".to_vec()));
                     set.push((b"state".to_vec(), State::Creating.name().into()));
                 }
-                Ok((Change { set, delete: Vec::new() }, ()))
-            })?;
-        }
+                Ok((Change { set, delete: Vec::new() }, keys))
+            })?,
+        };
         let removed = AtomicUsize::new(0);
         let work = |server: &mut Connection, place: usize, _| {
             let found = self.drop_key(server, &keys[place])?;
@@ -133,7 +135,12 @@ impl Arguments {
             output.remark(format_args!("{} is no filter: it stays", name::readable(key)));
         }
         if !self.dry_run {
-            servers.connect(key)?.call_for_key(redis::cmd("UNLINK").arg(key))?;
+            update(servers, key, |fields| {
+                // Another run of drop has removed it, and the name may have another filter by now.
+                let ours = fields.contains_key(DROPPING);
+                let delete = if ours { fields.keys().cloned().collect() } else { Vec::new() };
+                Ok((Change { set: Vec::new(), delete }, ()))
+            })?;
         }
         let would = if self.dry_run { "would be removed" } else { "removed" };
         let mut text = format!("{name} {would}: {}", counted(count(Found::Shard), "shard"));
@@ -142,6 +149,28 @@ impl Arguments {
         }
         output.remark(text);
         Ok(Exit::Done)
+    }
+
+    /// The keys to remove, and how many of them the descriptor names: they come first.
+    fn keys(&self, fields: &Fields) -> Result<(usize, Vec<Vec<u8>>), Error> {
+        let key = name::bytes(&self.name);
+        if !is_descriptor(fields) {
+            return Err(Error::RefusedPartly {
+                what: format!("drop {}: it is gone, or no filter any more", name::readable(key)),
+                hint: "Look what is there now.".to_owned(),
+            });
+        }
+        let pairs = fields.iter().map(|(field, value)| (&field[..], &value[..]));
+        if let Err(malformed @ (Malformed::Rule(_) | Malformed::State(_))) =
+            Descriptor::parse(pairs)
+        {
+            return Err(sharded::explained(key, &malformed));
+        }
+        let list: Vec<Field> = fields.clone().into_iter().collect();
+        let mut keys = sharded::named_keys(&list);
+        let named = keys.len();
+        keys.extend(sharded::tombstone_keys(key, &list));
+        Ok((named, keys))
     }
 
     /// Removes a key of a sharded filter.
@@ -172,12 +201,15 @@ impl Arguments {
     }
 }
 
-/// Whether a hash is a descriptor, whole or not. One that was only begun has no field but `state`,
-/// or those of a generation that is being reserved.
-fn is_descriptor(fields: &[Field]) -> bool {
-    let has = |name: &[u8]| fields.iter().any(|(field, _)| field == name);
-    let more = [&b"shards"[..], b"spare.shards", b"restoring"];
-    has(b"rule") || (has(b"state") && (fields.len() == 1 || more.into_iter().any(has)))
+/// Whether a hash is a descriptor, whole or not: other hashes may have a field `rule` or `state`,
+/// too. One that was only begun has no field but the state, or what the tool notes beside it.
+fn is_descriptor(fields: &Fields) -> bool {
+    let has = |name: &[u8]| fields.contains_key(name);
+    let begun =
+        fields.get(&b"state"[..]).is_some_and(|state| state == State::Creating.name().as_bytes());
+    let notes = [&b"spare.shards"[..], b"restoring", DROPPING];
+    (has(b"rule") && has(b"state") && has(b"shards"))
+        || (begun && (fields.len() == 1 || notes.into_iter().any(has)))
 }
 
 fn counted(count: usize, noun: &str) -> String {

@@ -27,7 +27,8 @@ use crate::{
     at_once::{Servers, on_all},
     connection::{Connection, Options},
     descriptor::{
-        Change, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields, unused, update,
+        Change, DROPPING, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields,
+        unused, update,
     },
     dump_directory::{Manifest, path_of},
     error::{Error, Exit},
@@ -157,6 +158,12 @@ impl Arguments {
         if fields.is_empty() {
             return Ok(Start::Begin(0));
         }
+        if fields.contains_key(DROPPING) {
+            return Err(refused(
+                "BUSYKEY the filter is being removed",
+                &format!("Finish that by `drop {typed}`."),
+            ));
+        }
         if let Some(identity) = fields.get(RESTORING) {
             return match spare(&fields) {
                 Some(generation)
@@ -219,6 +226,7 @@ impl Arguments {
                 return Ok((Change::default(), ()));
             }
             let changed = fields.contains_key(RESTORING)
+                || fields.contains_key(DROPPING)
                 || fields.contains_key(&b"rebuild"[..])
                 || (above == 0) != fields.is_empty();
             if changed {
@@ -311,11 +319,23 @@ fn publish(
     generation: &Generation,
 ) -> Result<(), Error> {
     update(servers, name, |fields: &Fields| {
-        if !fields.contains_key(RESTORING) {
-            // An earlier attempt, whose reply was lost.
-            return Ok((Change::default(), ()));
-        }
         let old = parsed(name, fields).ok();
+        let ours = fields.get(RESTORING) == Some(&manifest.identity().into_bytes())
+            && spare(fields).as_ref() == Some(generation)
+            && !fields.contains_key(DROPPING);
+        if !ours {
+            // An earlier attempt, whose reply was lost.
+            if old.is_some_and(|old| old.current == *generation) {
+                return Ok((Change::default(), ()));
+            }
+            return Err(Error::Incomplete {
+                what: format!(
+                    "restore {}: it was dropped or replaced meanwhile",
+                    name::readable(name)
+                ),
+                hint: "Look what is there now, and restore it again.".to_owned(),
+            });
+        }
         let poll = old.as_ref().map_or(manifest.poll, |old| old.poll);
         let new = Descriptor { current: generation.clone(), next: Ok(None), base: None, poll };
         let mut delete = names_of(fields, "spare.");
@@ -340,9 +360,7 @@ fn half_loaded(error: Error, name: &[u8]) -> Error {
         Error::Refused { command, text } => {
             Error::RefusedPartly { what: format!("{command}: {text}"), hint }
         }
-        Error::Connection { .. } | Error::Incomplete { .. } => {
-            Error::Incomplete { what: error.to_string(), hint }
-        }
+        Error::Connection { .. } => Error::Incomplete { what: error.to_string(), hint },
         Error::Interrupted { .. } => Error::Interrupted { hint },
         Error::Usage { .. } | Error::File { .. } => Error::usage(error.to_string(), hint),
         other => other,
