@@ -225,10 +225,10 @@ pub(crate) fn load_files(
     let mut fleet = started.map_err(|failure| explained(failure, Totals::default()))?;
     let read = read_all(&mut fleet, files, interrupt, output);
     let ended = fleet.finish();
-    let totals = fleet.totals();
     // A thread that ended early is why the reader stopped.
-    ended.and(read).map_err(|failure| explained(failure, totals))?;
-    Ok(totals)
+    let ended = ended.and(read).map_err(|failure| fleet.concluded(failure));
+    let totals = fleet.totals();
+    ended.map(|()| totals).map_err(|failure| explained(failure, totals))
 }
 
 fn read_all(
