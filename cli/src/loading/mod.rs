@@ -13,15 +13,17 @@ mod delivery;
 mod fleet;
 mod ledger;
 mod proof;
+mod wire;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals, not_shard, number};
+pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals};
 pub(crate) use fleet::{Fleet, Goal, batch_bytes};
 pub(crate) use ledger::{Ledger, Piece};
 #[cfg(test)]
 pub(crate) use proof::Process;
 pub(crate) use proof::{Mark, Seen, Verdict};
+pub(crate) use wire::{not_shard, number};
 
 use crate::{
     amount,
