@@ -106,10 +106,13 @@ impl Paged {
         Self { pages, cursor: (0, 0), generations: 0, number: 0 }
     }
 
-    /// A window of G = `generations`.
-    fn window(rate: f64, generations: u16) -> Self {
+    /// A window of G = `generations`, reserved for `capacity` items in the time of the window. Some
+    /// more are alive, and some are dead and not swept yet.
+    fn window(rate: f64, capacity: u64, generations: u16) -> Self {
         let bits = (generations + 3).ilog2() as u8 + 1;
-        let new = Self::new(rate, 0, Growth::Endless, Payload::Generation { bits });
+        let capacity = capacity + capacity / u64::from(generations);
+        let payload = Payload::Generation { bits };
+        let new = Self::new(rate, capacity, Growth::Doublings(2), payload);
         Self { generations, ..new }
     }
 
@@ -438,7 +441,8 @@ pub(crate) fn run(most: u64) {
         (8, true, "pages, window, G = 8, returning", "ring, G = 8, returning"),
         (8, false, "pages, window, G = 8, once", "ring, G = 8, once"),
     ] {
-        let make = move |_| -> Box<dyn Contender> { Box::new(Paged::window(0.01, generations)) };
+        let make =
+            move |size| -> Box<dyn Contender> { Box::new(Paged::window(0.01, size, generations)) };
         series
             .push((pages, Box::new(move || passed(&make, windows, generations.into(), returning))));
         let make =

@@ -17,17 +17,16 @@
 //! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012); Pandey et al., "A
 //! General-Purpose Counting Filter" (2017).
 
+use std::{hint::select_unpredictable, ops::Range};
+
 use super::{
     select::Select,
     slot::Format,
-    words::{WORD, clear, read, set, shift_down, shift_up},
+    words::{WORD, clear, low, read, set, shift_down, shift_up},
 };
 
 /// Buckets of a block.
 pub(super) const BUCKETS: usize = 64;
-
-/// The most slots that are compared at once.
-const GROUP: usize = 4;
 
 /// The words of a block of `slots` slots.
 #[inline(always)]
@@ -41,10 +40,17 @@ fn select_end(select: impl Select, block: &[u64], i: u32) -> usize {
     let (mut word, mut i) = (0, i);
     if let Some(&[a, b, c, _]) = block.first_chunk() {
         // Nearly always one of these four words, so no branch depends on which.
-        let sums = [0, a.count_ones(), b.count_ones(), c.count_ones()];
-        let sums = [0, sums[1], sums[1] + sums[2], sums[1] + sums[2] + sums[3]];
-        word = sums[1..].iter().map(|&ones| usize::from(ones <= i)).sum();
-        i -= sums[word];
+        let first = a.count_ones();
+        let second = first + b.count_ones();
+        let third = second + c.count_ones();
+        let (low, high) = (i < first, i < third);
+        let (words, ones) =
+            select_unpredictable(low, (0, 0), select_unpredictable(high, (2, second), (3, third)));
+        let is_second = !low & (i < second);
+        (word, i) = (
+            select_unpredictable(is_second, 1, words),
+            i - select_unpredictable(is_second, first, ones),
+        );
     }
     loop {
         let ones = block[word].count_ones();
@@ -66,7 +72,7 @@ pub(super) fn slots(select: impl Select, block: &[u64]) -> usize {
 #[inline(always)]
 pub(super) fn slot(block: &[u64], format: Format, index: usize) -> u64 {
     let width = format.width();
-    read(block, block.len() * WORD - (index + 1) * width) & super::words::low(width)
+    read(block, block.len() * WORD - (index + 1) * width) & low(width)
 }
 
 /// Writes the slot with this index.
@@ -83,8 +89,8 @@ pub(super) fn set_slot(block: &mut [u64], format: Format, index: usize, slot: u6
 pub(super) struct Found {
     /// The place of the bucket's end among the ends.
     pub(super) end: usize,
-    /// The index of the slot that matches.
-    pub(super) index: Option<usize>,
+    /// The slot that matches, and its index.
+    pub(super) slot: Option<(usize, u64)>,
 }
 
 /// Looks for the slot of a bucket that matches the tag bits `tag`.
@@ -108,26 +114,42 @@ pub(super) fn find(
             break;
         }
     }
-    let (first, last) = (start - bucket, end - bucket);
+    let indices = start - bucket..end - bucket;
+    // The slots that a word holds are compared without a branch between them.
+    let slot = match format.width() {
+        ..=16 => find_slot::<4>(block, format, indices, tag),
+        17..=21 => find_slot::<3>(block, format, indices, tag),
+        22..=32 => find_slot::<2>(block, format, indices, tag),
+        _ => find_slot::<1>(block, format, indices, tag),
+    };
+    Found { end, slot }
+}
+
+/// Looks for the slot that matches among those with these indices, `GROUP` at once.
+#[inline(always)]
+fn find_slot<const GROUP: usize>(
+    block: &[u64],
+    format: Format,
+    indices: Range<usize>,
+    tag: u64,
+) -> Option<(usize, u64)> {
     let width = format.width();
-    let group = (WORD / width).min(GROUP);
-    let mut index = first;
-    while index < last {
+    for first in indices.clone().step_by(GROUP) {
         // The lowest slots of the word may belong to later buckets, or to the gap and the ends:
         // there are 64 bits below the slots.
-        let word = read(block, block.len() * WORD - (index + group) * width);
+        let word = read(block, block.len() * WORD - (first + GROUP) * width);
         let mut hits = 0;
-        for i in 0..group {
-            let slot = word >> ((group - 1 - i) * width);
+        for i in 0..GROUP {
+            let slot = word >> ((GROUP - 1 - i) * width);
             hits |= u32::from(format.matches(slot, tag)) << i;
         }
-        hits &= (1 << (last - index).min(GROUP)) - 1;
+        hits &= (1 << (indices.end - first).min(GROUP)) - 1;
         if hits != 0 {
-            return Found { end, index: Some(index + hits.trailing_zeros() as usize) };
+            let i = hits.trailing_zeros() as usize;
+            return Some((first + i, word >> ((GROUP - 1 - i) * width) & low(width)));
         }
-        index += group;
     }
-    Found { end, index: None }
+    None
 }
 
 /// Puts a slot at `index` and its zero at `place` of the ends. The block has `slots` slots and the
@@ -234,7 +256,8 @@ mod tests {
             for tag in 0..64 {
                 let found = find(select, block, format, number, tag);
                 let expected = bucket.iter().position(|&slot| format.matches(slot, tag));
-                assert_eq!(found.index, expected.map(|index| index + before), "{number} {tag}");
+                let expected = expected.map(|index| (index + before, bucket[index]));
+                assert_eq!(found.slot, expected, "{number} {tag}");
                 assert_eq!(found.end, before + bucket.len() + number);
             }
             before += bucket.len();
@@ -255,10 +278,8 @@ mod tests {
                 let place = buckets[..bucket].iter().map(Vec::len).sum::<usize>();
                 // Grows for 400 steps, and shrinks then.
                 if step < 400 {
-                    let slot = format.slot(
-                        random >> 40,
-                        random >> 20 & super::super::words::low(format.payload_bits.into()),
-                    );
+                    let slot =
+                        format.slot(random >> 40, random >> 20 & low(format.payload_bits.into()));
                     let words = words_of(count + 1, format);
                     let at = (BUCKETS + count) / WORD;
                     // As a page widens a block: the gap gets the new words.
@@ -268,7 +289,7 @@ mod tests {
                         let old = written(&buckets, format);
                         wider[at..].fill(0);
                         let ends = (BUCKETS + count) % WORD;
-                        wider[at] |= old.get(at).map_or(0, |&w| w & super::super::words::low(ends));
+                        wider[at] |= old.get(at).map_or(0, |&w| w & low(ends));
                         for index in 0..count {
                             set_slot(&mut wider, format, index, super::slot(&old, format, index));
                         }

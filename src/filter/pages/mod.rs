@@ -17,8 +17,8 @@
 //!
 //! A quotient filter in pages of some 4.5 KiB, of which one at a time is split by one bit of the
 //! tags, without rehashing. It needs no reservation, has no layers, and no pause is longer than a
-//! split, some 40 µs at any size. A slot may have a payload: a count, or the generation in which
-//! the item came last.
+//! split of some 5,000 slots, at any size. A slot may have a payload: a count, or the generation in
+//! which the item came last.
 //!
 //! Litwin, "Linear Hashing: A New Tool for File and Table Addressing" (1980): which page is split
 //! next depends on the number of slots alone. Bender et al., "Don't Thrash" (2012), and Pandey et
@@ -324,8 +324,8 @@ impl Pages {
             Body::Table(table) => {
                 let at = Address::new(hash, table.len());
                 let (page, format) = (&table[at.page], self.plan.format(at.level));
-                let index = page.find(select, format, at.place, at.tag).index?;
-                Some(format.payload(page.slot(format, at.place, index)))
+                let (_, slot) = page.find(select, format, at.place, at.tag).slot?;
+                Some(format.payload(slot))
             }
         }
     }
@@ -360,8 +360,7 @@ impl Pages {
         let at = Address::new(hash, pages);
         let (page, format) = (&mut table[at.page], self.plan.format(at.level));
         let found = page.find(select, format, at.place, at.tag);
-        if let Some(index) = found.index {
-            let slot = page.slot(format, at.place, index);
+        if let Some((index, slot)) = found.slot {
             let payload = format.payload(slot);
             let changed = change(payload);
             if changed != payload {
@@ -437,16 +436,16 @@ impl Pages {
         change: &impl Fn(u64) -> Change,
         may_join: bool,
     ) -> Result<Option<u64>, Error> {
-        let join = may_join && self.joins_below(self.slots.saturating_sub(1));
         let Body::Table(table) = &mut self.body else {
             return Ok(self.alter_small(hash, change));
         };
+        let left = self.slots.saturating_sub(1);
+        let join = may_join && self.plan.joins_below(table.len() as u64, left);
         let at = Address::new(hash, table.len());
         let (page, format) = (&mut table[at.page], self.plan.format(at.level));
-        let Some(index) = page.find(select, format, at.place, at.tag).index else {
+        let Some((index, slot)) = page.find(select, format, at.place, at.tag).slot else {
             return Ok(None);
         };
-        let slot = page.slot(format, at.place, index);
         let payload = format.payload(slot);
         match change(payload) {
             Change::Nothing => {}
@@ -516,8 +515,8 @@ impl Pages {
         {
             let at = Address::new(hash, table.len());
             let (page, format) = (&mut table[at.page], self.plan.format(at.level));
-            let found = page.find(select::Portable, format, at.place, at.tag).index;
-            found.into_iter().for_each(|index| {
+            let found = page.find(select::Portable, format, at.place, at.tag).slot;
+            found.into_iter().for_each(|(index, _)| {
                 page.remove(select::Portable, format, at.place, index);
             });
             self.slots -= 1;
@@ -548,22 +547,14 @@ impl Pages {
         Ok(())
     }
 
-    /// Whether two pages are joined before only `slots` slots are left: less than three quarters of
-    /// those that one page less may have. The distance to the limit for splits keeps a page from
-    /// being split and joined again and again.
-    #[inline(always)]
-    fn joins_below(&self, slots: u64) -> bool {
-        let pages = self.pages().len() as u64;
-        pages > self.plan.first_pages && slots < self.plan.most_slots(pages - 1) / 4 * 3
-    }
-
     /// Joins the last page with the one that it was split from, if there are so few slots that it
     /// is due; returns whether it did. A deletion does so itself.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; nothing has changed then.
     pub fn join_if_due(&mut self) -> Result<bool, Error> {
-        Ok(self.joins_below(self.slots) && self.join()?)
+        let pages = self.pages().len() as u64;
+        Ok(self.plan.joins_below(pages, self.slots) && self.join()?)
     }
 
     /// Joins the last page with the one that it was split from. Slots of dead generations leave.
@@ -620,7 +611,7 @@ impl Pages {
     }
 
     /// Removes the slots of dead generations from block `block` (in [0, 30]) of a page; returns
-    /// their number. The small form counts as a page of one block. It takes some 0.3 µs.
+    /// their number. The small form counts as a page of one block.
     pub fn sweep(&mut self, page: usize, block: usize) -> u64 {
         let (generations, most) = (self.generations, self.plan.payload.most());
         let dead = |payload| !generations.is_alive(payload, most);

@@ -204,12 +204,6 @@ impl Page {
         block::find(select, self.block(place.block()), format, place.bucket(), tag)
     }
 
-    /// A slot of the block of a place.
-    #[inline(always)]
-    pub(super) fn slot(&self, format: Format, place: Place, index: usize) -> u64 {
-        block::slot(self.block(place.block()), format, index)
-    }
-
     /// Writes a slot of the block of a place.
     #[inline(always)]
     pub(super) fn set_slot(&mut self, format: Format, place: Place, index: usize, slot: u64) {
@@ -249,8 +243,15 @@ impl Page {
         place: Place,
         index: usize,
     ) {
+        let slots = block::slots(select, self.block(place.block()));
+        self.take_out(format, place, index, slots);
+    }
+
+    /// [`Self::remove`] from a block of `slots` slots. Not inlined: it selects nothing, and a
+    /// longer caller might be compiled without the instructions of `select`.
+    #[inline(never)]
+    fn take_out(&mut self, format: Format, place: Place, index: usize, slots: usize) {
         let number = place.block();
-        let slots = block::slots(select, self.block(number));
         let zero = index + place.bucket();
         block::remove(self.block_mut(number), format, (slots, zero, index));
         self.narrow(format, number, slots - 1);
@@ -342,16 +343,19 @@ impl Page {
         to: Format,
         void: impl Fn(u64) -> u64,
     ) -> Result<([Self; 2], u64), Error> {
-        let mut counts = [[0; BLOCKS]; 2];
+        let (mut zeros, mut ones) = ([0; BLOCKS], [0; BLOCKS]);
         let mut voids = 0;
-        for (place, slot) in self.slots(from) {
-            let tag = from.tag(slot);
-            let (one, both) = ((tag & 1) as usize, usize::from(tag == VOID));
-            counts[0][place.block()] += 1 - one + both;
-            counts[1][place.block()] += one;
-            voids += both as u64;
+        for (number, (zeros, ones)) in zeros.iter_mut().zip(&mut ones).enumerate() {
+            let block = self.block(number);
+            for index in 0..block::slots(Portable, block) {
+                let tag = from.tag(block::slot(block, from, index));
+                let (one, both) = ((tag & 1) as usize, usize::from(tag == VOID));
+                *zeros += 1 - one + both;
+                *ones += one;
+                voids += both as u64;
+            }
         }
-        let mut halves = [Writer::new(to, &counts[0])?, Writer::new(to, &counts[1])?];
+        let mut halves = [Writer::new(to, &zeros)?, Writer::new(to, &ones)?];
         for (place, slot) in self.slots(from) {
             let (tag, payload) = (from.tag(slot), from.payload(slot));
             if tag == VOID {

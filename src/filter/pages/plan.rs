@@ -167,6 +167,14 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
+    /// Whether two of `pages` pages are joined before only `slots` slots are left: less than three
+    /// quarters of those that one page less may have. The distance to the limit for splits keeps a
+    /// page from being split and joined again and again.
+    #[inline]
+    pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
+        pages > self.first_pages && slots < self.most_slots(pages - 1) / 4 * 3
+    }
+
     /// The slots of pages of a level.
     #[inline(always)]
     #[must_use]
@@ -190,7 +198,7 @@ mod tests {
     fn rate(plan: &Plan, doublings: u32) -> f64 {
         let weight = |level: u32| {
             let bits = u32::from(plan.format(level).tag_bits) + level;
-            1.0 / (1_u64 << bits) as f64 / PAGE_BUCKETS as f64
+            libm::exp2(-f64::from(bits)) / PAGE_BUCKETS as f64
         };
         let first = plan.first_pages.ilog2();
         let mut sum = 0.0;

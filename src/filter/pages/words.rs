@@ -32,9 +32,9 @@ pub(super) fn read(words: &[u64], at: usize) -> u64 {
 pub(super) fn set(words: &mut [u64], at: usize, value: u64) {
     let (word, shift) = (at / WORD, at % WORD);
     words[word] |= value << shift;
-    let high = value >> 1 >> (WORD - 1 - shift);
-    if high != 0 {
-        words[word + 1] |= high;
+    // Also where nothing is left to set: a branch on that would be hard to predict.
+    if let Some(next) = words.get_mut(word + 1) {
+        *next |= value >> 1 >> (WORD - 1 - shift);
     }
 }
 
@@ -43,9 +43,8 @@ pub(super) fn set(words: &mut [u64], at: usize, value: u64) {
 pub(super) fn clear(words: &mut [u64], at: usize, width: usize) {
     let (word, shift) = (at / WORD, at % WORD);
     words[word] &= !(low(width) << shift);
-    let high = low(width) >> 1 >> (WORD - 1 - shift);
-    if high != 0 {
-        words[word + 1] &= !high;
+    if let Some(next) = words.get_mut(word + 1) {
+        *next &= !(low(width) >> 1 >> (WORD - 1 - shift));
     }
 }
 
