@@ -94,7 +94,10 @@ impl Run {
                     are.iter().find_map(|words| self.numbers_before(&format!(" {words}")).next());
                 let said = said.filter(|_| !self.disclaims()).map_or(0, |said| start + said);
                 // Whoever follows an advice has no other warning.
-                0..said.max(self.skip().unwrap_or(0)).min(items)
+                let end = said.max(self.skip().unwrap_or(0)).min(items);
+                // What was left out was said by the run before.
+                let skipped = matches!(self.begin, Begin::Skipped(_));
+                if skipped { start.min(end)..end } else { 0..end }
             }
         }
     }
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn what_a_run_says_counts_from_where_it_began() {
         let text = "urls: 4 items are confirmed, the 2 after them perhaps\n  ... --skip 9.\n";
-        assert_eq!(ran(Begin::Skipped(5), 5, "", text).claim(20), 0..9);
+        assert_eq!(ran(Begin::Skipped(5), 5, "", text).claim(20), 5..9);
         assert_eq!(ran(Begin::Skipped(5), 0, "{\"items\":15}", "").claim(20), 5..20);
         let text = "a: goes on at byte 70, behind 1,000 items\n\
                     b: goes on at byte 8, behind 2 items\n\
