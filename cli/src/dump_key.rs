@@ -8,7 +8,8 @@
 //!   redis-bloom     a filter that grew or was replaced,     the dump begins again
 //!                   counters that changed, or a window
 //!                   that got another generation: another
-//!                   identity in header or chunks
+//!                   identity in header or chunks, or a
+//!                   newest count that falls
 //!                   items were added: other counts in the   nothing: chunks carry the newest count
 //!                   header
 //!   RedisBloom      another header at the end               the dump begins again
@@ -162,7 +163,7 @@ impl Dump<'_> {
         let length = Load::begin(&header, u64::MAX).ok().map(|load| load.filter().bit_bytes());
         watch.begin(writer.last().saturating_sub(1), length);
         // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
-        let mut identity = None;
+        let mut state = None;
         let mut from = writer.last();
         ask(server, self.key, from)?;
         loop {
@@ -184,12 +185,12 @@ impl Dump<'_> {
                     hint: RESUME.to_owned(),
                 });
             }
-            let found = identity_of(&data);
-            if identity.is_some() && identity != found {
+            let found = state_of(&data);
+            if state.is_some_and(|state| !goes_on(state, found)) {
                 answer(server)?;
                 return Ok(Attempt::Changed(writer));
             }
-            identity = found;
+            state = Some(found);
             writer.push(next, &data)?;
             watch.at(next - 1);
             from = next;
@@ -227,9 +228,19 @@ fn hint(info: &FilterInfo) -> &'static str {
     }
 }
 
-/// The identity of the filter in a chunk of this module (`codec/native/dump.rs`).
-fn identity_of(data: &[u8]) -> Option<[u8; 8]> {
-    data.starts_with(FRAME).then(|| data.get(8..16)?.try_into().ok()).flatten()
+/// The identity of the filter, and the items of its newest layer, in a chunk of this module
+/// (`codec/native/dump.rs`).
+fn state_of(data: &[u8]) -> Option<[u64; 2]> {
+    let number = |from| data.get(from..)?.first_chunk().copied().map(u64::from_le_bytes);
+    data.starts_with(FRAME).then(|| Some([number(8)?, number(24)?])).flatten()
+}
+
+/// Whether chunks of the two states are of one filter: counts only rise.
+fn goes_on(old: Option<[u64; 2]>, new: Option<[u64; 2]>) -> bool {
+    match (old, new) {
+        (Some([old, count]), Some([new, later])) => old == new && count <= later,
+        (old, new) => old == new,
+    }
 }
 
 /// Whether the checksum at the end of a chunk of this module is right. RedisBloom's have none.
@@ -299,5 +310,28 @@ fn text(value: &Value) -> Option<&str> {
         Value::SimpleString(text) => Some(text),
         Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_falls_is_another_filter() {
+        let chunk = |identity: u64, count: u64| {
+            let numbers = [identity, 0, count].map(u64::to_le_bytes);
+            state_of(&[FRAME, &[1, 0], numbers.as_flattened()].concat())
+        };
+        for (old, new, expected) in [
+            (chunk(1, 5), chunk(1, 5), true),
+            (chunk(1, 5), chunk(1, 6), true),
+            (chunk(1, 5), chunk(1, 4), false),
+            (chunk(1, 5), chunk(2, 6), false),
+            (chunk(1, 5), None, false),
+            (None, None, true),
+        ] {
+            assert_eq!(goes_on(old, new), expected, "{old:?} {new:?}");
+        }
     }
 }

@@ -5,13 +5,13 @@ use redis_bloom::{
         Error,
         native::dump::{self, Load, Taken},
     },
-    filter::{CellKind, Filter},
+    filter::{CellKind, Filter, Window},
 };
 
 use crate::{
     forge::cut,
     sample,
-    support::{Strings, add, fill, filter, has, item, params},
+    support::{Strings, add, add_at, fill, filter, has, item, last_items, params, window},
 };
 
 #[test]
@@ -32,6 +32,33 @@ fn growing_during_a_dump_is_refused() {
         assert!(matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })), "{outcome:?}");
     }
     assert_eq!(load.received(), received);
+}
+
+/// A window of items keeps its number of generations and layers, but drops the oldest.
+#[test]
+fn a_window_of_items_that_shifts_during_a_dump_is_refused() {
+    let rules = last_items(4, true);
+    let mut window = window(&params(0.01, 60, 0, 0x5EED), rules);
+    let mut number = 0;
+    let mut add_generations = |window: &mut Window, count: u64| {
+        for _ in 0..count * 15 {
+            add_at(window, &item(1, number), 0);
+            number += 1;
+        }
+    };
+    add_generations(&mut window, 9);
+    for shifts in 1..=10 {
+        let (header, chunks) = cut(window.filter(), 5);
+        let mut load = Load::begin(&header, u64::MAX).expect("its header");
+        assert_eq!(load.take(chunks[0].0, &chunks[0].1), Ok(Taken::Next));
+        add_generations(&mut window, shifts);
+        assert_eq!(window.ring().generations.len(), rules.most_generations());
+        let (changed, later) = cut(window.filter(), 5);
+        for (iterator, data) in &later {
+            assert_eq!(load.take(*iterator, data), Err(Error::OtherFilter), "{shifts}");
+        }
+        assert!(!load.began_with(&changed), "{shifts}");
+    }
 }
 
 #[test]

@@ -328,23 +328,34 @@ fn another_filter_is_not_continued() {
         ("BF.RESERVE urls 0.01 14000000 EXPANSION 1 SEED 1", "grow"),
         ("BF.RESERVE urls 0.01 14000000 SEED 1", "BF.RESERVE urls 0.01 14000000 SEED 2"),
         ("BF.RESERVE urls 0.01 5000000 COUNTING", "BF.ADD urls x"),
+        ("BF.RESERVE urls 1e-20 2000000 NONSCALING WINDOW COUNT GENERATIONS 1", "shift"),
     ] {
         client.run("DEL urls copy");
         client.run(reserve);
         client.run("BF.ADD urls a");
+        let mut random = Random::new(1);
+        // Items of 8 bytes.
+        let mut add = |client: &mut Client, thousands: usize| {
+            for _ in 0..thousands / 100 {
+                let blob: Vec<_> = (0..100_000).flat_map(|_| random.next().to_le_bytes()).collect();
+                client.cmd(&[&b"BF.BULKADD"[..], b"urls", b"WIDTH", b"8", &blob]);
+            }
+        };
+        if change == "shift" {
+            add(&mut client, 4_000);
+        }
         assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
         interrupted_after(&file, 2, 0);
         if change.starts_with("BF.RESERVE") {
             client.run("DEL urls");
         }
         if change == "grow" {
-            // Items of 8 bytes: more than the first layer is made for.
-            let mut random = Random::new(1);
-            for _ in 0..145 {
-                let blob: Vec<_> = (0..100_000).flat_map(|_| random.next().to_le_bytes()).collect();
-                client.cmd(&[&b"BF.BULKADD"[..], b"urls", b"WIDTH", b"8", &blob]);
-            }
+            // More than the first layer is made for.
+            add(&mut client, 14_500);
             assert_eq!(client.run("BF.INFO urls FILTERS").elements()[0], int(2));
+        } else if change == "shift" {
+            // All generations give way to new ones, as many and as large.
+            add(&mut client, 4_000);
         } else {
             client.run(change);
         }

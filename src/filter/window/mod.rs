@@ -375,8 +375,8 @@ impl Window {
         }
         let ring = self.ring();
         let gone = usize::from(ring.generations.len() >= ring.rules.most_generations());
-        let capacity = ring.planned_capacity();
-        self.open(Generation { start: 0, layers: 1 }, capacity, 0..gone, ceiling, dropped)
+        let (start, capacity) = (ring.next_number(), ring.planned_capacity());
+        self.open(Generation { start, layers: 1 }, capacity, 0..gone, ceiling, dropped)
     }
 
     /// Opens a generation of one layer, for `capacity` items, and drops those that are `leaving`

@@ -13,7 +13,8 @@
 //! rates of all of them add up to p.
 //!
 //! A window of items has no clock. A generation takes N/G items, and the last G + 1 generations are
-//! alive.
+//! alive. Generations are numbered, so that two states of the filter with the same number of
+//! generations differ: parts of both are not the copy of a filter (`codec/native/dump.rs`).
 //!
 //! Times are milliseconds since 1970 by the clock of the server that wrote them. This file reads no
 //! clock, and holds no bits.
@@ -59,7 +60,7 @@ pub struct Rules {
 /// Items that were added in one part of the window, and are forgotten together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// When it started, or [`NEVER`]; 0 in a window of items.
+    /// When it started, or [`NEVER`]. In a window of items: its number, from 0 on.
     pub start: i64,
     /// Layers of the generation, at least 1.
     pub layers: u32,
@@ -170,6 +171,11 @@ impl Ring {
         self.generations.last().copied().unwrap_or(Generation { start: NEVER, layers: 1 })
     }
 
+    /// The number of the next generation of a window of items. No filter gets to the last number.
+    pub(super) fn next_number(&self) -> i64 {
+        self.newest().start.saturating_add(1).min(MAX_TIME)
+    }
+
     /// Adds a layer to the newest generation.
     pub(in crate::filter) fn grow(&mut self) {
         if let Some(newest) = self.generations.last_mut() {
@@ -262,7 +268,11 @@ impl Ring {
         }
         let newest = self.newest().start;
         let sound = match self.rules.span {
-            Span::Items => self.generations.iter().all(|generation| generation.start == 0),
+            Span::Items => {
+                let in_range = |number: &Generation| (0..=MAX_TIME).contains(&number.start);
+                self.generations.iter().all(in_range)
+                    && self.generations.is_sorted_by_key(|generation| generation.start)
+            }
             Span::Time(_) if newest == NEVER => count == 1,
             Span::Time(_) => {
                 let alive = |old: &Generation| self.rules.is_alive(old.start, newest);

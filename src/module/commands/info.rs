@@ -102,7 +102,7 @@ enum Shown<'f> {
     Shard(Shard),
     Window(&'f Ring),
     /// The generations, their layers, and whether they are alive.
-    Generations(Vec<(Generation, Vec<&'f Layer>, bool)>),
+    Generations(Vec<(Option<u64>, Vec<&'f Layer>, bool)>),
     Layers(Vec<(&'f Layer, Estimate)>),
 }
 
@@ -194,9 +194,13 @@ fn generations(value: &Value) -> Shown<'_> {
         return Shown::Null;
     };
     let (now, rules) = (clock(), window.ring().rules);
-    let generations = window
-        .generations()
-        .map(|(generation, layers)| (generation, layers, rules.is_alive(generation.start, now)));
+    let generations = window.generations().map(|(Generation { start, .. }, layers)| {
+        let started = match rules.span {
+            Span::Time(_) if start != NEVER => u64::try_from(start).ok(),
+            Span::Time(_) | Span::Items => None,
+        };
+        (started, layers, rules.is_alive(start, now))
+    });
     Shown::Generations(generations.collect())
 }
 
@@ -231,8 +235,8 @@ impl Shown<'_> {
             Self::Window(ring) => reply_window(ctx, ring),
             Self::Generations(generations) => {
                 ctx.reply_array(generations.len());
-                generations.iter().for_each(|(generation, layers, alive)| {
-                    reply_generation(ctx, *generation, layers, *alive);
+                generations.iter().for_each(|(started, layers, alive)| {
+                    reply_generation(ctx, *started, layers, *alive);
                 });
             }
             Self::Layers(layers) => {
@@ -262,17 +266,13 @@ fn reply_window(ctx: Context, ring: &Ring) {
 
 /// Replies a map that describes a generation. Only one of a window of time has a start, and only
 /// once it has an item.
-fn reply_generation(ctx: Context, generation: Generation, layers: &[&Layer], alive: bool) {
+fn reply_generation(ctx: Context, started: Option<u64>, layers: &[&Layer], alive: bool) {
     let sum = |number: fn(&Layer) -> u64| {
         let numbers = layers.iter().map(|layer| number(layer));
         Shown::Integer(numbers.fold(0, u64::saturating_add))
     };
-    let started = match generation.start {
-        0 | NEVER => Shown::Null,
-        start => Shown::Integer(u64::try_from(start).unwrap_or(0)),
-    };
     let fields = [
-        (c"Started", started),
+        (c"Started", started.map_or(Shown::Null, Shown::Integer)),
         (c"Items", sum(Layer::items)),
         (c"Capacity", sum(Layer::capacity)),
         (c"Layers", Shown::Integer(layers.len() as u64)),

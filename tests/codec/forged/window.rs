@@ -139,7 +139,8 @@ fn a_window_of_items_has_no_times_and_does_not_grow() {
     check(
         &filter,
         &[
-            ("a start", STARTS, &[1], fault(Fault::Starts)),
+            ("numbers out of order", STARTS, &[3], fault(Fault::Starts)),
+            ("a negative number", STARTS + 7, &[255], fault(Fault::Starts)),
             ("milliseconds", MILLISECONDS, &[1], Error::Window),
             ("an expansion", EXPANSION, &[2], fault(Fault::Rules)),
         ],
