@@ -301,6 +301,34 @@ fn what_changes_nothing_is_not_replicated() {
     assert_eq!(read.run("BF.MADD k own other"), array([refused]));
     assert!(read.run("BF.SHIFT k 1 1").error().contains("is for servers"));
     assert_eq!(digest(read, "k"), digest(client, "k"));
+    // An error leaves no key: the replica would not apply the primary's creation of it.
+    for line in ["BF.INSERT new WINDOW EX 60 ITEMS a", "BF.BULKADD new WINDOW EX 60 WIDTH 1 a"] {
+        assert!(read.run(line).error().ends_with("on its primary alone"), "{line}");
+        assert_eq!(read.run("EXISTS new"), int(0), "{line}");
+    }
+    client.run("BF.INSERT new WINDOW EX 60 ITEMS a");
+    assert_equal(client, &replica);
+    assert_eq!(digest(read, "new"), digest(client, "new"));
+}
+
+/// An item of another shard is refused before time opens or drops a generation.
+#[test]
+fn a_foreign_item_does_not_shift_the_window_of_a_shard() {
+    let clock = Clock::new();
+    let server = at(&clock).start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE k 0.01 1000 WINDOW EX 86400 SHARD 7 8");
+    for hours in [0, 48] {
+        clock.set(hours * HOUR);
+        let before = dump(client, "k");
+        for line in ["BF.ADD k 123456789", "BF.MADD k 123456789 a"] {
+            assert!(client.run(line).error().starts_with("ERR item belongs to shard "), "{line}");
+            assert!(dump(client, "k") == before, "{line} after {hours} hours");
+        }
+        let own = (0..).map(|number: u32| number.to_string());
+        let mut own = own.filter(|item| client.run(&format!("BF.ADD k {item}")) == int(1));
+        assert!(own.next().is_some());
+    }
 }
 
 #[test]

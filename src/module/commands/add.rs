@@ -183,7 +183,8 @@ pub(super) fn check_kind(call: &Call, value: &Value, options: &Options) -> Resul
 /// Creates a filter in `key` and adds `items` to it.
 ///
 /// # Errors
-/// `NoMemory`; the key is unchanged then.
+/// `NoMemory`; `OtherShard` for the first item, and those of [`windows::check_author`]. The key is
+/// unchanged then.
 #[cold]
 pub(super) fn create_with<'a>(
     call: &Call,
@@ -191,6 +192,10 @@ pub(super) fn create_with<'a>(
     options: Options,
     items: impl Batch<'a>,
 ) -> Result<(Added, Change<'a>), Refusal> {
+    sharded::check_first(call, options.shard, items.items())?;
+    if options.window.is_some() {
+        windows::check_author(call)?;
+    }
     let filter = create::filter(call.ctx, call.key(), options)?;
     let created = CreatedWith::of(&filter);
     let answers = Value::of(filter).put_filled(key, |value| add(call, value, items))?;

@@ -57,6 +57,19 @@ fn check_item(call: &Call, shard: Shard, item: &[u8]) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses a client's additions if the first item belongs to another shard than `shard`: nothing
+/// may change then, neither the keyspace nor the generations of a window.
+pub(super) fn check_first<'a>(
+    call: &Call,
+    shard: Option<Shard>,
+    mut items: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), Refusal> {
+    match (shard, items.next()) {
+        (Some(shard), Some(item)) if !call.ctx.is_replayed() => check_item(call, shard, item),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a client's command that names another shard than the filter is, if it names one.
 pub(super) fn check_named(
     call: &Call,

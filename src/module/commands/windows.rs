@@ -27,6 +27,9 @@ pub(super) fn add<'a>(call: &Call, window: &mut Window, items: impl Batch<'a>) -
     match window.filter().shard() {
         None => add_items(call, window, items.items()),
         Some(shard) => {
+            if let Err(refusal) = sharded::check_first(call, Some(shard), items.items()) {
+                return refused_all(refusal);
+            }
             let own = OwnItems::of(call, shard);
             let added = add_items(call, window, own.before_foreign(items.items()));
             let error = added.error.or_else(|| own.refusal());
@@ -35,15 +38,20 @@ pub(super) fn add<'a>(call: &Call, window: &mut Window, items: impl Batch<'a>) -
     }
 }
 
+/// What a command did whose first item was refused: nothing.
+fn refused_all(refusal: Refusal) -> Added {
+    Added {
+        answers: Vec::new(),
+        changed: Changed::New,
+        shape: Shape::default(),
+        error: Some(refusal),
+    }
+}
+
 fn add_items<'a>(call: &Call, window: &mut Window, items: impl Iterator<Item = &'a [u8]>) -> Added {
     let before = stats::Share::of(window.filter());
     let Some(author) = author(call) else {
-        return Added {
-            answers: Vec::new(),
-            changed: Changed::New,
-            shape: Shape::default(),
-            error: Some(Refusal::OnReplica),
-        };
+        return refused_all(Refusal::OnReplica);
     };
     let mut dropped = Dropped::default();
     let (shift, turned) = turn(call, window, author, &mut dropped);
@@ -118,6 +126,14 @@ fn author(call: &Call) -> Option<Author> {
     } else {
         call.ctx.is_replayed().then_some(Author::Obeyed)
     }
+}
+
+/// Refuses a client's additions to a window that is not there yet, on a writable replica.
+///
+/// # Errors
+/// `OnReplica`.
+pub(super) fn check_author(call: &Call) -> Result<(), Refusal> {
+    author(call).map(|_| ()).ok_or(Refusal::OnReplica)
 }
 
 /// Does what time demands before a client's addition. Returns what [`Window::turn`] returns.
