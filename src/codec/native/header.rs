@@ -65,8 +65,8 @@
 //!   │ u8   │ ations │ u8      │ seconds│ u64      │ i64   │ u32    │      │
 //!   │      │ u8     │         │ u64    │          │       │        │      │
 //!   └──────┴────────┴─────────┴────────┴──────────┴───────┴────────┴─ ─ ─┘
-//!   span: 0 time, 1 items, with 0 milliseconds; refresh: 0 or 1; start: milliseconds since 1970, or
-//!   2^63 - 1 before the first addition, or the number of the generation in a window of items
+//!   span: 0 time, 1 items, with 0 milliseconds; refresh: 0 or 1; start: milliseconds since 1970,
+//!   or 2^63 - 1 before the first addition, or the number of the generation in a window of items
 //!   (filter/window/ring.rs)
 //! ```
 //!
