@@ -57,8 +57,8 @@ struct Chain {
     size: u64,
     family: RedisBloom,
     expansion: Expansion,
-    /// Whether the first layer gets half of the filter's rate.
-    halves: bool,
+    /// Whether the filter grows: its layers have half, a quarter, ... of its rate.
+    scales: bool,
 }
 
 impl Chain {
@@ -79,7 +79,7 @@ impl Chain {
             size,
             family: RedisBloom { hash64: options & HASH64 != 0, rounds: options & EXACT == 0 },
             expansion,
-            halves: scales && growth.is_some(),
+            scales,
         })
     }
 
@@ -90,12 +90,14 @@ impl Chain {
             return Err(Error::Sum { size: self.size, sum });
         }
         let first = layers.first().map_or(0.0, |layer| layer.error_rate);
-        // The first layer may be above one half if a later version saved a filter from before 2.2.
+        // The rate of a stack is the sum over its layers. Before 2.2 the first layer got the whole
+        // rate that was asked for, so it may be above one half. What RedisBloom writes later does
+        // not say which version made a filter, and neither does its dump.
         let doubled = (first * 2.0).min(1.0 - f64::EPSILON);
         let plan = Plan {
             family: Family::RedisBloom(self.family),
             seed: 0,
-            error_rate: if self.halves { doubled } else { first },
+            error_rate: if self.scales { doubled } else { first },
             expansion: self.expansion,
             shard: None,
             window: None,

@@ -12,8 +12,7 @@ pub const ENCODING_VERSIONS: std::ops::RangeInclusive<i32> = 0..=4;
 const BITS_SINCE: i32 = 1;
 /// The first encoding version with options.
 const OPTIONS_SINCE: i32 = 2;
-/// The first encoding version with the growth factor. Since then the first layer gets half of the
-/// requested rate.
+/// The first encoding version with the growth factor.
 const GROWTH_SINCE: i32 = 4;
 
 /// Reads a filter with one of the `ENCODING_VERSIONS` and at most `ceiling` bytes of bits.

@@ -200,6 +200,7 @@ fn version_0_is_read() {
         redisbloom::load(&mut fields.read(), 0, u64::MAX).expect("a file of version 0");
     let answers = Answers::read(name);
     product::check_first(&filter, &answers, name);
+    assert_eq!(plan_of_its_dump(&filter), Plan::of(&filter));
     add_later_items(&mut filter, &answers, name);
 }
 
@@ -227,8 +228,15 @@ fn older_headers_of_dumps_are_read() {
         let answers = Answers::read(name);
         let mut filter = load.into_filter();
         product::check_first(&filter, &answers, name);
+        assert_eq!(plan_of_its_dump(&filter), Plan::of(&filter), "with growth: {with_growth}");
         add_later_items(&mut filter, &answers, name);
     }
+}
+
+/// The plan that another server reads from the dump of the filter, or from an AOF.
+fn plan_of_its_dump(filter: &Filter) -> Plan {
+    let (_, header) = dump::header(filter);
+    Plan::of(Load::begin(&header, u64::MAX).expect("a header of ours").filter())
 }
 
 #[test]
