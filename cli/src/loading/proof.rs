@@ -158,6 +158,11 @@ impl Mark {
         self.process.continues_as(process)
     }
 
+    /// Whether the process is known by its name, and not by the connection alone.
+    pub(crate) fn names_process(&self) -> bool {
+        self.process.run_id.is_some()
+    }
+
     /// Notes that this process answers, and has all items.
     pub(crate) fn follow(&mut self, process: Process) {
         if !self.process.continues_as(&process) {
