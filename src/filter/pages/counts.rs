@@ -31,6 +31,22 @@ impl Pages {
         Ok(before.map_or(0, |payload| payload + 1))
     }
 
+    /// Deletes each item of a chunk of at most 64 in order, as [`Self::lower`] does. Calls `answer`
+    /// with the count of each before.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`. The item that fails and all after it are not deleted.
+    #[inline]
+    pub fn lower_chunk(
+        &mut self,
+        hashes: &[Hash],
+        mut answer: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let change = lowered(self.plan().payload.most());
+        let count = |before: Option<u64>| before.map_or(0, |payload| payload + 1);
+        self.alter_chunk(hashes, change, |before| answer(count(before)))
+    }
+
     /// How often an item was added and not deleted since: never less than it was. The highest count
     /// means "at least so often".
     #[inline]
