@@ -69,6 +69,10 @@ pub enum Broken {
     /// No layer, too many, or several in a non-scaling filter.
     #[error("{0} layers")]
     Layers(usize),
+    /// Pages of another kind than the filter, or another number of them, or of slots, than they may
+    /// have.
+    #[error("pages that do not belong to the filter")]
+    Pages,
     /// In a layer of bits: more items than the capacity, or fewer in an older layer.
     #[error("layer {index}: {items} items of {capacity}")]
     Items {

@@ -17,6 +17,7 @@
 //!   identity   tells filters apart without showing their seeds
 //!   window/    filters that forget: a ring of generations, each a stack
 //!   pages/     pages that split: to be the one structure of filters that grow, count or forget
+//!   paged/     those filters
 //! ```
 //!
 //! A foreign filter is one that another product made. It keeps that product's hash and layers.
@@ -33,6 +34,7 @@ mod hash;
 mod identity;
 mod layer;
 mod merge;
+pub mod paged;
 pub mod pages;
 mod params;
 mod plan;

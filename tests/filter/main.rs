@@ -13,6 +13,7 @@ mod memory;
 mod merge;
 mod mixed;
 mod model;
+mod paged;
 mod pages;
 mod prefetch_hint;
 mod probe;

@@ -29,6 +29,12 @@ impl ItemSet {
         Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))
     }
 
+    /// The set of one item.
+    #[inline]
+    pub(in crate::filter) fn single(i: usize) -> Self {
+        Self(1 << i)
+    }
+
     #[inline]
     pub(in crate::filter) fn is_empty(self) -> bool {
         self.0 == 0

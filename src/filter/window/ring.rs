@@ -146,6 +146,11 @@ impl Rules {
         self.passed(before, start, 1).is_ge()
     }
 
+    /// Whether more than T/G passed between two times.
+    pub(in crate::filter) fn is_more_than_a_generation(&self, from: i64, to: i64) -> bool {
+        self.passed(from, to, 1).is_gt()
+    }
+
     /// Whether a generation that started at `start` may hold items of the window at `now`.
     #[must_use]
     pub fn is_alive(&self, start: i64, now: i64) -> bool {
@@ -219,7 +224,7 @@ impl Ring {
         let due = newest == NEVER
             || rules.is_over(newest, start)
             // The clock went back by more than T/G.
-            || rules.passed(start, newest, 1).is_gt();
+            || rules.is_more_than_a_generation(start, newest);
         (due && rules.span != Span::Items).then_some(start)
     }
 
@@ -309,6 +314,9 @@ pub enum Fault {
     /// Starts that are out of order, too close, out of range, or out of the window.
     #[error("generations that do not follow each other")]
     Starts,
+    /// Numbers of generations that do not follow each other, or a pass over pages that none began.
+    #[error("generations with wrong numbers")]
+    Numbers,
     /// A filter of counters, or of another product.
     #[error("a window of a filter that cannot have one")]
     Kind,

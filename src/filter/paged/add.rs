@@ -1,0 +1,370 @@
+//! Additions and queries of all kinds of paged filters, one item or a chunk of 64.
+//!
+//! ```text
+//!   base layer, if there is one: holds the item? ─▶ known, nothing changes
+//!   pages: one slot matches, or none
+//!
+//!            no slot matches     a slot matches
+//!   grows    new slot            nothing changes
+//!   counts   new slot            count + 1
+//!   forgets  new slot            generation that is alive: known; gets the newest number
+//!                                (without refresh: nothing changes)
+//!                                dead generation: new; gets the newest number
+//! ```
+//!
+//! All three write by one rule ([`Writing`]). Most additions need nothing else: as long as there is
+//! [`Paged::room`] for all items of a piece, they go to the pages at once. Otherwise the item is
+//! looked for first ([`Paged::prepare`]), because only a new one may be refused.
+
+use super::{Paged, base_bytes};
+use crate::filter::{
+    batch::found_in,
+    error::Error,
+    hash::Hash,
+    layer::item_set::{Answers, CHUNK, ItemSet},
+    pages::Payload,
+    plan::Demand,
+    window::{Addition, Additions, Author, Span},
+};
+
+/// What an addition writes into the slot of an item.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Writing {
+    Nothing,
+    /// One more, up to the highest count.
+    Count {
+        most: u64,
+    },
+    /// The number of the newest generation.
+    Generation {
+        newest: u64,
+        /// Numbers are used again after so many others.
+        most: u64,
+        /// Generations that are alive, counted back from the newest.
+        alive: u64,
+        /// Generations whose number stays.
+        kept: u64,
+    },
+}
+
+impl Writing {
+    /// The payload of a new slot.
+    #[inline(always)]
+    fn fresh(self) -> u64 {
+        match self {
+            Self::Nothing | Self::Count { .. } => 0,
+            Self::Generation { newest, .. } => newest,
+        }
+    }
+
+    /// What becomes of a payload.
+    #[inline(always)]
+    fn apply(self, payload: u64) -> u64 {
+        match self {
+            Self::Nothing => payload,
+            Self::Count { most } => (payload + 1).min(most),
+            Self::Generation { newest, most, kept, .. } => {
+                if newest.wrapping_sub(payload) & most < kept { payload } else { newest }
+            }
+        }
+    }
+
+    /// Whether a slot with this payload holds its item.
+    #[inline(always)]
+    fn holds(self, payload: u64) -> bool {
+        match self {
+            Self::Nothing | Self::Count { .. } => true,
+            Self::Generation { newest, most, alive, .. } => {
+                newest.wrapping_sub(payload) & most < alive
+            }
+        }
+    }
+
+    /// What an addition does if the payload was `before`.
+    #[inline(always)]
+    fn addition(self, before: Option<u64>) -> Addition {
+        Addition {
+            new: before.is_none_or(|payload| !self.holds(payload)),
+            changed: before.is_none_or(|payload| self.apply(payload) != payload),
+        }
+    }
+}
+
+impl Paged {
+    /// Returns whether the item may have been added; to a window, within the window that ends at
+    /// `now`.
+    #[must_use]
+    pub fn contains(&self, hash: Hash, now: i64) -> bool {
+        self.base().is_some_and(|base| base.contains(hash))
+            || self.pages.find(hash).is_some_and(|payload| self.reading(now).holds(payload))
+    }
+
+    /// Answers each item as [`Self::contains`] does, in order, one chunk at a time.
+    #[inline]
+    pub fn contains_each<'a>(
+        &self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        now: i64,
+        mut answer: impl FnMut(Answers),
+    ) {
+        let mut chunk = [Hash::default(); CHUNK];
+        let reading = self.reading(now);
+        loop {
+            let hashes = self.hash_chunk(&mut items, &mut chunk);
+            if hashes.is_empty() {
+                return;
+            }
+            let mut found = self.found_in_base(hashes);
+            let (missing, count) = without(hashes, found);
+            let mut members = ItemSet::first(hashes.len()).without(found).members();
+            self.pages.find_chunk(&missing[..count], |payload| {
+                let index = members.next().unwrap_or(0);
+                if payload.is_some_and(|payload| reading.holds(payload)) {
+                    found = found.with(ItemSet::single(index));
+                }
+            });
+            answer(Answers::new(found, hashes.len()));
+        }
+    }
+
+    /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
+    /// bytes that the filter may have in total, and is called only before a page is added for a
+    /// client.
+    ///
+    /// # Errors
+    /// For a client, `Error::Full` and `Error::Ceiling`. `Error::OutOfMemory`. The filter is
+    /// unchanged then.
+    pub fn add(
+        &mut self,
+        hash: Hash,
+        author: Author,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<Addition, Error> {
+        if self.base().is_some_and(|base| base.contains(hash)) {
+            return Ok(Addition::default());
+        }
+        if self.room(author) == 0 {
+            self.prepare(hash, author, ceiling)?;
+        }
+        let writing = self.writing(author);
+        let before = self.pages.insert(hash, writing.fresh(), |payload| writing.apply(payload))?;
+        Ok(self.note(writing, before))
+    }
+
+    /// Adds each item in order, as [`Self::add`] does. Answers one chunk at a time.
+    ///
+    /// # Errors
+    /// Those of [`Self::add`]. The first item that fails and all items after it are not added and
+    /// get no answer.
+    #[inline]
+    pub fn add_each<'a>(
+        &mut self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        author: Author,
+        ceiling: impl Fn(Demand) -> u64,
+        mut answer: impl FnMut(Additions),
+    ) -> Result<(), Error> {
+        let mut chunk = [Hash::default(); CHUNK];
+        loop {
+            let hashes = self.hash_chunk(&mut items, &mut chunk);
+            if hashes.is_empty() {
+                return Ok(());
+            }
+            let in_base = self.found_in_base(hashes);
+            let (missing, count) = without(hashes, in_base);
+            let mut done = Additions::default();
+            let outcome = self.add_chunk(&missing[..count], author, &ceiling, &mut done);
+            answer(if in_base.is_empty() { done } else { done.among(in_base, hashes.len()) });
+            outcome?;
+        }
+    }
+
+    /// Adds items that the base does not hold.
+    fn add_chunk(
+        &mut self,
+        mut hashes: &[Hash],
+        author: Author,
+        ceiling: &impl Fn(Demand) -> u64,
+        done: &mut Additions,
+    ) -> Result<(), Error> {
+        let mut payloads = [None; CHUNK];
+        while !hashes.is_empty() {
+            let room = self.room(author).min(hashes.len() as u64) as usize;
+            if room == 0 {
+                done.push(self.add(hashes[0], author, ceiling)?);
+                hashes = &hashes[1..];
+                continue;
+            }
+            let (piece, rest) = hashes.split_at(room);
+            let (writing, mut count) = (self.writing(author), 0);
+            let outcome = self.pages.insert_chunk(
+                piece,
+                writing.fresh(),
+                |payload| writing.apply(payload),
+                |before| {
+                    payloads[count] = before;
+                    count += 1;
+                },
+            );
+            for &before in &payloads[..count] {
+                done.push(self.note(writing, before));
+            }
+            outcome?;
+            hashes = rest;
+        }
+        Ok(())
+    }
+
+    /// How many items can be added, whichever they are, without a refusal or a question for memory,
+    /// and without a generation to open or a page to sweep before the last of them.
+    #[inline]
+    fn room(&self, author: Author) -> u64 {
+        let client = matches!(author, Author::Client(_));
+        let mut room = u64::MAX;
+        if client {
+            let slots = self.pages.plan().most_slots(self.pages.pages().len().max(1) as u64);
+            room = room.min(slots.saturating_sub(self.pages.slot_count()));
+            room = room.min(self.left(author));
+        }
+        if let Some(window) = self.window() {
+            room = room.min(window.left(self.capacity)).min(window.until_sweep());
+        }
+        room
+    }
+
+    /// How many new items a filter takes before it is full.
+    fn left(&self, author: Author) -> u64 {
+        match (author, self.expansion.factor(), self.window()) {
+            (Author::Client(now), None, None) => self.capacity.saturating_sub(self.items(now)),
+            (Author::Client(now), None, Some(window)) if window.rules.span != Span::Items => {
+                self.capacity.saturating_sub(window.items(now))
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Refuses an item that is about to be added, or asks for memory, when there is no
+    /// [`Self::room`].
+    #[cold]
+    fn prepare(
+        &self,
+        hash: Hash,
+        author: Author,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<(), Error> {
+        let before = self.pages.find(hash);
+        if self.writing(author).addition(before).new && self.left(author) == 0 {
+            return Err(Error::Full);
+        }
+        let pages = self.pages.pages().len() as u64;
+        let splits = self.pages.slot_count() >= self.pages.plan().most_slots(pages.max(1));
+        if before.is_none() && splits && matches!(author, Author::Client(_)) {
+            let pages_bytes = self.pages.bytes();
+            let present = pages_bytes + self.base().map_or(0, base_bytes);
+            let wanted = present + pages_bytes / pages.max(1);
+            let ceiling = ceiling(Demand { present, wanted });
+            if wanted > ceiling {
+                return Err(Error::Ceiling { wanted, ceiling });
+            }
+        }
+        Ok(())
+    }
+
+    /// What an addition writes.
+    #[inline]
+    fn writing(&self, author: Author) -> Writing {
+        let (newest, most) = (self.pages.generation(), self.pages.plan().payload.most());
+        match (self.window(), author) {
+            (None, _) => self.reading(0),
+            // At least the newest generation is alive after a turn.
+            (Some(window), Author::Client(now)) => {
+                let alive = window.alive(now).max(1);
+                let kept = if window.rules.refresh { 1 } else { alive };
+                Writing::Generation { newest, most, alive, kept }
+            }
+            (Some(_), Author::Obeyed) => Writing::Generation { newest, most, alive: 1, kept: 1 },
+        }
+    }
+
+    /// What a query takes for an answer.
+    #[inline]
+    fn reading(&self, now: i64) -> Writing {
+        let (newest, most) = (self.pages.generation(), self.pages.plan().payload.most());
+        match (self.window(), self.pages.plan().payload) {
+            (Some(window), _) => {
+                Writing::Generation { newest, most, alive: window.alive(now), kept: 1 }
+            }
+            (None, Payload::Count { .. }) => Writing::Count { most },
+            (None, _) => Writing::Nothing,
+        }
+    }
+
+    /// Counts what an addition did to the pages, which is the answer.
+    #[inline]
+    fn note(&mut self, writing: Writing, before: Option<u64>) -> Addition {
+        let addition = writing.addition(before);
+        if addition.changed && self.window.is_some() {
+            self.moved_to_newest(before);
+        }
+        addition
+    }
+
+    /// Hashes the next items, at most one chunk.
+    #[inline]
+    pub(super) fn hash_chunk<'c, 'a>(
+        &self,
+        items: &mut impl Iterator<Item = &'a [u8]>,
+        chunk: &'c mut [Hash; CHUNK],
+    ) -> &'c [Hash] {
+        let mut count = 0;
+        for (slot, item) in chunk.iter_mut().zip(items) {
+            *slot = self.hash(item);
+            count += 1;
+        }
+        &chunk[..count]
+    }
+
+    /// The items that the base holds.
+    #[inline]
+    fn found_in_base(&self, hashes: &[Hash]) -> ItemSet {
+        match self.base() {
+            None => ItemSet::default(),
+            Some(base) => found_in(std::iter::once(base), hashes, ItemSet::first(hashes.len())),
+        }
+    }
+}
+
+/// The hashes of a chunk that are not in `found`, in order, and their number.
+#[inline]
+fn without(hashes: &[Hash], found: ItemSet) -> ([Hash; CHUNK], usize) {
+    let (mut missing, mut count) = ([Hash::default(); CHUNK], 0);
+    for index in ItemSet::first(hashes.len()).without(found).members() {
+        missing[count] = hashes[index];
+        count += 1;
+    }
+    (missing, count)
+}
+
+impl Additions {
+    fn push(&mut self, Addition { new, changed }: Addition) {
+        self.new.push(new);
+        self.changed.push(changed);
+    }
+
+    /// The answers for `count` items, of which those in `known` changed nothing, and these are the
+    /// answers for the others. If some have no answer, the answers end there.
+    fn among(self, known: ItemSet, count: usize) -> Self {
+        let mut others = self.new.each().zip(self.changed.each());
+        let mut all = Self::default();
+        for index in 0..count {
+            if known.has(index) {
+                all.push(Addition::default());
+            } else if let Some((new, changed)) = others.next() {
+                all.push(Addition { new, changed });
+            } else {
+                break;
+            }
+        }
+        all
+    }
+}

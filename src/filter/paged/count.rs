@@ -1,0 +1,81 @@
+//! Counting filters: deletions and counts. Additions are in `add.rs`.
+//!
+//! An item matches at most one slot, so a deletion is never ambiguous. Two misuses cannot be
+//! detected: deleting an item that was never added and matches the slot of another, and never
+//! deleting an item because it tested present when it was added.
+//!
+//! A slot at the highest count no longer shows how many items there are. It stays for ever, and its
+//! deletion is refused.
+
+use super::Paged;
+use crate::filter::{
+    error::Error,
+    hash::Hash,
+    layer::item_set::{Answers, CHUNK},
+};
+
+impl Paged {
+    /// Deletes an item once. Returns whether it was there and was deleted, that is, whether the
+    /// filter changed. Counts a refusal ([`Self::refused_deletions`]). Deletes nothing from a
+    /// filter that does not count.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    pub fn delete(&mut self, hash: Hash) -> Result<bool, Error> {
+        if !self.counts() {
+            return Ok(false);
+        }
+        let before = self.pages.lower(hash)?;
+        let refused = before == self.pages.highest_count();
+        self.refused = self.refused.saturating_add(refused.into());
+        Ok(before > 0 && !refused)
+    }
+
+    /// Deletes each item in order, and answers as [`Self::delete`] does, one chunk at a time.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`. The first item that fails and all items after it are not deleted and
+    /// get no answer.
+    pub fn delete_each<'a>(
+        &mut self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        mut answer: impl FnMut(Answers),
+    ) -> Result<(), Error> {
+        let mut chunk = [Hash::default(); CHUNK];
+        let highest = self.pages.highest_count();
+        loop {
+            let hashes = self.hash_chunk(&mut items, &mut chunk);
+            if hashes.is_empty() {
+                return Ok(());
+            }
+            let (mut answers, mut refused) = (Answers::default(), 0_u32);
+            let outcome = if self.counts() {
+                self.pages.lower_chunk(hashes, |before| {
+                    answers.push(before > 0 && before < highest);
+                    refused += u32::from(before == highest);
+                })
+            } else {
+                hashes.iter().for_each(|_| answers.push(false));
+                Ok(())
+            };
+            self.refused = self.refused.saturating_add(refused);
+            answer(answers);
+            outcome?;
+        }
+    }
+
+    /// How often the item was added and not deleted since: exact but for items with equal tags, and
+    /// never too low. The highest count, [`Pages::highest_count`](super::Pages::highest_count),
+    /// means "at least so often". 0 in a filter that does not count.
+    #[must_use]
+    pub fn count(&self, hash: Hash) -> u64 {
+        if self.counts() { self.pages.count(hash) } else { 0 }
+    }
+
+    /// Refused deletions of saturated items, since this filter was made, loaded or copied on this
+    /// server.
+    #[must_use]
+    pub fn refused_deletions(&self) -> u64 {
+        self.refused.into()
+    }
+}

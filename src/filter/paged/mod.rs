@@ -1,0 +1,350 @@
+//! Filters that grow, count, or forget: what they are, on top of pages that split (`pages/mod.rs`).
+//!
+//! ```text
+//!                 ┌───────────────┐   ┌──────────────────────────────────────────┐
+//!    item ──▶     │ base          │   │ pages: a slot for each item              │
+//!    hashed once  │ a full layer  │   │ payload   nothing   it grows    add.rs   │
+//!                 │ of plain bits │   │           count     COUNTING    count.rs │
+//!                 │ (or none)     │   │           number    WINDOW      window.rs│
+//!                 └───────────────┘   └──────────────────────────────────────────┘
+//! ```
+//!
+//! - **A filter that grows** has slots without a payload. If it was reserved, its first layer stays
+//!   below the pages when it is full ([`Paged::above`]). The layer is made for 3/4 of the error
+//!   rate, and the pages take 1/4. Without a layer, the pages have the whole rate.
+//! - **A counting filter** has counts.
+//! - **A window** has the number of the generation in which an item came last.
+//!
+//! `EXPANSION` does not decide how a paged filter grows. It says what [`Paged::stack`] reports, and
+//! 0 makes the filter refuse new items at its capacity.
+//!
+//! # What always holds
+//! 1. An item that was added and not deleted is found; in a window, for as long as the window says.
+//! 2. The state follows from the sequence of changing operations: additions that answer
+//!    [`Addition::changed`], deletions that answer true, and [`Shift`]s. A copy that gets these is
+//!    equal word for word ([`Author::Obeyed`]).
+//! 3. An operation that fails has changed nothing.
+//!
+//! # Copies that run out of memory
+//! The third point has one exception, which a server meets only if its allocator refuses a few
+//! kilobytes: pages that should be joined, or emptied, stay as they are and are tried later. All
+//! answers stay right, but such a copy is no longer equal word for word.
+//!
+//! Bytes on disk, commands and the clock do not belong here.
+
+mod add;
+mod check;
+mod count;
+mod window;
+
+pub use check::{Mismatch, PagedPlan};
+pub use window::{Generation, SWEEP_EVERY, Shift, Sweep, Window};
+
+use super::{
+    error::Error,
+    hash::Hash,
+    layer::Layer,
+    pages::{self, Growth, Pages, Payload},
+    params::{CellKind, Expansion, MAX_CAPACITY, Params},
+    window::{Rules, Span},
+};
+use crate::sharding::Shard;
+
+/// Bits of a count: counts up to 15 are exact, and 16 means "16 or more".
+const COUNT_BITS: u8 = 4;
+
+/// Doublings for which a filter is made that was reserved for more than one page.
+const RESERVED_DOUBLINGS: u8 = 4;
+
+/// The share of the error rate that the pages above a layer get.
+const SHARE_ABOVE: f64 = 0.25;
+
+/// A filter that grows, counts, or forgets.
+#[derive(Debug)]
+pub struct Paged {
+    seed: u64,
+    error_rate: f64,
+    /// Items that it was reserved for: of the first layer of a stack, or of the whole window.
+    capacity: u64,
+    pages: Pages,
+    /// The first layer, which is full.
+    base: Option<Box<Layer>>,
+    /// How the filter forgets, if it does.
+    window: Option<Box<Window>>,
+    expansion: Expansion,
+    shard: Option<Shard>,
+    /// Deletions of saturated items since it was made, loaded or copied on this server. Not stored.
+    refused: u32,
+}
+
+// Small filters are many: one more word would take the next class of the allocator.
+const _: () = assert!(size_of::<Paged>() <= 128);
+
+impl Paged {
+    /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
+    /// counters, otherwise a filter that grows from nothing. When it is as full as it was reserved
+    /// for, it takes at most about `ceiling` bytes.
+    ///
+    /// # Errors
+    /// `Error::ErrorRate`, `Error::Capacity`; `Error::Window` for rules out of range, for a window
+    /// with counters, and for a window of items that has an expansion; `Error::Ceiling`,
+    /// `Error::OutOfMemory`.
+    pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
+        params.check()?;
+        let &Params { error_rate, capacity, expansion, seed, cells } = params;
+        if let Some(rules) = rules {
+            rules.check(expansion.factor().is_some())?;
+            if cells != CellKind::Bits {
+                return Err(Error::Window);
+            }
+        }
+        let plan = plan(params, rules)?;
+        let wanted = full_bytes(&plan);
+        if wanted > ceiling {
+            return Err(Error::Ceiling { wanted, ceiling });
+        }
+        let window = rules.map(Window::new).transpose()?.map(Box::new);
+        let pages = Pages::new(plan)?;
+        let (base, shard) = (None, None);
+        Ok(Self { seed, error_rate, capacity, pages, base, window, expansion, shard, refused: 0 })
+    }
+
+    /// The filter with empty pages above a full layer of plain bits. `params` are those of the
+    /// layer's filter. Allocates no pages.
+    ///
+    /// # Errors
+    /// Those of [`Params::check`].
+    pub fn above(base: Layer, params: &Params, shard: Option<Shard>) -> Result<Self, Error> {
+        params.check()?;
+        let rate = (params.error_rate * SHARE_ABOVE).max(f64::MIN_POSITIVE);
+        let pages = pages::Plan::new(rate, 0, Growth::Endless, Payload::Nothing)?;
+        Ok(Self {
+            seed: params.seed,
+            error_rate: params.error_rate,
+            capacity: params.capacity,
+            pages: Pages::new(pages)?,
+            base: Some(Box::new(base)),
+            window: None,
+            expansion: params.expansion,
+            shard,
+            refused: 0,
+        })
+    }
+
+    /// The filter of a plan that [`PagedPlan::check`] accepts, with the layer and the pages that
+    /// were read.
+    ///
+    /// # Errors
+    /// What of the layer or the pages does not follow the plan.
+    pub fn from_parts(
+        plan: &PagedPlan,
+        base: Option<Layer>,
+        mut pages: Pages,
+    ) -> Result<Self, Mismatch> {
+        plan.compare(base.as_ref(), &pages)?;
+        if let Some(window) = &plan.window {
+            window.tell(&mut pages);
+        }
+        Ok(Self {
+            seed: plan.seed,
+            error_rate: plan.error_rate,
+            capacity: plan.capacity,
+            pages,
+            base: base.map(Box::new),
+            window: plan.window.clone().map(Box::new),
+            expansion: plan.expansion,
+            shard: plan.shard,
+            refused: 0,
+        })
+    }
+
+    /// Makes the filter a shard of a sharded filter, or of none. The filter does not check its
+    /// items: its caller does.
+    #[must_use]
+    pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
+        self.shard = shard;
+        self
+    }
+
+    /// Copies the filter.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let base = self.base.as_ref().map(|base| base.duplicate()).transpose()?;
+        Ok(Self {
+            pages: self.pages.duplicate()?,
+            base: base.map(Box::new),
+            window: self.window.clone(),
+            refused: 0,
+            ..*self
+        })
+    }
+
+    /// The key of the filter's hash. It is secret: never send it to a client.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The false positive rate that the filter does not exceed on average.
+    #[must_use]
+    pub fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// How many items it was reserved for; in a window, the items of the whole window.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Whether it refuses new items at its capacity, and the factor for [`Self::stack`].
+    #[must_use]
+    pub fn expansion(&self) -> Expansion {
+        self.expansion
+    }
+
+    /// The shard that the filter is; `None` for a filter that takes all items.
+    #[inline]
+    #[must_use]
+    pub fn shard(&self) -> Option<Shard> {
+        self.shard
+    }
+
+    /// The full layer of plain bits below the pages.
+    #[must_use]
+    pub fn base(&self) -> Option<&Layer> {
+        self.base.as_deref()
+    }
+
+    /// The layer below the pages, mutable only so that an allocator may move it.
+    pub fn base_mut(&mut self) -> Option<&mut Layer> {
+        self.base.as_deref_mut()
+    }
+
+    /// The pages.
+    #[must_use]
+    pub fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// The pages, mutable only so that an allocator may move them.
+    pub fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    /// How the filter forgets, and its generations.
+    #[inline]
+    #[must_use]
+    pub fn window(&self) -> Option<&Window> {
+        self.window.as_deref()
+    }
+
+    /// Whether items can be deleted.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        matches!(self.pages.plan().payload, Payload::Count { .. })
+    }
+
+    /// The parameters of an equal empty filter; for a window, its rules are needed too.
+    #[must_use]
+    pub fn params(&self) -> Params {
+        let cells = if self.counts() { CellKind::Counters } else { CellKind::Bits };
+        let &Self { error_rate, capacity, expansion, seed, .. } = self;
+        Params { error_rate, capacity, expansion, seed, cells }
+    }
+
+    /// Hashes an item with the filter's seed.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, item: &[u8]) -> Hash {
+        Hash::of(item, self.seed)
+    }
+
+    /// The items that are in the filter at `now`. Only a window needs the time. Exact, but for
+    /// items that were taken for others by chance when they were added.
+    #[must_use]
+    pub fn items(&self, now: i64) -> u64 {
+        match &self.window {
+            Some(window) => window.items(now),
+            None => self.base().map_or(0, Layer::counted) + self.pages.items(),
+        }
+    }
+
+    /// Bytes of the whole filter. Equal filters give equal numbers.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let base = self.base().map_or(0, |base| base_bytes(base) + size_of::<Layer>() as u64);
+        let window = self.window().map_or(0, Window::bytes);
+        size_of::<Self>() as u64 + self.pages.bytes() + base + window
+    }
+
+    /// What a stack of layers would have that grows by the expansion: the number of layers for
+    /// `items` items, and the sum of their capacities. The first layer is for the capacity, and
+    /// each next one for expansion times as many as the last. `BF.INFO` reports both.
+    #[must_use]
+    pub fn stack(&self, items: u64) -> (u64, u64) {
+        match self.expansion.factor() {
+            None => (1, self.capacity),
+            Some(1) => {
+                let layers = items.div_ceil(self.capacity).max(1);
+                (layers, layers.saturating_mul(self.capacity))
+            }
+            Some(factor) => {
+                let (mut layers, mut last, mut sum) = (1, self.capacity, self.capacity);
+                while sum < items {
+                    last = last.saturating_mul(factor.into()).min(MAX_CAPACITY);
+                    sum = sum.saturating_add(last);
+                    layers += 1;
+                }
+                (layers, sum)
+            }
+        }
+    }
+}
+
+/// Bytes of the bits of a layer.
+fn base_bytes(base: &Layer) -> u64 {
+    base.shape().words() * 8
+}
+
+/// The pages of an empty filter without a layer below.
+fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
+    let &Params { error_rate, capacity, expansion, cells, .. } = params;
+    let (capacity, payload) = match rules {
+        // Only a filter of plain bits gains from a reservation.
+        None if cells == CellKind::Bits => (0, Payload::Nothing),
+        None => (capacity, Payload::Count { bits: COUNT_BITS }),
+        Some(rules) => {
+            let most = match rules.span {
+                Span::Items => window::generation_items(rules, capacity)
+                    .saturating_mul(u64::from(rules.generations) + 1),
+                Span::Time(_) => capacity,
+            };
+            (most.min(MAX_CAPACITY), Payload::Generation { bits: window::number_bits(rules) })
+        }
+    };
+    if expansion.factor().is_none() {
+        return pages::Plan::new(error_rate, capacity, Growth::Never, payload);
+    }
+    // A filter that was reserved for many items is likely to have about as many. For one page,
+    // nobody counted.
+    let growth = Growth::Doublings(RESERVED_DOUBLINGS);
+    let plan = pages::Plan::new(error_rate, capacity, growth, payload)?;
+    if plan.first_pages > 1 {
+        return Ok(plan);
+    }
+    pages::Plan::new(error_rate, 0, Growth::Endless, payload)
+}
+
+/// Bytes of the first pages of a plan when they are full, without what an allocator rounds up.
+fn full_bytes(plan: &pages::Plan) -> u64 {
+    let ends = 64 * pages::BLOCKS as u64;
+    // An end, a marker, the tag and the payload.
+    let width = 2 + u64::from(plan.tag_bits + plan.payload.bits());
+    // A line for the starts of the blocks, and on average half a word of each block is empty.
+    let page = 64 * 8 + ends + u64::from(plan.page_slots) * width + 32 * pages::BLOCKS as u64;
+    plan.first_pages.saturating_mul(page / 8)
+}

@@ -1,0 +1,434 @@
+//! Windows: the generations in which items came, and the removal of what is forgotten.
+//!
+//! ```text
+//!   time     ──────┬───────────┬───────────┬───────────┬───────────┬──────▶
+//!   starts         s0          s1          s2          s3          s4     at least T/G apart
+//!   numbers        17          18          19          20          21     modulo 2^c in a slot
+//!                  └────────── alive for T (1 + 1/G) ──────────┘
+//!
+//!   pages    ░░░░░░░░░░░░░│▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
+//!            swept        page     a pass: removes the slots of dead generations, page by page
+//! ```
+//!
+//! > An item added within the last T is always found. An item last added more than T (1 + 1/G) ago
+//! > is found only with the error rate.
+//!
+//! A slot has the number of the generation in which its item came last. A query takes it for an
+//! answer if that generation is alive by the clock of the server, so an item takes one slot however
+//! often it comes, and is forgotten without a change. Without refresh, an item keeps the number of
+//! its first addition until that is forgotten.
+//!
+//! # Numbers that are used again
+//! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
+//! generations leave before their number is used again: a *pass* visits all pages in turn, one page
+//! after each [`SWEEP_EVERY`] additions that changed the filter, and more if asked
+//! ([`Shift::Sweep`]). If a generation needs a number that no pass has freed, all that is left of
+//! the passes is done first; that is rare, and as long as the slices together would be. A pass
+//! frees all generations that were dead when it began. Splits put new pages behind the others, and
+//! joins remove dead slots, so neither disturbs a pass.
+//!
+//! # Clocks and copies
+//! Time reaches copies of the filter only as a [`Shift`], which is obeyed without a look at a
+//! clock. What the state calls alive was alive at the last shift; by the clock, it may be dead
+//! since. Copies get the shifts and the items that changed the filter, and are equal word for word.
+//!
+//! # Items of a generation
+//! [`Generation::items`] counts the items that came last in it. Two slots that a join unites stay
+//! two items, so the sum is never above the number of distinct items that came since the oldest
+//! generation started. A window that does not scale refuses new items by that sum, therefore none
+//! while at most its capacity of distinct items came within T (1 + 1/G).
+
+use super::Paged;
+use crate::filter::{
+    error::Error,
+    pages::{BLOCKS, MAX_PAGES, Pages},
+    window::{Fault, MAX_TIME, NEVER, Rules, Span},
+};
+
+/// Additions that change a window, for each page that is swept. A page holds some 2,000 slots, so a
+/// pass ends while a sixtieth of the items come, and a page takes some 10 µs.
+pub const SWEEP_EVERY: u8 = 32;
+
+/// Items that came last in one part of the window, and are forgotten together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// When it started, or [`NEVER`]; 0 in a window of items.
+    pub start: i64,
+    /// Items whose last addition it has. In the newest generation, all additions that changed the
+    /// filter since it started.
+    pub items: u64,
+}
+
+/// A change that one server decided, by its clock or because it had time. Every copy makes it in
+/// the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shift {
+    /// Forgets what is out of the window at this time, and opens a generation that starts then.
+    Open {
+        /// Milliseconds since 1970.
+        start: i64,
+    },
+    /// Forgets what is out of the window at this time.
+    Forget {
+        /// Milliseconds since 1970.
+        start: i64,
+    },
+    /// Removes the forgotten slots of so many pages.
+    Sweep {
+        /// Pages of the present pass.
+        pages: u64,
+    },
+}
+
+/// How far the removal of forgotten slots is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// No slot is of an older generation than this one.
+    pub oldest: u64,
+    /// What `oldest` will be when the pass is over; the same if there is none.
+    pub floor: u64,
+    /// The next page of the pass.
+    pub page: u64,
+    /// Additions that changed the filter since a page was swept, below [`SWEEP_EVERY`].
+    pub changes: u8,
+}
+
+/// The rules of a window and its generations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How the filter forgets.
+    pub rules: Rules,
+    /// The generations that were alive at the last shift, oldest first; at least one.
+    pub generations: Vec<Generation>,
+    /// The number of the newest generation. It never falls.
+    pub number: u64,
+    /// How far the removal of forgotten slots is.
+    pub sweep: Sweep,
+}
+
+/// Bits of the number of a generation: G + 1 are alive, and three more may be swept.
+pub(super) fn number_bits(rules: Rules) -> u8 {
+    (u32::from(rules.generations) + 4).next_power_of_two().ilog2() as u8
+}
+
+/// Additions that a generation of a window of items takes, of a window of `capacity` items.
+pub(super) fn generation_items(rules: Rules, capacity: u64) -> u64 {
+    capacity.div_ceil(u64::from(rules.generations).max(1))
+}
+
+impl Window {
+    /// An empty window.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub(super) fn new(rules: Rules) -> Result<Self, Error> {
+        let mut generations = Vec::new();
+        let most = rules.most_generations();
+        let bytes = most * size_of::<Generation>();
+        generations.try_reserve_exact(most).map_err(|_| Error::OutOfMemory(bytes as u64))?;
+        let start = if rules.span == Span::Items { 0 } else { NEVER };
+        generations.push(Generation { start, items: 0 });
+        Ok(Self { rules, generations, number: 0, sweep: Sweep::default() })
+    }
+
+    /// The newest generation, which takes additions.
+    #[must_use]
+    pub fn newest(&self) -> Generation {
+        // There is always one (`check`).
+        self.generations.last().copied().unwrap_or(Generation { start: NEVER, items: 0 })
+    }
+
+    /// The number of the oldest generations that are out of the window at `now`.
+    fn dead(&self, now: i64) -> usize {
+        let dead = |generation: &&Generation| !self.rules.is_alive(generation.start, now);
+        self.generations.iter().take_while(dead).count()
+    }
+
+    /// How many generations are alive at `now`, counted back from the newest.
+    #[inline]
+    #[must_use]
+    pub fn alive(&self, now: i64) -> u64 {
+        (self.generations.len() - self.dead(now)) as u64
+    }
+
+    /// The items that are remembered at `now`.
+    #[must_use]
+    pub fn items(&self, now: i64) -> u64 {
+        let alive = self.generations.iter().skip(self.dead(now));
+        alive.fold(0, |sum, generation| sum.saturating_add(generation.items))
+    }
+
+    /// Bytes of the window in memory. Equal filters give equal numbers.
+    pub(super) fn bytes(&self) -> u64 {
+        (size_of::<Self>() + self.rules.most_generations() * size_of::<Generation>()) as u64
+    }
+
+    /// How many additions may change the filter up to the one after which a generation is opened,
+    /// of a window of `capacity` items.
+    #[inline]
+    pub(super) fn left(&self, capacity: u64) -> u64 {
+        match self.rules.span {
+            Span::Time(_) => u64::MAX,
+            Span::Items => {
+                generation_items(self.rules, capacity).saturating_sub(self.newest().items)
+            }
+        }
+    }
+
+    /// How many additions may change the filter up to the one after which a page is swept.
+    #[inline]
+    pub(super) fn until_sweep(&self) -> u64 {
+        u64::from(SWEEP_EVERY.saturating_sub(self.sweep.changes).max(1))
+    }
+
+    /// The number of the oldest generation that is alive.
+    fn first_alive(&self) -> u64 {
+        self.number + 1 - self.generations.len() as u64
+    }
+
+    /// The time at which an addition at `now` must start a generation first, or stamp an empty one,
+    /// or to which it must move the newest one back; `None` if it must do nothing.
+    #[inline]
+    fn due(&self, now: i64) -> Option<i64> {
+        let (rules, newest, start) = (self.rules, self.newest().start, now.clamp(0, MAX_TIME));
+        let due = newest == NEVER
+            || rules.is_over(newest, start)
+            // The clock went back by more than T/G.
+            || rules.is_more_than_a_generation(start, newest);
+        (due && rules.span != Span::Items).then_some(start)
+    }
+
+    /// Moves all starts back, so that the newest generation starts at `start`. If the clock was
+    /// ahead before, items are remembered for longer. If it is behind now, they are for less once
+    /// it is right again. The two cannot be told apart.
+    fn move_back(&mut self, start: i64) {
+        let by = self.newest().start.saturating_sub(start);
+        for generation in &mut self.generations {
+            generation.start = generation.start.saturating_sub(by);
+        }
+    }
+
+    /// Sets the start of the newest generation.
+    fn stamp(&mut self, start: i64) {
+        if let Some(newest) = self.generations.last_mut() {
+            newest.start = start;
+        }
+    }
+
+    /// Tells the pages which numbers are alive.
+    pub(super) fn tell(&self, pages: &mut Pages) {
+        let newest = self.number & ((1 << number_bits(self.rules)) - 1);
+        pages.turn(newest as u8, self.generations.len() as u16);
+    }
+
+    /// Checks a window that may come from anywhere, of a filter that scales or not.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(super) fn check(&self, scales: bool, capacity: u64) -> Result<(), Fault> {
+        self.rules.check(scales).map_err(|_| Fault::Rules)?;
+        let count = self.generations.len();
+        if !(1..=self.rules.most_generations()).contains(&count) {
+            return Err(Fault::Generations(count));
+        }
+        let newest = self.newest();
+        let sound = match self.rules.span {
+            Span::Items => {
+                self.generations.iter().all(|generation| generation.start == 0)
+                    && newest.items < generation_items(self.rules, capacity)
+            }
+            Span::Time(_) if newest.start == NEVER => count == 1,
+            Span::Time(_) => {
+                let alive = |old: &Generation| self.rules.is_alive(old.start, newest.start);
+                let apart = |pair: &[Generation]| match pair {
+                    [older, newer] => self.rules.is_over(older.start, newer.start),
+                    _ => true,
+                };
+                (0..=MAX_TIME).contains(&newest.start)
+                    && self.generations.iter().all(alive)
+                    && self.generations.windows(2).all(apart)
+            }
+        };
+        if !sound {
+            return Err(Fault::Starts);
+        }
+        let &Self { number, sweep: Sweep { oldest, floor, page, changes }, .. } = self;
+        // The oldest slots and the newest have different numbers.
+        let numbers = (count as u64 - 1..=u64::MAX / 2).contains(&number)
+            && oldest <= floor
+            && floor <= self.first_alive()
+            && number - oldest < 1 << number_bits(self.rules);
+        let pass = if floor == oldest { page == 0 } else { page < MAX_PAGES };
+        if numbers && pass && changes < SWEEP_EVERY { Ok(()) } else { Err(Fault::Numbers) }
+    }
+}
+
+impl Paged {
+    /// Does what an addition by a client at `now` must do first: forgets what is out of the window,
+    /// and opens the next generation if it is time. Returns the change for copies to obey. Does
+    /// nothing in a filter without a window.
+    pub fn turn(&mut self, now: i64) -> Option<Shift> {
+        let start = self.window()?.due(now)?;
+        let shift = Shift::Open { start };
+        // A time that is due is never refused.
+        self.obey(shift).is_ok().then_some(shift)
+    }
+
+    /// Forgets what is out of the window at `now`. Returns the change for copies to obey, if there
+    /// is one. The slots leave with the next passes.
+    pub fn forget(&mut self, now: i64) -> Option<Shift> {
+        let start = now.clamp(0, MAX_TIME);
+        self.drop_dead(start).then_some(Shift::Forget { start })
+    }
+
+    /// Removes the forgotten slots of up to `pages` pages, and joins up to as many: some 60 µs
+    /// each. Returns the change for copies to obey, or `None` if there was nothing to do.
+    pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
+        self.sweep_pages(pages).then_some(Shift::Sweep { pages })
+    }
+
+    /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
+    ///
+    /// # Errors
+    /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
+    /// then.
+    pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
+        let window = self.window.as_deref_mut().ok_or(Error::Window)?;
+        let start = match shift {
+            Shift::Sweep { pages } => {
+                self.sweep_pages(pages);
+                return Ok(());
+            }
+            Shift::Open { start } | Shift::Forget { start } => start,
+        };
+        if window.rules.span == Span::Items || !(0..=MAX_TIME).contains(&start) {
+            return Err(Error::Window);
+        }
+        if let Shift::Forget { .. } = shift {
+            self.drop_dead(start);
+            return Ok(());
+        }
+        let Generation { start: newest, items } = window.newest();
+        if newest == NEVER {
+            // Only a copy that missed a shift has items here. They live longer than they should.
+            window.stamp(start);
+        } else if start < newest {
+            window.move_back(start);
+        } else if items > 0 && !window.rules.is_over(newest, start) {
+            return Err(Error::Window);
+        } else {
+            self.drop_dead(start);
+            let is_empty = self.window().is_some_and(|window| window.newest().items == 0);
+            match self.window.as_deref_mut() {
+                Some(window) if is_empty => window.stamp(start),
+                _ => self.open(start),
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts an addition that changed the slot of an item: it had this payload before, if there
+    /// was one. Sweeps a page and opens a generation if it is time.
+    #[inline]
+    pub(super) fn moved_to_newest(&mut self, before: Option<u64>) {
+        let Some(window) = self.window.as_deref_mut() else {
+            return;
+        };
+        let newest = window.generations.len() - 1;
+        if let Some(payload) = before {
+            let most = self.pages.plan().payload.most();
+            let age = self.pages.generation().wrapping_sub(payload) & most;
+            // A dead generation counts no items any more.
+            if let Some(older) = newest.checked_sub(age as usize) {
+                let items = &mut window.generations[older].items;
+                *items = items.saturating_sub(1);
+            }
+        }
+        let items = &mut window.generations[newest].items;
+        *items = items.saturating_add(1);
+        let is_over = window.left(self.capacity) == 0;
+        window.sweep.changes += 1;
+        let is_due = window.sweep.changes >= SWEEP_EVERY;
+        if is_due {
+            window.sweep.changes = 0;
+            self.sweep_pages(1);
+        }
+        if is_over {
+            self.open(0);
+        }
+    }
+
+    /// Opens a generation. If its number is in use, finishes the passes first.
+    fn open(&mut self, start: i64) {
+        if let Some(window) = self.window.as_deref_mut()
+            && window.generations.len() >= window.rules.most_generations()
+        {
+            window.generations.remove(0);
+            window.tell(&mut self.pages);
+        }
+        let in_use = |window: &Window| {
+            window.number + 1 - window.sweep.oldest >= 1 << number_bits(window.rules)
+        };
+        while self.window().is_some_and(in_use) {
+            self.sweep_pages(1);
+        }
+        if let Some(window) = self.window.as_deref_mut() {
+            window.number += 1;
+            window.generations.push(Generation { start, items: 0 });
+            window.tell(&mut self.pages);
+        }
+    }
+
+    /// Drops the generations that are out of the window at `now`; returns whether there were any.
+    /// If all are out, the filter is emptied, and a generation waits for the first addition.
+    fn drop_dead(&mut self, now: i64) -> bool {
+        let Some(window) = self.window.as_deref_mut() else {
+            return false;
+        };
+        let dead = window.dead(now);
+        if dead == 0 {
+            return false;
+        }
+        window.generations.drain(..dead);
+        window.tell(&mut self.pages);
+        if window.generations.is_empty() {
+            if self.pages.clear().is_ok() {
+                let next = window.number + 1;
+                window.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
+            }
+            self.open(NEVER);
+        }
+        true
+    }
+
+    /// Sweeps the next `count` pages, as long as there are forgotten slots, and joins pages.
+    /// Returns whether there was anything to do.
+    fn sweep_pages(&mut self, count: u64) -> bool {
+        let Some(window) = self.window.as_deref_mut() else {
+            return false;
+        };
+        let first_alive = window.first_alive();
+        let sweep = &mut window.sweep;
+        for done in 0..count {
+            if sweep.floor == sweep.oldest {
+                (sweep.floor, sweep.page) = (first_alive, 0);
+            }
+            let is_clean = sweep.floor == sweep.oldest;
+            if !is_clean {
+                for block in 0..BLOCKS {
+                    self.pages.sweep(sweep.page as usize, block);
+                }
+                sweep.page += 1;
+            }
+            // What finds no memory is tried again later.
+            let joined = self.pages.join_if_due() == Ok(true);
+            if sweep.page >= self.pages.pages().len() as u64 {
+                (sweep.oldest, sweep.page) = (sweep.floor, 0);
+            }
+            if is_clean && !joined {
+                return done > 0;
+            }
+        }
+        count > 0
+    }
+}
