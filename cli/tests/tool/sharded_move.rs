@@ -305,6 +305,57 @@ fn a_restore_sees_that_its_filter_was_dropped() {
     assert!(at > 10 && seen > 5, "{seen} of {at}");
 }
 
+/// A new shard is lost before each command of a restore: exit 0 only if it was lost after the
+/// exchange, and the old shards stay where the loss is noticed.
+#[test]
+fn a_restore_sees_that_a_shard_was_lost() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 100));
+    let before = digests(&mut client, "urls");
+    run_in(&server, "dump urls -o urls.dump").done();
+    let (mut at, mut seen, mut repaired) = (0, 0, 0);
+    loop {
+        client.run("FLUSHALL");
+        create(&mut client, &numbered("item", 100));
+        let (mut lost, mut published) = (false, false);
+        let place = Before { after: "", command: at };
+        let run = relayed(&server, server.dir(), "restore urls.dump urls --replace", place, |_| {
+            lost = client.run(&format!("DEL {}:2", URLS[0])) == int(1);
+            published = client.run("HGET urls generation").text() == "2";
+            true
+        });
+        let ran = Ran::from(run.output);
+        if !run.reached {
+            assert_eq!(ran.code, 0, "{ran:?}");
+            break;
+        }
+        let exists = client.run(&format!("EXISTS {}:2", URLS[0])) == int(1);
+        if ran.code != 0 {
+            assert!(lost && [4, 5].contains(&ran.code), "command {at}: {ran:?}");
+            seen += 1;
+            for key in URLS {
+                let kind = client.run(&format!("TYPE {key}:1")).text();
+                assert_ne!(kind, "string", "command {at}: {ran:?}");
+            }
+            let next = match client.run("HGET urls generation").text().as_str() {
+                "1" => "restore urls.dump urls --replace --resume",
+                _ => "repair urls --shard 0 --from urls.dump",
+            };
+            repaired += usize::from(next.starts_with("repair"));
+            let ran = run_in(&server, next);
+            assert_eq!(ran.code, 0, "command {at}, {next}: {ran:?}");
+        } else if !exists {
+            assert!(published, "command {at}: {ran:?}");
+            at += 1;
+            continue;
+        }
+        assert_eq!(digests(&mut client, "urls"), before, "command {at}");
+        at += 1;
+    }
+    assert!(seen > 10 && repaired > 1, "{repaired}, {seen} of {at}");
+}
+
 /// A dump of one server, restored into a cluster and from there into one server again, keeps its
 /// answers.
 #[test]

@@ -38,6 +38,7 @@ use crate::{
     progress::{Alone, Part, Progress, Unit, Watch},
     replication::LastWrite,
     restore_key::{Checked, Restore},
+    stamp::Stamp,
 };
 
 /// The field that holds the identity of the dump.
@@ -120,9 +121,23 @@ impl Arguments {
         )
         .map_err(|error| half_loaded(error, name))?;
         drop(progress);
-        publish(&servers, name, &manifest, &generation)
-            .and_then(|()| bury(&servers, name, |_, _| Ok(())))
+        let again = || {
+            format!(
+                "restore --resume loads it again, `drop {}` removes all of it.",
+                name::typed(name)
+            )
+        };
+        complete(&servers, name, &generation, |_| again())
+            .and_then(|()| publish(&servers, name, &manifest, &generation))
             .map_err(|error| half_loaded(error, name))?;
+        // The old shards stay if one of the new ones is lost.
+        complete(&servers, name, &generation, |shard| {
+            format!(
+                "`repair {} --shard {shard} --from {directory}` loads it again.",
+                name::typed(name)
+            )
+        })?;
+        bury(&servers, name, |_, _| Ok(()))?;
         let text = format!("{shown}: {count} shards, {size} from {directory}");
         output.data(&report, text)?;
         Ok(Exit::Done)
@@ -309,6 +324,27 @@ pub(crate) fn load_shard(
     // Complete filters answer it, others do not.
     server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
     servers.acknowledged(server, if begins { LastWrite::Here } else { LastWrite::Elsewhere })
+}
+
+/// Checks that all shards are there: a server may have lost one while others were loaded.
+fn complete(
+    servers: &Servers,
+    name: &[u8],
+    generation: &Generation,
+    hint: impl Fn(usize) -> String + Sync,
+) -> Result<(), Error> {
+    let look = |_: &mut Connection, at: usize, _| match Stamp::of_shard(servers, generation, at)? {
+        Some(_) => Ok(()),
+        None => Err(Error::Incomplete {
+            what: format!(
+                "restore {}: shard {at} of {} is lost",
+                name::readable(name),
+                generation.shards()
+            ),
+            hint: hint(at),
+        }),
+    };
+    on_all(servers, &generation.keys, look, || {}).map(|_| ())
 }
 
 /// Makes the generation the one that answers.
