@@ -43,6 +43,15 @@ unsafe impl GlobalAlloc for Failing {
         unsafe { System.alloc(layout) }
     }
 
+    // The kernel zeroes large arrays when they are first touched: other tests rely on it.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if Self::fails() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(at, layout) }
