@@ -55,7 +55,8 @@
 //!   sweeps returns memory.
 //! - [`pages`](Pages::pages), [`small_lanes`](Pages::small_lanes) and [`copies`](Pages::copies) are
 //!   the whole state; [`Pages::from_pages`] and [`Pages::from_small`] read it back, from any
-//!   source. [`slots`](Pages::slots) iterates over all slots with what is known of the hashes of
+//!   source. [`piece_at`](Pages::piece_at) and [`Pieces`] copy a structure that changes in the
+//!   meantime. [`slots`](Pages::slots) iterates over all slots with what is known of the hashes of
 //!   their items.
 //!
 //! Arguments, time, and bytes on disk do not belong here.
@@ -65,6 +66,7 @@ mod block;
 mod counts;
 mod memory;
 mod page;
+mod pieces;
 mod plan;
 mod select;
 mod slot;
@@ -72,6 +74,7 @@ mod small;
 mod words;
 
 pub use page::{Page, PageFault};
+pub use pieces::{END, Piece, Pieces, Reach};
 pub use plan::{Growth, MAX_PAGES, Payload, Plan};
 pub use slot::Format;
 
@@ -532,16 +535,11 @@ impl Pages {
         memory::reserve(table, table.len() + 1)?;
         let level = table.len().ilog2();
         let page = table.len() - (1 << level);
-        let (from, to) = (self.plan.format(level), self.plan.format(level + 1));
-        let counts = matches!(self.plan.payload, Payload::Count { .. });
-        let most = self.plan.payload.most();
-        // A copy of a void slot stands for items of both pages, so its count is no longer known.
-        let void = |payload| if counts { most } else { payload };
-        let ([zero, one], voids) = table[page].split(from, to, void)?;
+        let ([zero, one], voids) = self.plan.split(&table[page], level)?;
         table[page] = zero;
         table.push(one);
         self.slots += voids;
-        if !matches!(self.plan.payload, Payload::Generation { .. }) {
+        if self.plan.counts_copies() {
             self.copies += voids;
         }
         Ok(())
@@ -603,6 +601,12 @@ impl Pages {
         self.generations.newest.into()
     }
 
+    /// How many generations are alive, counted back from the newest.
+    #[must_use]
+    pub fn generations_alive(&self) -> u16 {
+        self.generations.alive
+    }
+
     /// Whether a payload is the number of a generation that is alive.
     #[inline]
     #[must_use]
@@ -646,29 +650,38 @@ impl Pages {
             Body::Table(table) => (None, table.as_slice()),
         };
         let format = self.plan.format(0);
-        let small = small.into_iter().flat_map(move |small| small.entries(format)).map(
-            move |(place, tag, payload)| Slot {
-                place: place.0,
-                block: tag,
-                known: format.tag_bits,
-                payload,
-            },
-        );
+        let small = small.into_iter().flat_map(move |small| Slot::of_small(small, format));
         let paged = pages.iter().enumerate().flat_map(move |(number, page)| {
             let level = level_of(number, pages.len());
-            let format = self.plan.format(level);
-            page.slots(format).map(move |(place, slot)| {
-                let tag = format.tag(slot);
-                let len = marker(tag);
-                Slot {
-                    place: place.0,
-                    block: (tag ^ 1 << len) << level | number as u64,
-                    known: (level as usize + len).min(63) as u8,
-                    payload: format.payload(slot),
-                }
-            })
+            Slot::of_page(page, self.plan.format(level), number as u64, level)
         });
         small.chain(paged)
+    }
+}
+
+impl Slot {
+    /// The entries of the small form.
+    fn of_small(small: &Small, format: Format) -> impl Iterator<Item = Self> {
+        small.entries(format).map(move |(place, tag, payload)| Self {
+            place: place.0,
+            block: tag,
+            known: format.tag_bits,
+            payload,
+        })
+    }
+
+    /// The slots of a page.
+    fn of_page(page: &Page, format: Format, number: u64, level: u32) -> impl Iterator<Item = Self> {
+        page.slots(format).map(move |(place, slot)| {
+            let tag = format.tag(slot);
+            let len = marker(tag);
+            Self {
+                place: place.0,
+                block: (tag ^ 1 << len) << level | number,
+                known: (level as usize + len).min(63) as u8,
+                payload: format.payload(slot),
+            }
+        })
     }
 }
 
@@ -689,6 +702,16 @@ impl Body {
 }
 
 impl Plan {
+    /// Divides a page of a level into the pages for address bits 0 and 1. Returns how many void
+    /// slots both have now.
+    fn split(&self, page: &Page, level: u32) -> Result<([Page; 2], u64), Error> {
+        let (from, to) = (self.format(level), self.format(level + 1));
+        let counts = matches!(self.payload, Payload::Count { .. });
+        let most = self.payload.most();
+        // A copy of a void slot stands for items of both pages, so its count is no longer known.
+        page.split(from, to, |payload| if counts { most } else { payload })
+    }
+
     /// The widths of the slots of a page, in a table of `pages` pages; at least 1.
     #[must_use]
     pub fn format_of(&self, page: usize, pages: usize) -> Format {

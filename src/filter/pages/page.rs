@@ -74,6 +74,15 @@ pub enum PageFault {
     /// A tag of a bucket begins another one of the bucket.
     #[error("two slots that match the same item")]
     Ambiguous,
+    /// Entries of the small form that are too many, or equal, or of no bucket.
+    #[error("entries that no items have")]
+    Entries,
+    /// No page of this level starts where the page before ends.
+    #[error("a page that does not follow the one before")]
+    Position,
+    /// The levels of pages differ by too much.
+    #[error("pages of too different levels")]
+    Levels,
     /// The allocator refused this many bytes.
     #[error("no memory for {0} bytes of slots")]
     OutOfMemory(u64),

@@ -7,7 +7,7 @@ use std::{
 
 use redis_bloom::filter::{
     Error,
-    pages::{Growth, Pages, Payload},
+    pages::{END, Growth, Pages, Payload, Piece, Pieces},
 };
 
 use super::{COUNT, crowded, hash, pages};
@@ -125,5 +125,44 @@ fn nothing_is_made_without_memory() {
         assert!(matches!(made, Err(Error::OutOfMemory(_))), "{made:?}");
         let copied = starved(left, || full.duplicate().map(drop));
         assert!(matches!(copied, Err(Error::OutOfMemory(_))), "{copied:?}");
+    }
+}
+
+/// A copy of which one half grew needs splits. If there is no memory for one, all pages stay.
+#[test]
+fn a_copy_without_memory_keeps_its_pages() {
+    let mut original = crowded(12, Payload::Nothing);
+    let mut pieces = Pieces::new(*original.plan(), 0);
+    for number in 0..4_000 {
+        original.raise(hash(number)).expect("memory");
+        if number == 2_000 {
+            copy(&original, &mut pieces, END / 2);
+        }
+    }
+    copy(&original, &mut pieces, END);
+    let steady = pieces.duplicate().expect("memory").finish(0).expect("memory");
+    assert!((0..2_000).all(|number| steady.find(hash(number)).is_some()));
+    let mut failures = 0;
+    for left in 0.. {
+        match starved(left, || pieces.finish(0)) {
+            Ok(pages) => {
+                assert_eq!(pages, steady);
+                break;
+            }
+            Err(Error::OutOfMemory(_)) => failures += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(failures > 1, "{failures}: the test shows nothing");
+}
+
+/// Adds the pages of a structure up to a position.
+fn copy(pages: &Pages, pieces: &mut Pieces, end: u64) {
+    while pieces.end() < end {
+        let Some((reach, Piece::Page(page))) = pages.piece_at(pieces.end()) else {
+            panic!("no page");
+        };
+        assert_eq!(reach.start(), pieces.end());
+        pieces.push(reach.level(), page.words()).expect("sound words");
     }
 }

@@ -1,0 +1,360 @@
+//! Pages that a copy collects, while the structure that they come from splits and joins.
+//!
+//! ```text
+//!   position   0             1/4            1/2            3/4             1     of 2^40
+//!   level 0    ├───────────────────────── page 0 ──────────────────────────┤
+//!   level 1    ├────────── page 0 ───────────┼────────── page 1 ───────────┤
+//!   level 2    ├── page 0 ───┼─── page 2 ────┼── page 1 ────┼── page 3 ────┤
+//! ```
+//!
+//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis:
+//! the lowest bit, which divides pages first, comes first. Every page covers a range of positions.
+//! A split halves the range, and a join unites two. So a copy that takes the page at each position
+//! in turn has every address in the end. After a join it takes a part of a page again, and the
+//! later page replaces what was there. An address lies in one page of the copy, so all that the
+//! copy has of an item is of one moment.
+//!
+//! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
+//! splits pages until a table has them all. It joins none, because two pages need not fit into one.
+
+use super::{
+    Body, MAX_PAGES, Page, PageFault, Pages, Payload, Plan, Slot, level_of, memory, page::BLOCKS,
+    small::Small, words::low,
+};
+use crate::filter::{error::Error, hash::Hash};
+
+/// The end of all positions.
+pub const END: u64 = MAX_PAGES;
+
+/// The highest level of a page.
+const MAX_LEVEL: u32 = END.ilog2();
+
+/// The most pages of a table for each page of the copy that it is made of. A structure that grows
+/// more while it is copied must be copied again: the splits would take too long at once.
+const MOST_SPLITS: u64 = 4;
+
+/// The positions that a page covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    start: u64,
+    /// The level of the page: in [0, 40].
+    level: u32,
+}
+
+impl Reach {
+    /// The reach of the page of a level that starts at a position; `None` if none does.
+    #[must_use]
+    pub fn new(start: u64, level: u32) -> Option<Self> {
+        (level <= MAX_LEVEL && start < END && start & ((END >> level) - 1) == 0)
+            .then_some(Self { start, level })
+    }
+
+    /// The reach of a page; its number is below 2^level.
+    fn of(number: u64, level: u32) -> Self {
+        Self { start: number.reverse_bits() >> (u64::BITS - MAX_LEVEL), level }
+    }
+
+    /// The address at a position.
+    fn address(position: u64) -> u64 {
+        (position << (u64::BITS - MAX_LEVEL)).reverse_bits()
+    }
+
+    /// The number of the page.
+    fn number(self) -> u64 {
+        Self::address(self.start)
+    }
+
+    /// The level of the page.
+    #[must_use]
+    pub fn level(self) -> u32 {
+        self.level
+    }
+
+    /// The first position.
+    #[must_use]
+    pub fn start(self) -> u64 {
+        self.start
+    }
+
+    /// The position behind the last.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.start + (END >> self.level)
+    }
+
+    /// The fewest pages of a table that has this page, or pages that were split from it.
+    fn least_pages(self) -> u64 {
+        match self.level.checked_sub(1) {
+            None => 1,
+            Some(level) => (self.number() & low(level as usize)) + (1 << level) + 1,
+        }
+    }
+}
+
+/// What lies at a position.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// The entries of the small form, which covers all positions.
+    Small(&'a [u32]),
+    /// A page.
+    Page(&'a Page),
+}
+
+/// Pages that cover a range of positions, in order.
+#[derive(Debug)]
+pub struct Pieces {
+    plan: Plan,
+    start: u64,
+    /// The small form, in place of all pages.
+    small: Option<Small>,
+    list: Vec<Held>,
+    /// Bytes of the pages.
+    bytes: u64,
+    /// Copies of void slots that [`Self::finish`] has made.
+    copies: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    reach: Reach,
+    page: Page,
+}
+
+impl Pages {
+    /// The page that covers a position, or the small form; `None` from [`END`] on.
+    #[must_use]
+    pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
+        if position >= END {
+            return None;
+        }
+        let table = match &self.body {
+            Body::Small(small) => return Some((Reach::of(0, 0), Piece::Small(small.lanes_of()))),
+            Body::Table(table) => table,
+        };
+        let level = table.len().ilog2();
+        let wide = Reach::address(position) as usize & ((2 << level) - 1);
+        let page = if wide < table.len() { wide } else { wide - (1 << level) };
+        let reach = Reach::of(page as u64, level_of(page, table.len()));
+        Some((reach, Piece::Page(&table[page])))
+    }
+
+    /// Whether a slot matches each item that has one in `pieces`.
+    #[must_use]
+    pub fn holds(&self, pieces: &Pieces) -> bool {
+        // The first hash of a place.
+        let probes = |place: u16| (u128::from(place) << 64).div_ceil(BUCKETS) as u64;
+        pieces
+            .slots()
+            .all(|slot| self.find(Hash { block: slot.block, probes: probes(slot.place) }).is_some())
+    }
+}
+
+/// Buckets of a page.
+const BUCKETS: u128 = (BLOCKS * super::block::BUCKETS) as u128;
+
+impl Pieces {
+    /// No pages yet, from a position on.
+    #[must_use]
+    pub fn new(plan: Plan, start: u64) -> Self {
+        Self { plan, start, small: None, list: Vec::new(), bytes: 0, copies: 0 }
+    }
+
+    /// The position of the first page.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The position of the next page; [`END`] if there is none.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        match self.list.last() {
+            _ if self.small.is_some() => END,
+            None => self.start,
+            Some(last) => last.reach.end(),
+        }
+    }
+
+    /// The bytes that the pages take from the allocator.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds the page of a level at the next position. Its words may come from anywhere.
+    ///
+    /// # Errors
+    /// What is wrong with them; nothing has changed then.
+    pub fn push(&mut self, level: u32, words: &[u64]) -> Result<(), PageFault> {
+        let reach = Reach::new(self.end(), level).ok_or(PageFault::Position)?;
+        let page = Page::from_words(words, self.plan.format(level))?;
+        reserve(&mut self.list, 1)?;
+        self.bytes += page.bytes();
+        self.list.push(Held { reach, page });
+        Ok(())
+    }
+
+    /// Adds the small form, which covers all positions. The entries may come from anywhere.
+    ///
+    /// # Errors
+    /// What is wrong with them; nothing has changed then.
+    pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), PageFault> {
+        if self.end() != 0 || self.plan.first_pages != 1 {
+            return Err(PageFault::Position);
+        }
+        let small = Small::from_lanes(lanes, self.plan.format(0))
+            .map_err(|_| PageFault::OutOfMemory(size_of_val(lanes) as u64))?
+            .ok_or(PageFault::Entries)?;
+        self.bytes = small.bytes();
+        self.small = Some(small);
+        Ok(())
+    }
+
+    /// Adds `later` pages, which start at the end of these or before it. Those that cover only
+    /// positions that are there already change nothing, and those that cover others as well
+    /// replace what was there. Returns whether there are more positions now.
+    ///
+    /// # Errors
+    /// `PageFault::Position` for a gap, `PageFault::Levels` if no table can have all pages, and
+    /// `PageFault::OutOfMemory`; nothing has changed then.
+    pub fn append(&mut self, later: Self) -> Result<bool, PageFault> {
+        let end = self.end();
+        if later.start > end {
+            return Err(PageFault::Position);
+        }
+        if later.end() <= end {
+            return Ok(false);
+        }
+        if later.small.is_some() {
+            *self = later;
+            return Ok(true);
+        }
+        // Two ranges are nested or apart. So the first page that reaches beyond the end starts
+        // where one of the pages starts that are there, or at the end.
+        let skipped = later.list.partition_point(|held| held.reach.end() <= end);
+        let new = later.list.get(skipped..).unwrap_or_default();
+        let start = new.first().map_or(end, |held| held.reach.start);
+        let kept = self.list.partition_point(|held| held.reach.start < start);
+        if later.end() == END {
+            let pages = self.list.iter().take(kept).chain(new);
+            let least = pages.map(|held| held.reach.least_pages()).max().unwrap_or(0);
+            let least = least.max(self.plan.first_pages);
+            if least > MOST_SPLITS * (kept + new.len()) as u64 {
+                return Err(PageFault::Levels);
+            }
+        }
+        reserve(&mut self.list, new.len())?;
+        let gone = self.list.drain(kept..).map(|held| held.page.bytes()).sum::<u64>();
+        self.bytes = self.bytes - gone + new.iter().map(|held| held.page.bytes()).sum::<u64>();
+        self.list.extend(later.list.into_iter().skip(skipped));
+        Ok(true)
+    }
+
+    /// The page that covers a position, or the small form; `None` where there is none.
+    #[must_use]
+    pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
+        if let Some(small) = self.small.as_ref().filter(|_| position < END) {
+            return Some((Reach::of(0, 0), Piece::Small(small.lanes_of())));
+        }
+        let behind = self.list.partition_point(|held| held.reach.end() <= position);
+        let held = self.list.get(behind).filter(|held| held.reach.start <= position)?;
+        Some((held.reach, Piece::Page(&held.page)))
+    }
+
+    /// Copies the pages.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        let small = self.small.as_ref().map(Small::duplicate).transpose()?;
+        let mut list = Vec::new();
+        memory::reserve(&mut list, self.list.len())?;
+        for held in &self.list {
+            list.push(Held { reach: held.reach, page: held.page.duplicate()? });
+        }
+        Ok(Self { small, list, ..*self })
+    }
+
+    /// The structure of these pages, which cover all positions. `copies` is the number of slots
+    /// that splits made of void ones ([`Pages::copies`]). The pages of one table give that table.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`: all pages are still there, and another try may succeed.
+    /// `Error::Capacity` if the pages do not cover all positions.
+    pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
+        if let Some(small) = &self.small {
+            return Pages::from_small(self.plan, small.lanes_of());
+        }
+        if (self.start, self.end()) != (0, END) {
+            return Err(Error::Capacity(self.list.len() as u64));
+        }
+        let mut table = Vec::new();
+        let slots = self.list.iter().map(|held| held.page.count()).sum::<u64>();
+        let copies = if self.plan.counts_copies() { (copies + self.copies).min(slots) } else { 0 };
+        let before = self.copies;
+        let done =
+            self.split_to(slots - copies).and_then(|pages| memory::reserve(&mut table, pages));
+        if let Err(error) = done {
+            self.list.sort_unstable_by_key(|held| held.reach.start);
+            return Err(error);
+        }
+        self.list.sort_unstable_by_key(|held| held.reach.number());
+        table.extend(self.list.drain(..).map(|held| held.page));
+        let made = if self.plan.counts_copies() { self.copies - before } else { 0 };
+        Pages::from_pages(self.plan, table, copies + made)
+    }
+
+    /// Splits pages until a table has them all, for at least this many items. Returns the number
+    /// of pages. The order is lost.
+    fn split_to(&mut self, items: u64) -> Result<usize, Error> {
+        let least = self.list.iter().map(|held| held.reach.least_pages()).max().unwrap_or(1);
+        let for_items = match self.plan.counts_copies() {
+            true => items.div_ceil(self.plan.page_slots.into()),
+            false => 0,
+        };
+        let pages = least.max(self.plan.first_pages).max(for_items);
+        let pages = usize::try_from(pages).map_err(|_| Error::OutOfMemory(pages))?;
+        let mut next = 0;
+        while let Some(Held { reach, page }) = self.list.get_mut(next) {
+            let (number, level) = (reach.number(), reach.level);
+            if level == level_of(number as usize, pages) {
+                next += 1;
+                continue;
+            }
+            let ([zero, one], voids) = self.plan.split(page, level)?;
+            // If there is no memory for the second half, the page stays whole.
+            reserve(&mut self.list, 1).map_err(|_| Error::OutOfMemory(0))?;
+            let before = self.list[next].page.bytes();
+            self.bytes = self.bytes - before + zero.bytes() + one.bytes();
+            self.list[next] = Held { reach: Reach::of(number, level + 1), page: zero };
+            let other = Reach::of(number | 1 << level, level + 1);
+            self.list.push(Held { reach: other, page: one });
+            self.copies += voids;
+        }
+        Ok(pages)
+    }
+
+    /// All slots.
+    fn slots(&self) -> impl Iterator<Item = Slot> {
+        let format = self.plan.format(0);
+        let small = self.small.iter().flat_map(move |small| Slot::of_small(small, format));
+        let paged = self.list.iter().flat_map(|held| {
+            let format = self.plan.format(held.reach.level);
+            Slot::of_page(&held.page, format, held.reach.number(), held.reach.level)
+        });
+        small.chain(paged)
+    }
+}
+
+impl Plan {
+    /// Whether copies of void slots are counted: generations need no exact number of items.
+    pub(super) fn counts_copies(&self) -> bool {
+        !matches!(self.payload, Payload::Generation { .. })
+    }
+}
+
+/// Makes room for more pages.
+fn reserve(list: &mut Vec<Held>, more: usize) -> Result<(), PageFault> {
+    let len = list.len() + more;
+    memory::reserve(list, len).map_err(|_| PageFault::OutOfMemory(size_of::<Held>() as u64))
+}
