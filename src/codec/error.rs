@@ -1,6 +1,6 @@
 //! Why a decoder refuses bytes.
 
-use crate::filter;
+use crate::filter::{self, pages::PageFault};
 
 /// What is wrong with the bytes. The server's log shows this text; clients get a shorter one
 /// (`command/refusal.rs`).
@@ -32,6 +32,12 @@ pub enum Error {
     /// This family of filters is not known.
     #[error("filter family {0} is not known")]
     Family(u8),
+    /// This kind of payload is not known, or has bits that it cannot have.
+    #[error("payload kind {0} is not known")]
+    Payload(u8),
+    /// The words are not those of a page.
+    #[error(transparent)]
+    Page(PageFault),
     /// A record of this kind is not known, or does not follow a record of a lower kind.
     #[error("record of kind {0} is not known, or is out of order")]
     Record(u16),
@@ -166,4 +172,14 @@ pub enum Error {
     /// The filter cannot be created.
     #[error(transparent)]
     Filter(#[from] filter::Error),
+}
+
+impl From<PageFault> for Error {
+    fn from(fault: PageFault) -> Self {
+        match fault {
+            PageFault::OutOfMemory(bytes) => filter::Error::OutOfMemory(bytes).into(),
+            PageFault::Levels => Self::OtherFilter,
+            fault => Self::Page(fault),
+        }
+    }
 }

@@ -139,7 +139,7 @@ impl Fixture {
 }
 
 /// The strings in the format of a file.
-fn framed(strings: &Strings) -> Vec<u8> {
+pub(crate) fn framed(strings: &Strings) -> Vec<u8> {
     let mut out = Vec::new();
     for string in &strings.0 {
         out.extend((string.len() as u32).to_le_bytes());
@@ -150,7 +150,7 @@ fn framed(strings: &Strings) -> Vec<u8> {
 
 /// The strings of a file.
 #[track_caller]
-fn unframed(mut file: &[u8]) -> Strings {
+pub(crate) fn unframed(mut file: &[u8]) -> Strings {
     let mut strings = Strings::default();
     while let Some((length, rest)) = file.split_first_chunk() {
         let (string, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);

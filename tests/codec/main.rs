@@ -13,6 +13,7 @@ mod iterators;
 mod meanwhile;
 mod order;
 mod packed;
+mod paged;
 #[path = "../fixtures/products.rs"]
 mod products;
 mod redisbloom;

@@ -50,7 +50,7 @@
 //!
 //! Version 3 is version 2 with records between the fields of the family and the layers, for filters
 //! with a property that most filters lack. A new property gets a new kind of record, and no
-//! new version.
+//! new version. Version 4 is for filters in pages (`paged/header.rs`).
 //!
 //! ```text
 //!   bytes 0 to 40 of version 1, with version = 3, then:
@@ -166,13 +166,9 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
         Family::Guava => out.push(GUAVA),
     }
     if version == RECORDS {
-        // There are fewer kinds of records than 2^16, and no record has 4 GiB.
+        // There are fewer kinds of records than 2^16.
         out.extend((records.len() as u16).to_le_bytes());
-        for (kind, bytes) in records {
-            out.extend(kind.to_le_bytes());
-            out.extend((bytes.len() as u32).to_le_bytes());
-            out.extend(bytes);
-        }
+        put_records(&mut out, records);
     }
     for layer in &plan.layers {
         match layer.shape {
@@ -203,15 +199,27 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     seal(out)
 }
 
-/// The records of a plan, by ascending kinds: kind and bytes.
+/// The records of a plan, by ascending kinds.
 fn records_of(plan: &Plan) -> Vec<(u16, Vec<u8>)> {
-    let shard = |shard: Shard| {
-        let numbers = [shard.index(), shard.count()].map(u16::to_le_bytes);
-        (SHARD, numbers.as_flattened().to_vec())
-    };
     let window = |ring: &Ring| (WINDOW, put_window(ring));
-    let records = [plan.shard.map(shard), plan.window.as_ref().map(window)];
+    let records = [plan.shard.map(shard_record), plan.window.as_ref().map(window)];
     records.into_iter().flatten().collect()
+}
+
+/// The record of a shard: kind and bytes.
+pub(super) fn shard_record(shard: Shard) -> (u16, Vec<u8>) {
+    let numbers = [shard.index(), shard.count()].map(u16::to_le_bytes);
+    (SHARD, numbers.as_flattened().to_vec())
+}
+
+/// Writes records, of kinds that ascend.
+pub(super) fn put_records(out: &mut Vec<u8>, records: Vec<(u16, Vec<u8>)>) {
+    for (kind, bytes) in records {
+        out.extend(kind.to_le_bytes());
+        // No record has 4 GiB.
+        out.extend((bytes.len() as u32).to_le_bytes());
+        out.extend(bytes);
+    }
 }
 
 fn put_window(ring: &Ring) -> Vec<u8> {
@@ -245,8 +253,8 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let count = reader.u32()? as usize;
     let present = reader.u64()?;
     let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
-    let Records { shard, window } =
-        if version == RECORDS { Records::read(&mut reader)? } else { Records::default() };
+    let records = if version == RECORDS { reader.u16()? } else { 0 };
+    let Records { shard, window } = Records::read(&mut reader, records)?;
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
@@ -296,16 +304,16 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
 
 /// The records of a header that this release knows.
 #[derive(Default)]
-struct Records {
-    shard: Option<Shard>,
-    window: Option<Ring>,
+pub(super) struct Records {
+    pub(super) shard: Option<Shard>,
+    pub(super) window: Option<Ring>,
 }
 
 impl Records {
-    /// Reads the records of version 3, which precede the layers.
-    fn read(reader: &mut Reader) -> Result<Self, Error> {
+    /// Reads `count` records.
+    pub(super) fn read(reader: &mut Reader, count: u16) -> Result<Self, Error> {
         let (mut records, mut last) = (Self::default(), 0);
-        for _ in 0..reader.u16()? {
+        for _ in 0..count {
             let (kind, length) = (reader.u16()?, reader.u32()?);
             let mut record = Reader::plain(reader.bytes(length as usize)?);
             if kind <= last {

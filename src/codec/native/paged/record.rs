@@ -1,0 +1,115 @@
+//! The records of pages, in the order of their positions.
+//!
+//! ```text
+//!   ┌──────────┬───────────┬─ ─ ─ ─ ─ ─ ─ ─ ─┐
+//!   │ level u8 │ words u16 │ words, u64 each │   the page of this level at the next position
+//!   ├──────────┼───────────┼─ ─ ─ ─ ─ ─ ─ ─ ─┤
+//!   │ 255      │ lanes u16 │ lanes, u32 each │   the small form, alone
+//!   └──────────┴───────────┴─ ─ ─ ─ ─ ─ ─ ─ ─┘
+//! ```
+//!
+//! The number of a page follows from its level and position.
+
+use crate::{
+    codec::{Error, native::stream, reader::Reader},
+    filter::{
+        Error as FilterError,
+        pages::{PageFault, Piece, Pieces, Reach},
+    },
+};
+
+/// The level of the small form.
+const SMALL: u8 = u8::MAX;
+/// Bytes of a level and a length.
+const FRAME: usize = 3;
+
+/// Appends the records from position `from` on to `out`: as many as fit into `most` bytes, and at
+/// least one. `at` returns the page at a position. Returns the position behind them.
+pub(super) fn put<'a>(
+    at: impl Fn(u64) -> Option<(Reach, Piece<'a>)>,
+    from: u64,
+    most: usize,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let (mut end, mut bytes) = (from, 0_usize);
+    while let Some((reach, piece)) = at(end) {
+        let more = bytes.saturating_add(length(piece));
+        if more > most && bytes > 0 {
+            break;
+        }
+        (end, bytes) = (reach.end(), more);
+    }
+    // An infallible allocation: see `native/dump.rs`.
+    out.reserve(bytes);
+    let mut next = from;
+    while next < end
+        && let Some((reach, piece)) = at(next)
+    {
+        // Neither the words of a page nor the lanes of the small form are more than 65,535.
+        match piece {
+            Piece::Small(lanes) => {
+                out.push(SMALL);
+                out.extend((lanes.len() as u16).to_le_bytes());
+                out.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes()));
+            }
+            Piece::Page(page) => {
+                out.push(reach.level() as u8);
+                out.extend((page.words().len() as u16).to_le_bytes());
+                stream::put(page.words(), size_of_val(page.words()), out);
+            }
+        }
+        next = reach.end();
+    }
+    end
+}
+
+/// Bytes of a record.
+fn length(piece: Piece) -> usize {
+    FRAME.saturating_add(match piece {
+        Piece::Small(lanes) => size_of_val(lanes),
+        Piece::Page(page) => size_of_val(page.words()),
+    })
+}
+
+/// A record that is not checked yet.
+pub(super) struct Record<'a> {
+    level: u8,
+    body: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Reads the next record.
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
+        let (level, count) = (reader.u8()?, usize::from(reader.u16()?));
+        let each = if level == SMALL { size_of::<u32>() } else { size_of::<u64>() };
+        Ok(Self { level, body: reader.bytes(count.saturating_mul(each))? })
+    }
+
+    /// The position behind the page, which starts at `position`.
+    pub(super) fn end(&self, position: u64) -> Result<u64, Error> {
+        let level = if self.level == SMALL { 0 } else { self.level };
+        let reach = Reach::new(position, level.into()).ok_or(PageFault::Position)?;
+        Ok(reach.end())
+    }
+
+    /// Adds the page to `pieces`.
+    pub(super) fn push(&self, pieces: &mut Pieces) -> Result<(), Error> {
+        if self.level == SMALL {
+            let lanes = numbers(self.body, u32::from_le_bytes)?;
+            return Ok(pieces.push_small(&lanes)?);
+        }
+        let words = numbers(self.body, u64::from_le_bytes)?;
+        Ok(pieces.push(self.level.into(), &words)?)
+    }
+}
+
+/// The numbers of a body of whole numbers.
+fn numbers<T, const N: usize>(body: &[u8], number: fn([u8; N]) -> T) -> Result<Vec<T>, Error> {
+    let (bytes, _) = body.as_chunks::<N>();
+    let mut numbers = Vec::new();
+    numbers
+        .try_reserve_exact(bytes.len())
+        .map_err(|_| FilterError::OutOfMemory(body.len() as u64))?;
+    numbers.extend(bytes.iter().map(|bytes| number(*bytes)));
+    Ok(numbers)
+}

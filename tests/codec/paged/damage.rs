@@ -1,0 +1,286 @@
+//! Every byte changed and every length cut: a decoder refuses the bytes, or returns a filter that
+//! works. Its memory is bounded by the bytes that it got.
+
+use redis_bloom::{
+    codec::{
+        Error,
+        native::paged::{
+            dump::{self, Load},
+            rdb::{self, Stored},
+        },
+    },
+    filter::{
+        Error as FilterError,
+        pages::{END, PageFault, Plan},
+    },
+};
+
+use super::{COUNT, Random, all, check_sane, crowded, filled, frame, settings, smalls, strings};
+use crate::{
+    allocation::peak,
+    forge::{SEAL, patched, seal},
+    support::{Reading, Strings},
+};
+
+/// Places in the header.
+const FIRST_PAGES: usize = 48;
+const COPIES: usize = 56;
+const PRESENT: usize = 64;
+const LAYERS: usize = 45;
+
+/// Runs `decode`, whose memory is bounded: the size class of a page is at most 1.25 times its
+/// words, a list grows by a quarter, and splits make at most four pages of one.
+#[track_caller]
+fn within<T>(input: usize, decode: impl FnOnce() -> T) -> T {
+    let (result, most) = peak(decode);
+    let bound = 16 * input + 4_096;
+    assert!(most <= bound, "{most} bytes were allocated for {input} bytes, at most {bound}");
+    result
+}
+
+#[track_caller]
+fn read(strings: &Strings) -> Result<Stored, Error> {
+    let input = strings.0.iter().map(Vec::len).sum();
+    within(input, || rdb::load(&mut Reading(strings.0.iter()), u64::MAX))
+}
+
+#[track_caller]
+fn begin(header: &[u8]) -> Result<Load, Error> {
+    within(header.len(), || Load::begin(header))
+}
+
+#[track_caller]
+fn check_stored(stored: Stored) {
+    match stored {
+        Stored::Complete(_, pages) => check_sane(pages),
+        Stored::Partial(load) => check_load(&load),
+    }
+}
+
+/// Checks that a load can be saved, dumped, copied.
+#[track_caller]
+fn check_load(load: &Load) {
+    let mut stored = Strings::default();
+    rdb::save_partial(load, &mut stored);
+    let again = rdb::load(&mut Reading(stored.0.iter()), u64::MAX).expect("what was saved");
+    if let Stored::Partial(again) = again {
+        assert_eq!(again.received(), load.received());
+    }
+    assert_eq!(load.at(1).is_some(), load.received() > 0);
+}
+
+#[test]
+fn a_flipped_bit_of_a_header_or_a_chunk_is_refused() {
+    for (name, pages) in smalls() {
+        let (_, header) = dump::header(&settings(), &pages);
+        let (iterator, chunk) = dump::at(&settings(), &pages, 1).expect("a chunk");
+        for bit in 0..8 * header.len() {
+            let mut damaged = header.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(begin(&damaged).is_err(), "{name}: bit {bit}");
+            let mut stored = strings(&pages);
+            stored.0[0][bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&stored).is_err(), "{name}: bit {bit}");
+        }
+        let mut load = begin(&header).expect(name);
+        for byte in 0..chunk.len() {
+            let mut damaged = chunk.clone();
+            damaged[byte] ^= 1 << (byte % 8);
+            assert!(load.take(iterator, &damaged, |_| u64::MAX).is_err(), "{name}: {byte}");
+            assert!(dump::repeat(&settings(), &pages, iterator, &damaged).is_err());
+        }
+        assert_eq!(load.received(), 0);
+    }
+}
+
+#[test]
+fn any_other_length_is_refused() {
+    for (name, pages) in smalls() {
+        let (_, header) = dump::header(&settings(), &pages);
+        let (iterator, chunk) = dump::at(&settings(), &pages, 1).expect("a chunk");
+        let stored = strings(&pages);
+        for length in (0..header.len()).chain(header.len() + 1..header.len() + 20) {
+            let mut cut = header.clone();
+            cut.resize(length, 0);
+            assert!(begin(&cut).is_err(), "{name}: {length}");
+            if length >= SEAL {
+                seal(&mut cut);
+                assert!(begin(&cut).is_err(), "{name}: {length}, sealed");
+            }
+        }
+        let mut load = begin(&header).expect(name);
+        for length in (0..chunk.len()).chain(chunk.len() + 1..chunk.len() + 20) {
+            let mut cut = chunk.clone();
+            cut.resize(length, 0);
+            assert!(load.take(iterator, &cut, |_| u64::MAX).is_err(), "{name}: {length}");
+            if length >= SEAL {
+                seal(&mut cut);
+                assert!(load.take(iterator, &cut, |_| u64::MAX).is_err(), "{name}: {length}");
+            }
+        }
+        for length in (0..stored.0[1].len()).chain(stored.0[1].len() + 1..stored.0[1].len() + 20) {
+            let mut cut = stored.clone();
+            cut.0[1].resize(length, 0);
+            assert!(read(&cut).is_err(), "{name}: a string of {length}");
+        }
+        for count in 0..stored.0.len() {
+            let cut = Strings(stored.0[..count].to_vec());
+            assert_eq!(read(&cut).map(drop), Err(Error::Truncated), "{name}: {count} strings");
+        }
+        // Strings without records would never end.
+        let mut empty = stored.clone();
+        empty.0.insert(1, Vec::new());
+        assert_eq!(read(&empty).map(drop), Err(Error::Truncated), "{name}");
+    }
+}
+
+#[test]
+fn any_byte_of_a_header_is_refused_or_makes_a_sane_filter() {
+    let (mut refused, mut taken) = (0, 0);
+    for (name, pages) in smalls() {
+        let stored = strings(&pages);
+        for at in 0..stored.0[0].len() - SEAL {
+            for byte in (0..=u8::MAX).step_by(15) {
+                let mut forged = stored.clone();
+                forged.0[0] = patched(&stored.0[0], at, &[byte]);
+                match read(&forged) {
+                    Err(_) => refused += 1,
+                    Ok(Stored::Complete(settings, read)) => {
+                        taken += 1;
+                        // Most bytes change what only the filter's user set.
+                        if read.plan() != pages.plan() || byte == 0 {
+                            assert!(settings.capacity > 0, "{name}");
+                            check_sane(read);
+                        }
+                    }
+                    Ok(Stored::Partial(load)) => check_load(&load),
+                }
+            }
+        }
+    }
+    assert!(refused > 2_000 && taken > 2_000, "{refused} refused, {taken} taken");
+}
+
+/// The server's checksum of an RDB covers the pages; the codec refuses what is no page.
+#[test]
+fn any_change_of_a_page_is_refused_or_makes_a_sane_filter() {
+    let (mut refused, mut taken) = (0, 0);
+    for (name, pages) in smalls() {
+        let stored = strings(&pages);
+        let header = dump::header(&settings(), &pages).1;
+        let (iterator, chunk) = dump::at(&settings(), &pages, 1).expect("a chunk");
+        let bytes = stored.0[1].len();
+        let mut random = Random(bytes as u64);
+        for byte in 0..bytes {
+            let mut damaged = stored.clone();
+            damaged.0[1][byte] ^= 1 << random.below(8);
+            let result = read(&damaged);
+            // The same bytes in a chunk, which has the records behind its frame.
+            let start = chunk.len() - SEAL - bytes;
+            let forged = patched(&chunk, start + byte, &damaged.0[1][byte..=byte]);
+            let mut load = begin(&header).expect(name);
+            let outcome = within(forged.len(), || load.take(iterator, &forged, |_| u64::MAX));
+            assert_eq!(
+                outcome.is_ok(),
+                matches!(result, Ok(Stored::Complete(..))),
+                "{name} {byte}"
+            );
+            match result {
+                Err(_) => refused += 1,
+                Ok(stored) => {
+                    taken += 1;
+                    if byte % 16 == 0 {
+                        check_stored(stored);
+                    }
+                }
+            }
+        }
+    }
+    // Bits of tags and payloads may have either value.
+    assert!(refused > 5_000 && taken > 5_000, "{refused} refused, {taken} taken");
+}
+
+/// Some bytes of large filters changed at once, or a string cut.
+#[test]
+fn random_damage_is_refused_or_makes_a_sane_filter() {
+    let mut random = Random(33);
+    for (_, pages) in all() {
+        let stored = strings(&pages);
+        for _ in 0..40 {
+            let mut damaged = stored.clone();
+            let string = 1 + random.below(damaged.0.len() as u64 - 1) as usize;
+            let bytes = &mut damaged.0[string];
+            if random.below(4) == 0 {
+                bytes.truncate(random.below(bytes.len() as u64) as usize);
+                assert!(read(&damaged).is_err());
+                continue;
+            }
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.next() as u8;
+            }
+            if let Ok(stored) = read(&damaged) {
+                check_stored(stored);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forged_size_allocates_nothing() {
+    let pages = filled(crowded(9, COUNT), 1_000);
+    let (_, header) = dump::header(&settings(), &pages);
+    let stored = strings(&pages);
+    for first_pages in [5_u64, 1_000, 1 << 30, 1 << 40] {
+        let header = patched(&header, FIRST_PAGES, &first_pages.to_le_bytes());
+        begin(&header).expect("numbers in range");
+        let mut forged = stored.clone();
+        forged.0[0] = patched(&stored.0[0], FIRST_PAGES, &first_pages.to_le_bytes());
+        let outcome = read(&forged).map(drop);
+        match first_pages {
+            // Of four times as many pages, those are made that are missing.
+            5 => assert_eq!(outcome, Ok(())),
+            _ => assert_eq!(outcome, Err(Error::OtherFilter)),
+        }
+    }
+    let forged = patched(&header, FIRST_PAGES, &(1_u64 << 41).to_le_bytes());
+    assert_eq!(begin(&forged).map(drop), Err(Error::Filter(FilterError::Capacity(1 << 41))));
+    // A page of 65,535 words that are not there.
+    let mut forged = stored.clone();
+    forged.0[1] = vec![0, 255, 255, 1];
+    assert_eq!(read(&forged).map(drop), Err(Error::Truncated));
+    // Copies are at most the slots.
+    let mut forged = stored.clone();
+    forged.0[0] = patched(&stored.0[0], COPIES, &u64::MAX.to_le_bytes());
+    if let Ok(stored) = read(&forged) {
+        check_stored(stored);
+    }
+    let forged = patched(&stored.0[0], PRESENT, &(END + 1).to_le_bytes());
+    let forged = Strings(vec![forged]);
+    assert!(matches!(read(&forged).map(drop), Err(Error::TooBig { .. })));
+    assert_eq!(begin(&patched(&header, LAYERS, &[1])).map(drop), Err(Error::Kind(1)));
+}
+
+/// Pages at positions where none of their level starts.
+#[test]
+fn a_page_of_a_wrong_level_is_refused() {
+    let pages = filled(Plan { first_pages: 2, ..crowded(9, COUNT) }, 600);
+    let (_, header) = dump::header(&settings(), &pages);
+    let (end, chunk) = dump::at(&settings(), &pages, 1).expect("a chunk");
+    let start =
+        chunk.len() - SEAL - frame::records(&chunk).iter().map(|r| r.0.len()).sum::<usize>();
+    let second = start + frame::records(&chunk)[0].0.len();
+    for (at, level, expected) in [
+        (start, 41, Error::Page(PageFault::Position)),
+        (second, 0, Error::Page(PageFault::Position)),
+    ] {
+        let mut load = begin(&header).expect("its header");
+        let forged = patched(&chunk, at, &[level]);
+        assert_eq!(load.take(end, &forged, |_| u64::MAX).map(drop), Err(expected));
+    }
+    // A higher level ends before the iterator says.
+    let mut load = begin(&header).expect("its header");
+    let forged = patched(&chunk, second, &[40]);
+    let outcome = load.take(end, &forged, |_| u64::MAX).map(drop);
+    assert!(outcome.is_err(), "{outcome:?}");
+}

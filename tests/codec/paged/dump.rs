@@ -1,0 +1,245 @@
+//! Dumps of filters that change between the chunks.
+
+use std::collections::HashMap;
+
+use redis_bloom::{
+    codec::{
+        Error,
+        native::{
+            dump::Taken,
+            paged::dump::{self, Load},
+        },
+    },
+    filter::pages::{END, Pages, Payload},
+};
+
+use super::{COUNT, GENERATION, Random, all, check_sane, crowded, filled, frame, hash, settings};
+
+/// Any iterator reads the pages from the one at its position on, or nothing.
+#[test]
+fn any_iterator_is_answered() {
+    for (name, pages) in all() {
+        let mut random = Random(1);
+        let odd = [i64::MIN, -1, 0, 1, END as i64, END as i64 + 1, END as i64 + 2, i64::MAX];
+        let some = (0..20).map(|_| random.below(END) as i64 + 1);
+        for iterator in odd.into_iter().chain(some.collect::<Vec<_>>()) {
+            let chunk = dump::at(&settings(), &pages, iterator);
+            assert_eq!(chunk.is_some(), (1..=END as i64).contains(&iterator), "{name} {iterator}");
+            let Some((next, chunk)) = chunk else {
+                continue;
+            };
+            assert!(frame::first(&chunk) < iterator as u64, "{name} {iterator}");
+            assert!(next > iterator, "{name} {iterator}");
+            // A load that has no page before takes a chunk of the beginning only.
+            let mut load = Load::begin(&dump::header(&settings(), &pages).1).expect(name);
+            let taken = load.take(next, &chunk, |_| u64::MAX).is_ok();
+            assert_eq!(taken, frame::first(&chunk) == 0, "{name} {iterator}");
+        }
+    }
+}
+
+/// Counts of items, with what each was at any time of a dump.
+struct Model {
+    pages: Pages,
+    counts: HashMap<u64, u64>,
+    /// The lowest and the highest count since the dump began.
+    bounds: HashMap<u64, (u64, u64)>,
+}
+
+impl Model {
+    fn set(&mut self, number: u64, count: u64) {
+        self.counts.insert(number, count);
+        let bounds = self.bounds.entry(number).or_insert((0, 0));
+        *bounds = (bounds.0.min(count), bounds.1.max(count));
+    }
+
+    fn raise(&mut self, number: u64) {
+        let count = self.counts.get(&number).copied().unwrap_or(0);
+        // The highest count stays for ever.
+        if count < 15 {
+            self.pages.raise(hash(number)).expect("memory");
+            self.set(number, count + 1);
+        }
+    }
+
+    fn lower(&mut self, number: u64) {
+        let count = self.counts.get(&number).copied().unwrap_or(0);
+        if count > 0 {
+            self.pages.lower(hash(number)).expect("memory");
+            self.set(number, count - 1);
+        }
+    }
+
+    /// Additions or deletions, so that pages split or join.
+    fn change(&mut self, random: &mut Random, items: u64) {
+        let grows = random.below(2) == 0;
+        for _ in 0..random.below(2_000) {
+            let number = random.below(items);
+            if grows { self.raise(number) } else { self.lower(number) }
+        }
+    }
+
+    fn begin(&mut self) {
+        self.bounds =
+            self.counts.iter().map(|(&number, &count)| (number, (count, count))).collect();
+    }
+}
+
+/// Seeded random changes between the chunks of a dump, of one page to a few, with repetitions, a
+/// client that asks twice, and a load that is copied half-way. With 24 bits of tag no two items of
+/// this test are equal, so that each count of the copy is one that the item had during the dump.
+/// With 3 bits most slots are void, and counts are never too low.
+#[test]
+fn a_copy_has_counts_of_the_time_of_the_dump() {
+    let (mut grown, mut joined) = (0, 0);
+    for seed in 0..120 {
+        let mut random = Random(seed);
+        let tag_bits = [24, 3][seed as usize % 2];
+        let mut model = Model {
+            pages: Pages::new(crowded(tag_bits, COUNT)).expect("memory"),
+            counts: HashMap::new(),
+            bounds: HashMap::new(),
+        };
+        let items = 1 + random.below(6_000);
+        for _ in 0..1 + random.below(4) {
+            model.change(&mut random, items);
+        }
+        model.begin();
+        let (mut iterator, header) = dump::header(&settings(), &model.pages);
+        let mut load = Load::begin(&header).expect("its header");
+        loop {
+            let pages = model.pages.pages().len();
+            if random.below(3) > 0 {
+                model.change(&mut random, items);
+            }
+            grown += u64::from(model.pages.pages().len() > pages);
+            joined += u64::from(model.pages.pages().len() < pages);
+            let (_, chunk) = dump::at(&settings(), &model.pages, iterator).expect("a chunk");
+            let (next, chunk) = frame::cut(&chunk, 1 + random.below(5) as usize);
+            if random.below(4) == 0 {
+                // The client asks again, as if it had got no reply.
+                continue;
+            }
+            match load.take(next, &chunk, |_| u64::MAX) {
+                Ok(Taken::Last) => break,
+                taken => assert_eq!(taken, Ok(Taken::Next), "seed {seed}"),
+            }
+            if random.below(2) == 0 {
+                assert_eq!(load.take(next, &chunk, |_| 0), Ok(Taken::Repeated), "seed {seed}");
+            }
+            if random.below(3) == 0 {
+                load = load.duplicate().expect("memory");
+            }
+            iterator = next;
+        }
+        let (_, copy) = load.finish().expect("memory");
+        for (&number, &(least, most)) in &model.bounds {
+            let count = copy.count(hash(number));
+            assert!(count >= least, "seed {seed}: item {number} is counted {count} < {least}");
+            if tag_bits == 24 {
+                assert!(count <= most, "seed {seed}: item {number} is counted {count} > {most}");
+            }
+        }
+        check_sane(copy);
+    }
+    // Otherwise the test shows nothing.
+    assert!(grown > 50 && joined > 20, "{grown} {joined}");
+}
+
+/// Items are only added. Those that were there at the beginning are in the copy, and the copy has
+/// the pages of no other items.
+#[test]
+fn a_filter_that_grows_is_copied() {
+    for (tag_bits, chunks) in [(20, 3), (20, 40), (4, 3)] {
+        let mut original = filled(crowded(tag_bits, Payload::Nothing), 20_000);
+        let (mut iterator, header) = dump::header(&settings(), &original);
+        let mut load = Load::begin(&header).expect("its header");
+        let mut number = 20_000;
+        let each = original.pages().len() / chunks + 1;
+        while load.received() < END {
+            let (_, chunk) = dump::at(&settings(), &original, iterator).expect("a chunk");
+            let (next, chunk) = frame::cut(&chunk, each);
+            load.take(next, &chunk, |_| u64::MAX).expect("the next chunk");
+            iterator = next;
+            for _ in 0..20_000 / chunks {
+                original.insert(hash(number), 0, |payload| payload).expect("memory");
+                number += 1;
+            }
+        }
+        let (_, copy) = load.finish().expect("memory");
+        assert!((0..20_000).all(|number| copy.find(hash(number)).is_some()));
+        assert!(copy.items() >= 20_000 || tag_bits == 4, "{}", copy.items());
+        assert!(copy.pages().len() <= original.pages().len());
+        check_sane(copy);
+    }
+}
+
+/// A filter that grew far more than four times while it was copied needs more splits than a command
+/// may do.
+#[test]
+fn a_filter_that_grows_too_much_is_refused() {
+    let mut original = filled(crowded(20, Payload::Nothing), 2_000);
+    let mut load = Load::begin(&dump::header(&settings(), &original).1).expect("its header");
+    let (_, chunk) = dump::at(&settings(), &original, 1).expect("a chunk");
+    let (next, chunk) = frame::cut(&chunk, frame::records(&chunk).len() - 1);
+    load.take(next, &chunk, |_| u64::MAX).expect("a chunk");
+    for number in 0..200_000 {
+        original.insert(hash(number), 0, |payload| payload).expect("memory");
+    }
+    let (end, chunk) = dump::at(&settings(), &original, next).expect("a chunk");
+    let before = (load.received(), load.bytes());
+    assert_eq!(load.take(end, &chunk, |_| u64::MAX), Err(Error::OtherFilter));
+    assert_eq!((load.received(), load.bytes()), before);
+}
+
+#[test]
+fn chunks_of_another_filter_or_generation_are_refused() {
+    let mut original = filled(crowded(9, GENERATION), 1_900);
+    let (_, header) = dump::header(&settings(), &original);
+    let mut load = Load::begin(&header).expect("its header");
+    let (_, chunk) = dump::at(&settings(), &original, 1).expect("a chunk");
+    let (next, head) = frame::cut(&chunk, 2);
+    assert_eq!(load.take(next, &head, |_| u64::MAX), Ok(Taken::Next));
+    // Sweeps and additions of the same generation change nothing.
+    original.sweep(0, 3);
+    original.insert(hash(5_000), 0, |_| 0).expect("memory");
+    let (end, rest) = dump::at(&settings(), &original, next).expect("a chunk");
+    let mut other = load.duplicate().expect("memory");
+    assert_eq!(other.take(end, &rest, |_| u64::MAX), Ok(Taken::Last));
+    // A turn does.
+    original.turn(1, 5);
+    let (end, rest) = dump::at(&settings(), &original, next).expect("a chunk");
+    assert_eq!(load.take(end, &rest, |_| u64::MAX), Err(Error::OtherFilter));
+    assert!(!load.began_with(&dump::header(&settings(), &original).1));
+    let another = redis_bloom::codec::native::paged::Settings { seed: 1, ..settings() };
+    original.turn(0, 5);
+    let (end, rest) = dump::at(&another, &original, next).expect("a chunk");
+    assert_eq!(load.take(end, &rest, |_| u64::MAX), Err(Error::OtherFilter));
+    let (end, rest) = dump::at(&settings(), &original, next).expect("a chunk");
+    assert_eq!(load.take(end - 1, &rest, |_| u64::MAX).map(drop), {
+        let from = frame::first(&rest);
+        Err(Error::Order { from, to: END, received: 0 })
+    });
+    assert_eq!(load.take(end, &rest, |_| u64::MAX), Ok(Taken::Last));
+}
+
+/// A filter that is complete accepts what it has, and nothing else.
+#[test]
+fn a_complete_filter_accepts_repeated_chunks() {
+    for (name, pages) in all() {
+        let (one, header) = dump::header(&settings(), &pages);
+        assert_eq!(dump::repeat(&settings(), &pages, one, &header), Err(Error::Exists), "{name}");
+        let (next, chunk) = dump::at(&settings(), &pages, 1).expect("a chunk");
+        assert_eq!(dump::repeat(&settings(), &pages, next, &chunk), Ok(()), "{name}");
+        // It got more items in the meantime.
+        let mut grown = pages.duplicate().expect("memory");
+        let newest = grown.generation();
+        for number in 1_000_000..1_003_000 {
+            grown.insert(hash(number), newest, |payload| payload).expect("memory");
+        }
+        assert_eq!(dump::repeat(&settings(), &grown, next, &chunk), Ok(()), "{name}");
+        let (next, chunk) = dump::at(&settings(), &grown, 1).expect("a chunk");
+        let refused = dump::repeat(&settings(), &pages, next, &chunk);
+        assert_eq!(refused, Err(Error::Complete), "{name}");
+    }
+}
