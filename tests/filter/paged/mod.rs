@@ -1,8 +1,13 @@
 //! Paged filters: what grows, what counts, and what forgets.
 
+// It uses the global allocator of `pages/allocation.rs`.
+#[cfg(not(feature = "module"))]
+mod allocation;
 mod count;
 mod grow;
+mod model;
 mod stored;
+mod window;
 
 use redis_bloom::filter::{
     Addition, Author, CellKind, Error, Expansion, Params, Rules,

@@ -62,7 +62,7 @@ unsafe impl GlobalAlloc for Failing {
 static ALLOCATOR: Failing = Failing;
 
 /// Runs an operation that finds memory for `left` allocations only.
-fn starved<T>(left: u64, work: impl FnOnce() -> T) -> T {
+pub(crate) fn starved<T>(left: u64, work: impl FnOnce() -> T) -> T {
     LEFT.set(Some(left));
     let result = work();
     LEFT.set(None);

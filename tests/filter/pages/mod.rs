@@ -2,7 +2,7 @@
 
 // The module has a global allocator of its own.
 #[cfg(not(feature = "module"))]
-mod allocation;
+pub(crate) mod allocation;
 mod model;
 mod rate;
 mod stored;
