@@ -10,7 +10,7 @@
 //! Each stage waits for memory only where the one before has just asked for it, and 64 waits
 //! overlap.
 
-use super::{Address, Body, Change, Pages, select::with_select};
+use super::{Address, Body, Change, Pages, block, select::with_select};
 use crate::filter::{
     error::Error,
     hash::Hash,
@@ -22,9 +22,17 @@ impl Pages {
     /// each, in order.
     #[inline]
     pub fn find_chunk(&self, hashes: &[Hash], mut answer: impl FnMut(Option<u64>)) {
+        let pages = self.pages().len();
+        if pages == 0 {
+            return hashes.iter().for_each(|&hash| answer(self.find(hash)));
+        }
         with_select!(select => {
-            self.prefetch(hashes);
-            hashes.iter().for_each(|&hash| answer(self.find_by(select, hash)));
+            let blocks = self.prefetch(hashes);
+            for (block, &hash) in blocks.iter().zip(hashes) {
+                let Address { format, place, tag, .. } = self.levels.address(hash, pages);
+                let found = block::find(select, block, format, place.bucket(), tag);
+                answer(found.slot.map(|(_, slot)| format.payload(slot)));
+            }
         });
     }
 
@@ -71,21 +79,23 @@ impl Pages {
         })
     }
 
-    /// Prefetches the block of each item of a chunk.
+    /// Prefetches the block of each item of a chunk, and returns the blocks.
     #[inline(always)]
-    fn prefetch(&self, hashes: &[Hash]) {
+    fn prefetch(&self, hashes: &[Hash]) -> [&[u64]; CHUNK] {
+        let mut blocks = [&[][..]; CHUNK];
         let Body::Table(table) = &self.body else {
-            return;
+            return blocks;
         };
         let mut pages = [0; CHUNK];
         for (page, &hash) in pages.iter_mut().zip(hashes) {
-            *page = Address::new(hash, table.len()).page;
+            (*page, _) = self.levels.page(hash, table.len());
             prefetch((&raw const table[*page]).cast());
         }
         let pages = &pages[..hashes.len().min(CHUNK)];
         pages.iter().for_each(|&page| table[page].prefetch_starts());
-        for (&page, &hash) in pages.iter().zip(hashes) {
-            table[page].prefetch_block(super::place(hash));
+        for ((&page, &hash), block) in pages.iter().zip(hashes).zip(&mut blocks) {
+            *block = table[page].prefetch_block(super::place(hash));
         }
+        blocks
     }
 }

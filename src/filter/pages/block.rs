@@ -134,7 +134,9 @@ fn find_slot<const GROUP: usize>(
     tag: u64,
 ) -> Option<(usize, u64)> {
     let width = format.width();
-    for first in indices.clone().step_by(GROUP) {
+    let mut first = indices.start;
+    // At least one group: whether a bucket has slots is hard to predict.
+    loop {
         // The lowest slots of the word may belong to later buckets, or to the gap and the ends:
         // there are 64 bits below the slots.
         let word = read(block, block.len() * WORD - (first + GROUP) * width);
@@ -148,8 +150,11 @@ fn find_slot<const GROUP: usize>(
             let i = hits.trailing_zeros() as usize;
             return Some((first + i, word >> ((GROUP - 1 - i) * width) & low(width)));
         }
+        first += GROUP;
+        if first >= indices.end {
+            return None;
+        }
     }
-    None
 }
 
 /// Puts a slot at `index` and its zero at `place` of the ends. The block has `slots` slots and the
@@ -189,39 +194,38 @@ pub(super) fn retain(
     slots: usize,
     dead: impl Fn(u64) -> bool,
 ) -> usize {
-    let (mut kept, mut place) = (0, 0);
-    let mut index = 0;
-    // Ends and slots are written where they have been read already.
-    for from in 0..BUCKETS + slots {
-        let end = block[from / WORD] >> (from % WORD) & 1;
-        if end == 0 {
-            let slot = slot(block, format, index);
-            index += 1;
-            if dead(slot) {
-                continue;
+    let (mut index, mut kept) = (slots, slots);
+    // From the last slot down: what lies below a removed slot has not moved.
+    for number in (0..(BUCKETS + slots).div_ceil(WORD)).rev() {
+        let last = (BUCKETS + slots - number * WORD).min(WORD) - 1;
+        let mut zeros = !block[number] & u64::MAX >> (WORD - 1 - last);
+        while zeros != 0 {
+            let place = WORD - 1 - zeros.leading_zeros() as usize;
+            zeros ^= 1 << place;
+            index -= 1;
+            if dead(slot(block, format, index)) {
+                remove(block, format, (kept, number * WORD + place, index));
+                kept -= 1;
             }
-            set_slot(block, format, kept, slot);
-            kept += 1;
         }
-        clear(block, place, 1);
-        set(block, place, end);
-        place += 1;
-    }
-    for gone in kept..slots {
-        set_slot(block, format, gone, 0);
-        clear(block, BUCKETS + gone, 1);
     }
     kept
 }
 
-/// Moves the slots of a block down by `by` words, across its gap; the last `by` words are free
-/// then.
-pub(super) fn close(block: &mut [u64], format: Format, slots: usize, by: usize) {
-    let first = (block.len() * WORD - slots * format.width()) / WORD;
-    for from in first..block.len() {
-        let word = std::mem::take(&mut block[from]);
-        // The lowest word may meet the last of the ends.
-        block[from - by] |= word;
+/// The words of the gap that a block of `len` words does not need for `slots` slots.
+#[inline(always)]
+pub(super) fn spare(format: Format, len: usize, slots: usize) -> Range<usize> {
+    let lowest = len - (slots * format.width()).div_ceil(WORD);
+    lowest - (len - words_of(slots, format))..lowest
+}
+
+/// Takes spare words out of a gap. The first of them may have the last ends, for which there is
+/// room in the word behind them.
+pub(super) fn close(words: &mut Vec<u64>, spare: Range<usize>) {
+    let (at, ends) = (spare.start, words[spare.start]);
+    words.drain(spare);
+    if ends != 0 {
+        words[at] |= ends;
     }
 }
 
@@ -247,6 +251,13 @@ mod tests {
             set_slot(&mut block, format, index, slot);
         }
         block
+    }
+
+    fn narrow(block: &mut Vec<u64>, slots: usize, format: Format) {
+        let spare = spare(format, block.len(), slots);
+        if !spare.is_empty() {
+            close(block, spare);
+        }
     }
 
     fn check(select: impl Select, block: &[u64], buckets: &Buckets, format: Format) {
@@ -301,9 +312,7 @@ mod tests {
                 } else if !buckets[bucket].is_empty() {
                     remove(&mut block, format, (count, place + bucket, place));
                     buckets[bucket].remove(0);
-                    let by = block.len() - words_of(count - 1, format);
-                    close(&mut block, format, count - 1, by);
-                    block.truncate(block.len() - by);
+                    narrow(&mut block, count - 1, format);
                 }
                 assert_eq!(block, written(&buckets, format), "step {step} of {format:?}");
                 if step % 20 == 0 {
@@ -316,9 +325,7 @@ mod tests {
             let dead = |slot: u64| slot.is_multiple_of(3);
             let count = buckets.iter().map(Vec::len).sum();
             let kept = retain(&mut block, format, count, dead);
-            let by = block.len() - words_of(kept, format);
-            close(&mut block, format, kept, by);
-            block.truncate(block.len() - by);
+            narrow(&mut block, kept, format);
             buckets.iter_mut().for_each(|bucket| bucket.retain(|&slot| !dead(slot)));
             assert_eq!(block, written(&buckets, format));
         }

@@ -96,6 +96,8 @@ pub const BLOCKS: usize = page::BLOCKS;
 pub struct Pages {
     body: Body,
     plan: Plan,
+    /// Which page an item belongs to; it follows from the plan and the number of pages.
+    levels: Levels,
     /// Slots in all pages.
     slots: u64,
     /// Void slots that a split copied; 0 if payloads are generations.
@@ -144,25 +146,53 @@ pub struct Slot {
     pub payload: u64,
 }
 
-/// Where an item belongs, in a table of some length.
+/// The two levels of a table: that of the pages that are still to be split, and the next one. Four
+/// bytes, because small filters are many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Levels {
+    /// The lower level.
+    level: u8,
+    /// Bits of a tag that is added at either level.
+    tag_bits: [u8; 2],
+    payload_bits: u8,
+}
+
+impl Levels {
+    /// The levels of a table of `pages` pages; at least 1.
+    fn new(plan: &Plan, pages: u64) -> Self {
+        let level = pages.ilog2();
+        let tag_bits = [level, level + 1].map(|level| plan.format(level).tag_bits);
+        Self { level: level as u8, tag_bits, payload_bits: plan.payload.bits() }
+    }
+
+    /// The page of an item in a table of `pages` pages, and its level above the lower one.
+    #[inline(always)]
+    fn page(self, hash: Hash, pages: usize) -> (usize, usize) {
+        let lower = 1 << self.level;
+        let page = hash.block as usize & (lower - 1);
+        let above = usize::from(page < pages - lower);
+        (page | hash.block as usize & above << self.level, above)
+    }
+
+    /// Where an item belongs in a table of `pages` pages.
+    #[inline(always)]
+    fn address(self, hash: Hash, pages: usize) -> Address {
+        let (page, above) = self.page(hash, pages);
+        let format = Format { tag_bits: self.tag_bits[above], payload_bits: self.payload_bits };
+        let level = usize::from(self.level) + above;
+        Address { page, format, place: place(hash), tag: hash.block >> level }
+    }
+}
+
+/// Where an item belongs.
 #[derive(Clone, Copy)]
 struct Address {
     page: usize,
-    level: u32,
+    /// The slots of the page.
+    format: Format,
     place: Place,
     /// The bits of the tag; as many as the hash has.
     tag: u64,
-}
-
-impl Address {
-    #[inline(always)]
-    fn new(hash: Hash, pages: usize) -> Self {
-        let level = pages.ilog2();
-        let wide = hash.block as usize & ((2 << level) - 1);
-        let page = if wide < pages { wide } else { wide - (1 << level) };
-        let level = level_of(page, pages);
-        Self { page, level, place: place(hash), tag: hash.block >> level }
-    }
 }
 
 /// The level of a page in a table of `pages` pages.
@@ -186,7 +216,9 @@ impl Pages {
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
         let generations = Generations { newest: 0, alive: 1 };
-        Ok(Self { body: Body::empty(&plan)?, plan, slots: 0, copies: 0, generations })
+        let body = Body::empty(&plan)?;
+        let levels = Levels::new(&plan, plan.first_pages);
+        Ok(Self { body, plan, levels, slots: 0, copies: 0, generations })
     }
 
     /// The numbers with which it was made.
@@ -291,7 +323,8 @@ impl Pages {
             return Err(Error::Capacity(slots));
         }
         let generations = Generations { newest: 0, alive: 1 };
-        Ok(Self { body: Body::Table(table), plan, slots, copies, generations })
+        let levels = Levels::new(&plan, pages);
+        Ok(Self { body: Body::Table(table), plan, levels, slots, copies, generations })
     }
 
     /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere.
@@ -325,10 +358,9 @@ impl Pages {
                 Some(small.payload(format, index))
             }
             Body::Table(table) => {
-                let at = Address::new(hash, table.len());
-                let (page, format) = (&table[at.page], self.plan.format(at.level));
-                let (_, slot) = page.find(select, format, at.place, at.tag).slot?;
-                Some(format.payload(slot))
+                let at = self.levels.address(hash, table.len());
+                let (_, slot) = table[at.page].find(select, at.format, at.place, at.tag).slot?;
+                Some(at.format.payload(slot))
             }
         }
     }
@@ -360,8 +392,8 @@ impl Pages {
             return self.insert_small(hash, fresh, change);
         };
         let pages = table.len();
-        let at = Address::new(hash, pages);
-        let (page, format) = (&mut table[at.page], self.plan.format(at.level));
+        let at = self.levels.address(hash, table.len());
+        let (page, format) = (&mut table[at.page], at.format);
         let found = page.find(select, format, at.place, at.tag);
         if let Some((index, slot)) = found.slot {
             let payload = format.payload(slot);
@@ -440,12 +472,12 @@ impl Pages {
         may_join: bool,
     ) -> Result<Option<u64>, Error> {
         let Body::Table(table) = &mut self.body else {
-            return Ok(self.alter_small(hash, change));
+            return self.alter_small(hash, change);
         };
         let left = self.slots.saturating_sub(1);
         let join = may_join && self.plan.joins_below(table.len() as u64, left);
-        let at = Address::new(hash, table.len());
-        let (page, format) = (&mut table[at.page], self.plan.format(at.level));
+        let at = self.levels.address(hash, table.len());
+        let (page, format) = (&mut table[at.page], at.format);
         let Some((index, slot)) = page.find(select, format, at.place, at.tag).slot else {
             return Ok(None);
         };
@@ -477,14 +509,22 @@ impl Pages {
         self.alter_by(select::Portable, hash, change, false)
     }
 
-    /// [`Self::alter_by`] in the small form.
+    /// [`Self::alter_by`] in the small form. Never fails: a caller is compiled for the instructions
+    /// of `Bmi2` only if what it calls returns no pair of registers, as an `Option<u64>` would be.
     #[inline(never)]
-    fn alter_small(&mut self, hash: Hash, change: &impl Fn(u64) -> Change) -> Option<u64> {
+    fn alter_small(
+        &mut self,
+        hash: Hash,
+        change: &impl Fn(u64) -> Change,
+    ) -> Result<Option<u64>, Error> {
         let format = self.plan.format(0);
         let Body::Small(small) = &mut self.body else {
-            return None;
+            return Ok(None);
         };
-        let index = small.find(format, Small::key_of(format, place(hash), hash.block))?;
+        let key = Small::key_of(format, place(hash), hash.block);
+        let Some(index) = small.find(format, key) else {
+            return Ok(None);
+        };
         let payload = small.payload(format, index);
         match change(payload) {
             Change::Nothing => {}
@@ -494,7 +534,7 @@ impl Pages {
                 self.removed(1);
             }
         }
-        Some(payload)
+        Ok(Some(payload))
     }
 
     /// Counts slots that were removed. Without slots, it is as it was made.
@@ -516,8 +556,8 @@ impl Pages {
         if split.is_err()
             && let Body::Table(table) = &mut self.body
         {
-            let at = Address::new(hash, table.len());
-            let (page, format) = (&mut table[at.page], self.plan.format(at.level));
+            let at = self.levels.address(hash, table.len());
+            let (page, format) = (&mut table[at.page], at.format);
             let found = page.find(select::Portable, format, at.place, at.tag).slot;
             found.into_iter().for_each(|(index, _)| {
                 page.remove(select::Portable, format, at.place, index);
@@ -538,6 +578,7 @@ impl Pages {
         let ([zero, one], voids) = self.plan.split(&table[page], level)?;
         table[page] = zero;
         table.push(one);
+        self.levels = Levels::new(&self.plan, table.len() as u64);
         self.slots += voids;
         if self.plan.counts_copies() {
             self.copies += voids;
@@ -584,6 +625,7 @@ impl Pages {
         table[first] = page;
         table.truncate(last);
         memory::fit(table);
+        self.levels = Levels::new(&plan, last as u64);
         self.removed(fewer);
         Ok(true)
     }
@@ -638,6 +680,7 @@ impl Pages {
     /// `Error::OutOfMemory`; nothing has changed then.
     pub fn clear(&mut self) -> Result<(), Error> {
         self.body = Body::empty(&self.plan)?;
+        self.levels = Levels::new(&self.plan, self.plan.first_pages);
         (self.slots, self.copies) = (0, 0);
         Ok(())
     }

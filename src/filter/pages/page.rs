@@ -14,7 +14,7 @@
 //! A block that needs another word pushes the later ones up, 2 KiB on average. Why 31 blocks: with
 //! more, pushing and splitting take longer; with fewer, starts and classes of memory cost more.
 
-use std::iter::FusedIterator;
+use std::{iter::FusedIterator, ops::Range};
 
 use super::{
     block::{self, BUCKETS, Found},
@@ -149,7 +149,7 @@ impl Page {
     /// The first word of a block; for `BLOCKS`, the end of the page.
     #[inline(always)]
     fn start(&self, block: usize) -> usize {
-        usize::from((self.0[block / LANES] >> (block % LANES * 16)) as u16)
+        usize::from((self.0[block / LANES % HEADER] >> (block % LANES * 16)) as u16)
     }
 
     /// The words of a block.
@@ -190,15 +190,18 @@ impl Page {
         prefetch(self.0.as_ptr());
     }
 
-    /// Prefetches a block. Reads the starts.
+    /// Prefetches the block of a place, and returns it. Reads the starts.
     #[inline(always)]
-    pub(super) fn prefetch_block(&self, place: Place) {
+    pub(super) fn prefetch_block(&self, place: Place) -> &[u64] {
         let block = self.block(place.block());
         // Lines have 8 words. The first and the last word of a block lie in any of a line.
-        for line in (0..block.len()).step_by(8) {
-            prefetch(block[line..].as_ptr());
+        let (mut line, last) = (block.as_ptr(), block.as_ptr().wrapping_add(block.len() - 1));
+        while line < last {
+            prefetch(line);
+            line = line.wrapping_add(8);
         }
-        prefetch(block[block.len() - 1..].as_ptr());
+        prefetch(last);
+        block
     }
 
     /// Looks for the slot that matches the tag bits `tag`.
@@ -275,9 +278,6 @@ impl Page {
     ) -> usize {
         let block = self.block_mut(number);
         let slots = block::slots(Portable, block);
-        if !(0..slots).any(|index| dead(block::slot(block, format, index))) {
-            return 0;
-        }
         let kept = block::retain(block, format, slots, dead);
         self.narrow(format, number, kept);
         slots - kept
@@ -311,20 +311,18 @@ impl Page {
     /// Takes the words out of the gap of a block that its `slots` slots do not need.
     #[inline(always)]
     fn narrow(&mut self, format: Format, number: usize, slots: usize) {
-        let block = self.block_mut(number);
-        let spare = block.len() - block::words_of(slots, format);
-        if spare > 0 {
-            block::close(block, format, slots, spare);
-            self.cut(number, spare);
+        let (start, end) = (self.start(number), self.start(number + 1));
+        let spare = block::spare(format, end - start, slots);
+        if !spare.is_empty() {
+            self.cut(number, start + spare.start..start + spare.end);
         }
     }
 
-    /// Removes the last words of a block.
+    /// Takes spare words out of the gap of a block.
     #[inline(never)]
-    fn cut(&mut self, number: usize, words: usize) {
-        let end = self.start(number + 1);
-        self.0.drain(end - words..end);
-        self.lower_starts(number, words);
+    fn cut(&mut self, number: usize, spare: Range<usize>) {
+        self.lower_starts(number, spare.len());
+        block::close(&mut self.0, spare);
         memory::fit(&mut self.0);
     }
 

@@ -53,11 +53,10 @@ pub(super) fn clear(words: &mut [u64], at: usize, width: usize) {
 #[inline(always)]
 pub(super) fn shift_down(words: &mut [u64], from: usize, to: usize, by: usize) {
     let (run, edges) = Edges::cut(words, from, to);
-    let last = run.len() - 1;
-    for i in 0..last {
-        run[i] = run[i] >> by | run[i + 1] << (WORD - by);
+    let mut carried = 0;
+    for word in run.iter_mut().rev() {
+        (carried, *word) = (*word << (WORD - by), *word >> by | carried);
     }
-    run[last] >>= by;
     edges.restore(run);
 }
 
@@ -66,10 +65,10 @@ pub(super) fn shift_down(words: &mut [u64], from: usize, to: usize, by: usize) {
 #[inline(always)]
 pub(super) fn shift_up(words: &mut [u64], from: usize, to: usize, by: usize) {
     let (run, edges) = Edges::cut(words, from, to);
-    for i in (1..run.len()).rev() {
-        run[i] = run[i] << by | run[i - 1] >> (WORD - by);
+    let mut carried = 0;
+    for word in run.iter_mut() {
+        (carried, *word) = (*word >> (WORD - by), *word << by | carried);
     }
-    run[0] <<= by;
     edges.restore(run);
 }
 
