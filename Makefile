@@ -112,7 +112,7 @@ install: ## Install what is built: the module to PREFIX/lib/redis/modules, the t
 .PHONY: clean
 clean: ## Remove everything that was built, and the data of make run
 	cargo clean
-	rm -rf tests/clients/node/node_modules
+	rm -rf tests/clients/node/node_modules clients/node/node_modules
 
 ##@ Test
 

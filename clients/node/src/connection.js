@@ -1,0 +1,75 @@
+// Connections of this library: the settings of the caller's client, with timeouts of their own.
+
+/** An error of this library, not of the server. */
+export class BloomError extends Error {
+  name = 'BloomError';
+}
+
+/** Rejects after some milliseconds: node-redis waits for a reply without end. */
+export function within(milliseconds, reply) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(
+      () => reject(new BloomError(`no reply within ${milliseconds} ms`)), milliseconds);
+    reply.then(
+      answer => { clearTimeout(timer); resolve(answer); },
+      error => { clearTimeout(timer); reject(error); }
+    );
+  });
+}
+
+/** The elements of a reply. node-redis does not throw an error that is inside an array: this does. */
+export function checked(answers) {
+  const last = answers.at(-1);
+  if (last instanceof Error) throw last;
+  return answers;
+}
+
+/** Batches of an iterable, an asynchronous one too. */
+export async function* batches(items, size) {
+  let batch = [];
+  for await (const item of await items) {
+    batch.push(item);
+    if (batch.length < size) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length) yield batch;
+}
+
+/** A connection that answers or fails within `timeout` milliseconds, and connects again in the background. */
+export class Connection {
+  #client;
+  #timeout;
+  #opening;
+
+  /** `retry`: whether it connects again after it broke. */
+  constructor(client, timeout, retry = true) {
+    this.#timeout = timeout;
+    this.#client = client.duplicate({
+      commandOptions: {},
+      disableOfflineQueue: true, // fail now, not when there is a connection again
+      // A connection on which nothing happens is replaced; the pings are what happens on an idle one.
+      pingInterval: retry ? Math.max(300, timeout / 3) : undefined,
+      socket: {
+        ...client.options?.socket,
+        connectTimeout: timeout,
+        socketTimeout: Math.max(600, 2 * timeout),
+        reconnectStrategy: retry && (() => 100)
+      }
+    });
+    this.#client.on('error', () => {}); // without it Node.js exits; each command fails, too
+  }
+
+  /** The reply to a command. */
+  async send(words) {
+    if (!this.#client.isReady) {
+      if (!this.#opening) (this.#opening = this.#client.connect()).catch(() => {});
+      await within(this.#timeout, this.#opening);
+    }
+    return within(this.#timeout, this.#client.sendCommand(words));
+  }
+
+  close() {
+    if (this.#client.isOpen) this.#client.destroy();
+  }
+}

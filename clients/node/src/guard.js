@@ -1,0 +1,294 @@
+// A guard in front of a database: a Bloom filter of all keys, queried before the database is.
+//
+// README.md has the protocol, which is that of the library for Python: processes in both languages may
+// share a filter. scripts.js says what is in the keys.
+import { createHash, randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pack } from './bulk.js';
+import { BloomError, Connection, batches, checked } from './connection.js';
+import * as scripts from './scripts.js';
+
+const BATCH = 1000;
+const PAUSE = 1000; // milliseconds after a failed lookup in which only the database is queried
+const TICK = 1000; // milliseconds between two heartbeats
+// Milliseconds without news of a process with keys for later, until a catch-up adds its rows.
+const STALE = 60_000;
+const JOB_TIMEOUT = 10_000; // milliseconds for each reply to a build
+
+const DEFAULTS = {
+  error: 0.001,
+  onUnavailable: 'raise',
+  timeout: 100,
+  insertTimeout: 1000,
+  commitWithin: 5000,
+  margin: 60_000,
+  refresh: 0,
+  log: message => console.warn(message)
+};
+
+/** A key as it is in the set of waiting keys: equal for a string and for its bytes. */
+const bytes = key => Buffer.from(key).toString('latin1');
+
+export class Guard {
+  stats = {
+    saved: 0,
+    passed: 0,
+    lookupFailures: 0,
+    insertFailures: 0,
+    late: 0,
+    catchUps: 0,
+    catchUpFailures: 0,
+    builds: 0
+  };
+  #client;
+  #options;
+  #keys; // filter, state, new filter, lock: in one slot, because of the braces
+  #id = randomUUID();
+  #reader;
+  #writer;
+  #token = ''; // of the lookup script that a trusted server has
+  #sha = '';
+  #lost = ''; // the token whose script the server did not have, or refused
+  #resumeAt = 0; // when lookups may query the filter again
+  #logAt = 0;
+  #known = false; // whether the server knows that this guard may have late keys
+  #waiting = new Map(); // the keys for later, by their bytes
+  #ticking; // the tick that runs
+  #timer;
+  #ends = new AbortController();
+
+  constructor(client, name, options) {
+    const all = this.#options = { ...DEFAULTS, ...options };
+    if (!name || !['raise', 'later'].includes(all.onUnavailable) || !(all.capacity > 0)) {
+      throw new TypeError("a guard needs a name and a capacity; onUnavailable is 'raise' or 'later'");
+    }
+    if (!all.catchUp && (all.refresh || all.onUnavailable === 'later')) {
+      throw new TypeError("refresh and onUnavailable: 'later' need catchUp");
+    }
+    this.#client = client;
+    this.#keys = ['', ':state', ':new', ':lock'].map(end => `guard:{${name}}${end}`);
+    this.#reader = new Connection(client, all.timeout);
+    this.#writer = new Connection(client, all.insertTimeout);
+  }
+
+  /** The name of the filter on the server. */
+  get filter() {
+    return this.#keys[0];
+  }
+
+  // --- Lookups -----------------------------------------------------------------------------------
+
+  async lookup(key, fetch) {
+    const [absent] = await this.#absent([key]);
+    return absent ? undefined : fetch(key);
+  }
+
+  async lookupMany(keys, fetch) {
+    const every = [...keys], absent = await this.#absent(every);
+    return fetch(every.filter((_, i) => !absent[i]));
+  }
+
+  /** Of each key whether its row certainly does not exist. Never throws. */
+  async #absent(keys) {
+    this.#start();
+    // Before the query: a key that ceases to wait during it may have been added after it.
+    const waits = this.#waiting.size ? keys.map(key => this.#waiting.has(bytes(key))) : [];
+    let found = '';
+    if (performance.now() >= this.#resumeAt) {
+      try {
+        found = await this.#query(keys);
+      } catch (error) { // whatever it is, the database is queried
+        if (error instanceof NotTrusted || error.message.startsWith('NOSCRIPT')) {
+          [this.#lost, this.#token] = [this.#token, ''];
+        }
+        this.#resumeAt = performance.now() + PAUSE;
+        this.stats.lookupFailures++;
+        this.#warn('the filter gave no answer', error);
+      }
+    }
+    const absent = keys.map((_, i) => found[i] === '0' && !waits[i]);
+    const saved = absent.filter(Boolean).length;
+    this.stats.saved += saved;
+    this.stats.passed += keys.length - saved;
+    return absent;
+  }
+
+  /** Of each key a digit: 1 if the filter has it. */
+  async #query(keys) {
+    if (!this.#token) await this.#verify();
+    let answers = '';
+    for (let start = 0; start < keys.length; start += BATCH) {
+      const batch = keys.slice(start, start + BATCH);
+      const found = await this.#reader.send(
+        ['EVALSHA', this.#sha, '2', this.#keys[0], this.#keys[1], ...batch]);
+      if (found === null) throw new NotTrusted();
+      answers += found;
+    }
+    return answers;
+  }
+
+  /** Learns the token, or makes a new one if the server has forgotten the script of the last one. */
+  async #verify() {
+    let token = await this.#script(this.#reader, scripts.VERIFY, 2);
+    if (token && token === this.#lost) token = await this.#trust(this.#reader);
+    if (!token) throw new NotTrusted();
+    this.#token = token;
+    this.#sha = createHash('sha1').update(scripts.lookup(token)).digest('hex');
+  }
+
+  // --- Inserts -----------------------------------------------------------------------------------
+
+  async insert(...keys) {
+    this.#start();
+    const begin = performance.now();
+    try {
+      await this.#add(keys);
+      if (performance.now() - begin > this.#options.commitWithin / 2) {
+        throw new BloomError('the filter took so long that a catch-up may miss the row');
+      }
+    } catch (error) {
+      this.stats.insertFailures++;
+      if (this.#options.onUnavailable !== 'later' || !this.#known) throw error;
+      for (const key of keys) this.#waiting.set(bytes(key), key);
+      this.#warn('the filter takes keys later', error);
+    }
+  }
+
+  /** Adds keys to the filters that exist; returns the identities of the servers that took them. */
+  async #add(keys) {
+    const servers = new Set();
+    for (let start = 0; start < keys.length; start += BATCH) {
+      const batch = keys.slice(start, start + BATCH);
+      servers.add(await this.#script(this.#writer, scripts.INSERT, 3, batch));
+    }
+    return servers;
+  }
+
+  // --- Builds and catch-ups ------------------------------------------------------------------------
+
+  async build(keys) {
+    const { capacity, error, commitWithin } = this.#options;
+    const job = new Connection(this.#client, JOB_TIMEOUT);
+    try {
+      const [server, own, begin] = await this.#script(
+        job, scripts.RESERVE, 3, [error, capacity, Date.now()]);
+      await this.#sleep(commitWithin); // now each row is in `keys`, or its key in the new filter
+      for await (const batch of batches(typeof keys === 'function' ? keys() : keys, BATCH)) {
+        const words = ['BF.BULKADD', this.#keys[2], 'NOCREATE', 'LENGTHS', pack(batch)];
+        checked(await job.send(words));
+      }
+      await this.#trust(job, server, begin, own);
+    } finally {
+      job.close();
+    }
+    this.stats.builds++;
+    this.#resumeAt = 0;
+  }
+
+  async tick() {
+    await (this.#ticking ??= this.#tick().finally(() => this.#ticking = undefined));
+  }
+
+  /** Late keys, the heartbeat, and a catch-up if one is due. */
+  async #tick() {
+    const { refresh, onUnavailable } = this.#options;
+    const clock = Date.now(); // before the waiting keys are looked at: they are covered up to it
+    const waiting = [...this.#waiting];
+    let covers = onUnavailable === 'later' && !waiting.length ? 'all' : '';
+    if (waiting.length) {
+      const servers = [...await this.#add(waiting.map(([, key]) => key))];
+      covers = servers.length === 1 ? servers[0] : '';
+    }
+    const [state, vouched, ...found] = await this.#script(this.#writer, scripts.TICK, 4,
+      [clock, this.#id, covers, STALE, refresh, this.#lease]);
+    if (vouched) {
+      this.#known = onUnavailable === 'later';
+      for (const [key] of waiting) this.#waiting.delete(key);
+      this.stats.late += waiting.length;
+    }
+    if (state !== 'catch up') return;
+    try {
+      await this.#catchUp(...found);
+    } catch (error) {
+      this.stats.catchUpFailures++;
+      throw error;
+    }
+  }
+
+  /** Adds the keys of the rows that the filter may lack, and trusts it. */
+  async #catchUp(server, since, begin) {
+    const { catchUp, margin, commitWithin, log } = this.#options;
+    const when = new Date(Math.max(since - margin, 0));
+    log(`the guard may lack keys since ${when.toISOString()}: catching up`);
+    await this.#sleep(commitWithin);
+    for await (const batch of batches(catchUp(when), BATCH)) {
+      await this.#add(batch);
+      await this.#writer.send(['SET', this.#keys[3], this.#id, 'XX', 'PX', `${this.#lease}`]);
+    }
+    await this.#trust(this.#writer, server, begin);
+    this.stats.catchUps++;
+    this.#resumeAt = 0;
+  }
+
+  /** How long others leave a catch-up to this guard, in milliseconds. */
+  get #lease() {
+    return this.#options.catchUp ? this.#options.commitWithin + 30_000 : 0;
+  }
+
+  /** Marks the filter as trusted, by a script that this server process alone has from now on. */
+  #trust(link, server = '', begin = '', own = '') {
+    const script = scripts.lookup(randomUUID().replaceAll('-', ''));
+    return this.#script(link, script, 4, [server, begin, this.#id, own]);
+  }
+
+  #script(link, script, keys, words = []) {
+    const texts = words.map(word => typeof word === 'number' ? `${word}` : word);
+    return link.send(['EVAL', script, `${keys}`, ...this.#keys.slice(0, keys), ...texts]);
+  }
+
+  // --- The background ------------------------------------------------------------------------------
+
+  #start() {
+    if (this.#timer || !this.#options.catchUp || this.#ends.signal.aborted) return;
+    const work = () => this.tick().catch(error => {
+      if (!this.#ends.signal.aborted) this.#warn('the background of the guard failed', error);
+    });
+    this.#timer = setInterval(work, TICK);
+    this.#timer.unref();
+    work();
+  }
+
+  async close() {
+    this.#ends.abort();
+    clearInterval(this.#timer);
+    await this.#ticking?.catch(() => {});
+    try {
+      if (this.#known) {
+        await this.#tick();
+        if (!this.#waiting.size) {
+          await this.#writer.send(['HDEL', this.#keys[1], `late:${this.#id}`]);
+        }
+      }
+    } catch (error) {
+      this.#options.log(`${this.#waiting.size} keys were not added: ${error.message}`);
+    } finally {
+      this.#reader.close();
+      this.#writer.close();
+    }
+  }
+
+  async #sleep(milliseconds) {
+    await sleep(milliseconds, undefined, { signal: this.#ends.signal });
+  }
+
+  /** Logs at most once a second. */
+  #warn(what, error) {
+    if (performance.now() < this.#logAt) return;
+    this.#logAt = performance.now() + 1000;
+    this.#options.log(`${what}: ${error.message}`);
+  }
+}
+
+class NotTrusted extends Error {
+  message = 'the filter is not trusted, or there is none';
+}

@@ -1,0 +1,4 @@
+// Bloom filters of redis-bloom in applications, with node-redis. README.md and index.d.ts describe it.
+export { Guard } from './guard.js';
+export { BloomError } from './connection.js';
+export * as bulk from './bulk.js';
