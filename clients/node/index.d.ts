@@ -92,6 +92,39 @@ export class Guard {
   close(): Promise<void>;
 }
 
+export interface SeenOptions {
+  /** Items of one window, or of all time without one. */
+  capacity: number;
+  /** The share of new items that count as seen; 0.001 if not given. */
+  error?: number;
+  /** Milliseconds for which an item is remembered; without it nothing is forgotten. */
+  within?: number;
+  /** Whether an item that is added again is remembered for `within` from then on; true if not given. */
+  refresh?: boolean;
+  /** Milliseconds that a claim holds; 600,000 if not given. */
+  lease?: number;
+}
+
+/** What was seen lately: a filter that is made with its window by the first `add`, and claims, to do things once. */
+export class Seen {
+  /** Uses `client` as it is. */
+  constructor(client: Client, name: string, options: SeenOptions);
+  /** The name of the filter on the server. */
+  readonly key: string;
+  /** Marks an item as seen; whether it was new. */
+  add(item: Key): Promise<boolean>;
+  addMany(items: Iterable<Key>): Promise<boolean[]>;
+  /** Whether the item was seen; nothing changes. */
+  has(item: Key): Promise<boolean>;
+  hasMany(items: Iterable<Key>): Promise<boolean[]>;
+  /** Those of the items that nobody has done or has claimed: they are the caller's now, for `lease`. */
+  claim<K extends Key>(items: Iterable<K>): Promise<K[]>;
+  /** Marks a claimed item as seen, after its work is stored, and ends the claim. */
+  done(item: Key): Promise<void>;
+  /** Ends a claim without marking the item. */
+  release(item: Key): Promise<void>;
+}
+
 /** Packed batches: all items of a command in one string, all answers in a string of bits. */
 export namespace bulk {
   /** Text or bytes from any iterable, or a typed array, whose elements are sent as they lie in memory. */

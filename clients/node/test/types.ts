@@ -1,6 +1,6 @@
 // Compiled by `npm run types`, and never run: the declarations fit the use of README.md, and refuse errors.
 import { createClient } from 'redis';
-import { BloomError, Guard, bulk, type Stats } from 'redis-bloom';
+import { BloomError, Guard, Seen, bulk, type Stats } from 'redis-bloom';
 
 const client = createClient();
 const rowsSince = async (since: Date): Promise<string[]> => [since.toISOString()];
@@ -26,6 +26,9 @@ export async function use(): Promise<Stats> {
   new Guard(client, 'users', {});
   await answers.catch((error: unknown) => error instanceof bulk.PartlyDone && error.answers.count());
   console.log(added.count(), known, new BloomError('').message);
+  const seen = new Seen(client, 'posts', { capacity: 1000, within: 7 * 86_400_000 });
+  const mine: string[] = await seen.add('alice:1') ? await seen.claim(['/']) : [];
+  for (const page of mine) await seen.done(page);
   await guard.close();
   return guard.stats;
 }
