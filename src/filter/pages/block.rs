@@ -137,15 +137,8 @@ fn find_slot<const GROUP: usize>(
     let mut first = indices.start;
     // At least one group: whether a bucket has slots is hard to predict.
     loop {
-        // The lowest slots of the word may belong to later buckets, or to the gap and the ends:
-        // there are 64 bits below the slots.
-        let word = read(block, block.len() * WORD - (first + GROUP) * width);
-        let mut hits = 0;
-        for i in 0..GROUP {
-            let slot = word >> ((GROUP - 1 - i) * width);
-            hits |= u32::from(format.matches(slot, tag)) << i;
-        }
-        hits &= (1 << (indices.end - first).min(GROUP)) - 1;
+        let (word, hits) = group::<GROUP>(block, format, first, |slot| format.matches(slot, tag));
+        let hits = hits & low((indices.end - first).min(GROUP));
         if hits != 0 {
             let i = hits.trailing_zeros() as usize;
             return Some((first + i, word >> ((GROUP - 1 - i) * width) & low(width)));
@@ -155,6 +148,25 @@ fn find_slot<const GROUP: usize>(
             return None;
         }
     }
+}
+
+/// The word with the `GROUP` slots from index `first` on, and for which of them `is` holds, as
+/// bits. Some may belong to later buckets, or to the gap and the ends: there are 64 bits below the
+/// slots. `is` gets a slot with other bits above it.
+#[inline(always)]
+fn group<const GROUP: usize>(
+    block: &[u64],
+    format: Format,
+    first: usize,
+    is: impl Fn(u64) -> bool,
+) -> (u64, u64) {
+    let width = format.width();
+    let word = read(block, block.len() * WORD - (first + GROUP) * width);
+    let mut hits = 0;
+    for i in 0..GROUP {
+        hits |= u64::from(is(word >> ((GROUP - 1 - i) * width))) << i;
+    }
+    (word, hits)
 }
 
 /// Puts a slot at `index` and its zero at `place` of the ends. The block has `slots` slots and the
@@ -186,30 +198,55 @@ pub(super) fn remove(
     shift_up(block, bits - slots * width, bits - index * width, width);
 }
 
-/// Takes out all slots for which `dead` holds. Returns how many are left; the block keeps its
+/// Takes out all slots whose payload is `dead`. Returns how many are left; the block keeps its
 /// words.
+#[inline(always)]
 pub(super) fn retain(
+    select: impl Select,
     block: &mut [u64],
     format: Format,
     slots: usize,
     dead: impl Fn(u64) -> bool,
 ) -> usize {
-    let (mut index, mut kept) = (slots, slots);
+    let (mut first, mut kept) = (slots, slots);
     // From the last slot down: what lies below a removed slot has not moved.
     for number in (0..(BUCKETS + slots).div_ceil(WORD)).rev() {
         let last = (BUCKETS + slots - number * WORD).min(WORD) - 1;
-        let mut zeros = !block[number] & u64::MAX >> (WORD - 1 - last);
-        while zeros != 0 {
-            let place = WORD - 1 - zeros.leading_zeros() as usize;
-            zeros ^= 1 << place;
-            index -= 1;
-            if dead(slot(block, format, index)) {
-                remove(block, format, (kept, number * WORD + place, index));
-                kept -= 1;
-            }
+        let zeros = !block[number] & u64::MAX >> (WORD - 1 - last);
+        let count = zeros.count_ones() as usize;
+        first -= count;
+        let mut gone = match format.width() {
+            ..=16 => dead_slots::<4>(block, format, first, count, &dead),
+            17..=21 => dead_slots::<3>(block, format, first, count, &dead),
+            _ => dead_slots::<1>(block, format, first, count, &dead),
+        };
+        while gone != 0 {
+            let i = WORD - 1 - gone.leading_zeros() as usize;
+            gone ^= 1 << i;
+            let place = number * WORD + select.in_word(zeros, i as u32) as usize;
+            remove(block, format, (kept, place, first + i));
+            kept -= 1;
         }
     }
     kept
+}
+
+/// Which of `count` slots, at most 64, have a dead payload, as bits.
+#[inline(always)]
+fn dead_slots<const GROUP: usize>(
+    block: &[u64],
+    format: Format,
+    first: usize,
+    count: usize,
+    dead: impl Fn(u64) -> bool,
+) -> u64 {
+    let is_dead = |slot| dead(format.payload(slot) & low(format.payload_bits.into()));
+    let mut gone = 0;
+    for i in (0..count).step_by(GROUP) {
+        gone |= group::<GROUP>(block, format, first + i, is_dead).1 << i;
+    }
+    // What lies behind the last one is not asked for.
+    gone & u64::MAX.checked_shr((WORD - count) as u32).unwrap_or(0)
 }
 
 /// The words of the gap that a block of `len` words does not need for `slots` slots.
@@ -322,11 +359,13 @@ mod tests {
                     }
                 }
             }
-            let dead = |slot: u64| slot.is_multiple_of(3);
+            let dead = |payload: u64| payload.is_multiple_of(3);
             let count = buckets.iter().map(Vec::len).sum();
-            let kept = retain(&mut block, format, count, dead);
+            let kept = retain(Portable, &mut block, format, count, dead);
             narrow(&mut block, kept, format);
-            buckets.iter_mut().for_each(|bucket| bucket.retain(|&slot| !dead(slot)));
+            buckets
+                .iter_mut()
+                .for_each(|bucket| bucket.retain(|&slot| !dead(format.payload(slot))));
             assert_eq!(block, written(&buckets, format));
         }
     }

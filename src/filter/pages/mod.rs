@@ -665,7 +665,7 @@ impl Pages {
             Body::Small(small) if page == 0 && block == 0 => small.sweep(self.plan.format(0), dead),
             Body::Table(table) if page < table.len() && block < BLOCKS => {
                 let format = self.plan.format(level_of(page, table.len()));
-                table[page].sweep(format, block, |slot| dead(format.payload(slot)))
+                with_select!(select => table[page].sweep(select, format, block, dead))
             }
             _ => 0,
         };

@@ -269,16 +269,18 @@ impl Page {
         self.narrow(format, number, slots - 1);
     }
 
-    /// Takes out the slots of a block for which `dead` holds; returns how many.
+    /// Takes out the slots of a block whose payload is `dead`; returns how many.
+    #[inline(always)]
     pub(super) fn sweep(
         &mut self,
+        select: impl Select,
         format: Format,
         number: usize,
         dead: impl Fn(u64) -> bool,
     ) -> usize {
         let block = self.block_mut(number);
-        let slots = block::slots(Portable, block);
-        let kept = block::retain(block, format, slots, dead);
+        let slots = block::slots(select, block);
+        let kept = block::retain(select, block, format, slots, dead);
         self.narrow(format, number, kept);
         slots - kept
     }
