@@ -380,6 +380,23 @@ fn worst(most: u64) {
     );
 }
 
+/// The longest single addition while pages grow to `most` items, in microseconds: the least of some
+/// rounds, since other programs only add to it.
+fn longest(most: u64) -> f64 {
+    let round = || {
+        let mut pages = Paged::new(0.01, 0, Growth::Endless, Payload::Nothing).pages;
+        let mut longest = 0.0_f64;
+        for number in 0..most {
+            let hash = Hash::of(&item(number), SEED);
+            let begin = cpu();
+            pages.insert(hash, 0, |payload| payload).expect("memory");
+            longest = longest.max(cpu() - begin);
+        }
+        longest / 1_000.0
+    };
+    (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)
+}
+
 /// Prints all tables.
 pub(crate) fn run(most: u64) {
     let sizes: Vec<u64> = [10_000, 100_000, 800_000, 2_000_000, 10_000_000]
@@ -469,5 +486,6 @@ pub(crate) fn run(most: u64) {
     }
     if only.is_empty() {
         worst(most.min(1_000_000));
+        println!("Longest addition to pages: {:.0} us", longest(most.min(1_000_000)));
     }
 }

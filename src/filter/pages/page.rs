@@ -613,3 +613,38 @@ impl Writer {
         self.page
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_an_allocator_moved_is_the_same() {
+        let format = Format { tag_bits: 11, payload_bits: 4 };
+        let mut page = Page::empty(format).expect("memory");
+        let insert = |page: &mut Page, place: u16| {
+            let (place, tag) = (Place(place), u64::from(place));
+            let end = page.find(Portable, format, place, tag).end;
+            page.insert(Portable, format, place, end, format.slot(tag, 3)).expect("memory");
+        };
+        (0..500).for_each(|i| insert(&mut page, i * 3));
+        let (words, capacity) = (page.words().to_vec(), page.0.capacity());
+        let mover = |old: *mut u64| {
+            let mut copy = Vec::with_capacity(capacity);
+            assert_eq!(copy.capacity(), capacity);
+            copy.extend_from_slice(&words);
+            // SAFETY: `relocate` gives up the array at `old`, which has this capacity.
+            drop(unsafe { Vec::from_raw_parts(old, 0, capacity) });
+            std::mem::ManuallyDrop::new(copy).as_mut_ptr()
+        };
+        let before = page.words().as_ptr();
+        // SAFETY: the new allocation has the layout and the content of the old one, which is freed.
+        unsafe { page.relocate(mover) };
+        assert!(page.words() == words && page.words().as_ptr() != before);
+        // SAFETY: nothing is moved.
+        unsafe { page.relocate(|_| std::ptr::null_mut()) };
+        assert_eq!(page.words(), words);
+        (0..500).for_each(|i| insert(&mut page, i * 3 + 1));
+        assert_eq!(page.count(), 1_000);
+    }
+}
