@@ -91,6 +91,7 @@ use crate::{
     filter::{
         CellKind, Classic, Counting, Error as FilterError, Expansion, Family, Generation, Geometry,
         LayerPlan, MAX_LAYERS, Plan, RedisBloom, Ring, Rule, Rules, Shape, Span, Valkey, checksum,
+        paged,
     },
     sharding::Shard,
 };
@@ -105,7 +106,7 @@ const RECORDS: u16 = 3;
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
 /// Layer kinds.
-const BLOCKED: u8 = 0;
+pub(super) const BLOCKED: u8 = 0;
 const CLASSIC: u8 = 1;
 const COUNTING: u8 = 2;
 /// Families of version 2. Family 0 is for native filters with counting layers.
@@ -116,6 +117,8 @@ const GUAVA: u8 = 3;
 /// Kinds of records.
 const SHARD: u16 = 1;
 const WINDOW: u16 = 2;
+/// Only in version 4.
+pub(super) const PAGED_WINDOW: u16 = 3;
 /// Spans of a window.
 const TIME: u8 = 0;
 const ITEMS: u8 = 1;
@@ -188,15 +191,34 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
                 out.extend(classic.bytes.to_le_bytes());
             }
         }
-        out.extend(layer.capacity.to_le_bytes());
-        out.extend(layer.items.to_le_bytes());
-        out.extend(layer.error_rate.to_le_bytes());
+        put_numbers(&mut out, layer);
         if let Shape::Counting(counting) = layer.shape {
             out.extend(counting.changes.to_le_bytes());
             out.extend(counting.deletions.to_le_bytes());
         }
     }
     seal(out)
+}
+
+/// Writes a blocked layer as version 1 does.
+pub(super) fn put_layer(out: &mut Vec<u8>, layer: &LayerPlan) {
+    if let Shape::Blocked(geometry) = layer.shape {
+        put_geometry(out, BLOCKED, geometry);
+        put_numbers(out, layer);
+    }
+}
+
+fn put_numbers(out: &mut Vec<u8>, layer: &LayerPlan) {
+    out.extend(layer.capacity.to_le_bytes());
+    out.extend(layer.items.to_le_bytes());
+    out.extend(layer.error_rate.to_le_bytes());
+}
+
+/// Reads a layer of version 1.
+pub(super) fn layer(reader: &mut Reader) -> Result<LayerPlan, Error> {
+    let shape = shape(reader, NATIVE)?;
+    let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
+    Ok(LayerPlan { capacity, items, error_rate, shape })
 }
 
 /// The records of a plan, by ascending kinds.
@@ -222,14 +244,20 @@ pub(super) fn put_records(out: &mut Vec<u8>, records: Vec<(u16, Vec<u8>)>) {
     }
 }
 
-fn put_window(ring: &Ring) -> Vec<u8> {
-    let Rules { span, generations, refresh } = ring.rules;
+/// Writes the rules of a window.
+pub(super) fn put_span(rules: Rules) -> Vec<u8> {
+    let Rules { span, generations, refresh } = rules;
     let (span, milliseconds) = match span {
         Span::Time(milliseconds) => (TIME, milliseconds),
         Span::Items => (ITEMS, 0),
     };
     let mut out = vec![span, generations, u8::from(refresh)];
     out.extend(milliseconds.to_le_bytes());
+    out
+}
+
+fn put_window(ring: &Ring) -> Vec<u8> {
+    let mut out = put_span(ring.rules);
     out.extend(ring.capacity.to_le_bytes());
     for generation in &ring.generations {
         out.extend(generation.start.to_le_bytes());
@@ -254,7 +282,10 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let present = reader.u64()?;
     let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
     let records = if version == RECORDS { reader.u16()? } else { 0 };
-    let Records { shard, window } = Records::read(&mut reader, records)?;
+    let Records { shard, window, paged } = Records::read(&mut reader, records)?;
+    if paged.is_some() {
+        return Err(Error::Record(PAGED_WINDOW));
+    }
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
@@ -307,6 +338,8 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
 pub(super) struct Records {
     pub(super) shard: Option<Shard>,
     pub(super) window: Option<Ring>,
+    /// Only in version 4.
+    pub(super) paged: Option<paged::Window>,
 }
 
 impl Records {
@@ -323,6 +356,7 @@ impl Records {
             match kind {
                 SHARD => records.shard = Some(shard(&mut record)?),
                 WINDOW => records.window = Some(window(&mut record)?),
+                PAGED_WINDOW => records.paged = Some(super::paged::window(&mut record)?),
                 OPTIONAL.. => continue,
                 kind => return Err(Error::Record(kind)),
             }
@@ -337,9 +371,10 @@ fn shard(record: &mut Reader) -> Result<Shard, Error> {
     Shard::new(index, count).ok_or(Error::Shard { index, count })
 }
 
-fn window(record: &mut Reader) -> Result<Ring, Error> {
+/// Reads the rules of a window.
+pub(super) fn span(record: &mut Reader) -> Result<Rules, Error> {
     let (span, generations, refresh) = (record.u8()?, record.u8()?, record.u8()?);
-    let (milliseconds, capacity) = (record.u64()?, record.u64()?);
+    let milliseconds = record.u64()?;
     let span = match (span, milliseconds) {
         (TIME, milliseconds) => Span::Time(milliseconds),
         (ITEMS, 0) => Span::Items,
@@ -350,8 +385,12 @@ fn window(record: &mut Reader) -> Result<Ring, Error> {
         1 => true,
         _ => return Err(Error::Window),
     };
-    let mut ring =
-        Ring { rules: Rules { span, generations, refresh }, capacity, generations: vec![] };
+    Ok(Rules { span, generations, refresh })
+}
+
+fn window(record: &mut Reader) -> Result<Ring, Error> {
+    let (rules, capacity) = (span(record)?, record.u64()?);
+    let mut ring = Ring { rules, capacity, generations: vec![] };
     // `Plan::check` bounds the number of generations.
     if record.left() > ring.rules.most_generations().saturating_mul(GENERATION) {
         return Err(Error::Window);

@@ -7,31 +7,37 @@ use redis_bloom::{
     codec::native::{
         dump::Taken,
         paged::{
-            Settings,
             dump::{self, Load},
             rdb::{self, Stored},
         },
     },
-    filter::pages::{Pages, Payload, Plan},
+    filter::{
+        paged::Paged,
+        pages::{Payload, Plan},
+    },
 };
 
-use super::{COUNT, GENERATION, crowded, filled, frame, hash, settings, shard};
+use super::{
+    COUNT, GENERATION, above, bits, check_equal, crowded, filled, frame, hash, loaded, paged,
+    shard, strings,
+};
 use crate::{
     fixtures::{framed, unframed},
     support::{Reading, Strings},
 };
 
 /// The filters of the files, each of items 0 to n - 1.
-fn fixtures() -> [(&'static str, Settings, Pages); 6] {
+fn fixtures() -> [(&'static str, Paged); 7] {
     let reserved = Plan { first_pages: 3, ..crowded(9, Payload::Nothing) };
-    let of_shard = Settings { shard: shard(), ..settings() };
+    let small = paged(&filled(crowded(11, COUNT), 20)).with_shard(shard());
     [
-        ("empty", settings(), filled(crowded(11, Payload::Nothing), 0)),
-        ("small", of_shard, filled(crowded(11, COUNT), 20)),
-        ("wide", settings(), filled(crowded(30, GENERATION), 10)),
-        ("grown", settings(), filled(crowded(11, Payload::Nothing), 1_200)),
-        ("counts", settings(), filled(crowded(3, COUNT), 900)),
-        ("reserved", of_shard, filled(reserved, 300)),
+        ("empty", paged(&filled(crowded(11, Payload::Nothing), 0))),
+        ("small", small),
+        ("window", paged(&filled(crowded(30, GENERATION), 10))),
+        ("grown", paged(&filled(crowded(11, Payload::Nothing), 1_200))),
+        ("counts", paged(&filled(crowded(3, COUNT), 900))),
+        ("reserved", paged(&filled(reserved, 300))),
+        ("above", above(40)),
     ]
 }
 
@@ -45,53 +51,56 @@ fn path(kind: &str, name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", &name].iter().collect()
 }
 
-fn pieces(settings: &Settings, pages: &Pages) -> Vec<u8> {
-    let chunk = dump::at(settings, pages, 1).expect("a chunk");
+/// Iterators and data of a dump.
+fn pieces(filter: &Paged) -> Vec<u8> {
+    let mut next = Some(dump::header(filter));
     let mut out = Vec::new();
-    for (iterator, data) in [dump::header(settings, pages), chunk] {
+    while let Some((iterator, data)) = next {
         out.extend(iterator.to_le_bytes());
         out.extend((data.len() as u32).to_le_bytes());
         out.extend(data);
+        next = dump::at(filter, iterator);
     }
     out
 }
 
 #[test]
 fn files_are_read_and_written_again() {
-    for (name, settings, pages) in fixtures() {
-        for (kind, bytes) in [
-            ("rdb", framed(&super::strings_of(&settings, &pages))),
-            ("dump", pieces(&settings, &pages)),
-        ] {
-            if std::env::var_os("REDIS_BLOOM_WRITE_FIXTURES").is_some()
-                && !path(kind, name).exists()
-            {
-                fs::write(path(kind, name), &bytes).expect("a file that can be written");
+    for (name, filter) in fixtures() {
+        for (kind, bytes) in [("rdb", framed(&strings(&filter))), ("dump", pieces(&filter))] {
+            let path = path(kind, name);
+            if std::env::var_os("REDIS_BLOOM_WRITE_FIXTURES").is_some() && !path.exists() {
+                fs::write(path, &bytes).expect("a file that can be written");
             }
             assert!(read(kind, name) == bytes, "{name}, {kind}");
         }
-        let strings = unframed(&read("rdb", name));
-        let (read_settings, copy) = super::loaded(&strings);
-        assert_eq!((read_settings, &copy), (settings, &pages), "{name}");
-        let file = read("dump", name);
-        let length =
-            |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("4")) as usize;
-        let header = &file[12..12 + length(8)];
-        let chunk = &file[12 + header.len() + 12..];
-        let end = i64::from_le_bytes(file[12 + header.len()..][..8].try_into().expect("8 bytes"));
-        let mut load = Load::begin(header).expect(name);
-        assert_eq!(load.take(end, chunk, |_| u64::MAX), Ok(Taken::Last), "{name}");
-        assert_eq!(load.finish(), Ok((settings, copy)), "{name}");
+        check_equal(&loaded(&unframed(&read("rdb", name))), &filter, name);
+        let (file, mut load, mut last) = (read("dump", name), None::<Load>, None);
+        let mut rest = &file[..];
+        while let Some((iterator, after)) = rest.split_first_chunk() {
+            let (length, after) = after.split_first_chunk().expect("a length");
+            let (data, after) = after.split_at(u32::from_le_bytes(*length) as usize);
+            rest = after;
+            match &mut load {
+                None => load = Some(Load::begin(data).expect(name)),
+                Some(load) => {
+                    last = Some(load.take(i64::from_le_bytes(*iterator), data, |_| u64::MAX));
+                }
+            }
+        }
+        assert_eq!(last, Some(Ok(Taken::Last)), "{name}");
+        let mut load = load.expect("a header");
+        check_equal(&load.finish().expect(name), &filter, name);
     }
 }
 
 /// A load that was stored half-way, and the rest of its dump.
 #[test]
 fn a_half_loaded_file_is_completed() {
-    let [.., (_, settings, grown), _, _] = fixtures();
-    let (_, chunk) = dump::at(&settings, &grown, 1).expect("a chunk");
-    let (end, head) = frame::cut(&chunk, 3);
-    let mut load = Load::begin(&dump::header(&settings, &grown).1).expect("its header");
+    let [_, _, _, (_, grown), ..] = fixtures();
+    let (_, chunk) = dump::at(&grown, 1).expect("a chunk");
+    let (end, head) = frame::cut(&chunk, bits(&grown), 3);
+    let mut load = Load::begin(&dump::header(&grown).1).expect("its header");
     load.take(end, &head, |_| u64::MAX).expect("the first chunk");
     let mut strings = Strings::default();
     rdb::save_partial(&load, &mut strings);
@@ -103,9 +112,9 @@ fn a_half_loaded_file_is_completed() {
     let Ok(Stored::Partial(mut load)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
         panic!("not partial");
     };
-    let (next, rest) = dump::at(&settings, &grown, load.received() as i64 + 1).expect("the rest");
+    let (next, rest) = dump::at(&grown, load.received() as i64 + 1).expect("the rest");
     assert_eq!(load.take(next, &rest, |_| u64::MAX), Ok(Taken::Last));
-    let (_, copy) = load.finish().expect("memory");
-    assert!((0..1_200).all(|number| copy.find(hash(number)).is_some()));
-    assert_eq!(copy, grown);
+    let copy = load.finish().expect("memory");
+    assert!((0..1_200).all(|number| copy.pages().find(hash(number)).is_some()));
+    check_equal(&copy, &grown, "completed");
 }

@@ -6,18 +6,16 @@ mod fixtures;
 mod round_trip;
 
 use redis_bloom::{
-    codec::native::paged::{
-        Settings,
-        rdb::{self, Stored},
-    },
+    codec::native::paged::rdb::{self, Stored},
     filter::{
-        Expansion, Hash,
+        Author, Hash,
+        paged::{Generation, Paged, PagedPlan, Sweep, Window},
         pages::{Growth, Pages, Payload, Plan},
     },
     sharding::Shard,
 };
 
-use crate::support::{Reading, Strings, item};
+use crate::support::{self, Reading, Strings, item, params, time};
 
 /// Bits of the counts of COUNTING.
 const COUNT: Payload = Payload::Count { bits: 4 };
@@ -28,9 +26,57 @@ fn hash(number: u64) -> Hash {
     Hash::of(&item(9, number), 0x5EED)
 }
 
-fn settings() -> Settings {
-    let expansion = Expansion::new(2).expect("an expansion in range");
-    Settings { seed: 0x5EED, error_rate: 0.01, capacity: 100, expansion, shard: None }
+/// The filter with these pages.
+#[track_caller]
+fn paged(pages: &Pages) -> Paged {
+    let payload = pages.plan().payload;
+    let (newest, alive) = (pages.generation(), u64::from(pages.generations_alive()));
+    let generation = |i| Generation { start: i as i64 * 1_250, items: 1 };
+    let swept = newest + 9 - alive;
+    let window = Window {
+        rules: time(5_000, 4, true),
+        generations: (0..alive).map(generation).collect(),
+        number: newest + 8,
+        sweep: Sweep { oldest: swept, floor: swept, page: 0, changes: 7 },
+    };
+    let plan = PagedPlan {
+        seed: 0x5EED,
+        error_rate: 0.01,
+        capacity: 100,
+        expansion: params(0.01, 100, 2, 0).expansion,
+        shard: None,
+        base: None,
+        pages: *pages.plan(),
+        page_count: pages.pages().len() as u64,
+        slots: pages.slot_count(),
+        copies: pages.copies(),
+        window: matches!(payload, Payload::Generation { .. }).then_some(window),
+    };
+    plan.check().expect("a sound plan");
+    Paged::from_parts(&plan, None, pages.duplicate().expect("memory")).expect("its parts")
+}
+
+/// A filter that grew above its reserved layer.
+fn above(items: u64) -> Paged {
+    let params = params(0.01, 500, 2, 0x5EED);
+    let mut full = support::filter(&params);
+    support::fill(&mut full, 1, 500);
+    let base = full.newest().duplicate().expect("memory");
+    let mut filter = Paged::above(base, &params, shard()).expect("a sound filter");
+    for number in 0..items {
+        let hash = filter.hash(&item(9, number));
+        filter.add(hash, Author::Client(0), |_| u64::MAX).expect("room");
+    }
+    filter
+}
+
+/// Checks that two filters are equal word for word.
+#[track_caller]
+fn check_equal(a: &Paged, b: &Paged, what: &str) {
+    assert_eq!(PagedPlan::of(a), PagedPlan::of(b), "{what}");
+    let bits = |filter: &Paged| filter.base().map(|base| base.bits().words().to_vec());
+    assert!(a.pages() == b.pages() && bits(a) == bits(b), "{what}");
+    assert_eq!(a.bytes(), b.bytes(), "{what}");
 }
 
 /// A plan with small pages, so that few items fill many.
@@ -58,7 +104,7 @@ fn filled(plan: Plan, items: u64) -> Pages {
 }
 
 /// Filters of every form, all of them small enough to damage every byte.
-fn smalls() -> Vec<(&'static str, Pages)> {
+fn smalls() -> Vec<(&'static str, Paged)> {
     let of = |rate, capacity, growth, payload, items| {
         filled(Plan::new(rate, capacity, growth, payload).expect("numbers in range"), items)
     };
@@ -67,7 +113,7 @@ fn smalls() -> Vec<(&'static str, Pages)> {
     for number in 0..1_000 {
         while joined.lower(hash(number)).expect("memory") > 0 {}
     }
-    vec![
+    let pages = vec![
         ("empty", of(0.01, 0, Growth::Endless, Payload::Nothing, 0)),
         ("an item", of(0.01, 0, Growth::Endless, Payload::Nothing, 1)),
         ("the small form, full", of(0.01, 0, Growth::Endless, COUNT, 128)),
@@ -81,17 +127,20 @@ fn smalls() -> Vec<(&'static str, Pages)> {
         ("void counts", filled(crowded(2, COUNT), 1_500)),
         ("wide tags", filled(Plan { doublings: 0, ..crowded(36, COUNT) }, 1_000)),
         ("joined", joined),
-    ]
+    ];
+    let mut all: Vec<_> = pages.iter().map(|(name, pages)| (*name, paged(pages))).collect();
+    all.extend([("above a layer", above(40)), ("many above a layer", above(2_500))]);
+    all
 }
 
 /// Filters of every form, also large ones.
-fn all() -> Vec<(&'static str, Pages)> {
+fn all() -> Vec<(&'static str, Paged)> {
     let of = |rate, payload, items| {
         let plan = Plan::new(rate, 0, Growth::Endless, payload).expect("numbers in range");
         filled(plan, items)
     };
     let mut all = smalls();
-    all.extend([
+    let pages = [
         ("many pages", of(0.01, Payload::Nothing, 100_000)),
         ("many pages of counts", of(0.001, COUNT, 50_000)),
         ("many pages of generations", of(0.01, GENERATION, 50_000)),
@@ -99,35 +148,32 @@ fn all() -> Vec<(&'static str, Pages)> {
         ("many void counts", filled(crowded(5, COUNT), 60_000)),
         ("many void generations", filled(crowded(4, GENERATION), 30_000)),
         ("tags that become longer", filled(Plan { doublings: 2, ..crowded(8, COUNT) }, 20_000)),
-    ]);
+    ];
+    all.extend(pages.iter().map(|(name, pages)| (*name, paged(pages))));
     all
 }
 
 /// The RDB strings of a complete filter.
-fn strings(pages: &Pages) -> Strings {
-    strings_of(&settings(), pages)
-}
-
-fn strings_of(settings: &Settings, pages: &Pages) -> Strings {
+fn strings(filter: &Paged) -> Strings {
     let mut strings = Strings::default();
-    rdb::save(settings, pages, &mut strings);
+    rdb::save(filter, &mut strings);
     strings
 }
 
 /// The complete filter that the strings have.
 #[track_caller]
-fn loaded(strings: &Strings) -> (Settings, Pages) {
+fn loaded(strings: &Strings) -> Paged {
     match rdb::load(&mut Reading(strings.0.iter()), u64::MAX) {
-        Ok(Stored::Complete(settings, pages)) => (settings, pages),
+        Ok(Stored::Complete(filter)) => filter,
         other => panic!("not a complete filter: {other:?}"),
     }
 }
 
 /// Checks that a filter works, whatever its pages say.
 #[track_caller]
-fn check_sane(mut pages: Pages) {
-    let stored = strings(&pages);
-    assert_eq!(loaded(&stored).1, pages);
+fn check_sane(filter: &Paged) {
+    check_equal(&loaded(&strings(filter)), filter, "stored");
+    let mut pages = filter.pages().duplicate().expect("memory");
     assert_eq!(pages.slots().count() as u64, pages.slot_count());
     let newest = pages.generation();
     for number in 0..600 {
@@ -167,13 +213,18 @@ mod frame {
         RECORDS + u32::from_le_bytes(chunk[16..20].try_into().expect("4 bytes")) as usize
     }
 
-    /// The first position.
+    /// The first place.
     pub(super) fn first(chunk: &[u8]) -> u64 {
         u64::from_le_bytes(chunk[8..16].try_into().expect("8 bytes"))
     }
 
-    /// The records: bytes, and the positions that they cover.
-    pub(super) fn records(chunk: &[u8]) -> Vec<(Vec<u8>, u64)> {
+    /// The parts: bytes, and the places that they cover. `bits` is the bytes of bits before the
+    /// pages: then the parts are words.
+    pub(super) fn records(chunk: &[u8], bits: u64) -> Vec<(Vec<u8>, u64)> {
+        if first(chunk) < bits {
+            let bytes = &chunk[records_at(chunk)..chunk.len() - SEAL];
+            return bytes.chunks(8).map(|word| (word.to_vec(), 8)).collect();
+        }
         let mut rest = &chunk[records_at(chunk)..chunk.len() - SEAL];
         let mut records = Vec::new();
         while let [level, low, high, ..] = *rest {
@@ -186,11 +237,11 @@ mod frame {
         records
     }
 
-    /// The chunk of the first `count` records of `chunk`, and its iterator.
-    pub(super) fn cut(chunk: &[u8], count: usize) -> (i64, Vec<u8>) {
+    /// The chunk of the first `count` parts of `chunk`, and its iterator.
+    pub(super) fn cut(chunk: &[u8], bits: u64, count: usize) -> (i64, Vec<u8>) {
         let mut out = chunk[..records_at(chunk)].to_vec();
         let mut end = first(chunk);
-        for (record, positions) in records(chunk).into_iter().take(count) {
+        for (record, positions) in records(chunk, bits).into_iter().take(count) {
             out.extend(record);
             end += positions;
         }
@@ -200,7 +251,12 @@ mod frame {
     }
 }
 
-/// The shard of a fixture.
+/// Bytes of bits before the pages.
+fn bits(filter: &Paged) -> u64 {
+    filter.base().map_or(0, |base| base.shape().words() * 8)
+}
+
+/// A shard.
 fn shard() -> Option<Shard> {
     Shard::new(5, 8)
 }

@@ -1,18 +1,18 @@
 //! A filter in pages in bounded chunks, for BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
 //!
-//! A dump is the header (`header.rs`), then records of pages (`record.rs`) in chunks of about
-//! 16 MiB. Each chunk has a frame:
+//! A dump is the header (`header.rs`), then the bits of the layer below the pages and records of
+//! pages (`record.rs`), in chunks of about 16 MiB. Each chunk has a frame:
 //!
 //! ```text
 //!   0        6         8          16       20
-//!   ┌────────┬─────────┬──────────┬────────┬─ ─ ─ ─ ─┬─ ─ ─ ─ ─┬─────────┐
-//!   │ rbchnk │ version │ position │ length │ header  │ records │ XXH3-64 │
-//!   │        │ = 2     │ u64      │ u32    │ as now  │         │ of all  │
-//!   └────────┴─────────┴──────────┴────────┴─ ─ ─ ─ ─┴─ ─ ─ ─ ─┴─────────┘
+//!   ┌────────┬─────────┬──────────┬────────┬─ ─ ─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─┬─────────┐
+//!   │ rbchnk │ version │ place    │ length │ header  │ bits or records │ XXH3-64 │
+//!   │        │ = 2     │ u64      │ u32    │ as now  │                 │ of all  │
+//!   └────────┴─────────┴──────────┴────────┴─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴─────────┘
 //! ```
 //!
-//! SCANDUMP 0 returns the header and iterator 1. SCANDUMP n returns the pages from the one at
-//! position n - 1 on, and the position behind them plus 1. LOADCHUNK gets the iterator that
+//! SCANDUMP 0 returns the header and iterator 1. SCANDUMP n returns what is at place n - 1
+//! (`mod.rs`) and behind it, and the place where it ends plus 1. LOADCHUNK gets the iterator that
 //! SCANDUMP returned with the data.
 //!
 //! The filter may change between the commands of a dump: `filter/pages/pieces.rs` says why the copy
@@ -20,146 +20,182 @@
 //! filter are those of the last chunk. When a generation starts, or the filter is replaced, its
 //! identity changes, and later chunks are refused.
 
-use super::{Settings, header::Head, record};
+use super::{Body, bits, end, header, record};
 use crate::{
     codec::{
         Error,
-        native::dump::Taken,
+        native::{dump::Taken, stream},
         reader::{Reader, open, seal},
     },
     filter::{
-        Demand, Error as FilterError,
-        pages::{END, Pages, Piece, Pieces, Reach},
+        Demand, Error as FilterError, Layer,
+        paged::{Paged, PagedPlan, Sweep},
+        pages::{Piece, Pieces, Reach},
     },
 };
 
 const MAGIC: &str = "rbchnk";
 const VERSION: u16 = 2;
-/// Bytes of records in a chunk, unless one page has more.
-const RECORDS: usize = 16 << 20;
+/// Bytes of bits or records in a chunk, unless one page has more.
+const BYTES: usize = 16 << 20;
 
 /// The header of a dump, and the iterator that goes with it.
 #[must_use]
-pub fn header(settings: &Settings, pages: &Pages) -> (i64, Vec<u8>) {
-    (1, Head::of(settings, pages).encode(0))
+pub fn header(filter: &Paged) -> (i64, Vec<u8>) {
+    (1, header::encode(&PagedPlan::of(filter), 0))
 }
 
 /// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
 /// beyond the end and for numbers below 1.
 #[must_use]
-pub fn at(settings: &Settings, pages: &Pages, from: i64) -> Option<(i64, Vec<u8>)> {
-    chunk(&Head::of(settings, pages), |position| pages.piece_at(position), from)
+pub fn at(filter: &Paged, from: i64) -> Option<(i64, Vec<u8>)> {
+    let plan = PagedPlan::of(filter);
+    chunk(&plan, &body(filter, &plan), from)
+}
+
+/// Bits and pages of a complete filter.
+pub(super) fn body<'a>(
+    filter: &'a Paged,
+    plan: &PagedPlan,
+) -> Body<'a, impl Fn(u64) -> Option<(Reach, Piece<'a>)>> {
+    let at = |position| filter.pages().piece_at(position);
+    Body { base: filter.base(), bits: bits(plan), end: end(plan), at }
 }
 
 fn chunk<'a>(
-    head: &Head,
-    at: impl Fn(u64) -> Option<(Reach, Piece<'a>)>,
+    plan: &PagedPlan,
+    body: &Body<'a, impl Fn(u64) -> Option<(Reach, Piece<'a>)>>,
     from: i64,
 ) -> Option<(i64, Vec<u8>)> {
-    let position = u64::try_from(from.checked_sub(1)?).ok()?;
-    let (first, _) = at(position)?;
-    let header = head.encode(0);
+    let first = body.start(u64::try_from(from.checked_sub(1)?).ok()?)?;
+    let header = header::encode(plan, 0);
     let mut out = open(MAGIC, VERSION);
-    out.extend(first.start().to_le_bytes());
+    out.extend(first.to_le_bytes());
     // A header has no 4 GiB.
     out.extend((header.len() as u32).to_le_bytes());
     out.extend(header);
-    let end = record::put(at, first.start(), RECORDS, &mut out);
+    let end = body.put(first, BYTES, &mut out);
     Some((i64::try_from(end).ok()?.checked_add(1)?, seal(out)))
 }
 
 /// Reads the header of a dump.
-fn read_header(data: &[u8]) -> Result<Head, Error> {
-    match Head::decode(data)? {
-        (head, 0) => Ok(head),
+fn read_header(data: &[u8]) -> Result<PagedPlan, Error> {
+    match header::decode(data)? {
+        (plan, 0) => Ok(plan),
         (_, present) => Err(Error::Order { from: 0, to: present, received: 0 }),
     }
 }
 
-/// Reads a chunk of a filter with this identity.
-fn read(identity: u64, iterator: i64, data: &[u8]) -> Result<(Head, Pieces), Error> {
-    let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
-    let (first, length) = (reader.u64()?, reader.u32()?);
-    let head = read_header(reader.bytes(length as usize)?)?;
-    if head.identity() != identity {
-        return Err(Error::OtherFilter);
-    }
-    let mut pieces = Pieces::new(head.plan, first);
-    while reader.left() > 0 {
-        record::Record::read(&mut reader)?.push(&mut pieces)?;
-    }
-    // The iterator and the records must give the same end.
-    let to = pieces.end();
-    if to == first || iterator.checked_sub(1).and_then(|end| u64::try_from(end).ok()) != Some(to) {
-        return Err(Error::Order { from: first, to, received: 0 });
-    }
-    Ok((head, pieces))
+/// A chunk of a filter with the right identity.
+struct Chunk<'a> {
+    plan: PagedPlan,
+    first: u64,
+    /// The place behind it.
+    to: u64,
+    /// Bits or records.
+    bytes: &'a [u8],
 }
 
-/// A filter that BF.LOADCHUNK is filling: it has a part of its pages, and answers no query yet.
+impl<'a> Chunk<'a> {
+    fn read(identity: u64, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
+        let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
+        let (first, length) = (reader.u64()?, reader.u32()?);
+        let plan = read_header(reader.bytes(length as usize)?)?;
+        if header::identity(&plan) != identity {
+            return Err(Error::OtherFilter);
+        }
+        let (bytes, bits) = (reader.rest(), bits(&plan));
+        let to = match first.checked_sub(bits) {
+            None => first.saturating_add(bytes.len() as u64),
+            Some(position) => bits.saturating_add(record::end(bytes, position)?),
+        };
+        // The iterator and the bytes must give the same end.
+        let end = iterator.checked_sub(1).and_then(|end| u64::try_from(end).ok());
+        if to == first || end != Some(to) || (first < bits && to > bits) {
+            return Err(Error::Order { from: first, to, received: 0 });
+        }
+        Ok(Self { plan, first, to, bytes })
+    }
+}
+
+/// A filter that BF.LOADCHUNK is filling: it has a part of its bits and pages, and answers no query
+/// yet.
 #[derive(Debug)]
 pub struct Load {
     /// By the newest chunk.
-    head: Head,
+    plan: PagedPlan,
     identity: u64,
+    base: Option<Layer>,
+    /// Bytes of the bits of the base that were received.
+    bits: u64,
     pieces: Pieces,
 }
 
 impl Load {
-    /// Begins with the header of a dump. Memory is allocated as pages arrive ([`Self::take`]).
+    /// Begins with the header of a dump. Memory is allocated as bits and pages arrive
+    /// ([`Self::take`]).
     ///
     /// # Errors
     /// Any [`Error`] for bad bytes.
     pub fn begin(data: &[u8]) -> Result<Self, Error> {
-        read_header(data).map(Self::new)
+        Ok(Self::new(read_header(data)?)?)
     }
 
-    pub(super) fn new(head: Head) -> Self {
-        Self { identity: head.identity(), pieces: Pieces::new(head.plan, 0), head }
+    pub(super) fn new(plan: PagedPlan) -> Result<Self, FilterError> {
+        let mut base = None;
+        if let Some(layer) = &plan.base {
+            let mut arriving = Layer::arriving(layer.shape, layer.capacity, layer.error_rate, 0)?;
+            arriving.set_counted(layer.items);
+            base = Some(arriving);
+        }
+        let pieces = Pieces::new(plan.pages, 0);
+        Ok(Self { identity: header::identity(&plan), base, bits: 0, pieces, plan })
     }
 
     /// Whether `data` is the header of a filter with this identity. A client repeats the header if
     /// it got no reply.
     #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|head| head.identity() == self.identity)
+        read_header(data).is_ok_and(|plan| header::identity(&plan) == self.identity)
     }
 
-    pub(super) fn head(&self) -> &Head {
-        &self.head
+    pub(super) fn plan(&self) -> &PagedPlan {
+        &self.plan
     }
 
-    pub(super) fn pieces(&self) -> &Pieces {
-        &self.pieces
+    pub(super) fn body<'a>(&'a self) -> Body<'a, impl Fn(u64) -> Option<(Reach, Piece<'a>)>> {
+        let at = |position| self.pieces.piece_at(position);
+        Body { base: self.base.as_ref(), bits: bits(&self.plan), end: self.received(), at }
     }
 
-    /// The position up to which pages were received.
+    /// The place up to which bits and pages were received.
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.pieces.end()
+        self.bits.saturating_add(self.pieces.end())
     }
 
-    /// The bytes that the received pages take.
+    /// The bytes that the received bits and pages take.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.pieces.bytes()
+        let words = self.base.as_ref().map_or(0, |base| base.bits().words().len() as u64);
+        self.pieces.bytes().saturating_add(words.saturating_mul(stream::WORD))
     }
 
-    /// The header of a dump of the received pages.
+    /// The header of a dump of what was received.
     #[must_use]
     pub fn header(&self) -> (i64, Vec<u8>) {
-        (1, self.head.encode(0))
+        (1, header::encode(&self.plan, 0))
     }
 
-    /// Returns the next iterator and the chunk for iterator `from`, from the received pages.
+    /// Returns the next iterator and the chunk for iterator `from`, from what was received.
     #[must_use]
     pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
-        chunk(&self.head, |position| self.pieces.piece_at(position), from)
+        chunk(&self.plan, &self.body(), from)
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
-    /// If the chunk has new pages, `ceiling` gets the bytes that they take, and returns how many
-    /// there may be.
+    /// If the chunk has something new, `ceiling` gets the bytes that the filter takes, and returns
+    /// how many there may be.
     ///
     /// # Errors
     /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Ceiling`, `Error::OutOfMemory`, and
@@ -170,41 +206,83 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let (head, pieces) = read(self.identity, iterator, data)?;
-        if pieces.end() > self.received() {
+        let chunk = Chunk::read(self.identity, iterator, data)?;
+        if chunk.to > self.received() {
             let present = self.bytes();
-            let wanted = present.saturating_add(pieces.bytes());
+            // The bits are one allocation in the end, whose size is known.
+            let wanted = present.saturating_add(chunk.bytes.len() as u64).max(bits(&self.plan));
             let ceiling = ceiling(Demand { present, wanted });
             if wanted > ceiling {
                 return Err(FilterError::Ceiling { wanted, ceiling }.into());
             }
         }
-        let more = self.append(pieces)?;
+        let more = self.take_part(chunk.first, chunk.bytes)?;
         if more {
-            self.head = head;
+            self.renew(chunk.plan);
         }
         Ok(match more {
-            _ if self.received() == END => Taken::Last,
+            _ if self.received() == end(&self.plan) => Taken::Last,
             true => Taken::Next,
             false => Taken::Repeated,
         })
     }
 
-    /// Adds pages to those that were received; returns whether there are more positions now.
-    pub(super) fn append(&mut self, pieces: Pieces) -> Result<bool, Error> {
-        let (from, to, received) = (pieces.start(), pieces.end(), self.received());
-        if from > received {
-            return Err(Error::Order { from, to, received });
+    /// Takes bits or records from the place `from` on; returns whether they reach further than what
+    /// was received.
+    pub(super) fn take_part(&mut self, from: u64, bytes: &[u8]) -> Result<bool, Error> {
+        let (total, received) = (bits(&self.plan), self.received());
+        let Some(position) = from.checked_sub(total) else {
+            let to = from.saturating_add(bytes.len() as u64);
+            if from > received {
+                return Err(Error::Order { from, to, received });
+            }
+            if !from.is_multiple_of(stream::WORD) || !to.is_multiple_of(stream::WORD) || to > total
+            {
+                return Err(Error::Unaligned { from, to });
+            }
+            if to <= self.bits {
+                return Ok(false);
+            }
+            if let Some(base) = &mut self.base {
+                base.make_room(to / stream::WORD)?;
+                stream::merge_into(base, from, bytes);
+            }
+            self.bits = to;
+            return Ok(true);
+        };
+        if from > received || self.bits < total {
+            return Err(Error::Order { from, to: end(&self.plan), received });
         }
+        let mut pieces = Pieces::new(self.plan.pages, position);
+        record::read(bytes, &mut pieces)?;
         Ok(self.pieces.append(pieces)?)
+    }
+
+    /// Takes the numbers of a newer chunk. Passes over the pages that went on since the header may
+    /// have missed pages of the copy, so they begin again.
+    fn renew(&mut self, mut plan: PagedPlan) {
+        if let (Some(old), Some(new)) = (&self.plan.window, &mut plan.window)
+            && old.sweep != new.sweep
+        {
+            new.sweep = Sweep { oldest: old.sweep.oldest, page: 0, ..new.sweep };
+        }
+        self.plan = plan;
     }
 
     /// The filter, after [`Self::take`] has returned [`Taken::Last`].
     ///
     /// # Errors
     /// `Error::OutOfMemory`; another try may succeed.
-    pub fn finish(&mut self) -> Result<(Settings, Pages), FilterError> {
-        Ok(self.head.filter(self.pieces.finish(self.head.copies)?))
+    pub fn finish(&mut self) -> Result<Paged, Error> {
+        let pages = self.pieces.finish(self.plan.copies)?;
+        let plan = PagedPlan {
+            page_count: pages.pages().len() as u64,
+            slots: pages.slot_count(),
+            copies: pages.copies(),
+            ..self.plan.clone()
+        };
+        plan.check()?;
+        Paged::from_parts(&plan, self.base.take(), pages).map_err(|_| Error::OtherFilter)
     }
 
     /// Copies the incomplete filter.
@@ -212,19 +290,36 @@ impl Load {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
-        Ok(Self { pieces: self.pieces.duplicate()?, ..*self })
+        let base = self.base.as_ref().map(Layer::duplicate).transpose()?;
+        let (plan, pieces) = (self.plan.clone(), self.pieces.duplicate()?);
+        Ok(Self { plan, base, pieces, ..*self })
     }
 }
 
-/// Accepts a repeated chunk for a complete filter that has every item of it already.
+/// Accepts a repeated chunk for a complete filter that has every bit and item of it already.
 ///
 /// # Errors
 /// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
 /// any other [`Error`] for bad bytes.
-pub fn repeat(settings: &Settings, pages: &Pages, iterator: i64, data: &[u8]) -> Result<(), Error> {
+pub fn repeat(filter: &Paged, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);
     }
-    let (_, pieces) = read(Head::of(settings, pages).identity(), iterator, data)?;
-    if pages.holds(&pieces) { Ok(()) } else { Err(Error::Complete) }
+    let plan = PagedPlan::of(filter);
+    let chunk = Chunk::read(header::identity(&plan), iterator, data)?;
+    let holds = match chunk.first.checked_sub(bits(&plan)) {
+        None => {
+            let (mut stored, body) = (Vec::new(), body(filter, &plan));
+            body.start(chunk.first) == Some(chunk.first) && {
+                body.put(chunk.first, chunk.bytes.len(), &mut stored);
+                stored == chunk.bytes
+            }
+        }
+        Some(position) => {
+            let mut pieces = Pieces::new(plan.pages, position);
+            record::read(chunk.bytes, &mut pieces)?;
+            filter.pages().holds(&pieces)
+        }
+    };
+    if holds { Ok(()) } else { Err(Error::Complete) }
 }

@@ -1,5 +1,5 @@
-//! The header of a filter in pages: version 4 of the headers (`native/header.rs`), 80 bytes and the
-//! records. All numbers are little-endian.
+//! The header of a filter in pages: version 4 of the headers (`native/header.rs`). All numbers are
+//! little-endian.
 //!
 //! ```text
 //!   0        6         8      16         24         32         36
@@ -7,35 +7,46 @@
 //!   │ rbloom │ version │ seed │ error    │ capacity │ expan-   │
 //!   │        │ = 4     │ u64  │ rate f64 │ u64      │ sion u32 │
 //!   └────────┴─────────┴──────┴──────────┴──────────┴──────────┴─ ─
-//!   36     37        38        39          40      42       43       45       46        48
-//!   ┌──────┬─────────┬─────────┬───────────┬───────┬────────┬────────┬────────┬─────────┬─ ─
-//!   │ tag  │ payload │ payload │ doublings │ slots │ newest │ alive  │ layers │ records │
-//!   │ bits │ kind    │ bits    │           │ of a  │ u8     │ u16    │ = 0    │ u16     │
-//!   │ u8   │ u8      │ u8      │ u8        │ page  │        │        │ u8     │         │
-//!   └──────┴─────────┴─────────┴───────────┴───────┴────────┴────────┴────────┴─────────┴─ ─
-//!   48            56       64        72
-//!   ┌─────────────┬────────┬─────────┬─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┬─────────┐
-//!   │ first pages │ copies │ present │ records, as those  │ XXH3-64 │
-//!   │ u64         │ u64    │ u64     │ of version 3       │ of all  │
-//!   └─────────────┴────────┴─────────┴─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┴─────────┘
+//!   36     37        38        39          40      42       44        46
+//!   ┌──────┬─────────┬─────────┬───────────┬───────┬────────┬─────────┬─ ─
+//!   │ tag  │ payload │ payload │ doublings │ slots │ layers │ records │
+//!   │ bits │ kind    │ bits    │           │ of a  │ u16    │ u16     │
+//!   │ u8   │ u8      │ u8      │ u8        │ page  │        │         │
+//!   └──────┴─────────┴─────────┴───────────┴───────┴────────┴─────────┴─ ─
+//!   46            54       62        70
+//!   ┌─────────────┬────────┬─────────┬─ ─ ─ ─ ─ ┬─ ─ ─ ─ ─ ─ ─ ─ ┬─────────┐
+//!   │ first pages │ copies │ present │ records  │ the layer,     │ XXH3-64 │
+//!   │ u64         │ u64    │ u64     │          │ as in version 1│ of all  │
+//!   └─────────────┴────────┴─────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ─ ┴─────────┘
 //!   payload kind: 0 nothing, 1 counts, 2 generations (filter/pages/plan.rs)
-//!   newest, alive: the number of the newest generation, and how many are alive; 0 and 1 in filters
-//!   without generations
+//!   layers: 1 if the pages are above a layer, otherwise 0
+//!
+//!   records as in version 3; kind 3, window, 44 bytes, then start i64 and items u64 of each
+//!   generation, oldest first:
+//!   ┌──────┬────────┬─────────┬────────┬────────┬────────┬───────┬──────┬─────────┬─ ─
+//!   │ span │ gener- │ refresh │ milli- │ number │ oldest │ floor │ page │ changes │
+//!   │ u8   │ ations │ u8      │ seconds│ u64    │ u64    │ u64   │ u64  │ u8      │
+//!   │      │ u8     │         │ u64    │        │        │       │      │         │
+//!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┴─ ─
 //! ```
 //!
-//! `present` is the position (filter/pages/pieces.rs) up to which pages follow: 2^40 in a complete
-//! filter, less while BF.LOADCHUNK fills it, 0 in a dump.
+//! `present` is the place (`mod.rs`) up to which bits and pages follow: all of them in a complete
+//! filter, fewer while BF.LOADCHUNK fills it, none in a dump.
 
-use super::Settings;
+use super::end;
 use crate::{
     codec::{
         Error,
-        native::header::{MAGIC, Records, put_records, shard_record},
+        native::header::{
+            BLOCKED, MAGIC, PAGED_WINDOW, Records, layer, put_layer, put_records, put_span,
+            shard_record, span,
+        },
         reader::{Reader, open, seal},
     },
     filter::{
-        CellKind, Error as FilterError, Expansion, Params, checksum,
-        pages::{END, Pages, Payload, Plan},
+        Expansion, Rules, checksum,
+        paged::{Generation, PagedPlan, Sweep, Window},
+        pages::{Payload, Plan},
     },
 };
 
@@ -44,122 +55,129 @@ const VERSION: u16 = 4;
 const NOTHING: u8 = 0;
 const COUNT: u8 = 1;
 const GENERATION: u8 = 2;
+/// Bytes of a generation.
+const GENERATION_BYTES: usize = 16;
 
-/// Everything but the pages.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Head {
-    pub(super) settings: Settings,
-    pub(super) plan: Plan,
-    /// The newest generation, and how many are alive.
-    pub(super) generations: (u8, u16),
-    /// Slots that splits made of void ones.
-    pub(super) copies: u64,
+/// Writes the header of a plan, to be followed by what is before the place `present`. The plan's
+/// numbers of pages and slots are not written: the pages say them.
+pub(super) fn encode(plan: &PagedPlan, present: u64) -> Vec<u8> {
+    let window = plan.window.as_ref().map(|window| (PAGED_WINDOW, put_window(window)));
+    let records: Vec<_> = plan.shard.map(shard_record).into_iter().chain(window).collect();
+    let payload = match plan.pages.payload {
+        Payload::Nothing => [NOTHING, 0],
+        Payload::Count { bits } => [COUNT, bits],
+        Payload::Generation { bits } => [GENERATION, bits],
+    };
+    let mut out = open(MAGIC, VERSION);
+    out.extend(plan.seed.to_le_bytes());
+    out.extend(plan.error_rate.to_le_bytes());
+    out.extend(plan.capacity.to_le_bytes());
+    out.extend(plan.expansion.factor().unwrap_or(0).to_le_bytes());
+    out.push(plan.pages.tag_bits);
+    out.extend(payload);
+    out.push(plan.pages.doublings);
+    out.extend(plan.pages.page_slots.to_le_bytes());
+    out.extend(u16::from(plan.base.is_some()).to_le_bytes());
+    // There are two kinds of records.
+    out.extend((records.len() as u16).to_le_bytes());
+    for number in [plan.pages.first_pages, plan.copies, present] {
+        out.extend(number.to_le_bytes());
+    }
+    put_records(&mut out, records);
+    if let Some(base) = &plan.base {
+        put_layer(&mut out, base);
+    }
+    seal(out)
 }
 
-impl Head {
-    /// The header of a filter.
-    pub(super) fn of(settings: &Settings, pages: &Pages) -> Self {
-        Self {
-            settings: *settings,
-            plan: *pages.plan(),
-            // The number has at most 8 bits.
-            generations: (pages.generation() as u8, pages.generations_alive()),
-            copies: pages.copies(),
-        }
+fn put_window(window: &Window) -> Vec<u8> {
+    let Window { rules, generations, number, sweep } = window;
+    let mut out = put_span(*rules);
+    for number in [*number, sweep.oldest, sweep.floor, sweep.page] {
+        out.extend(number.to_le_bytes());
     }
+    out.push(sweep.changes);
+    for generation in generations {
+        out.extend(generation.start.to_le_bytes());
+        out.extend(generation.items.to_le_bytes());
+    }
+    out
+}
 
-    /// Writes the header, to be followed by the pages up to position `present`.
-    pub(super) fn encode(&self, present: u64) -> Vec<u8> {
-        let Self { settings, plan, generations: (newest, alive), copies } = self;
-        let records: Vec<_> = settings.shard.into_iter().map(shard_record).collect();
-        let payload = match plan.payload {
-            Payload::Nothing => [NOTHING, 0],
-            Payload::Count { bits } => [COUNT, bits],
-            Payload::Generation { bits } => [GENERATION, bits],
-        };
-        let mut out = open(MAGIC, VERSION);
-        out.extend(settings.seed.to_le_bytes());
-        out.extend(settings.error_rate.to_le_bytes());
-        out.extend(settings.capacity.to_le_bytes());
-        out.extend(settings.expansion.factor().unwrap_or(0).to_le_bytes());
-        out.push(plan.tag_bits);
-        out.extend(payload);
-        out.push(plan.doublings);
-        out.extend(plan.page_slots.to_le_bytes());
-        out.push(*newest);
-        out.extend(alive.to_le_bytes());
-        out.push(0);
-        // One kind of record.
-        out.extend((records.len() as u16).to_le_bytes());
-        for number in [plan.first_pages, *copies, present] {
-            out.extend(number.to_le_bytes());
-        }
-        put_records(&mut out, records);
-        seal(out)
+/// Reads and checks a header: the plan, of an empty table, and the place up to which bits and pages
+/// follow.
+pub(super) fn decode(bytes: &[u8]) -> Result<(PagedPlan, u64), Error> {
+    let (_, mut reader) = Reader::sealed(bytes, MAGIC, VERSION..=VERSION)?;
+    let (seed, error_rate, capacity) = (reader.u64()?, reader.f64()?, reader.u64()?);
+    let expansion = Expansion::new(reader.u32()?.into())?;
+    let [tag_bits, kind, bits, doublings] = reader.array()?;
+    let payload = match (kind, bits) {
+        (NOTHING, 0) => Payload::Nothing,
+        (COUNT, bits) => Payload::Count { bits },
+        (GENERATION, bits) => Payload::Generation { bits },
+        (kind, _) => return Err(Error::Payload(kind)),
+    };
+    let page_slots = reader.u16()?;
+    let (layers, records) = (reader.u16()?, reader.u16()?);
+    let (first_pages, copies, present) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let Records { shard, window: ring, paged: window } = Records::read(&mut reader, records)?;
+    if ring.is_some() {
+        return Err(Error::Window);
     }
+    let base = match layers {
+        0 => None,
+        1 => Some(layer(&mut reader)?),
+        _ => return Err(Error::Kind(BLOCKED)),
+    };
+    reader.end()?;
+    let pages = Plan { tag_bits, payload, doublings, page_slots, first_pages };
+    let (page_count, slots) = (first_pages, copies);
+    let plan = PagedPlan {
+        seed,
+        error_rate,
+        capacity,
+        expansion,
+        shard,
+        base,
+        pages,
+        page_count,
+        slots,
+        copies,
+        window,
+    };
+    plan.check()?;
+    let total = end(&plan);
+    if present > total {
+        return Err(Error::TooBig { from: 0, to: present, total });
+    }
+    Ok((plan, present))
+}
 
-    /// Reads and checks a header: the numbers, and the position up to which pages follow.
-    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, u64), Error> {
-        let (_, mut reader) = Reader::sealed(bytes, MAGIC, VERSION..=VERSION)?;
-        let (seed, error_rate, capacity) = (reader.u64()?, reader.f64()?, reader.u64()?);
-        let expansion = Expansion::new(reader.u32()?.into())?;
-        let [tag_bits, kind, bits, doublings] = reader.array()?;
-        let payload = match (kind, bits) {
-            (NOTHING, 0) => Payload::Nothing,
-            (COUNT, bits) => Payload::Count { bits },
-            (GENERATION, bits) => Payload::Generation { bits },
-            (kind, _) => return Err(Error::Payload(kind)),
-        };
-        let page_slots = reader.u16()?;
-        let generations = (reader.u8()?, reader.u16()?);
-        match reader.u8()? {
-            0 => {}
-            layers => return Err(Error::Kind(layers)),
-        }
-        let count = reader.u16()?;
-        let (first_pages, copies, present) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let Records { shard, window } = Records::read(&mut reader, count)?;
-        reader.end()?;
-        if window.is_some() {
-            return Err(Error::Window);
-        }
-        let plan = Plan { tag_bits, payload, doublings, page_slots, first_pages };
-        let settings = Settings { seed, error_rate, capacity, expansion, shard };
-        let head = Self { settings, plan, generations, copies };
-        head.check()?;
-        if present > END {
-            return Err(Error::TooBig { from: 0, to: present, total: END });
-        }
-        Ok((head, present))
+/// The record of a window in pages.
+pub(in crate::codec::native) fn window(record: &mut Reader) -> Result<Window, Error> {
+    let rules: Rules = span(record)?;
+    let [number, oldest, floor, page] =
+        [record.u64()?, record.u64()?, record.u64()?, record.u64()?];
+    let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
+    // `PagedPlan::check` bounds the number of generations.
+    if record.left() > rules.most_generations().saturating_mul(GENERATION_BYTES) {
+        return Err(Error::Window);
     }
+    let mut generations = Vec::new();
+    while record.left() > 0 {
+        generations.push(Generation { start: record.u64()? as i64, items: record.u64()? });
+    }
+    Ok(Window { rules, generations, number, sweep })
+}
 
-    /// Checks every number but those that only the pages can confirm.
-    fn check(&self) -> Result<(), FilterError> {
-        let Settings { seed, error_rate, capacity, expansion, .. } = self.settings;
-        Params { error_rate, capacity, expansion, seed, cells: CellKind::Bits }.check()?;
-        self.plan.check()?;
-        let (newest, alive) = self.generations;
-        let most = self.plan.payload.most();
-        let sound = match self.plan.payload {
-            Payload::Generation { .. } => {
-                u64::from(newest) <= most && u64::from(alive) <= most && self.copies == 0
-            }
-            Payload::Nothing | Payload::Count { .. } => (newest, alive) == (0, 1),
-        };
-        if sound { Ok(()) } else { Err(FilterError::Window) }
+/// A checksum of what does not change while items come and go. Pages of filters with the same
+/// identity fit together. It changes when a generation starts, because the payloads of all slots
+/// mean something else then.
+pub(super) fn identity(plan: &PagedPlan) -> u64 {
+    let mut plan = PagedPlan { copies: 0, ..plan.clone() };
+    if let Some(window) = &mut plan.window {
+        window.generations.clear();
+        window.sweep = Sweep::default();
     }
-
-    /// A checksum of what does not change while items come and go. Pages of filters with the same
-    /// identity fit together. It changes when a generation starts, because the payloads of all
-    /// slots mean something else then.
-    pub(super) fn identity(&self) -> u64 {
-        checksum(&Self { copies: 0, ..*self }.encode(0))
-    }
-
-    /// The filter with these pages.
-    pub(super) fn filter(&self, mut pages: Pages) -> (Settings, Pages) {
-        let (newest, alive) = self.generations;
-        pages.turn(newest, alive);
-        (self.settings, pages)
-    }
+    checksum(&encode(&plan, 0))
 }

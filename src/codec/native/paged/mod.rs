@@ -7,6 +7,9 @@
 //!   dump     BF.SCANDUMP, BF.LOADCHUNK, the rewritten AOF: a header, then chunks of 16 MiB
 //! ```
 //!
+//! The bits of the layer below the pages come before the pages. They do not change any more, so a
+//! place in either encoding is a byte of these bits or, behind them, a position of a page.
+//!
 //! No number says how many pages there are, so none can be forged: a reader has all pages when they
 //! cover all positions, and it allocates as they arrive.
 
@@ -15,19 +18,60 @@ mod header;
 pub mod rdb;
 mod record;
 
-use crate::{filter::Expansion, sharding::Shard};
+pub(super) use header::window;
 
-/// What a filter in pages has besides its pages.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// Key of the hash.
-    pub seed: u64,
-    /// Rate of the whole filter.
-    pub error_rate: f64,
-    /// Items that it was reserved for.
-    pub capacity: u64,
-    /// How it grows, by what its user set.
-    pub expansion: Expansion,
-    /// The shard that the filter is, if it is one.
-    pub shard: Option<Shard>,
+use crate::{
+    codec::native::stream,
+    filter::{
+        Layer,
+        paged::PagedPlan,
+        pages::{END, Piece, Reach},
+    },
+};
+
+/// Bytes of the bits below the pages.
+fn bits(plan: &PagedPlan) -> u64 {
+    plan.base.map_or(0, |base| base.shape.words().saturating_mul(stream::WORD))
+}
+
+/// The place behind the last page.
+fn end(plan: &PagedPlan) -> u64 {
+    bits(plan).saturating_add(END)
+}
+
+/// What is written of a filter, or of a part of one.
+struct Body<'a, F> {
+    base: Option<&'a Layer>,
+    /// Bytes of the bits of the whole base.
+    bits: u64,
+    /// The place behind what is there.
+    end: u64,
+    /// The page at a position.
+    at: F,
+}
+
+impl<'a, F: Fn(u64) -> Option<(Reach, Piece<'a>)>> Body<'a, F> {
+    /// The place at which the word or page at `place` starts; `None` if there is none.
+    fn start(&self, place: u64) -> Option<u64> {
+        if place >= self.end {
+            None
+        } else if let Some(position) = place.checked_sub(self.bits) {
+            Some(self.bits.saturating_add((self.at)(position)?.0.start()))
+        } else {
+            Some(place.saturating_sub(place % stream::WORD))
+        }
+    }
+
+    /// Appends what starts at `place` to `out`: bits, or records of pages, of some `most` bytes.
+    /// Returns the place behind them.
+    fn put(&self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
+        if let Some(position) = place.checked_sub(self.bits) {
+            return self.bits.saturating_add(record::put(&self.at, position, most, out));
+        }
+        let count = self.bits.min(self.end).saturating_sub(place).min(most as u64);
+        let words = self.base.map_or(&[][..], |base| base.bits().words());
+        let words = words.get((place / stream::WORD) as usize..).unwrap_or_default();
+        stream::put(words, count as usize, out);
+        place.saturating_add(count)
+    }
 }

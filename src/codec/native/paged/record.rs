@@ -71,36 +71,34 @@ fn length(piece: Piece) -> usize {
     })
 }
 
-/// A record that is not checked yet.
-pub(super) struct Record<'a> {
-    level: u8,
-    body: &'a [u8],
+/// The position behind the records of `bytes`, which start at `position`; no page is read.
+pub(super) fn end(bytes: &[u8], mut position: u64) -> Result<u64, Error> {
+    let mut reader = Reader::plain(bytes);
+    while reader.left() > 0 {
+        let (level, _) = next(&mut reader)?;
+        let level = if level == SMALL { 0 } else { level };
+        position = Reach::new(position, level.into()).ok_or(PageFault::Position)?.end();
+    }
+    Ok(position)
 }
 
-impl<'a> Record<'a> {
-    /// Reads the next record.
-    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Error> {
-        let (level, count) = (reader.u8()?, usize::from(reader.u16()?));
-        let each = if level == SMALL { size_of::<u32>() } else { size_of::<u64>() };
-        Ok(Self { level, body: reader.bytes(count.saturating_mul(each))? })
-    }
-
-    /// The position behind the page, which starts at `position`.
-    pub(super) fn end(&self, position: u64) -> Result<u64, Error> {
-        let level = if self.level == SMALL { 0 } else { self.level };
-        let reach = Reach::new(position, level.into()).ok_or(PageFault::Position)?;
-        Ok(reach.end())
-    }
-
-    /// Adds the page to `pieces`.
-    pub(super) fn push(&self, pieces: &mut Pieces) -> Result<(), Error> {
-        if self.level == SMALL {
-            let lanes = numbers(self.body, u32::from_le_bytes)?;
-            return Ok(pieces.push_small(&lanes)?);
+/// Reads the records of `bytes` into `pieces`.
+pub(super) fn read(bytes: &[u8], pieces: &mut Pieces) -> Result<(), Error> {
+    let mut reader = Reader::plain(bytes);
+    while reader.left() > 0 {
+        match next(&mut reader)? {
+            (SMALL, body) => pieces.push_small(&numbers(body, u32::from_le_bytes)?)?,
+            (level, body) => pieces.push(level.into(), &numbers(body, u64::from_le_bytes)?)?,
         }
-        let words = numbers(self.body, u64::from_le_bytes)?;
-        Ok(pieces.push(self.level.into(), &words)?)
     }
+    Ok(())
+}
+
+/// The level and the body of the next record.
+fn next<'a>(reader: &mut Reader<'a>) -> Result<(u8, &'a [u8]), Error> {
+    let (level, count) = (reader.u8()?, usize::from(reader.u16()?));
+    let each = if level == SMALL { size_of::<u32>() } else { size_of::<u64>() };
+    Ok((level, reader.bytes(count.saturating_mul(each))?))
 }
 
 /// The numbers of a body of whole numbers.
