@@ -19,7 +19,7 @@ use bloom::sharding::{Generation, Shard};
 use redis::Value;
 use serde::Serialize;
 
-use super::restore::{check_shard, load_shard};
+use super::restore::{WATCHED, check_shard, load_shard};
 use crate::{
     amount,
     at_once::{Servers, on_all},
@@ -330,13 +330,15 @@ impl Repair<'_> {
     }
 
     /// RENAME over what is in the place of the shard. A rebuild that ends puts a tombstone there
-    /// after it has changed the descriptor: the transaction fails then, and is tried again.
+    /// after it has changed the descriptor: the transaction fails then, and is tried again. So it
+    /// does at each addition to what is there.
     fn replace(&self, server: &mut Connection) -> Result<Value, Error> {
-        loop {
+        let rename = redis::cmd("RENAME").arg(self.temporary()).arg(self.key()).take();
+        for _ in 0..WATCHED {
             server.call_for_key(redis::cmd("WATCH").arg(self.key()))?;
             self.is_current()?;
             server.call(&redis::cmd("MULTI"))?;
-            server.call(redis::cmd("RENAME").arg(self.temporary()).arg(self.key()))?;
+            server.call(&rename)?;
             match server.call(&redis::cmd("EXEC"))? {
                 Value::Nil => {}
                 Value::Array(mut replies) => match replies.pop() {
@@ -346,6 +348,8 @@ impl Repair<'_> {
                 reply => return Ok(reply),
             }
         }
+        self.is_current()?;
+        server.call_for_key(&rename)
     }
 
     /// Checks that the shard is one of the generation that answers.

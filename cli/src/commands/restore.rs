@@ -183,7 +183,7 @@ fn half_loaded(error: Error, key: &[u8]) -> Error {
 }
 
 /// How often a key that changes all the time is watched. Then it is renamed unwatched.
-const WATCHED: u32 = 20;
+pub(super) const WATCHED: u32 = 20;
 
 /// Puts `key` in place of the filter `name`, if that is none or a filter still: another client may
 /// have made a key of another type while this one was loaded.

@@ -1,7 +1,16 @@
 //! `repair` of a lost shard, from the files of the items and from the directory of a dump. On a
 //! cluster: sharded_rebuild.rs.
 
-use std::{fs, io::Write as _, path::Path, process::Command};
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpStream,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use bloom::sharding::shard_of;
 
@@ -150,6 +159,37 @@ fn a_repair_puts_no_shard_over_a_tombstone() {
         at += 1;
     }
     assert!(refused > 5, "{refused} of {at}");
+}
+
+/// What is in the place of the shard changes all the time, so no transaction that watches it ends.
+#[test]
+fn a_shard_that_clients_fill_is_replaced() {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let server = Server::start();
+    let mut client = server.client();
+    let keys = filled(&server, &mut client);
+    let (ended, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
+    // Without replies the server never waits for these clients.
+    let touch = format!("PEXPIRE {} 1000000\r\n", keys[LOST]).repeat(1_000);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let other = TcpStream::connect(("127.0.0.1", server.port()));
+                let mut other = other.expect("the server");
+                other.write_all(b"CLIENT REPLY OFF\r\n").expect("a connection");
+                while !ended.load(Ordering::SeqCst) && !given_up.load(Ordering::SeqCst) {
+                    other.write_all(touch.as_bytes()).expect("a connection");
+                    given_up.fetch_or(started.elapsed() > LONGEST, Ordering::SeqCst);
+                }
+            });
+        }
+        let ran = run(&server, "repair urls --shard 2 --from items --replace");
+        ended.store(true, Ordering::SeqCst);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    });
+    assert!(!given_up.into_inner(), "it waited until nobody changed the shard");
+    assert_all_in(&server, "urls", &server.dir().join("items"));
 }
 
 /// Lines of items of other shards.
