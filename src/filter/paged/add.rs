@@ -128,7 +128,7 @@ impl Paged {
     }
 
     /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
-    /// bytes that the filter may have in total, and is called only before a page is added for a
+    /// bytes that the filter may have in total, and is called only before a page is split for a
     /// client.
     ///
     /// # Errors

@@ -21,8 +21,8 @@
 //! # What always holds
 //! 1. An item that was added and not deleted is found; in a window, for as long as the window says.
 //! 2. The state follows from the sequence of changing operations: additions that answer
-//!    [`Addition::changed`], deletions that answer true, and [`Shift`]s. A copy that gets these is
-//!    equal word for word ([`Author::Obeyed`]).
+//!    [`changed`](super::Addition::changed), deletions that answer true, and [`Shift`]s. A copy
+//!    that gets these as [`Obeyed`](super::Author::Obeyed) is equal word for word.
 //! 3. An operation that fails has changed nothing.
 //!
 //! # Copies that run out of memory

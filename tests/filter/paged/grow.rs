@@ -154,6 +154,7 @@ fn a_ceiling_changes_nothing_and_refuses_only_new_items() {
                 refused += 1;
             }
             next += 1;
+            assert!(next < 200_000, "{refused} splits asked for memory");
         }
         // A batch stops at the item that is refused.
         let batch: Vec<_> = (next..next + 5_000).map(|number| item(1, number)).collect();
