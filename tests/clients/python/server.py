@@ -110,7 +110,11 @@ class Proxy:
         with contextlib.suppress(OSError):  # the listener is closed
             while True:
                 near = self.listener.accept()[0]
-                far = socket.create_connection(("127.0.0.1", self.port))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self.port))
+                except OSError:  # there is no server
+                    near.close()
+                    continue
                 self.open.add(near)
                 for source, target in ((near, far), (far, near)):
                     threading.Thread(target=self.copy, args=(near, source, target), daemon=True).start()
@@ -127,6 +131,12 @@ class Proxy:
     def freeze(self):
         """The connections of now pass nothing more, and are not closed; new ones work."""
         self.frozen |= self.open
+
+    def cut(self):
+        """Ends the connections of now; new ones work."""
+        for connection in list(self.open):
+            with contextlib.suppress(OSError):  # it has ended
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self):
         self.listener.close()

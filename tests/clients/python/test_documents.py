@@ -65,25 +65,6 @@ class Examples(unittest.TestCase):
             crawl(["known", "a", "b", "a"], fetched.append)
             self.assertEqual(fetched, expected)
 
-    def test_the_guard_of_the_readme_hides_no_row(self):
-        readme = (ROOT / "README.md").read_text()
-        (code,) = [example[1] for example in EXAMPLE.finditer(readme) if "def lookup" in example[1]]
-        client = redis.Redis(port=int(PORT))
-        self.addCleanup(client.close)
-        client.flushall()
-        database = {"user:1": "a", "user:2": "b", "user:3": "not in the filter"}
-        lookup = self.execute(code, io.StringIO())["lookup"]
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output):
-            self.assertEqual([lookup(key, database) for key in database], ["a", "b", None])
-            client.unlink("users")
-            self.assertEqual([lookup(key, database) for key in database], list(database.values()))
-            client.bf().add("users", "user:4")  # not a complete filter
-            self.assertEqual([lookup(key, database) for key in database], list(database.values()))
-            client.set("users", "text")
-            self.assertEqual([lookup(key, database) for key in database], list(database.values()))
-        self.assertEqual(output.getvalue().count("the filter gave no answer: WRONGTYPE"), 3)
-
     def test_the_filters_of_the_last_days_raise_what_is_wrong_with_them(self):
         page = (ROOT / "docs/recipes/seen-in-the-last-days.md").read_text()
         (code,) = [example[1] for example in EXAMPLE.finditer(page)]

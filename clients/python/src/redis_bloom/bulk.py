@@ -1,0 +1,136 @@
+"""Packed batches: all items of a command in one string, all answers in a string of bits.
+
+    from redis_bloom import bulk
+    new = bulk.add(r, "users", (f"user:{n}" for n in range(1_000_000)))
+    known = bulk.exists(r, "users", ["user:1", "nobody"])
+    list(known), known.count(), known.bits
+
+Items are str or bytes from any iterable; or a buffer whose elements are the items, such as a numpy
+array, an `array.array` or a `memoryview`: it is sent as it lies in memory, so all writers and readers
+of a filter must agree on the type and the byte order. `aadd` and `aexists` are the same for
+redis.asyncio, and take asynchronous iterables, too. docs/commands.md has the formats, at BF.BULKADD.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterable, Iterable, Iterator
+from functools import partial
+from typing import Any, Union
+
+from ._steps import Key, Steps, iterator, next_batch, run, run_async
+
+BATCH = 10_000
+"""Items of a command, a multiple of 8. A larger batch keeps other clients waiting, and is no faster."""
+
+Items = Union[Iterable[Key], AsyncIterable[Key], memoryview, Any]
+
+
+class Answers:
+    """Booleans in the order of the items."""
+
+    def __init__(self, count: int, bits: bytes) -> None:
+        self._length = count
+        self.bits = bits
+        """The most significant bit of byte 0 is the answer for item 0; unused bits are 0."""
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> bool:
+        if not -self._length <= index < self._length:
+            raise IndexError(index)
+        index %= self._length
+        return bool(self.bits[index >> 3] & 0x80 >> (index & 7))
+
+    def __iter__(self) -> Iterator[bool]:
+        return (self[index] for index in range(self._length))
+
+    def count(self) -> int:
+        """How many answers are yes."""
+        return bin(int.from_bytes(self.bits, "big")).count("1")
+
+    def numpy(self) -> Any:
+        """The answers as a numpy array of booleans."""
+        import numpy
+
+        bits = numpy.frombuffer(self.bits, numpy.uint8)
+        return numpy.unpackbits(bits, count=self._length).astype(bool)
+
+
+class PartlyDone(Exception):
+    """The server refused an item: the filter is full, or there is no memory. `answers` are for those before it."""
+
+    def __init__(self, error: Exception, answers: Answers) -> None:
+        super().__init__(f"{len(answers)} items were added, then: {error}")
+        self.answers = answers
+
+
+def pack(items: Iterable[Key]) -> bytes:
+    """Items with their lengths in front: the format LENGTHS."""
+    packed = bytearray()
+    for item in items:
+        data = item.encode() if isinstance(item, str) else item
+        length = len(data)
+        while length > 127:
+            packed.append(length & 127 | 128)
+            length >>= 7
+        packed.append(length)
+        packed += data
+    return bytes(packed)
+
+
+def _send(client: Any, command: str, key: Key, options: tuple[Any, ...], items: Items) -> Steps[Answers]:
+    if isinstance(items, (str, bytes, bytearray)):
+        raise TypeError("items are a collection, not one string")
+    count, bits = 0, bytearray()
+    buffer = None
+    with contextlib.suppress(TypeError):
+        buffer = memoryview(items)  # type: ignore[arg-type]
+    if buffer is not None:
+        if not buffer.c_contiguous or buffer.ndim != 1:
+            raise ValueError("a buffer of items is contiguous and has one dimension")
+        width, start = buffer.itemsize, 0
+        buffer = buffer.cast("B")
+    else:
+        rest = iterator(items)
+    while True:
+        words: tuple[Any, ...]
+        if buffer is not None:
+            batch = bytes(buffer[start : start + BATCH * width])
+            start += len(batch)
+            words = ("WIDTH", width, batch)
+        else:
+            batch = yield partial(next_batch, rest, BATCH)
+            words = ("LENGTHS", pack(batch))
+        if not batch:
+            return Answers(count, bytes(bits))
+        done, answers, *error = yield partial(client.execute_command, command, key, *options, *words)
+        count += done
+        bits += answers
+        if error:
+            raise PartlyDone(error[0], Answers(count, bytes(bits)))
+
+
+def add(client: Any, key: Key, items: Items, *options: Any) -> Answers:
+    """Adds items, BATCH a command; of each whether it was new.
+
+    `options` are words of BF.INSERT, such as "NOCREATE". If the connection breaks, send all items again: to
+    add an item twice is harmless, but in a COUNTING filter.
+    """
+    return run(_send(client, "BF.BULKADD", key, options, items))
+
+
+async def aadd(client: Any, key: Key, items: Items, *options: Any) -> Answers:
+    """`add` for redis.asyncio."""
+    return await run_async(_send(client, "BF.BULKADD", key, options, items))
+
+
+def exists(client: Any, key: Key, items: Items) -> Answers:
+    """Of each item whether it was probably added; False is certain."""
+    return run(_send(client, "BF.BULKEXISTS", key, (), items))
+
+
+async def aexists(client: Any, key: Key, items: Items) -> Answers:
+    """`exists` for redis.asyncio."""
+    return await run_async(_send(client, "BF.BULKEXISTS", key, (), items))

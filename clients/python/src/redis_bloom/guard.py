@@ -1,0 +1,429 @@
+"""A guard in front of a database: a Bloom filter of all keys, asked before the database is.
+
+    from redis_bloom import Guard
+    guard = Guard(redis.Redis(), "users", capacity=1_000_000, error=0.001, catch_up=rows_since)
+    guard.build(all_keys)                  # in a job; lookups trust the filter from then on
+    guard.insert(key); db.insert(row)      # in this order
+    row = guard.lookup(key, db.get)        # None, without the database, if the key is certainly absent
+
+`lookup` never hides a row and never raises because of the filter: without an answer that it can
+trust, it calls the database. `rows_since(when)` yields the keys of all rows written since `when`, a
+datetime in UTC, read from the primary database. `AsyncGuard` is the same for redis.asyncio.
+
+What the caller must do:
+
+- `insert` the key first, then write the row, which commits within `commit_within` seconds of the call
+  of `insert` or never. If `insert` raises, do not write the row.
+- The clocks of the database and of the Redis server differ by less than `margin` seconds, less the
+  time from the row's own timestamp to the call of `insert`. Timestamps are kept in order of time.
+- After a failover, the old primary takes no insert for longer than `commit_within` (Redis Cluster;
+  with Sentinel set `min-replicas-to-write 1`, `min-replicas-max-lag 2`).
+- After `RESTORE` or `BF.LOADCHUNK` of an older filter under the guard's keys: run `build`.
+- Rows written past the guard are hidden until the next catch-up. With `refresh=60` one runs every 60
+  seconds.
+
+README.md of this package has the protocol, and why it is right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterable, Awaitable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha1
+from typing import Any, Callable, Literal, Optional, TypeVar, Union
+
+from redis.exceptions import NoScriptError, ReadOnlyError
+
+from . import _guard_scripts as scripts
+from ._steps import Key, Steps, asynchronous, iterator, next_batch, run, run_async, sync, text, with_timeout
+from .bulk import pack
+
+Row = TypeVar("Row")
+Keys = Union[Iterable[Key], AsyncIterable[Key]]
+RowsSince = Callable[[datetime.datetime], Union[Keys, Awaitable[Keys]]]
+
+BATCH = 1000
+PAUSE = 1.0
+"""Seconds after a failed lookup in which only the database is asked."""
+VERIFY = 1.0
+"""Seconds without a lookup after which the next one first compares the identity of the server again."""
+TICK = 1.0
+"""Seconds between two heartbeats."""
+STALE = 60.0
+"""Seconds without news of a process with keys for later, until a catch-up adds its rows."""
+
+log = logging.getLogger("redis_bloom.guard")
+
+
+@dataclass
+class Stats:
+    """What happened so far in this process. Threads may lose a count now and then."""
+
+    saved: int = 0
+    """Lookups of absent rows that did not reach the database."""
+    passed: int = 0
+    """Keys for which the database was asked."""
+    lookup_failures: int = 0
+    """How often the filter gave no answer that could be trusted; none is asked for in the second after."""
+    insert_failures: int = 0
+    """Inserts that the filter did not take, whether they raised or wait for later."""
+    late: int = 0
+    """Keys that were added later."""
+    catch_ups: int = 0
+    catch_up_failures: int = 0
+    builds: int = 0
+
+
+class _Core:
+    """The guard without input and output: `Guard` and `AsyncGuard` run its steps."""
+
+    _sleep: Callable[[float], Any]
+    _start: Callable[[], None]
+
+    def __init__(
+        self,
+        client: Any,
+        name: str,
+        *,
+        capacity: int,
+        error: float = 0.001,
+        catch_up: Optional[RowsSince] = None,
+        on_unavailable: Literal["raise", "later"] = "raise",
+        timeout: float = 0.1,
+        insert_timeout: float = 1.0,
+        commit_within: float = 5.0,
+        margin: float = 60.0,
+        refresh: Optional[float] = None,
+    ) -> None:
+        if not name or on_unavailable not in ("raise", "later"):
+            raise ValueError("a guard needs a name, and on_unavailable is 'raise' or 'later'")
+        if catch_up is None and (refresh or on_unavailable == "later"):
+            raise ValueError("refresh and on_unavailable='later' need catch_up")
+        self.filter = f"guard:{{{name}}}"
+        self._keys = [self.filter + end for end in ("", ":state", ":new", ":lock")]
+        self.stats = Stats()
+        self._capacity, self._error, self._rows_since = capacity, error, catch_up
+        self._later, self._commit_within, self._margin = (
+            on_unavailable == "later",
+            commit_within,
+            margin,
+        )
+        self._refresh = refresh or 0.0
+        self._given = client
+        self._reader = with_timeout(client, timeout)
+        self._writer = with_timeout(client, insert_timeout)
+        self._builder = with_timeout(client, max(10.0, insert_timeout))
+        self._id = uuid.uuid4().hex
+        self._token = self._sha = self._lost = ""
+        self._resume_at = self._verify_at = self._log_at = 0.0
+        self._known = False  # whether the server knows that this guard may have late keys
+        self._waiting: dict[bytes, None] = {}  # the keys for later
+
+    # --- Lookups ---------------------------------------------------------------------------------
+
+    def _absent(self, keys: list[Key]) -> Steps[list[bool]]:
+        """Of each key whether its row certainly does not exist. Never raises."""
+        self._start()
+        absent = yield from self._ask(keys)
+        saved = sum(absent)
+        self.stats.saved += saved
+        self.stats.passed += len(absent) - saved
+        return absent
+
+    def _ask(self, keys: list[Key]) -> Steps[list[bool]]:
+        now = time.monotonic()
+        if now < self._resume_at:
+            return [False] * len(keys)
+        try:
+            if not self._token or now > self._verify_at:
+                yield from self._verify()
+            send = self._reader.execute_command
+            answers: list[bool] = []
+            for start in range(0, len(keys), BATCH):
+                batch = keys[start : start + BATCH]
+                words = ("EVALSHA", self._sha, 2, self._keys[0], self._keys[1], *batch)
+                found = yield partial(send, *words)
+                if found is None:
+                    raise LookupError("the filter is not trusted")
+                answers += [one == "0" for one in text(found)]
+            if self._waiting:
+                waiting = self._waiting
+                answers = [no and _bytes(key) not in waiting for no, key in zip(answers, keys)]
+            self._verify_at = now + VERIFY
+            return answers
+        except Exception as error:  # whatever it is, the database is asked
+            if isinstance(error, NoScriptError):
+                self._lost = self._token
+            self._token = ""
+            self._resume_at = time.monotonic() + PAUSE
+            self.stats.lookup_failures += 1
+            self._warn("the filter gave no answer: %r", error)
+            yield from self._leave_replica(self._reader, error)
+            return [False] * len(keys)
+
+    def _verify(self) -> Steps[None]:
+        """Learns the token, or makes a new one if the server has forgotten the script of the last one."""
+        token = text((yield partial(self._script, self._reader, scripts.VERIFY, 2)))
+        if token and token == self._lost:
+            token = yield from self._trust(self._reader, "", "", "")
+        if not token:
+            raise LookupError("the filter is not trusted, or there is none")
+        self._token = token
+        self._sha = sha1(scripts.lookup(token).encode()).hexdigest()
+
+    # --- Inserts ---------------------------------------------------------------------------------
+
+    def _insert(self, *keys: Key) -> Steps[None]:
+        """Adds keys before their rows are written. If it raises, do not write them: try again."""
+        self._start()
+        begin = time.monotonic()
+        try:
+            yield from self._add([_bytes(key) for key in keys])
+            if time.monotonic() - begin > self._commit_within / 2:
+                raise TimeoutError("the filter took so long that a catch-up may miss the row")
+        except Exception as error:
+            self.stats.insert_failures += 1
+            yield from self._leave_replica(self._writer, error)
+            if not (self._later and self._known):
+                raise
+            self._waiting.update((_bytes(key), None) for key in keys)
+            self._warn("the filter takes keys later: %r", error)
+
+    def _add(self, keys: list[bytes]) -> Steps[set[str]]:
+        """Adds keys to the filters that exist; returns the identities of the servers that took them."""
+        servers = set()
+        for start in range(0, len(keys), BATCH):
+            batch = keys[start : start + BATCH]
+            servers.add(text((yield partial(self._script, self._writer, scripts.INSERT, 3, *batch))))
+        return servers
+
+    # --- Builds and catch-ups ----------------------------------------------------------------------
+
+    def _build(self, keys: Union[Keys, Callable[[], Keys]]) -> Steps[None]:
+        """Fills a new filter with all keys and puts it in the place of the old one. If it raises, the old one stays.
+
+        An iterable must read the database when it is iterated, not before: for a list pass a function that
+        makes it. Run it again before the filter holds more than `capacity`, or if many rows were deleted.
+        """
+        clock = str(int(time.time() * 1000))
+        reserve = partial(self._script, self._builder, scripts.RESERVE, 3)
+        reply = yield partial(reserve, repr(self._error), self._capacity, clock)
+        server, own, begin = map(text, reply)
+        yield partial(self._sleep, self._commit_within)  # from here on each row is in `keys` or its key in the filter
+        found = yield keys if callable(keys) else lambda: keys
+        rest = iterator(found)
+        send = partial(self._builder.execute_command, "BF.BULKADD", self._keys[2], "NOCREATE")
+        while batch := (yield partial(next_batch, rest, BATCH)):
+            answer = yield partial(send, "LENGTHS", pack(batch))
+            if len(answer) > 2:
+                raise answer[2]
+        yield from self._trust(self._builder, server, begin, own)
+        self.stats.builds += 1
+        self._resume_at = 0.0
+
+    def _tick(self) -> Steps[None]:
+        """The work of the background, now: late keys, the heartbeat, and a catch-up if one is due."""
+        waiting = list(self._waiting)
+        covers = "all" if self._later and not waiting else ""
+        if waiting:
+            servers = yield from self._add(waiting)
+            covers = servers.pop() if len(servers) == 1 else ""
+        lease = int((2 * self._commit_within + 30) * 1000) if self._rows_since else 0
+        words = [int(time.time() * 1000), self._id, covers]
+        words += [int(STALE * 1000), int(self._refresh * 1000), lease]
+        reply = yield partial(self._script, self._writer, scripts.TICK, 4, *words)
+        state = text(reply[0])
+        if state == "no primary":
+            self._token = ""
+            yield from self._leave_replica(self._writer, ReadOnlyError())
+        if len(reply) > 1 and reply[1]:
+            self._known = self._later
+            for key in waiting:
+                self._waiting.pop(key, None)
+            self.stats.late += len(waiting)
+        if state == "catch up":
+            try:
+                yield from self._catch_up(*map(text, reply[2:]))
+            except Exception:
+                self.stats.catch_up_failures += 1
+                raise
+
+    def _catch_up(self, server: str, since: str, begin: str) -> Steps[None]:
+        """Adds the keys of the rows that the filter may lack, and trusts it."""
+        assert self._rows_since
+        when = max(float(since) / 1000 - self._margin, 0.0)
+        log.warning("the filter may lack keys since %s: catching up", _utc(when))
+        yield partial(self._sleep, 2 * self._commit_within)
+        rest = iterator((yield partial(self._rows_since, _utc(when))))
+        lease = int((2 * self._commit_within + 30) * 1000)
+        while batch := (yield partial(next_batch, rest, BATCH)):
+            yield from self._add([_bytes(key) for key in batch])
+            yield partial(self._writer.execute_command, "SET", self._keys[3], self._id, "XX", "PX", lease)
+        yield from self._trust(self._writer, server, begin, "")
+        self.stats.catch_ups += 1
+        self._resume_at = 0.0
+
+    def _trust(self, client: Any, server: str, begin: str, own: str) -> Steps[str]:
+        """Marks the filter as trusted, by a script that this server process alone has from now on."""
+        token = uuid.uuid4().hex
+        script = scripts.lookup(token)
+        words = (server, begin, self._id, own)
+        return text((yield partial(self._script, client, script, 4, *words)))
+
+    def _script(self, client: Any, script: str, keys: int, *words: Any) -> Any:
+        return client.execute_command("EVAL", script, keys, *self._keys[:keys], *words)
+
+    def _leave_replica(self, client: Any, error: Exception) -> Steps[None]:
+        """Ends connections to a server that is no primary any more: the next ones may reach the new one."""
+        pool = getattr(client, "connection_pool", None)
+        if isinstance(error, ReadOnlyError) and pool:
+            yield partial(pool.disconnect, inuse_connections=False)
+
+    def _leave(self) -> Steps[None]:
+        """Adds late keys if the server is there, and ends the connections."""
+        try:
+            if self._rows_since:
+                yield from self._tick()
+            if self._known and not self._waiting:
+                yield partial(self._writer.execute_command, "HDEL", self._keys[1], f"late:{self._id}")
+        except Exception as error:
+            log.warning("%d keys were not added: %r", len(self._waiting), error)
+        for client in (self._reader, self._writer, self._builder):
+            if client is not self._given:
+                yield client.connection_pool.disconnect
+
+    def _warn(self, message: str, error: Exception) -> None:
+        """Logs at most once a second."""
+        if time.monotonic() >= self._log_at:
+            self._log_at = time.monotonic() + 1.0
+            log.warning(message, error)
+
+
+def _bytes(key: Key) -> bytes:
+    return key.encode() if isinstance(key, str) else bytes(key)
+
+
+def _utc(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+
+
+class Guard(_Core):
+    """The guard for redis.Redis. Threads may share it, and processes that fork after it was made.
+
+    `client`: its address and credentials are used, with connections and timeouts of the guard's own.
+    `capacity`, `error`: rows to expect until the next build, and the share of absent rows that still
+    reach the database. `catch_up`: a background thread keeps the heartbeat, and calls it if needed;
+    without it, lookups pass after a restart until the next build. `on_unavailable`: what `insert`
+    does without the server. `timeout`, `insert_timeout`: seconds for each reply.
+    """
+
+    def __init__(self, client: Any, name: str, **options: Any) -> None:
+        super().__init__(client, name, **options)
+        self._sleep = self._wait
+        self._ends = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self._starting = threading.Lock()
+
+    def lookup(self, key: Key, fetch: Callable[[Key], Row]) -> Optional[Row]:
+        """`fetch(key)`, or None without a call of it if the row certainly does not exist."""
+        absent = run(self._absent([key]))
+        return None if absent[0] else fetch(key)
+
+    def lookup_many(self, keys: Iterable[Key], fetch: Callable[[list[Key]], Row]) -> Row:
+        """`fetch` of those keys whose rows may exist, in one call, with an empty list if there is none."""
+        every = list(keys)
+        absent = run(self._absent(every))
+        return fetch([key for key, no in zip(every, absent) if not no])
+
+    insert = sync(_Core._insert)
+    build = sync(_Core._build)
+    tick = sync(_Core._tick)
+
+    def close(self) -> None:
+        """Ends the background thread, adds late keys if the server is there, and ends the connections."""
+        self._ends.set()
+        if self._thread:
+            self._thread.join()
+        run(self._leave())
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        """Starts the background thread if there is none, as in a process that was forked."""
+        if self._rows_since and not (self._thread and self._thread.is_alive()):
+            with self._starting:
+                if not (self._thread and self._thread.is_alive()) and not self._ends.is_set():
+                    self._thread = threading.Thread(target=self._work, daemon=True)
+                    self._thread.start()
+
+    def _work(self) -> None:
+        while not self._ends.is_set():
+            try:
+                run(self._tick())
+            except Exception as error:
+                self._warn("the background of the guard failed: %r", error)
+            self._ends.wait(TICK)
+
+    def _wait(self, seconds: float) -> None:
+        if self._ends.wait(seconds):
+            raise RuntimeError("the guard was closed")
+
+
+class AsyncGuard(_Core):
+    """`Guard` for redis.asyncio.Redis: `fetch` and `catch_up` may be coroutine functions."""
+
+    def __init__(self, client: Any, name: str, **options: Any) -> None:
+        super().__init__(client, name, **options)
+        self._sleep = asyncio.sleep
+        self._task: Optional[asyncio.Task[None]] = None
+
+    async def lookup(self, key: Key, fetch: Callable[[Key], Awaitable[Row]]) -> Optional[Row]:
+        """As `Guard.lookup`."""
+        absent = await run_async(self._absent([key]))
+        return None if absent[0] else await fetch(key)
+
+    async def lookup_many(self, keys: Iterable[Key], fetch: Callable[[list[Key]], Awaitable[Row]]) -> Row:
+        """As `Guard.lookup_many`."""
+        every = list(keys)
+        absent = await run_async(self._absent(every))
+        return await fetch([key for key, no in zip(every, absent) if not no])
+
+    insert = asynchronous(_Core._insert)
+    build = asynchronous(_Core._build)
+    tick = asynchronous(_Core._tick)
+
+    async def aclose(self) -> None:
+        """As `Guard.close`."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await run_async(self._leave())
+
+    async def __aenter__(self) -> AsyncGuard:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _start(self) -> None:
+        if self._rows_since and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                await run_async(self._tick())
+            except Exception as error:
+                self._warn("the background of the guard failed: %r", error)
+            await asyncio.sleep(TICK)

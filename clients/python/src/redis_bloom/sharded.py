@@ -1,0 +1,210 @@
+"""A client of sharded filters, as docs/sharding.md specifies them; `redis-bloom create --shards` makes them.
+
+    from redis_bloom import ShardedFilter
+    users = ShardedFilter(redis.RedisCluster(..., socket_timeout=0.1), "users")
+    users.add(["user:1", "user:2"])            # if it raises, some may be missing: add them again
+    users.has(["user:1", "nobody"])            # [True, False]; None: no answer that can be trusted
+
+Rebuilds are followed. A shard that is lost, and made again empty, answers 0 for items that were added. So "no"
+is believed only of a shard that has its mark, an item that `mark` adds after the first load; without
+it the answer is None. `AsyncShardedFilter` is the same for redis.asyncio.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Optional
+
+from redis.exceptions import ResponseError
+
+from ._steps import Key, Steps, asynchronous, checked, sync, text
+
+TOO_OLD = "the descriptor is too old"
+PAUSE = 1.0
+"""Seconds after a failure in which a shard is not asked."""
+
+
+def shard_of(item: Key, shards: int) -> int:
+    """The number of the shard of an item."""
+    return zlib.crc32(item.encode() if isinstance(item, str) else item) * shards >> 32
+
+
+def marks(shards: int) -> list[str]:
+    """For each shard the item that marks it as complete: `filter: complete K` with the smallest K of that shard."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < shards:
+        item = f"filter: complete {number}"
+        found.setdefault(shard_of(item, shards), item)
+        number += 1
+    return [found[shard] for shard in range(shards)]
+
+
+class _Generation:
+    """The shards of one generation: key and mark of each."""
+
+    def __init__(self, fields: Mapping[str, Any], prefix: str = "") -> None:
+        count, self.number = (int(fields[prefix + name]) for name in ("shards", "generation"))
+        error, capacity = float(fields[prefix + "error"]), int(fields[prefix + "capacity"])
+        if not (1 <= count <= 1024 and self.number >= 1 and 0 < error < 1 and capacity >= 1):
+            raise ValueError(f"the descriptor is damaged: {dict(fields)}")
+        self.shards = list(zip([fields[f"{prefix}{i}"] for i in range(count)], marks(count)))
+
+    def group(self, items: Iterable[Key]) -> list[tuple[Key, str, list[Key]]]:
+        """Key, mark and items of each shard that has some."""
+        groups: dict[int, list[Key]] = {}
+        for item in items:
+            groups.setdefault(shard_of(item, len(self.shards)), []).append(item)
+        return [(*self.shards[shard], group) for shard, group in groups.items()]
+
+
+class _Descriptor:
+    def __init__(self, reply: Mapping[Any, Any]) -> None:
+        fields = {text(name): value for name, value in reply.items()}
+        rule, state = (text(fields.get(name)) for name in ("rule", "state"))
+        if (rule, state) != ("crc32", "ready"):
+            raise ValueError(f"no filter that this client can use: rule {rule}, state {state}")
+        self.current = _Generation(fields)
+        self.next: Optional[_Generation] = None
+        self.damage = ""
+        if any(name.startswith("next.") for name in fields):
+            try:
+                self.next = _Generation(fields, "next.")
+                if text(fields.get("next.rule", "crc32")) != "crc32" or self.next.number == self.current.number:
+                    raise ValueError("its rule or number")
+            except (KeyError, ValueError) as error:  # a rebuild might lose what is added now
+                self.next, self.damage = None, f"the next generation cannot be read: {error!r}"
+        # After a rebuild `next` is the generation before, until its shards are gone.
+        self.is_rebuilt = self.next is not None and self.next.number < self.current.number
+        self.base = fields.get("base")
+        poll = text(fields.get("poll", ""))
+        self.poll = int(poll) if poll.isdigit() and int(poll) > 0 else 10
+
+
+def _is_stale(error: Exception) -> bool:
+    """Whether an error may come from a descriptor that is out of date."""
+    return any(words in str(error) for words in ("WRONGTYPE", "wrong kind", "belongs to shard", "not found", TOO_OLD))
+
+
+class _Core:
+    def __init__(self, client: Any, name: Key) -> None:
+        self._client, self._name = client, name
+        self._known: tuple[float, Optional[_Descriptor]] = (0.0, None)
+        self._resume_at: dict[Key, float] = {}
+        self.failures = 0
+        """How often the descriptor or a shard gave no answer: a metric to watch."""
+
+    def _read(self, again: bool = False) -> Steps[tuple[float, _Descriptor]]:
+        now = time.monotonic()
+        read_at, descriptor = self._known
+        if descriptor and not again and now - read_at < descriptor.poll:
+            return read_at, descriptor
+        reply = yield partial(self._client.hgetall, self._name)
+        self._known = (now, None)  # what was read before does not hold any more
+        self._known = (now, descriptor) = (now, _Descriptor(reply))
+        return now, descriptor
+
+    def _fail(self, key: Key) -> None:
+        self.failures += 1
+        self._resume_at[key] = time.monotonic() + PAUSE
+
+    def _has(self, items: list[Key], again: bool = False) -> Steps[list[Optional[bool]]]:
+        answers: dict[Key, Optional[bool]] = dict.fromkeys(items)
+        descriptor = self._known[1]
+        try:
+            if time.monotonic() >= self._resume_at.get(self._name, 0.0):
+                _, descriptor = yield from self._read(again)
+        except Exception:  # the one that was read last: its shards answer for themselves
+            descriptor = self._known[1]
+            self._fail(self._name)
+        if not descriptor:
+            return [None] * len(items)
+        stale: list[Key] = []
+        for key, mark, group in descriptor.current.group(answers):
+            yield from self._ask(key, mark, group, answers, stale)
+        absent = [item for item, answer in answers.items() if answer is False]
+        if descriptor.base and absent:
+            yield from self._ask(descriptor.base, "filter: complete", absent, answers, stale)
+        if stale and not again:
+            answers.update(zip(stale, (yield from self._has(stale, True))))
+        return [answers[item] for item in items]
+
+    def _ask(
+        self, key: Key, mark: str, items: list[Key], answers: dict[Key, Optional[bool]], stale: list[Key]
+    ) -> Steps[None]:
+        answers.update(dict.fromkeys(items))
+        if time.monotonic() < self._resume_at.get(key, 0.0):
+            return
+        try:
+            reply = yield partial(self._client.execute_command, "BF.MEXISTS", key, *items, mark)
+            *found, complete = checked(reply)
+            for item, yes in zip(items, found):
+                answers[item] = bool(yes) or (False if complete else None)
+            if not complete:
+                self._fail(key)
+        except Exception as error:
+            if _is_stale(error):
+                stale += items
+            else:
+                self._fail(key)
+
+    def _add(self, items: list[Key], again: bool = False) -> Steps[None]:
+        try:
+            yield from self._add_once(items, again)
+        except Exception as error:
+            if again or not _is_stale(error):
+                raise
+            yield from self._add(items, True)
+
+    def _add_once(self, items: list[Key], again: bool) -> Steps[None]:
+        read_at, descriptor = yield from self._read(again)
+        if descriptor.damage:
+            raise ValueError(descriptor.damage)
+        groups = [(key, group, False) for key, _, group in descriptor.current.group(items)]
+        if descriptor.next:
+            groups += [(key, group, descriptor.is_rebuilt) for key, _, group in descriptor.next.group(items)]
+        for key, group, may_be_gone in groups:
+            self._check_age(read_at, descriptor)
+            try:
+                words = ("BF.INSERT", key, "NOCREATE", "ITEMS", *group)
+                checked((yield partial(self._client.execute_command, *words)))
+            except ResponseError as error:
+                if not may_be_gone or "belongs" in str(error) or not _is_stale(error):
+                    raise  # else an old shard is gone, and the current ones have the items
+        self._check_age(read_at, descriptor)
+
+    def _check_age(self, read_at: float, descriptor: _Descriptor) -> None:
+        if time.monotonic() > read_at + 2 * descriptor.poll:  # a rebuild counts on additions to be done by then
+            raise TimeoutError(TOO_OLD)
+
+    def _add_all(self, items: Iterable[Key]) -> Steps[None]:
+        """Adds items to their shards, and while the filter is rebuilt to those of both generations."""
+        yield from self._add(list(items))
+
+    def _has_all(self, items: Iterable[Key]) -> Steps[list[Optional[bool]]]:
+        """True, False (certainly not added) or None (no answer that can be trusted). Never raises."""
+        return (yield from self._has(list(items)))
+
+    def _mark(self) -> Steps[None]:
+        """Marks the shards as complete, after all items were added."""
+        _, descriptor = yield from self._read(True)
+        yield from self._add(list(marks(len(descriptor.current.shards))))
+
+
+class ShardedFilter(_Core):
+    """A sharded filter with redis.RedisCluster or redis.Redis."""
+
+    add = sync(_Core._add_all)
+    has = sync(_Core._has_all)
+    mark = sync(_Core._mark)
+
+
+class AsyncShardedFilter(_Core):
+    """`ShardedFilter` for redis.asyncio: every method is a coroutine."""
+
+    add = asynchronous(_Core._add_all)
+    has = asynchronous(_Core._has_all)
+    mark = asynchronous(_Core._mark)

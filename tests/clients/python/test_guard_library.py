@@ -1,0 +1,549 @@
+"""The Guard of clients/python: no row is ever hidden after its insert, whatever happens to the server.
+
+Rows have timestamps from before their insert, by a clock that is 0.3 seconds off. The guards' times are
+shortened, but for the timeouts.
+"""
+
+import asyncio
+import contextlib
+import datetime
+import itertools
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import threading
+import time
+import types
+import unittest
+import unittest.mock
+
+import redis
+import redis.asyncio
+
+from redis_bloom import AsyncGuard, Guard, guard
+from server import Proxy, Server, free_port, until
+
+ROOT = pathlib.Path(__file__).parents[3]
+COMMIT = 0.2  # seconds: commit_within
+SEEDS = [int(seed) for seed in os.environ.get("GUARD_SEEDS", "1 2 3").split()]
+STEPS = int(os.environ.get("GUARD_STEPS", 120))
+
+
+class Snapshots(Server):
+    """A server whose data are those of its last snapshot, or of an older one."""
+
+    def start(self, *_, wait=True):
+        super().start("--appendonly", "no", "--repl-diskless-sync-delay", "0", wait=wait)
+
+    @property
+    def dump(self):
+        return pathlib.Path(self.directory.name, "dump.rdb")
+
+    def restart(self, snapshot=None):
+        self.kill()
+        if snapshot:
+            shutil.copy(snapshot, self.dump)
+        self.start()
+
+    def save(self, number=0):
+        """Takes a snapshot, and keeps a copy of it."""
+
+        def saved():
+            with contextlib.suppress(redis.ResponseError):  # a replica is being filled
+                return client.save()
+
+        with self.client() as client:
+            until(saved, "a snapshot")
+        return shutil.copy(self.dump, f"{self.dump}.{number}")
+
+
+class Database:
+    def __init__(self, rows=()):
+        self.rows = {key: (key, time.time()) for key in rows}
+        self.lock = threading.Lock()
+        self.skew = 0.0
+        self.asked = []  # for rows since when
+
+    def now(self):
+        return time.time() + self.skew
+
+    def write(self, key, when):
+        with self.lock:
+            self.rows[key] = (key, when)
+
+    def get(self, key):
+        with self.lock:
+            return self.rows.get(key, (None,))[0]
+
+    def keys(self):
+        with self.lock:
+            return list(self.rows)
+
+    def since(self, when):
+        assert when.tzinfo is datetime.timezone.utc
+        self.asked.append(when)
+        with self.lock:
+            return [key for key, written in self.rows.values() if written >= when.timestamp()]
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        for name, value in (("PAUSE", 0.0), ("TICK", 0.05)):
+            patch = unittest.mock.patch.object(guard, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        guard.log.setLevel("CRITICAL")
+        self.addCleanup(guard.log.setLevel, "NOTSET")
+        self.server = Snapshots()
+        self.addCleanup(self.server.close)
+        self.database = Database(f"row:{i}" for i in range(500))
+
+    def guard(self, url=None, **options):
+        options = {"catch_up": self.database.since, "commit_within": COMMIT, "margin": 1.5, **options}
+        client = redis.Redis.from_url(url or self.server.url)
+        made = Guard(client, "users", capacity=10_000, error=0.001, timeout=0.5, **options)
+        self.addCleanup(made.close)
+        return made
+
+    def insert(self, one, key):
+        when = self.database.now()
+        one.insert(key)
+        self.database.write(key, when)
+
+    def guarded(self, one):
+        """Waits until absent rows are stopped: of 20, 3 pass by chance with a probability of 1e-6."""
+        numbers = itertools.count()
+
+        def stopped():
+            before = one.stats.saved
+            for _ in range(20):
+                self.assertIsNone(one.lookup(f"absent:{id(one)}:{next(numbers)}", self.database.get))
+            return one.stats.saved - before >= 17
+
+        until(stopped, "absent rows are stopped")
+
+    def finds_all(self, *guards):
+        for one in guards:
+            hidden = [key for key in self.database.keys() if one.lookup(key, self.database.get) is None]
+            self.assertEqual(hidden, [])
+            found = one.lookup_many(self.database.keys(), lambda keys: keys)
+            self.assertEqual(set(self.database.keys()) - set(found), set())
+
+
+class Guards(Case):
+    def test_the_server_restarts_from_an_older_snapshot(self):
+        one = self.guard()
+        one.build(self.database.keys)
+        self.guarded(one)
+        self.server.save()
+        for i in range(100):
+            self.insert(one, f"late:{i}")
+        self.server.restart()
+        self.finds_all(one)
+        self.guarded(one)
+        self.finds_all(one)
+        self.assertEqual((one.stats.catch_ups, one.stats.builds), (1, 1))
+        with self.server.client() as client:
+            self.assertEqual(client.bf().exists(one.filter, "late:99"), 1)
+        # No row before the snapshot, less the margin, was read again.
+        self.assertLess(abs(self.database.asked[0].timestamp() + 1.5 - self.server.dump.stat().st_mtime), 20)
+
+    def test_the_guard_of_the_readme(self):
+        readme = (ROOT / "README.md").read_text()
+        (code,) = re.findall(r"<!-- run by test_guard_library.py -->\n```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+        code = code.replace("redis.Redis()", f"redis.Redis(port={self.server.port})")
+        self.assertIn("guard.insert(key); db.insert(row) ", code)
+        db = unittest.mock.Mock(get=self.database.get, insert=lambda row: self.database.write(row, self.database.now()))
+        names = {"rows_since": self.database.since, "all_keys": self.database.keys, "db": db, "key": "new", "row": "new"}
+        exec(code, names)
+        self.addCleanup(names["guard"].close)
+        self.assertEqual(names["row"], "new")
+        self.assertEqual(names["guard"].stats.builds, 1)
+
+    def test_a_row_that_commits_during_the_catch_up_is_found(self):
+        """Its key was in the server that died, and its row is written when the next one is up."""
+        one = self.guard(commit_within=2.0)
+        one.build(self.database.keys)
+        self.server.save()
+        when = self.database.now()
+        one.insert("slow")
+        self.server.restart()
+        time.sleep(0.5)
+        self.database.write("slow", when)
+        self.guarded(one)
+        self.finds_all(one)
+
+    def test_without_the_server_inserts_raise_or_wait(self):
+        one, later = self.guard(), self.guard(on_unavailable="later")
+        one.build(self.database.keys)
+        later.tick()
+        self.server.save()
+        self.server.kill()
+        with self.assertRaises(redis.RedisError):
+            one.insert("refused")
+        self.insert(later, "kept")
+        self.finds_all(one, later)
+        self.assertEqual((one.stats.insert_failures, later.stats.insert_failures), (1, 1))
+        self.server.start()
+        until(lambda: later.stats.late == 1, "the key is added")
+        self.guarded(one)
+        self.finds_all(one, later)
+
+    def test_a_guard_that_never_reached_the_server_keeps_no_keys_for_later(self):
+        self.server.kill()
+        with self.assertRaises(redis.RedisError):
+            self.guard(on_unavailable="later").insert("key")
+
+    def test_a_process_that_dies_with_keys_for_later_is_caught_up(self):
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.close)
+        one, dead = self.guard(), self.guard(url=proxy.url, on_unavailable="later", insert_timeout=0.2)
+        one.build(self.database.keys)
+        dead.tick()
+        self.guarded(one)
+        dead._ends.set()  # no background any more
+        proxy.close()
+        proxy.freeze()
+        self.insert(dead, "kept")
+        with unittest.mock.patch.object(guard, "STALE", 0.3):
+            until(lambda: one.stats.catch_ups, "a catch-up")
+        self.guarded(one)
+        self.finds_all(one)
+
+    def test_rows_written_past_the_guard_are_found_after_a_refresh(self):
+        one = self.guard(refresh=0.5)
+        one.build(self.database.keys)
+        self.guarded(one)
+        self.database.write("past", self.database.now())
+        until(lambda: one.lookup("past", self.database.get), "the row is found")
+
+    def test_a_dead_holder_of_the_lock_stops_nobody_for_long(self):
+        one = self.guard()
+        one.build(self.database.keys)
+        self.server.save()
+        self.insert(one, "new")
+        self.server.restart()
+        child = os.fork()
+        if not child:
+            die = lambda when: os.kill(os.getpid(), signal.SIGKILL)
+            client = redis.Redis.from_url(self.server.url)
+            Guard(client, "users", capacity=1, catch_up=die, commit_within=0).tick()
+            os._exit(1)
+        os.waitpid(child, 0)
+        with self.server.client() as client:
+            client.pexpire("guard:{users}:lock", 300)  # its 30 seconds
+        self.finds_all(one)
+        self.guarded(one)
+        self.finds_all(one)
+
+    def test_a_filter_that_is_lost_or_made_by_others_is_not_trusted(self):
+        one = self.guard()
+        one.build(self.database.keys)
+        with self.server.client() as client:
+            client.unlink(one.filter)
+            self.finds_all(one)
+            client.bf().add(one.filter, "row:1")
+            self.finds_all(one)
+            client.set(one.filter, "no filter")
+            self.finds_all(one)
+            client.unlink(one.filter)
+        one.build(self.database.keys)
+        self.guarded(one)
+        self.finds_all(one)
+
+    def test_the_scripts_of_the_server_are_lost(self):
+        one = self.guard()
+        one.build(self.database.keys)
+        with self.server.client() as client:
+            client.script_flush()
+        self.guarded(one)
+        self.assertEqual(one.stats.catch_ups, 0)
+
+    def test_a_build_is_broken(self):
+        one = self.guard()
+        one.build(self.database.keys)
+        client = self.server.client()
+        self.addCleanup(client.close)
+        new = one.filter + ":new"
+        reserve = lambda: client.execute_command("BF.RESERVE", new, 0.001, 100)
+        breaks = {
+            "lost": lambda: client.unlink(new),
+            "anew": lambda: (client.unlink(new), reserve()),
+            "restart": self.server.restart,
+        }
+        self.server.save()
+        for name, broken in breaks.items():
+
+            def keys():
+                broken()
+                yield from self.database.keys()
+
+            with self.subTest(name), self.assertRaises(redis.RedisError):
+                one.build(keys())
+        self.guarded(one)
+        self.finds_all(one)
+
+    def test_inserts_during_a_build_are_found(self):
+        one = self.guard()
+        ends, done = threading.Event(), itertools.count()
+
+        def insert():
+            while not ends.is_set():
+                self.insert(one, f"new:{next(done)}")
+
+        threads = [threading.Thread(target=insert) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(5):
+                one.build(self.database.keys)
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join()
+        self.assertGreater(next(done), 3)
+        self.guarded(one)
+        self.finds_all(one)
+
+    def test_a_demoted_primary_is_not_trusted(self):
+        """It follows another server with older data, on the connections that the guard has."""
+        one = self.guard(catch_up=None)
+        one.build(self.database.keys)
+        other = Snapshots()
+        self.addCleanup(other.close)
+        with other.client() as follower, self.server.client() as client:
+            follower.replicaof("127.0.0.1", self.server.port)
+            until(lambda: follower.info("replication")["master_link_status"] == "up", "it follows")
+            client.wait(1, 10_000)
+            follower.replicaof("NO", "ONE")
+            self.insert(one, "new")
+            client.replicaof("127.0.0.1", other.port)
+            until(lambda: client.info("replication")["master_link_status"] == "up", "it follows")
+            self.assertEqual(client.execute_command("BF.EXISTS", one.filter, "new"), 0)
+            self.finds_all(one)
+            client.replicaof("NO", "ONE")
+            self.guard().tick()
+            self.finds_all(one)
+
+    def test_timeouts_are_the_guards_own(self):
+        """redis.Redis() waits without end, or tries 11 times in 5 seconds."""
+        one = Guard(redis.Redis(port=free_port()), "users", capacity=1)
+        self.addCleanup(one.close)
+        for client, seconds in ((one._reader, 0.1), (one._writer, 1.0), (one._builder, 10.0)):
+            options = client.connection_pool.connection_kwargs
+            self.assertEqual((options["socket_timeout"], options["socket_connect_timeout"]), (seconds, seconds))
+            self.assertEqual(options["retry"]._retries, 0)
+        self.assertEqual(one.lookup("key", lambda key: 1), 1)
+        with self.assertRaises(ValueError):
+            Guard(redis.Redis(), "", capacity=1)
+        with self.assertRaises(ValueError):
+            Guard(redis.Redis(), "users", capacity=1, on_unavailable="later")
+
+    def test_asyncio(self):
+        async def keys():
+            for key in self.database.keys():
+                yield key
+
+        async def get(key):
+            return self.database.get(key)
+
+        async def since(when):
+            return self.database.since(when)
+
+        async def scenario():
+            client = redis.asyncio.Redis.from_url(self.server.url)
+            options = {"catch_up": since, "commit_within": COMMIT, "on_unavailable": "later"}
+            async with AsyncGuard(client, "users", capacity=1000, timeout=0.5, **options) as one:
+                await one.build(keys)
+                await one.tick()
+                self.assertIsNone(await one.lookup("absent", get))
+                self.server.save()
+                when = self.database.now()
+                await one.insert("new")
+                self.database.write("new", when)
+                self.server.kill()
+                await one.insert("later")
+                self.database.write("later", when)
+                self.server.start()
+                end = time.monotonic() + 60
+                while not (one.stats.catch_ups and one.stats.late) and time.monotonic() < end:
+                    await asyncio.sleep(0.05)
+                for key in self.database.keys():
+                    self.assertEqual(await one.lookup(key, get), key)
+                self.assertEqual((one.stats.catch_ups, one.stats.late), (1, 1))
+
+                async def some(keys):
+                    return keys
+
+                self.assertIn("new", await one.lookup_many(["new", "absent"], some))
+            await client.aclose()
+
+        asyncio.run(scenario())
+
+
+class Model(Case):
+    """Random faults under seeds; each step also looks some rows up."""
+
+    def test_no_row_is_ever_hidden(self):
+        self.total = guard.Stats()
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                self.run_model(random.Random(seed))
+        # The faults did not only keep the filter untrusted.
+        self.assertGreater(self.total.catch_ups, 0)
+        self.assertGreater(self.total.saved, 100)
+        self.assertGreater(self.total.late, 0)
+
+    def run_model(self, chance):
+        self.database = Database(f"row:{i}" for i in range(100))
+        servers = [Snapshots(), Snapshots()]
+        for server in servers:
+            self.addCleanup(server.close)
+        self.primary, self.follower = servers
+        self.follow()
+        proxy = Proxy(self.primary.port)
+        self.addCleanup(proxy.close)
+        self.proxy, self.snapshots, self.writes = proxy, [], []
+        guards = [self.guard(url=proxy.url, on_unavailable=mode, insert_timeout=0.5) for mode in ("raise", "raise", "later")]
+        self.history, self.kept, self.ahead, self.fence = [], set(), 0.0, None
+        clock = types.SimpleNamespace(monotonic=time.monotonic, time=lambda: time.time() + self.ahead)
+        skewed = unittest.mock.patch.object(guard, "time", clock)
+        guards[0].build(self.database.keys)
+        actions = [self.insert_rows] * 8 + [self.wait] * 3 + [
+            self.snapshot, self.snapshot, self.kill, self.older, self.fail_over, self.pause, self.delete, self.forget,
+            self.hold_lock, self.change_clocks, self.rebuild, self.rebuild,
+        ]  # fmt: skip
+        with skewed:
+            for step in range(STEPS):
+                action = chance.choice(actions)
+                self.history.append(action.__name__)
+                action(chance, guards, step)
+                self.look_up(chance, guards)
+            for field in vars(self.total):
+                setattr(self.total, field, sum([getattr(self.total, field)] + [getattr(one.stats, field) for one in guards]))
+            self.ahead = 0.0
+            for write in self.writes:
+                write.join()
+            self.try_to(guards[0].build, self.database.keys)
+            for one in guards:
+                self.guarded(one)
+            until(lambda: not guards[2]._waiting, "all keys are added")
+            self.finds_all(*guards)
+
+    def try_to(self, do, *words):
+        def done():
+            with contextlib.suppress(redis.RedisError, TimeoutError):
+                do(*words)
+                return True
+
+        until(done, "it works")
+
+    def look_up(self, chance, guards):
+        late = guards[2]
+        for one in guards:
+            keys = self.database.keys()
+            for key in chance.sample(keys, 10) + keys[-10:]:
+                if one is not late and key in self.kept:  # others may miss what this one still has to add
+                    continue
+                if one.lookup(key, self.database.get) is None:
+                    self.fail(f"{key} is hidden, after {self.history}")
+            one.lookup(f"absent:{chance.random()}", self.database.get)
+
+    def insert_rows(self, chance, guards, step):
+        for number in range(5):
+            one, key, when = chance.choice(guards), f"new:{step}:{number}", self.database.now()
+            if one is guards[2]:
+                self.insert_late(one, key, when)
+                continue
+            begin = time.monotonic()
+            with contextlib.suppress(redis.RedisError, TimeoutError):
+                one.insert(key)
+                delay = chance.uniform(0, COMMIT / 2)
+                if time.monotonic() - begin + delay < COMMIT * 0.9:
+                    write = threading.Timer(delay, self.commit, (key, when, begin))
+                    write.start()
+                    self.writes.append(write)
+
+    def commit(self, key, when, begin):
+        """The database's timeout: a row that is too late is not written."""
+        with self.database.lock:
+            if time.monotonic() - begin < COMMIT and (self.fence is None or begin < self.fence):
+                self.database.rows[key] = (key, when)
+
+    def insert_late(self, one, key, when):
+        begin = time.monotonic()
+        with contextlib.suppress(redis.RedisError, TimeoutError):
+            one.insert(key)
+            if key.encode() in list(one._waiting):
+                self.kept.add(key)
+                self.database.write(key, when)
+            else:
+                self.commit(key, when, begin)
+
+    def wait(self, chance, *_):
+        time.sleep(chance.choice((0.05, 0.3, 1.0)))
+
+    def snapshot(self, chance, guards, step):
+        self.snapshots.append(self.primary.save(step))
+
+    def kill(self, *_):
+        self.primary.restart()
+
+    def older(self, chance, *_):
+        self.primary.restart(chance.choice(self.snapshots) if self.snapshots else None)
+
+    def follow(self):
+        with self.follower.client() as client:
+            client.replicaof("127.0.0.1", self.primary.port)
+
+    def fail_over(self, chance, guards, step):
+        """The replica lags, and becomes the primary; the old one follows it, or is killed, or gone for a while."""
+        with self.follower.client() as follower, self.primary.client() as primary:
+            follower.replicaof("NO", "ONE")
+            self.fence = time.monotonic() + COMMIT
+            self.insert_rows(chance, guards, step)  # the guards go on with the old one
+            self.fence = None
+            self.proxy.port = self.follower.port
+            how = chance.choice(("demoted", "killed", "demoted, its connections closed"))
+            if how != "killed":
+                primary.replicaof("127.0.0.1", self.follower.port)
+        if how == "killed":
+            self.primary.restart()
+        elif how != "demoted":
+            self.proxy.cut()
+        self.primary, self.follower = self.follower, self.primary
+        self.follow()
+
+    def pause(self, chance, *_):
+        self.primary.signal(signal.SIGSTOP)
+        timer = threading.Timer(chance.choice((0.1, 0.8)), self.primary.signal, (signal.SIGCONT,))
+        timer.start()
+        self.addCleanup(timer.join)
+
+    def delete(self, chance, guards, step):
+        names = ["guard:{users}", "guard:{users}:state", "guard:{users}:new"]
+        with self.primary.client() as client:
+            client.unlink(chance.choice(names))
+
+    def forget(self, *_):
+        with self.primary.client() as client:
+            client.script_flush()
+
+    def hold_lock(self, chance, *_):
+        with self.primary.client() as client:
+            client.set("guard:{users}:lock", "the dead", px=chance.choice((500, 3000)))
+
+    def change_clocks(self, chance, *_):
+        self.ahead = chance.choice((0.0, 3600.0, -100.0))
+        self.database.skew = chance.choice((-0.3, 0.0, 0.3))
+
+    def rebuild(self, chance, guards, step):
+        with contextlib.suppress(redis.RedisError, TimeoutError):
+            chance.choice(guards).build(self.database.keys)
+
+
+if __name__ == "__main__":
+    unittest.main()
