@@ -125,6 +125,26 @@ export class Seen {
   release(item: Key): Promise<void>;
 }
 
+/** What `ShardedFilter` needs: a client of `createCluster`, or of `createClient`. */
+export interface ShardClient {
+  sendCommand(...args: any[]): Promise<unknown>;
+}
+
+/** A client of sharded filters (docs/sharding.md), which `redis-bloom create --shards` makes. Rebuilds are followed. */
+export class ShardedFilter {
+  /** Uses `client` as it is. Milliseconds for replies to `has` and to `add`: 100 and 1000 if not given. */
+  constructor(client: ShardClient, name: string, options?: { timeout?: number; addTimeout?: number });
+  readonly name: string;
+  /** How often the descriptor or a shard gave no answer; it is not queried in the second after. */
+  readonly failures: number;
+  /** Adds items to their shards, also those of a rebuild. If it throws, some may be missing: add them again. */
+  add(items: Iterable<Key>): Promise<void>;
+  /** True, false (certainly not added), or undefined: no answer that can be trusted. Never throws. */
+  has(items: Iterable<Key>): Promise<(boolean | undefined)[]>;
+  /** Marks the shards as complete, after all items were added: without its mark, a shard's "no" is not believed. */
+  mark(): Promise<void>;
+}
+
 /** Packed batches: all items of a command in one string, all answers in a string of bits. */
 export namespace bulk {
   /** Text or bytes from any iterable, or a typed array, whose elements are sent as they lie in memory. */

@@ -3,3 +3,4 @@ export { Guard } from './guard.js';
 export { BloomError } from './connection.js';
 export * as bulk from './bulk.js';
 export { Seen } from './seen.js';
+export { ShardedFilter } from './sharded.js';

@@ -1,6 +1,6 @@
 // Compiled by `npm run types`, and never run: the declarations fit the use of README.md, and refuse errors.
-import { createClient } from 'redis';
-import { BloomError, Guard, Seen, bulk, type Stats } from 'redis-bloom';
+import { createClient, createCluster } from 'redis';
+import { BloomError, Guard, Seen, ShardedFilter, bulk, type Stats } from 'redis-bloom';
 
 const client = createClient();
 const rowsSince = async (since: Date): Promise<string[]> => [since.toISOString()];
@@ -29,6 +29,10 @@ export async function use(): Promise<Stats> {
   const seen = new Seen(client, 'posts', { capacity: 1000, within: 7 * 86_400_000 });
   const mine: string[] = await seen.add('alice:1') ? await seen.claim(['/']) : [];
   for (const page of mine) await seen.done(page);
+  const sharded = new ShardedFilter(createCluster({ rootNodes: [] }), 'urls', { timeout: 200 });
+  await sharded.add(mine);
+  const present: (boolean | undefined)[] = await sharded.has(mine);
+  console.log(present);
   await guard.close();
   return guard.stats;
 }
