@@ -217,6 +217,21 @@ test('with "later" an insert waits for the server, and this guard passes its key
   assert.deepEqual(await world.hidden(other), []);
 });
 
+test('with "later" a guard that can look up, and not insert, passes its waiting keys on', async t => {
+  await server.send('ACL', 'SETUSER', 'reader', 'on', '>secret', '~*', '+@all');
+  const { world, guard } = await built(t, { onUnavailable: 'later', user: 'reader' });
+  await guard.tick();
+  await world.trusted(guard);
+  await server.send('ACL', 'SETUSER', 'reader', '-bf.insert');
+  await world.insert(guard, 'late');
+  assert.deepEqual(await world.hidden(guard), []);
+  assert.equal(guard.stats.lookupFailures, 0);
+  await server.send('ACL', 'SETUSER', 'reader', '+bf.insert');
+  await until('the key is in', () => guard.stats.late > 0);
+  assert.ok(await server.send('BF.EXISTS', guard.filter, 'late'));
+  assert.deepEqual(await world.hidden(guard), []);
+});
+
 test('with "later" a guard that has never reached the server throws', async t => {
   const { world } = await built(t);
   server.signal('SIGSTOP');
