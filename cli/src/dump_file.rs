@@ -296,6 +296,22 @@ pub(crate) fn must_be_own(path: &Path, start: &[u8]) -> Result<(), Error> {
     must_begin(&open_own(OpenOptions::new().read(true), path)?, path, start)
 }
 
+/// Opens a file that can be read again from its start. A pipe is not waited for.
+///
+/// # Errors
+/// `Error::Usage` for anything but a regular file.
+pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), Error> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = opened.map_err(Error::file(path))?;
+    let metadata = file.metadata().map_err(Error::file(path))?;
+    if metadata.is_file() {
+        return Ok((file, metadata));
+    }
+    let what = format!("{}: not a regular file", name::readable_path(path));
+    Err(Error::usage(what, "Name a file that redis-bloom dump wrote: it is read more than once."))
+}
+
 /// Opens a regular file of this user, if that is at `path`.
 fn open_own(options: &mut OpenOptions, path: &Path) -> Result<File, Error> {
     // A link here may have been made by somebody who wants another file to be overwritten. A pipe
@@ -360,8 +376,7 @@ pub(crate) struct Reader {
 impl Reader {
     /// Opens a file, and reads its header.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(Error::file(path))?;
-        let metadata = file.metadata().map_err(Error::file(path))?;
+        let (file, metadata) = open_regular(path)?;
         let mut reader = Self {
             // Data of chunks are read past this buffer.
             input: BufReader::with_capacity(64, file),

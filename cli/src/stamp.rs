@@ -74,9 +74,14 @@ impl Stamp {
         }
     }
 
+    /// Whether it is the same filter, however many items it has.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+
     /// Whether a shard with this stamp has all that it had at an earlier one.
     pub(crate) fn has_all_of(&self, earlier: &Self) -> bool {
-        self.identity == earlier.identity && self.items >= earlier.items
+        self.is_of(earlier) && self.items >= earlier.items
     }
 
     /// The value of a field.

@@ -650,6 +650,16 @@ impl Rebuild<'_> {
                     .to_owned(),
             });
         }
+        if items != totals.items {
+            return Err(Error::Incomplete {
+                what: format!(
+                    "{task}: the files changed: {} items were loaded, {} were there to check",
+                    amount::grouped(totals.items),
+                    amount::grouped(items)
+                ),
+                hint: "Load them again when nobody writes to them.".to_owned(),
+            });
+        }
         Ok((items, self.intact(seen, &stamps)?))
     }
 

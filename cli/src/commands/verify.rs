@@ -25,7 +25,7 @@ use crate::{
     connection::{Connection, Options, Target, text_of},
     error::{Error, Exit},
     items::{self, Batch, Batches, Packing, Source, push_item},
-    membership::{Answer, Membership, is_gone, is_stale},
+    membership::{Answer, Membership, is_gone},
     name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
@@ -272,7 +272,7 @@ impl<'a> Repairs<'a> {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 // The filter was rebuilt, or a shard is lost: the next attempt tells.
-                Err(error) if is_stale(&error) && !again => again = true,
+                Err(error) if is_gone(&error) && !again => again = true,
                 Err(error) => return Err(error),
             }
             self.filter = sharded::find(&mut self.servers.connect(self.name)?, self.name)?;

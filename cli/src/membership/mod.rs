@@ -28,7 +28,7 @@ use crate::{
 };
 use key::Key;
 use shards::Shards;
-pub(crate) use shards::{is_gone, is_stale};
+pub(crate) use shards::is_gone;
 
 /// Items in one `BF.MEXISTS`: enough to be fast, few enough not to delay other clients.
 const ITEMS: usize = 1000;

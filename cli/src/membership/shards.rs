@@ -199,8 +199,8 @@ impl Shards {
                     answered(&asked.batch, &answers)?;
                     under_way.pop_front();
                 }
-                Err(error) if is_stale(&error) => {
-                    self.renew(error)?;
+                Err(error) if is_gone(&error) => {
+                    self.renew()?;
                     under_way = under_way.into_iter().map(|old| self.send(old.batch)).collect();
                 }
                 Err(error) => return Err(error),
@@ -303,12 +303,9 @@ impl Shards {
 
     /// Reads the descriptor again, because a shard, or the base, refused its items. If it did not
     /// change, the shard that refused is lost.
-    fn renew(&mut self, why: Error) -> Result<(), Error> {
+    fn renew(&mut self) -> Result<(), Error> {
         if self.read_descriptor()? {
             return Ok(());
-        }
-        if !is_gone(&why) {
-            return Err(why);
         }
         for shard in self.shards.iter_mut().chain(&mut self.base) {
             shard.disconnect();
@@ -423,16 +420,9 @@ impl Shard {
     }
 }
 
-fn starts(error: &Error, start: &str) -> bool {
-    matches!(error, Error::Refused { text, .. } if text.starts_with(start))
-}
-
 /// Whether an error means that the key is not this shard: it is lost, or the filter was rebuilt.
 pub(crate) fn is_gone(error: &Error) -> bool {
-    ["ERR not found", "WRONGTYPE", "ERR filter is not shard"].iter().any(|text| starts(error, text))
-}
-
-/// Whether an error may mean that the filter was rebuilt.
-pub(crate) fn is_stale(error: &Error) -> bool {
-    is_gone(error) || starts(error, "ERR item belongs to shard")
+    const GONE: [&str; 4] =
+        ["ERR not found", "WRONGTYPE", "ERR filter is not shard", "ERR item belongs to shard"];
+    matches!(error, Error::Refused { text, .. } if GONE.iter().any(|start| text.starts_with(start)))
 }

@@ -579,6 +579,22 @@ fn a_file_that_changes_during_a_restore_leaves_a_key_that_is_named() {
     assert!(ran.stderr.ends_with(" has what is loaded: --resume goes on, drop removes it.\n"));
 }
 
+/// A pipe cannot be read twice, and one without a writer would be waited for.
+#[test]
+fn a_pipe_is_not_restored() {
+    let server = Server::start();
+    let file = file_in(&server);
+    let made = Command::new("mkfifo").arg(&file).status().expect("mkfifo runs");
+    assert!(made.success());
+    let child =
+        command_at(&server, "restore").arg(&file).arg("copy").stderr(Stdio::piped()).spawn();
+    let mut child = child.expect("the tool runs");
+    wait_until("the tool ends", || child.try_wait().unwrap().is_some());
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("urls.dump: not a regular file"), "{ran:?}");
+}
+
 /// The transaction fails because the key changes: its type is asked again.
 #[test]
 fn a_key_that_changes_between_check_and_rename_is_checked_again() {

@@ -492,6 +492,27 @@ fn a_lost_shard_is_refused_and_not_known() {
     }
 }
 
+/// A shard under the key of another one, as a mistaken RENAME leaves it.
+#[test]
+fn a_shard_under_the_key_of_another_is_lost() {
+    let server = Server::start();
+    let mut client = server.client();
+    let call: Call<'_> = &mut at(&mut client);
+    let descriptor = create(call, "urls", 2);
+    let items = numbered("item", 100);
+    let path = file(server.dir(), &items);
+    run_at(&server, &format!("load urls {}", path.display())).done();
+    let [first, second] = &descriptor.current.keys[..] else { panic!("two shards") };
+    call(first, &[b"RENAME", first, second]);
+    let input = items.join("\n");
+    let ran = run_with(&server, "check urls --json", input.as_bytes());
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert_eq!(number(&ran.stdout, "unknown"), 100);
+    let ran = run_at(&server, &format!("verify urls --probes 0 --file {}", path.display()));
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stdout.starts_with("100 items: 100 not known"), "{ran:?}");
+}
+
 /// `BF.ADD` makes a lost shard anew, as a filter that is no shard and has none of its items.
 #[test]
 fn a_shard_that_was_made_anew_is_lost() {

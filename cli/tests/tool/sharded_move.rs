@@ -305,6 +305,42 @@ fn a_restore_sees_that_its_filter_was_dropped() {
     assert!(at > 10 && seen > 5, "{seen} of {at}");
 }
 
+/// The filter is dropped and created again, with the same keys, before each command of a dump: exit
+/// 0 only if the dump has all items of the old filter, or of the new one.
+#[test]
+fn a_dump_sees_that_its_filter_was_created_again() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (mut at, mut seen) = (0, 0);
+    loop {
+        client.run("FLUSHALL");
+        create(&mut client, &numbered("item", 100));
+        let before = digests(&mut client, "urls");
+        let place = Before { after: "", command: at };
+        let run = relayed(&server, server.dir(), "dump urls -o urls.dump", place, |_| {
+            client.run("FLUSHALL");
+            create(&mut client, &[]);
+            true
+        });
+        let ran = Ran::from(run.output);
+        if ran.code == 0 {
+            let after = digests(&mut client, "urls");
+            run_in(&server, "restore urls.dump copy").done();
+            let copy = digests(&mut client, "copy");
+            assert!(copy == before || copy == after, "command {at}: {ran:?}");
+            fs::remove_dir_all(directory(&server)).unwrap();
+        } else {
+            assert_eq!(ran.code, 5, "command {at}: {ran:?}");
+            seen += 1;
+        }
+        if !run.reached {
+            break;
+        }
+        at += 1;
+    }
+    assert!(seen > 3, "{seen} of {at}");
+}
+
 /// A new shard is lost before each command of a restore: exit 0 only if it was lost after the
 /// exchange, and the old shards stay where the loss is noticed.
 #[test]

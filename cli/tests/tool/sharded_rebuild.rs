@@ -17,6 +17,7 @@ use bloom::sharding::{Descriptor, shard_keys};
 
 use crate::{
     harness::{Client, Cluster, ClusterClient, Random, Reply, Server, int, numbered, ok},
+    relay::{Before, relayed},
     run::{Ran, command, command_at},
     schema::checked,
     sharded_load::{assert_all_in, at, create, file, over, write},
@@ -419,6 +420,33 @@ fn a_rebuild_in_its_forms() {
         assert_eq!(own.elements(), [int(shard as i64), int(2)]);
     }
     refused(&server, "rebuild urls --commit", 4, "there is no new generation that has the items");
+}
+
+/// A file that is cut between the two readings: exit 0 only if all that was loaded was checked.
+#[test]
+fn a_file_that_is_cut_before_it_is_checked_is_noticed() {
+    let (server, _) = server();
+    run(&server, "rebuild urls --shards 2").done();
+    let (mut at, mut seen) = (0, 0);
+    loop {
+        fs::write(server.dir().join("cut"), numbered("item", 1_000).join("\n")).unwrap();
+        let place = Before { after: "item-999", command: at };
+        let run = relayed(&server, server.dir(), "rebuild urls --from cut", place, |_| {
+            fs::write(server.dir().join("cut"), "item-1\n").unwrap();
+            true
+        });
+        let ran = Ran::from(run.output);
+        match ran.code {
+            0 => assert!(ran.stdout.contains("all 1,000 items"), "command {at}: {ran:?}"),
+            5 => seen += 1,
+            _ => panic!("command {at}: {ran:?}"),
+        }
+        if !run.reached {
+            break;
+        }
+        at += 1;
+    }
+    assert!(seen > 0, "{at} commands");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::{
     output::Output,
     progress::{Part, Progress, Unit},
     sharded::{self, Filter},
+    stamp::Stamp,
 };
 
 /// What was written, or would be.
@@ -126,26 +127,39 @@ impl Arguments {
                     interrupt,
                     output,
                 };
+                let stamp = Stamp::of_shard(&servers, &descriptor.current, at)?;
                 let resume = self.resume || again;
                 let part = &mut Part::of(&sum);
                 let kept = if resume { dump.kept(server, part)? } else { None };
                 kept.map_or_else(|| dump.run(server, &infos[at], resume, part), Ok)
+                    .map(|dumped| (dumped, stamp))
                     .map_err(|error| of_shard(error, self.key(), at, count))
             },
             || progress.at(sum.load(Ordering::Relaxed), sum.load(Ordering::Relaxed), Unit::Bytes),
         )
         .map_err(resumable)?;
         drop(progress);
+        let (dumped, stamps): (Vec<_>, Vec<_>) = dumped.into_iter().unzip();
+        let replaced = |how: &str| Error::Incomplete {
+            what: format!("{shown} {how} during the dump"),
+            hint: "Dump it again, without --resume.".to_owned(),
+        };
         // A rebuild that ended meanwhile has replaced the shards, one after the other.
         match sharded::find(&mut servers.connect(self.key())?, self.key())? {
             Filter::Sharded(now) if now.current == descriptor.current => {}
-            _ => {
-                return Err(Error::Incomplete {
-                    what: format!("{shown} was rebuilt during the dump"),
-                    hint: "Dump it again, without --resume.".to_owned(),
-                });
-            }
+            _ => return Err(replaced("was rebuilt")),
         }
+        // One that was dropped and created again has the same keys.
+        on_all(
+            &servers,
+            keys,
+            |_, at, _| {
+                let now = Stamp::of_shard(&servers, &descriptor.current, at)?;
+                let same = now.zip(stamps[at].as_ref()).is_some_and(|(now, old)| now.is_of(old));
+                if same { Ok(()) } else { Err(replaced("or a shard of it was replaced")) }
+            },
+            || {},
+        )?;
         let entry = |(at, dumped): (usize, &Dumped)| {
             Entry::new(at, dumped.chunks, dumped.bytes, dumped.checksums)
         };
