@@ -144,6 +144,8 @@ class _Core:
         try:
             if not self._token or now > self._verify_at:
                 yield from self._verify()
+            # Before the query: afterwards the background may have added a key that the query missed.
+            waiting = [_bytes(key) in self._waiting for key in keys] if self._waiting else None
             send = self._reader.execute_command
             answers: list[bool] = []
             for start in range(0, len(keys), BATCH):
@@ -153,9 +155,8 @@ class _Core:
                 if found is None:
                     raise LookupError("the filter is not trusted")
                 answers += [one == "0" for one in text(found)]
-            if self._waiting:
-                waiting = self._waiting
-                answers = [no and _bytes(key) not in waiting for no, key in zip(answers, keys)]
+            if waiting:
+                answers = [no and not late for no, late in zip(answers, waiting)]
             self._verify_at = now + VERIFY
             return answers
         except Exception as error:  # whatever it is, the database is asked
@@ -230,13 +231,14 @@ class _Core:
 
     def _tick(self) -> Steps[None]:
         """The work of the background, now: late keys, the heartbeat, and a catch-up if one is due."""
+        clock = int(time.time() * 1000)  # before `waiting` is read: a key that comes later is not covered
         waiting = list(self._waiting)
         covers = "all" if self._later and not waiting else ""
         if waiting:
             servers = yield from self._add(waiting)
             covers = servers.pop() if len(servers) == 1 else ""
         lease = int((2 * self._commit_within + 30) * 1000) if self._rows_since else 0
-        words = [int(time.time() * 1000), self._id, covers]
+        words = [clock, self._id, covers]
         words += [int(STALE * 1000), int(self._refresh * 1000), lease]
         reply = yield partial(self._script, self._writer, scripts.TICK, 4, *words)
         state = text(reply[0])
