@@ -1,0 +1,185 @@
+//! Compares pages that count with an exact multiset under random operations, through splits and
+//! joins: no count is too low, deletions of all that was added leave nothing but highest counts,
+//! and the words read back are the same. Words that come from anywhere are refused, or do no harm.
+//!
+//! The first 3 bytes of the input choose the plan, and whether words or operations follow. An
+//! operation is one byte, followed by the number of an item in two.
+
+#![no_main]
+
+use std::collections::BTreeMap;
+
+use libfuzzer_sys::fuzz_target;
+use redis_bloom::filter::{
+    Hash,
+    pages::{BLOCKS, Growth, Page, Pages, Payload, Plan},
+};
+
+const RATES: [f64; 4] = [0.25, 0.01, 1e-4, 1e-9];
+
+/// More of them would take seconds.
+const MOST_OPERATIONS: usize = 500;
+
+fn plan([rate, growth, payload]: [u8; 3], capacity: u64) -> Plan {
+    let growth = match growth % 3 {
+        0 => Growth::Never,
+        1 => Growth::Doublings(growth / 16),
+        _ => Growth::Endless,
+    };
+    let rate = RATES[usize::from(rate) % RATES.len()];
+    let mut plan = Plan::new(rate, capacity, growth, payload_of(payload)).expect("a rate in range");
+    if payload & 64 != 0 {
+        // Pages that are split early, so that few items reach all levels, and tags are used up.
+        plan.page_slots = 256;
+        plan.tag_bits = plan.tag_bits.min(12).div_ceil(3);
+    }
+    plan
+}
+
+fn payload_of(byte: u8) -> Payload {
+    match byte % 3 {
+        0 => Payload::Nothing,
+        1 => Payload::Count { bits: 4 },
+        _ => Payload::Generation { bits: 3 },
+    }
+}
+
+fn hash(number: u64) -> Hash {
+    Hash::of(&number.to_le_bytes(), 1)
+}
+
+/// The structure with the same words.
+fn stored(pages: &Pages) -> Pages {
+    let plan = *pages.plan();
+    let Some(lanes) = pages.small_lanes() else {
+        let count = pages.pages().len();
+        let read = |(number, page): (usize, &Page)| {
+            Page::from_words(page.words(), plan.format_of(number, count)).expect("its own words")
+        };
+        let table = pages.pages().iter().enumerate().map(read).collect();
+        return Pages::from_pages(plan, table, pages.copies()).expect("its own pages");
+    };
+    Pages::from_small(plan, lanes).expect("its own entries")
+}
+
+/// Counts up and down, against a multiset.
+fn operate(mut pages: Pages, operations: &[[u8; 3]]) {
+    let counts = matches!(pages.plan().payload, Payload::Count { .. });
+    let mut model = BTreeMap::<u64, u64>::new();
+    let highest = pages.highest_count();
+    for &[operation, low, high] in operations {
+        let number = u64::from(u16::from_le_bytes([low, high]));
+        match operation % 8 {
+            // A run of items, so that an input of a few bytes splits pages.
+            0..4 => {
+                for number in number..number + u64::from(operation) {
+                    let before = pages.raise(hash(number)).expect("memory");
+                    let count = model.entry(number).or_default();
+                    assert!(before >= (*count).min(highest) || !counts);
+                    *count += 1;
+                }
+            }
+            4..6 if counts => {
+                let run: Vec<_> = model.range(number..).map(|(&number, _)| number).collect();
+                for &number in run.iter().take(operation.into()) {
+                    let before = pages.lower(hash(number)).expect("memory");
+                    let count = model[&number];
+                    assert!(before >= count.min(highest));
+                    if count == 1 {
+                        model.remove(&number)
+                    } else {
+                        model.insert(number, count - 1)
+                    };
+                }
+            }
+            6 => assert!(pages == stored(&pages), "other words are read back"),
+            7 => assert!(pages == pages.duplicate().expect("memory"), "a copy differs"),
+            _ => {}
+        }
+        let count = model.get(&number).copied().unwrap_or(0);
+        let counted = pages.count(hash(number));
+        assert!(if counts { counted >= count.min(highest) } else { counted > 0 || count == 0 });
+    }
+    let slots = pages.slots().count() as u64;
+    assert_eq!((slots, slots - pages.copies()), (pages.slot_count(), pages.items()));
+    if counts {
+        for (number, count) in model {
+            (0..count).for_each(|_| assert!(pages.lower(hash(number)).expect("memory") > 0));
+        }
+        // A count that reached the highest stays.
+        assert!(pages.slots().all(|slot| slot.payload + 1 == highest));
+    }
+}
+
+/// A window: what came in a generation that is alive is found.
+fn pass(mut pages: Pages, operations: &[[u8; 3]]) {
+    let (mut last, mut now) = (BTreeMap::<u64, u64>::new(), 0_u64);
+    let (alive, most) = (4, pages.plan().payload.most());
+    pages.turn(0, alive);
+    for &[operation, low, high] in operations {
+        let number = u64::from(u16::from_le_bytes([low, high]));
+        match operation % 4 {
+            0..2 => {
+                for number in number..number + u64::from(operation) {
+                    let now_code = pages.generation();
+                    pages.insert(hash(number), now_code, |_| now_code).expect("memory");
+                    last.insert(number, now);
+                }
+            }
+            2 => {
+                let mut page = 0;
+                while page < pages.pages().len().max(1) {
+                    (0..BLOCKS).for_each(|block| _ = pages.sweep(page, block));
+                    page += 1;
+                }
+                now += 1;
+                pages.turn((now & most) as u8, alive);
+            }
+            _ => _ = pages.join_if_due().expect("memory"),
+        }
+        if last.get(&number).is_some_and(|&came| now - came < u64::from(alive)) {
+            let found = pages.find(hash(number)).is_some_and(|payload| pages.is_alive(payload));
+            assert!(found, "{number} is lost");
+        }
+    }
+}
+
+/// Words from anywhere: the first page, copied for all that the plan asks for.
+fn read(plan: Plan, data: &[u8]) {
+    let words: Vec<u64> =
+        data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8"))).collect();
+    let count = plan.first_pages as usize;
+    let read = |number| Page::from_words(&words, plan.format_of(number, count)).ok();
+    let pages = match (0..count).map(read).collect() {
+        Some(table) => Pages::from_pages(plan, table, 0),
+        None => {
+            let lanes: Vec<u32> =
+                words.iter().flat_map(|&word| [word as u32, (word >> 32) as u32]).collect();
+            Pages::from_small(plan, &lanes)
+        }
+    };
+    if let Ok(mut pages) = pages {
+        assert!(pages == stored(&pages), "other words are read back");
+        for number in 0..3_000 {
+            pages.raise(hash(number)).expect("memory");
+        }
+        assert!((0..3_000).all(|number| pages.find(hash(number)).is_some()));
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&head, data)) = data.split_first_chunk::<3>() else {
+        return;
+    };
+    if head[2] & 128 != 0 {
+        return read(plan(head, 0), data);
+    }
+    let plan = plan(head, u64::from(head[0]) << 4);
+    let pages = Pages::new(plan).expect("a small structure");
+    let (operations, _) = data.as_chunks();
+    let operations = &operations[..operations.len().min(MOST_OPERATIONS)];
+    match plan.payload {
+        Payload::Generation { .. } => pass(pages, operations),
+        _ => operate(pages, operations),
+    }
+});
