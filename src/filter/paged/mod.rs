@@ -30,6 +30,15 @@
 //! kilobytes: pages that should be joined, or emptied, stay as they are and are tried later. All
 //! answers stay right, but such a copy is no longer equal word for word.
 //!
+//! # Where it will stand
+//! No command uses it yet; its bytes are in `codec/native/paged/`. A value of the module will be
+//! one of three kinds, chosen once a command: a `Filter` (one layer of blocks, or the stack of
+//! another product), a `Paged`, or a load of either. Then a reserved filter that is full hands its
+//! layer to [`Paged::above`]; BF.SHIFT replicates [`Shift`]; and these go: growth, counters and
+//! generations in `stack.rs`, `deletion.rs`, `window/`, `layer/counting/`, with their records in
+//! `codec/native/header.rs`. Still to be written for a `Paged`: a union (BF.MERGE), an estimate,
+//! defragmentation, and freeing at a billion items.
+//!
 //! Bytes on disk, commands and the clock do not belong here.
 
 mod add;
