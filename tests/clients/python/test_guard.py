@@ -172,7 +172,7 @@ class Faults(Guards, unittest.TestCase):
     def test_the_server_is_killed_and_comes_back(self):
         key = next(KEYS)
         self.insert(key)
-        with self.unguarded("(?i)refused|closed|reset"):
+        with self.unguarded("(?i)refused|closed|reset|connect call failed"):
             self.server.kill()
         self.ask(f"insert {next(KEYS)}", "raised")
         self.server.start("--appendonly", "yes")
@@ -180,7 +180,7 @@ class Faults(Guards, unittest.TestCase):
         self.assertTrue(self.client.bf().exists(guard.FILTER, key))
 
     def test_the_server_comes_back_without_its_data(self):
-        with self.unguarded("(?i)refused|closed|reset"):
+        with self.unguarded("(?i)refused|closed|reset|connect call failed"):
             self.server.kill()
         with self.unguarded("no complete filter"):
             self.server.start("--appendonly", "no")
