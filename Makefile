@@ -224,10 +224,11 @@ test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live
 
 # What all need is installed and built before, so that they only test at the same time.
 .PHONY: test-waiting
-test-waiting: build ## test-cli, test-clients and test-monitoring at the same time
+test-waiting: build ## test-cli and test-monitoring at the same time, then test-clients, whose guards have timeouts of 0.1 s
 	@scripts/setup tests clients monitoring
 	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
-	scripts/at-once test-cli test-clients test-monitoring
+	scripts/at-once test-cli test-monitoring
+	@$(MAKE) --no-print-directory test-clients
 
 .PHONY: test-monitoring
 test-monitoring: build ## The files of contrib/monitoring, with Debian's prometheus-redis-exporter and promtool
