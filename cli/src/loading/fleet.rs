@@ -17,6 +17,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -417,27 +418,45 @@ impl Fleet {
         failure
     }
 
-    /// Looks at all shards: one may have lost items while another one was waited for. `false` if
-    /// one does not answer.
+    /// Looks at all shards at the same time: one may have lost items while another one was waited
+    /// for. `false` if one does not answer.
+    ///
+    /// # Errors
+    /// The first shard that has lost items, or whose items nothing proves.
     fn look_again(&self) -> Result<bool, Failure> {
         let shards = self.keys.len();
-        for (number, key) in self.keys.iter().enumerate() {
-            let Some(mark) = self.marks.get(key) else { continue };
-            let route = Route { key: key.clone(), place: None, shard: None, ..self.route.clone() };
-            let settings = Settings { acks: Some(0), ..self.settings.clone() };
-            let connected = route.targets.connect_for(key, Error::passes).map_err(Stop::from);
-            let opened = connected.and_then(|server| Delivery::open(settings, route, server));
-            let Ok((delivery, true)) = opened else { return Ok(false) };
-            let stop = match delivery.found().map(|seen| mark.judged(seen)) {
-                Some(Verdict::Proved) => continue,
-                // Without the right to INFO only the connection of its thread proved it.
-                Some(Verdict::Unproved) if !mark.names_process() => continue,
-                Some(Verdict::Lost(why)) => Stop::Lost(why),
-                Some(Verdict::Unproved) | None => Stop::Restarted,
+        let looks: Vec<_> = thread::scope(|scope| {
+            let begin = |look| thread::Builder::new().spawn_scoped(scope, look);
+            let threads: Vec<_> =
+                self.keys.iter().map(|key| begin(move || self.look(key))).collect();
+            let ended = |thread: io::Result<thread::ScopedJoinHandle<'_, _>>| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|it| std::panic::resume_unwind(it)),
+                Err(_) => Ok(false),
             };
-            return Err(Failure { stop, shard: Some((number, shards)) });
+            threads.into_iter().map(ended).collect()
+        });
+        let mut all = true;
+        for (number, look) in looks.into_iter().enumerate() {
+            all &= look.map_err(|stop| Failure { stop, shard: Some((number, shards)) })?;
         }
-        Ok(true)
+        Ok(all)
+    }
+
+    /// Looks at a shard: whether it has what was confirmed. `false` if it does not answer.
+    fn look(&self, key: &[u8]) -> Result<bool, Stop> {
+        let Some(mark) = self.marks.get(key) else { return Ok(true) };
+        let route = Route { key: key.to_vec(), place: None, shard: None, ..self.route.clone() };
+        let settings = Settings { acks: Some(0), ..self.settings.clone() };
+        let connected = route.targets.connect_for(key, Error::passes).map_err(Stop::from);
+        let opened = connected.and_then(|server| Delivery::open(settings, route, server));
+        let Ok((delivery, true)) = opened else { return Ok(false) };
+        match delivery.found().map(|seen| mark.judged(seen)) {
+            Some(Verdict::Proved) => Ok(true),
+            // Without the right to INFO only the connection of its thread proved it.
+            Some(Verdict::Unproved) if !mark.names_process() => Ok(true),
+            Some(Verdict::Lost(why)) => Err(Stop::Lost(why)),
+            Some(Verdict::Unproved) | None => Err(Stop::Restarted),
+        }
     }
 
     /// Ends all threads. Starts others if the shards are none any more, because the filter was

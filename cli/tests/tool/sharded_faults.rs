@@ -5,10 +5,15 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
+
+use bloom::sharding::{Descriptor, State};
 
 use crate::{
     fake::{Fake, array},
@@ -402,6 +407,50 @@ fn one_shard(command: &str) -> String {
         ["RENAMENX", ..] | ["WAIT", ..] => ":1\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     }
+}
+
+/// The last look at the shards takes no longer for many of them than for one.
+#[test]
+fn a_load_looks_at_all_shards_at_the_same_time() {
+    const SHARDS: u16 = 8;
+    let descriptor = Descriptor::new(b"urls", SHARDS, 0.01, 10_000, 10).expect("a name");
+    let shards: Vec<_> =
+        descriptor.current.keys.iter().map(|key| String::from_utf8_lossy(key).into()).collect();
+    let fields: Vec<String> = (descriptor.fields(State::Ready).into_iter())
+        .flat_map(|(field, value)| [field, value])
+        .map(|word| String::from_utf8(word).expect("text"))
+        .collect();
+    // Each shard is found twice, when the load begins and when it ends. The reply to the second
+    // question waits until all shards are asked.
+    let (asked, all) = (Mutex::new(Vec::<String>::new()), Condvar::new());
+    let alone = Arc::new(AtomicUsize::new(0));
+    let waited = Arc::clone(&alone);
+    let fake = Fake::start(move |command| match command.split(' ').collect::<Vec<_>>()[..] {
+        ["HGETALL", "urls"] => array(&fields.iter().map(String::as_str).collect::<Vec<_>>()),
+        ["BF.INFO", key, "SHARD"] => {
+            let shard = shards.iter().position(|shard: &String| shard == key).expect("a shard");
+            format!("*1\r\n*2\r\n:{shard}\r\n:{SHARDS}\r\n")
+        }
+        ["BF.INFO", key, "SATURATED"] => {
+            let mut asked = asked.lock().expect("no panic");
+            asked.push(key.to_owned());
+            all.notify_all();
+            if asked.iter().filter(|other| *other == key).count() == 2 {
+                let some = |asked: &mut Vec<_>| asked.len() < 2 * usize::from(SHARDS);
+                let result = all.wait_timeout_while(asked, Duration::from_secs(2), some);
+                let late = result.expect("no panic").1.timed_out();
+                waited.fetch_add(usize::from(late), Ordering::SeqCst);
+            }
+            array(&["$-1"])
+        }
+        _ => one_shard(command),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 1_000));
+    let ran = run_fake(&fake, &format!("load urls {}", path.display()));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let looks = fake.commands().iter().filter(|command| command.ends_with("SATURATED")).count();
+    assert_eq!((looks, alone.load(Ordering::SeqCst)), (2 * usize::from(SHARDS), 0));
 }
 
 /// Runs the tool at a fake server.
