@@ -363,7 +363,7 @@ mod tests {
         let second = start().map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "another load has the file");
         kept.advance(2, 7);
-        let process = Process::of(Some("run_id:process"), 0, "127.0.0.1:6379".to_owned());
+        let process = Process::of(Some("run_id:process"), 0);
         let seen = Seen { identity: Some("f".to_owned()), items: Some(5), process };
         let marks = vec![None, Some(Mark::of(&seen))];
         kept.describe(&[3], &marks);

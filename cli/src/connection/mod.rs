@@ -147,11 +147,6 @@ impl Connection {
         self.number
     }
 
-    /// The address of the server, whatever name led to it.
-    pub(crate) fn address(&self) -> Result<String, Error> {
-        self.stream.address().map_err(self.target.broken())
-    }
-
     /// Sends a command, and returns its reply. Replies of commands sent before must have been
     /// received.
     ///

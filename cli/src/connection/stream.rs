@@ -19,20 +19,6 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The address of the server, whatever name led to it.
-    pub(super) fn address(&self) -> io::Result<String> {
-        match self {
-            Self::Tcp(stream) => Ok(stream.peer_addr()?.to_string()),
-            Self::Tls(session) => Ok(session.get_ref().peer_addr()?.to_string()),
-            Self::Unix(stream) => {
-                let address = stream.peer_addr()?;
-                Ok(address
-                    .as_pathname()
-                    .map_or_else(String::new, |path| path.display().to_string()))
-            }
-        }
-    }
-
     /// Sets how long a reply is waited for.
     pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
         let tcp = match self {

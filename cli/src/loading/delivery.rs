@@ -750,9 +750,8 @@ impl Delivery {
             confirmed.push((entry.piece.number, bytes));
         }
         if !confirmed.is_empty() {
-            let (durable, replicated) = (self.settings.durable, self.offset);
             if let Some(mark) = &mut self.mark {
-                mark.confirm(added, durable, replicated);
+                mark.confirm(added, self.offset);
             }
             self.route.ledger.confirm(&confirmed, self.route.place, self.mark.clone());
         }
@@ -1053,7 +1052,7 @@ impl Delivery {
 
     /// The process that the connection leads to.
     fn process(&mut self) -> Result<Process, Stop> {
-        let info = match self.ask(&["INFO", "server", "replication", "persistence"]) {
+        let info = match self.ask(&["INFO", "server", "replication"]) {
             Err(Stop::Refused(text))
                 if matches!(trouble(text.clone(), false), Trouble::Fatal(_)) =>
             {
@@ -1064,8 +1063,7 @@ impl Delivery {
                 _ => None,
             },
         };
-        let address = self.connection.address()?;
-        Ok(Process::of(info.as_deref(), self.connection.number(), address))
+        Ok(Process::of(info.as_deref(), self.connection.number()))
     }
 
     /// One command on the connection; nothing is under way.

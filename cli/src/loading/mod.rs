@@ -115,8 +115,7 @@ impl Failure {
             (Stop::Restarted, _) => Error::Incomplete {
                 what: what(RESTARTED),
                 hint: format!(
-                    "{} --durable proves items after a restart, --acks in a replica that takes \
-                     over.",
+                    "{} --acks proves that a replica that takes over has the items.",
                     go_on()
                 ),
             },

@@ -6,8 +6,6 @@
 //!
 //! ```text
 //!   the same process: run_id and master_replid        has all items
-//!   the same address, aof_enabled:1, no               has what its AOF had: --durable
-//!     master_replid2: it loaded its AOF
 //!   master_replid2 is that process, and               has what that process had written up to
 //!     second_repl_offset is behind all items          there: a replica that was promoted (--acks),
 //!                                                     or a restart from a later RDB file
@@ -15,6 +13,10 @@
 //!
 //! And the filter must be the same: `BF.INFO IDENTITY`, and a count that did not fall. If anything
 //! else answers, items may be lost, and the caller sends all of them again.
+//!
+//! A restart with an append-only file proves nothing, even if the file was synced (`--durable`):
+//! after a failover and a failback, another server answers at the same address with an older file,
+//! and no field of `INFO` distinguishes it.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +39,6 @@ pub(crate) struct Process {
     /// load.
     #[serde(skip)]
     connection: u64,
-    address: String,
     /// `master_replid`: changes when it becomes a replica, and when it is promoted.
     replication: String,
     /// `master_replid2`: the stream that it has a part of, if it was promoted, or loaded an RDB
@@ -50,9 +51,6 @@ pub(crate) struct Process {
     /// `role:slave`.
     #[serde(skip)]
     is_replica: bool,
-    /// `aof_enabled`.
-    #[serde(skip)]
-    appends: bool,
 }
 
 /// What must be true of a filter that has all confirmed items.
@@ -62,8 +60,6 @@ pub(crate) struct Mark {
     /// What the filter counts at least.
     items: Option<u64>,
     process: Process,
-    /// The append-only file has all items.
-    durable: bool,
     /// All items are before this byte of the replication stream, and replicas have it.
     replicated: Option<u64>,
 }
@@ -80,8 +76,8 @@ pub(crate) enum Verdict {
 
 impl Process {
     /// The process at the other end of a connection. `info` is what it says to
-    /// `INFO server replication persistence`; `None` if it does not.
-    pub(crate) fn of(info: Option<&str>, connection: u64, address: String) -> Self {
+    /// `INFO server replication`; `None` if it does not.
+    pub(crate) fn of(info: Option<&str>, connection: u64) -> Self {
         let field = |name: &str| {
             let mut lines = info.unwrap_or("").lines().filter_map(|line| line.split_once(':'));
             let value = lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim());
@@ -92,12 +88,10 @@ impl Process {
         Self {
             run_id: field("run_id"),
             connection,
-            address,
             replication: field("master_replid").unwrap_or_default(),
             replication_before: before,
             has_before: field("second_repl_offset").and_then(|it| it.parse().ok()).unwrap_or(0),
             is_replica: field("role").is_some_and(|role| role == "slave"),
-            appends: field("aof_enabled").is_some_and(|enabled| enabled == "1"),
         }
     }
 
@@ -119,12 +113,6 @@ impl Process {
             _ => self.connection > 0 && self.connection == now.connection,
         }
     }
-
-    /// Whether `now` is the server at this address, restarted with its append-only file.
-    fn restarts_as(&self, now: &Self) -> bool {
-        let loaded = now.appends && now.replication_before.is_none() && !now.is_replica;
-        self.address == now.address && now.run_id.is_some() && loaded
-    }
 }
 
 impl Mark {
@@ -134,23 +122,21 @@ impl Mark {
             identity: seen.identity.clone(),
             items: seen.items,
             process: seen.process.clone(),
-            durable: false,
             replicated: None,
         }
     }
 
-    /// Notes that so many items are confirmed that were new. `durable`: the append-only file has
-    /// all items. `replicated`: replicas have them, and this is where the stream was behind them.
-    pub(crate) fn confirm(&mut self, new: u64, durable: bool, replicated: Option<u64>) {
+    /// Notes that so many items are confirmed that were new. `replicated`: replicas have all items,
+    /// and this is where the stream was behind them.
+    pub(crate) fn confirm(&mut self, new: u64, replicated: Option<u64>) {
         self.items = self.items.map(|items| items.saturating_add(new));
-        self.durable = durable;
         self.replicated = replicated;
     }
 
     /// Notes that the filter has moved to this process with all its items.
     pub(crate) fn move_to(&mut self, process: &Process) {
         self.process = process.clone();
-        (self.durable, self.replicated) = (false, None);
+        self.replicated = None;
     }
 
     /// Whether the same process answers as before.
@@ -166,8 +152,6 @@ impl Mark {
     /// Notes that this process answers, and has all items.
     pub(crate) fn follow(&mut self, process: Process) {
         if !self.process.continues_as(&process) {
-            // An append-only file keeps what it has.
-            self.durable &= self.process.restarts_as(&process);
             self.replicated = None;
         }
         self.process = process;
@@ -190,8 +174,7 @@ impl Mark {
             };
         }
         let is_next = process.replication_before.as_ref() == Some(&before.replication);
-        let has_all = (self.durable && before.restarts_as(process))
-            || (is_next && self.replicated.is_some_and(|end| end < process.has_before));
+        let has_all = is_next && self.replicated.is_some_and(|end| end < process.has_before);
         if has_all && fewer.is_none() && !process.is_replica {
             Verdict::Proved
         } else {
@@ -205,7 +188,7 @@ mod tests {
     use super::*;
 
     fn process(info: &str) -> Process {
-        Process::of(Some(info), 1, "host:1".to_owned())
+        Process::of(Some(info), 1)
     }
 
     fn seen(info: &str) -> Seen {
@@ -214,36 +197,37 @@ mod tests {
 
     const FIRST: &str = "run_id:1\r\nrole:master\r\nmaster_replid:a\r\nmaster_replid2:000\r\n";
 
-    /// A row for each thing that may answer: is it proved without more, with the append-only file,
-    /// with replicas that had the stream up to byte 100?
+    /// A row for each thing that may answer: is it proved without more, and with replicas that had
+    /// the stream up to byte 100?
     #[test]
     fn another_process_has_the_items_only_if_something_proves_it() {
         let rows = [
-            (FIRST, [true, true, true]),
+            (FIRST, [true, true]),
             // Its first replica gives a process another ID, and no second one.
-            ("run_id:1\nmaster_replid:b\nmaster_replid2:000", [true, true, true]),
+            ("run_id:1\nmaster_replid:b\nmaster_replid2:000", [true, true]),
             // It was a replica for a while, or is one.
-            ("run_id:1\nmaster_replid:c\nmaster_replid2:b\nsecond_repl_offset:900", [false; 3]),
-            ("run_id:1\nrole:slave\nmaster_replid:b\nmaster_replid2:000", [false; 3]),
-            // Restarted: with its append-only file, without one, from RDB files of two ages.
-            ("run_id:2\nmaster_replid:b\nmaster_replid2:0\naof_enabled:1", [false, true, false]),
-            ("run_id:2\nmaster_replid:b\nmaster_replid2:0\naof_enabled:0", [false; 3]),
+            ("run_id:1\nmaster_replid:c\nmaster_replid2:b\nsecond_repl_offset:900", [false; 2]),
+            ("run_id:1\nrole:slave\nmaster_replid:b\nmaster_replid2:000", [false; 2]),
+            // Restarted: with an append-only file, perhaps an older one; without one; from RDB
+            // files of two ages.
+            ("run_id:2\nmaster_replid:b\nmaster_replid2:0\naof_enabled:1", [false; 2]),
+            ("run_id:2\nmaster_replid:b\nmaster_replid2:0\naof_enabled:0", [false; 2]),
             (
                 "run_id:2\nmaster_replid:b\nmaster_replid2:a\nsecond_repl_offset:101\n\
                  aof_enabled:1",
-                [false, false, true],
+                [false, true],
             ),
-            ("run_id:2\nmaster_replid:b\nmaster_replid2:a\nsecond_repl_offset:100", [false; 3]),
+            ("run_id:2\nmaster_replid:b\nmaster_replid2:a\nsecond_repl_offset:100", [false; 2]),
             // A replica of it, and a replica of another one, or of that replica.
-            ("run_id:3\nrole:slave\nmaster_replid:a\nmaster_replid2:0\naof_enabled:1", [false; 3]),
-            ("run_id:3\nmaster_replid:b\nmaster_replid2:c\nsecond_repl_offset:900", [false; 3]),
+            ("run_id:3\nrole:slave\nmaster_replid:a\nmaster_replid2:0\naof_enabled:1", [false; 2]),
+            ("run_id:3\nmaster_replid:b\nmaster_replid2:c\nsecond_repl_offset:900", [false; 2]),
             // No right to INFO.
-            ("", [false; 3]),
+            ("", [false; 2]),
         ];
         for (info, expected) in rows {
             for (kind, expected) in expected.into_iter().enumerate() {
                 let mut mark = Mark::of(&seen(FIRST));
-                mark.confirm(0, kind == 1, (kind == 2).then_some(100));
+                mark.confirm(0, (kind == 1).then_some(100));
                 let mut now = seen(info);
                 now.process.connection = 2;
                 let verdict = if expected { Verdict::Proved } else { Verdict::Unproved };
@@ -253,11 +237,6 @@ mod tests {
                 assert_eq!(mark.judged(&now), Verdict::Proved.max_if(info.contains("role:slave")));
             }
         }
-        let mut elsewhere = seen("run_id:2\nmaster_replid:b\naof_enabled:1");
-        elsewhere.process.address = "host:2".to_owned();
-        let mut mark = Mark::of(&seen(FIRST));
-        mark.confirm(0, true, None);
-        assert_eq!(mark.judged(&elsewhere), Verdict::Unproved, "the file is not there");
     }
 
     impl Verdict {
@@ -269,7 +248,7 @@ mod tests {
     #[test]
     fn another_filter_and_one_that_counts_less_are_lost() {
         let mut mark = Mark::of(&seen(FIRST));
-        mark.confirm(3, false, None);
+        mark.confirm(3, None);
         let mut now = seen(FIRST);
         assert!(matches!(mark.judged(&now), Verdict::Lost(why) if why.contains("counts 10")));
         now.items = Some(13);
@@ -282,7 +261,7 @@ mod tests {
 
     #[test]
     fn without_info_only_the_connection_proves_it() {
-        let of = |connection| Process::of(None, connection, "host:1".to_owned());
+        let of = |connection| Process::of(None, connection);
         assert!(of(1).continues_as(&of(1)) && !of(1).continues_as(&of(2)));
         assert!(!of(0).continues_as(&of(0)), "those of earlier loads");
     }

@@ -403,7 +403,7 @@ impl World {
         let Node { primary, snapshots, .. } = &mut self.nodes[node];
         primary.kill();
         let dump = primary.dir().join("dump.rdb");
-        // A server with an append-only file starts from that: it is what --durable relies on.
+        // A server with an append-only file starts from that.
         if !self.setup.aof {
             match from {
                 From::Last => fs::write(&dump, &snapshots[snapshots.len() - 1]),
