@@ -255,9 +255,11 @@ impl Setup {
         self.kind != Kind::Full && (self.shards == 0 || self.may_look()) && (sees || !waits)
     }
 
-    /// Whether it does so after connections broke.
+    /// Whether it does so after connections broke. A replica reports once a second what it has: a
+    /// load that tries again for less than that may end early.
     pub(super) fn can_reconnect(&self) -> bool {
-        self.can_succeed() && !self.counts_twice() && self.rights == Rights::All
+        let patient = self.retry_for != "300ms";
+        self.can_succeed() && !self.counts_twice() && self.rights == Rights::All && patient
     }
 
     /// Whether an interrupted load leaves journals.

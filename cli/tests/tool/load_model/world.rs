@@ -199,7 +199,9 @@ impl World {
         let mut command: Vec<&[u8]> = vec![b"HSET", NAME.as_bytes()];
         command.extend(fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
         let node = Ports::node_of(NAME.as_bytes(), self.nodes.len());
-        assert!(!self.client(node).cmd(&command).is_error());
+        self.give_memory(node);
+        let reply = self.client(node).cmd(&command);
+        assert!(matches!(reply, Reply::Int(_)), "HSET: {reply:?}");
     }
 
     fn reserve(&self, at: usize) {
