@@ -813,10 +813,8 @@ fn a_cluster_takes_a_load_while_slots_move_and_a_node_is_full() {
     let from = node_of(&cluster, &client, key);
     let to = (from + 1) % PRIMARIES;
     let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
-    let slow = format!(
-        "load urls --rate 100000 --batch 4kb --journal-every 5ms --json {}",
-        path.display()
-    );
+    let slow =
+        format!("load urls --rate 40000 --batch 4kb --journal-every 5ms --json {}", path.display());
     let child = started(target, &slow);
     let card = |client: &mut ClusterClient| over(client)(key, &[b"BF.CARD", key]).int();
     let before = card(&mut client);
@@ -852,7 +850,7 @@ fn a_cluster_takes_a_load_while_slots_move_and_a_node_is_full() {
         let from = node_of(&cluster, &client, key);
         let to = (from + 1) % PRIMARIES;
         let (mut old, id) = (cluster.nodes[from].client(), &cluster.ids[to]);
-        let child = started(&cluster.nodes[from], &slow.replace("100000", "50000"));
+        let child = started(&cluster.nodes[from], &slow.replace("40000", "30000"));
         wait_until("the slot has moved", || {
             old.run(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}"));
             thread::sleep(Duration::from_millis(50));
@@ -937,7 +935,7 @@ fn a_primary_that_dies_in_a_load_takes_nothing_with_it() {
     // With waiting, which is the default here: the same in the middle of a load.
     let path = file(dir.path(), &numbered("kept", 200_000));
     let key = key_on(&cluster, &client, 1);
-    let words = format!("load urls --rate 100000 --batch 4kb --json {}", path.display());
+    let words = format!("load urls --rate 40000 --batch 4kb --json {}", path.display());
     let card = |client: &mut ClusterClient| over(client)(&key, &[b"BF.CARD", &key]).int();
     let before = card(&mut client);
     let child = started(&cluster.nodes[2], &words);
