@@ -1,7 +1,7 @@
 // What `npm pack` makes can be installed and imported.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import * as library from '../src/index.js';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-test('the package has all that index.js exports', async t => {
+test('the package has all that index.js exports, and the licences', async t => {
   const directory = mkdtempSync(join(tmpdir(), 'redis-bloom-pack-'));
   t.after(() => rmSync(directory, { recursive: true }));
   const run = (cwd, program, ...words) => execFileSync(program, words, { cwd, encoding: 'utf8', stdio: 'pipe' });
@@ -19,6 +19,9 @@ test('the package has all that index.js exports', async t => {
   const modules = join(directory, 'node_modules'), own = join(modules, 'redis-bloom');
   await mkdir(own, { recursive: true });
   run(directory, 'tar', '--extract', '--file', packed, '--strip-components=1', '--directory', own);
+  for (const name of ['LICENSE-MIT', 'LICENSE-APACHE']) {
+    assert.deepEqual(readFileSync(join(own, name)), readFileSync(join(root, '../..', name)));
+  }
   for (const name of ['redis', '@redis', 'cluster-key-slot']) {
     symlinkSync(join(root, 'node_modules', name), join(modules, name));
   }
