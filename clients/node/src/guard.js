@@ -10,6 +10,7 @@ import * as scripts from './scripts.js';
 
 const BATCH = 1000;
 const PAUSE = 1000; // milliseconds after a failed lookup in which only the database is queried
+const VERIFY = 1000; // milliseconds without a lookup after which the next one first compares the server's identity
 const TICK = 1000; // milliseconds between two heartbeats
 // Milliseconds without news of a process with keys for later, until a catch-up adds its rows.
 const STALE = 60_000;
@@ -49,6 +50,7 @@ export class Guard {
   #token = ''; // of the lookup script that a trusted server has
   #sha = '';
   #lost = ''; // the token whose script the server did not have, or refused
+  #verifyAt = 0; // when the identity of the server is compared again
   #resumeAt = 0; // when lookups may query the filter again
   #logAt = 0;
   #known = false; // whether the server knows that this guard may have late keys
@@ -115,7 +117,8 @@ export class Guard {
 
   /** Of each key a digit: 1 if the filter has it. */
   async #query(keys) {
-    if (!this.#token) await this.#verify();
+    const now = performance.now();
+    if (!this.#token || now > this.#verifyAt) await this.#verify();
     let answers = '';
     for (let start = 0; start < keys.length; start += BATCH) {
       const batch = keys.slice(start, start + BATCH);
@@ -124,12 +127,13 @@ export class Guard {
       if (found === null) throw new NotTrusted();
       answers += found;
     }
+    this.#verifyAt = now + VERIFY;
     return answers;
   }
 
   /** Learns the token, or makes a new one if the server has forgotten the script of the last one. */
   async #verify() {
-    let token = await this.#script(this.#reader, scripts.VERIFY, 2);
+    let [, token] = await this.#script(this.#reader, scripts.lookup(''), 2);
     if (token && token === this.#lost) token = await this.#trust(this.#reader);
     if (!token) throw new NotTrusted();
     this.#token = token;
@@ -220,7 +224,7 @@ export class Guard {
     const { catchUp, margin, commitWithin, log } = this.#options;
     const when = new Date(Math.max(since - margin, 0));
     log(`the guard may lack keys since ${when.toISOString()}: catching up`);
-    await this.#sleep(commitWithin);
+    await this.#sleep(2 * commitWithin);
     for await (const batch of batches(catchUp(when), BATCH)) {
       await this.#add(batch);
       await this.#writer.send(['SET', this.#keys[3], this.#id, 'XX', 'PX', `${this.#lease}`]);
@@ -232,13 +236,14 @@ export class Guard {
 
   /** How long others leave a catch-up to this guard, in milliseconds. */
   get #lease() {
-    return this.#options.catchUp ? this.#options.commitWithin + 30_000 : 0;
+    return this.#options.catchUp ? 2 * this.#options.commitWithin + 30_000 : 0;
   }
 
   /** Marks the filter as trusted, by a script that this server process alone has from now on. */
-  #trust(link, server = '', begin = '', own = '') {
-    const script = scripts.lookup(randomUUID().replaceAll('-', ''));
-    return this.#script(link, script, 4, [server, begin, this.#id, own]);
+  async #trust(link, server = '', begin = '', own = '') {
+    const token = randomUUID().replaceAll('-', '');
+    const [process] = await this.#script(link, scripts.lookup(token), 2);
+    return this.#script(link, scripts.TRUST, 4, [server, begin, this.#id, own, token, process]);
   }
 
   #script(link, script, keys, words = []) {

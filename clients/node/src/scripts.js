@@ -3,7 +3,7 @@
 // Keys: the filter, its state (a hash), the filter under construction, the lock. Fields of the state:
 //
 //     trusted         replication ID of the primary under which the filter has all keys
-//     token           names the lookup script that was loaded when that was found
+//     token           names the lookup script that this primary got when that was found
 //     heartbeat       milliseconds: every key that a guard added later may be missing in a copy of this state
 //     late:PROCESS    "covered seen": rows of a guard with on_unavailable="later" are covered up to the first
 //                     time; it was heard of last at the second
@@ -14,21 +14,18 @@
 // The text of the lookup script is that of the library for Python, byte for byte: its SHA-1 is its name.
 
 // Items that a build adds last. Three: a filter without them has all by chance once in 10^6 at 1 %.
-const COMPLETE = ['guard: complete 1', 'guard: complete 2', 'guard: complete 3'];
+const ITEMS = "'guard: complete 1', 'guard: complete 2', 'guard: complete 3'";
 
-const ITEMS = COMPLETE.map(item => `'${item}'`).join(', ');
+// The replication ID: a restart and a promotion change it. nil on a replica.
+const ID = "local id = string.match(redis.call('INFO', 'replication'), 'role:master.*master_replid:(%x+)')";
 
 const COMMON = `#!lua
--- The replication ID: a restart and a promotion change it. nil on a replica.
-local function identity()
-  return string.match(redis.call('INFO', 'replication'), 'role:master.*master_replid:(%x+)')
-end
+${ID}
 local function complete(key)
-  for _, found in ipairs(redis.call('BF.MEXISTS', key, ${ITEMS})) do
-    if found ~= 1 then return false end
-  end
-  return true
+  local found = redis.call('BF.MEXISTS', key, ${ITEMS})
+  return found[1] + found[2] + found[3] == 3
 end
+local function add(key, ...) return redis.pcall('BF.INSERT', key, 'NOCREATE', 'ITEMS', ...) end
 local function now(theirs)
   local time = redis.call('TIME')
   return math.min(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(theirs))
@@ -41,38 +38,40 @@ local function state(key)
 end
 `;
 
-// KEYS filter, state: of each item a digit, 1 or 0, in one string, which clients parse faster than an array;
-// null if the filter is not trusted. With four keys it is `trust`: it marks the filter as trusted, and itself.
-// A server has this script only if `trust` ran in the same process, since the token is random. It is no
-// read-only script, so a replica refuses it.
-const LOOKUP = `#!lua
--- %s
-if not KEYS[3] then
-  if redis.call('HGET', KEYS[2], 'token') ~= '%s' then return false end
-  local found = redis.call('BF.MEXISTS', KEYS[1], ${ITEMS}, unpack(ARGV))
-  return found[1] + found[2] + found[3] == 3 and table.concat(found, '', 4)
+// KEYS filter, state. ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than
+// an array; null if the filter is not trusted. Without keys, the identity of the server, and the token if the
+// filter is trusted. It writes nothing, so it may run at maxmemory; but it does not say so, and a replica refuses it.
+const LOOKUP = `#!lua flags=allow-oom
+if not ARGV[1] then
+  ${ID}
+  local trusted = id and id == redis.call('HGET', KEYS[2], 'trusted')
+  return {id or '', trusted and redis.call('HGET', KEYS[2], 'token') or ''}
 end
+if redis.call('HGET', KEYS[2], 'token') ~= 'TOKEN' then return false end
+local found = redis.call('BF.MEXISTS', KEYS[1], ${ITEMS}, unpack(ARGV))
+return found[1] + found[2] + found[3] == 3 and table.concat(found, '', 4)
 `;
 
-// KEYS filter, state, new, lock. ARGV id, begin, caller, identity of the new filter or ''.
-// id '' stands for the one under which the filter is trusted.
-const TRUST = `
-local id, fields = identity(), state(KEYS[2])
+/** The script of a token. Only `trust` may load that of a token that is in use: whoever knows it is trusted. */
+export const lookup = token => LOOKUP.replace('TOKEN', token);
+
+// KEYS filter, state, new, lock. ARGV id, begin, caller, identity of the new filter or '', token, identity of
+// the server that has the script of the token. id '' stands for the one under which the filter is trusted.
+export const TRUST = `${COMMON}
+local fields = state(KEYS[2])
 local wanted = ARGV[1] ~= '' and ARGV[1] or fields.trusted
-if not id or id ~= wanted then return redis.error_reply('ERR the server changed') end
+if not id or id ~= wanted or id ~= ARGV[6] then return redis.error_reply('ERR the server changed') end
 if ARGV[4] ~= '' then
-  if redis.call('EXISTS', KEYS[3]) == 0 or redis.call('BF.INFO', KEYS[3], 'IDENTITY')[1] ~= ARGV[4] then
+  if redis.pcall('BF.INFO', KEYS[3], 'IDENTITY')[1] ~= ARGV[4] then
     return redis.error_reply('ERR the new filter is lost, or another build has begun')
   end
-  local added = redis.pcall('BF.INSERT', KEYS[3], 'NOCREATE', 'ITEMS', ${ITEMS})
-  if added.err or type(added[#added]) == 'table' then
-    return redis.error_reply('ERR the new filter cannot be completed')
-  end
+  add(KEYS[3], ${ITEMS})
+  if not complete(KEYS[3]) then return redis.error_reply('ERR the new filter cannot be completed') end
   redis.call('RENAME', KEYS[3], KEYS[1])
   fields.heartbeat = nil
 end
 if not complete(KEYS[1]) then return redis.error_reply('ERR there is no complete filter') end
-redis.call('HSET', KEYS[2], 'trusted', id, 'token', token)
+redis.call('HSET', KEYS[2], 'trusted', id, 'token', ARGV[5])
 if ARGV[2] ~= '' then
   local begin = tonumber(ARGV[2])
   redis.call('HSET', KEYS[2], 'heartbeat', text(math.max(begin, tonumber(fields.heartbeat or 0))))
@@ -84,36 +83,22 @@ if ARGV[2] ~= '' then
   end
 end
 if redis.call('GET', KEYS[4]) == ARGV[3] then redis.call('UNLINK', KEYS[4]) end
-return token
-`;
-
-/** The script of a token, which queries the filter, and with four keys trusts it. */
-export const lookup = token =>
-  LOOKUP.replaceAll('%s', token) + `local token = '${token}'\n` + COMMON.slice('#!lua\n'.length) + TRUST;
-
-// KEYS filter, state. The token if the filter is trusted, else ''.
-export const VERIFY = `${COMMON}
-local fields = state(KEYS[2])
-if fields.trusted and fields.trusted == identity() and fields.token then return fields.token end
-return ''
+return ARGV[5]
 `;
 
 // KEYS filter, state, new. ARGV items. The identity of the server, '' on none.
 export const INSERT = `${COMMON}
 for _, key in ipairs({KEYS[3], KEYS[1]}) do
-  local answer = redis.pcall('BF.INSERT', key, 'NOCREATE', 'ITEMS', unpack(ARGV))
-  if answer.err then  -- a filter that does not exist needs no key
-    if not string.find(answer.err, 'not found', 1, true) then return answer end
-  elseif type(answer[#answer]) == 'table' and answer[#answer].err then
-    return answer[#answer]
-  end
+  local answer = add(key, unpack(ARGV))
+  local failure = answer.err and answer or answer[#answer]
+  -- A filter that does not exist needs no key.
+  if type(failure) == 'table' and not string.find(failure.err, 'not found', 1, true) then return failure end
 end
-return identity() or ''
+return id or ''
 `;
 
 // KEYS filter, state, new. ARGV error, capacity. Identities of server and new filter.
 export const RESERVE = `${COMMON}
-local id = identity()
 if not id then return redis.error_reply('ERR this is no primary') end
 redis.call('UNLINK', KEYS[3])
 redis.call('BF.RESERVE', KEYS[3], ARGV[1], ARGV[2])
@@ -124,21 +109,20 @@ return {id, redis.call('BF.INFO', KEYS[3], 'IDENTITY')[1], text(now(ARGV[3]))}
 // the caller vouches for: '' nothing, 'all' that it has no late keys, or the identity of the server
 // to which it has just added all of them. Returns what is to be done, and for 'catch up' from when.
 export const TICK = `${COMMON}
-local id, fields, time = identity(), state(KEYS[2]), now(ARGV[1])
-if not id then return {'no primary'} end
+local fields, time = state(KEYS[2]), now(ARGV[1])
+if not id then return {'no primary', 0} end
 local trusted = fields.trusted == id and complete(KEYS[1])
 local own, vouched = 'late:' .. ARGV[2], 0
+local function cover(name)
+  fields[name] = text(time) .. ' ' .. text(time)
+  redis.call('HSET', KEYS[2], name, fields[name])
+end
 if fields.trusted ~= id and fields.token then redis.call('HDEL', KEYS[2], 'token') end
-if ARGV[3] ~= '' and (not fields[own] or (trusted and (ARGV[3] == 'all' or ARGV[3] == id))) then
-  if ARGV[3] == 'all' or ARGV[3] == id then
-    fields[own], vouched = text(time) .. ' ' .. text(time), 1
-    redis.call('HSET', KEYS[2], own, fields[own])
-  end
+if (ARGV[3] == 'all' or ARGV[3] == id) and (trusted or not fields[own]) then
+  vouched = 1
+  cover(own)
 end
-if tonumber(ARGV[5]) > 0 and not fields['late:outside'] then
-  fields['late:outside'] = text(time) .. ' ' .. text(time)
-  redis.call('HSET', KEYS[2], 'late:outside', fields['late:outside'])
-end
+if tonumber(ARGV[5]) > 0 and not fields['late:outside'] then cover('late:outside') end
 if not fields.heartbeat or not complete(KEYS[1]) then return {'incomplete', vouched} end
 local since, due = tonumber(fields.heartbeat), not trusted
 for name, value in pairs(fields) do

@@ -217,6 +217,26 @@ test('with "later" an insert waits for the server, and this guard passes its key
   assert.deepEqual(await world.hidden(other), []);
 });
 
+test('at maxmemory lookups are answered, and inserts throw or wait', async t => {
+  const { world, guard } = await built(t);
+  const later = world.guard({ onUnavailable: 'later' });
+  await later.tick();
+  t.after(() => server.send('CONFIG', 'SET', 'maxmemory', '0'));
+  await server.send('CONFIG', 'SET', 'maxmemory', '1');
+  await assert.rejects(guard.insert('refused'), /OOM/);
+  await assert.rejects(guard.build(() => world.rows.keys()), /OOM/);
+  await world.insert(later, 'kept');
+  const fresh = world.guard();
+  for (const one of world.guards) {
+    await world.trusted(one);
+    assert.equal(one.stats.lookupFailures, 0);
+  }
+  assert.deepEqual(await world.hidden(later), []);
+  await server.send('CONFIG', 'SET', 'maxmemory', '0');
+  await until('the key is in', () => later.stats.late === 1);
+  for (const one of [guard, fresh]) assert.deepEqual(await world.hidden(one), []);
+});
+
 test('with "later" a guard that can look up, and not insert, passes its waiting keys on', async t => {
   await server.send('ACL', 'SETUSER', 'reader', 'on', '>secret', '~*', '+@all');
   const { world, guard } = await built(t, { onUnavailable: 'later', user: 'reader' });
@@ -300,10 +320,10 @@ test('options that make no guard are refused', () => {
 const python = fileURLToPath(new URL('../../python/src/redis_bloom/_guard_scripts.py', import.meta.url));
 test('the scripts are those of the library for Python', { skip: !existsSync(python) }, () => {
   const program = 'import json, runpy, sys; s = runpy.run_path(sys.argv[1]); '
-    + 'print(json.dumps([s["lookup"]("t"), s["VERIFY"], s["INSERT"], s["RESERVE"], s["TICK"]]))';
+    + 'print(json.dumps([s["lookup"]("t"), s["TRUST"], s["INSERT"], s["RESERVE"], s["TICK"]]))';
   const theirs = JSON.parse(execFileSync('python3', ['-c', program, python]));
-  const { lookup, VERIFY, INSERT, RESERVE, TICK } = scripts;
-  assert.deepEqual([lookup('t'), VERIFY, INSERT, RESERVE, TICK], theirs);
+  const { lookup, TRUST, INSERT, RESERVE, TICK } = scripts;
+  assert.deepEqual([lookup('t'), TRUST, INSERT, RESERVE, TICK], theirs);
 });
 
 /** A generator of numbers from 0 to n - 1 (mulberry32). */

@@ -14,6 +14,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 import types
@@ -192,6 +193,27 @@ class Guards(Case):
         self.guarded(one)
         self.finds_all(one, later)
 
+    def test_at_maxmemory_lookups_are_answered_and_inserts_raise_or_wait(self):
+        one, later = self.guard(), self.guard(on_unavailable="later")
+        one.build(self.database.keys)
+        later.tick()
+        with self.server.client() as client:
+            client.config_set("maxmemory", 1)
+            with self.assertRaises(redis.OutOfMemoryError):
+                one.insert("refused")
+            with self.assertRaises(redis.OutOfMemoryError):
+                one.build(self.database.keys)
+            self.insert(later, "kept")
+            new = self.guard()
+            for each in (one, later, new):
+                self.guarded(each)
+                self.assertEqual(each.stats.lookup_failures, 0)
+            self.finds_all(later)
+            client.config_set("maxmemory", 0)
+        until(lambda: later.stats.late == 1, "the key is added")
+        self.finds_all(one, later, new)
+        self.assertEqual(sum(each.stats.catch_ups for each in (one, later, new)), 0)
+
     def test_a_guard_that_never_reached_the_server_keeps_no_keys_for_later(self):
         self.server.kill()
         with self.assertRaises(redis.RedisError):
@@ -328,6 +350,17 @@ class Guards(Case):
             self.guard().tick()
             self.finds_all(one)
 
+    def test_a_primary_that_lost_its_replicas_is_not_trusted_if_it_is_told_so(self):
+        one = self.guard()
+        one.build(self.database.keys)
+        self.guarded(one)
+        with self.server.client() as client:
+            client.config_set("min-replicas-to-write", 1)
+            before = one.stats.saved
+            self.finds_all(one)
+            self.assertIsNone(one.lookup("absent", self.database.get))
+            self.assertEqual(one.stats.saved, before)
+
     def test_timeouts_are_the_guards_own(self):
         """redis.Redis() waits without end, or tries 11 times in 5 seconds."""
         one = Guard(redis.Redis(port=free_port()), "users", capacity=1)
@@ -382,6 +415,59 @@ class Guards(Case):
             await client.aclose()
 
         asyncio.run(scenario())
+
+
+class TwoLanguages(Case):
+    """A guard of clients/node and one of clients/python have one filter."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = pathlib.Path(self.server.directory.name, "rows")
+        command = ["node", ROOT / "clients/node/test/guard-worker.js", self.server.url, self.file]
+        for row in self.database.rows.items():
+            self.note(*row)
+        self.node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.node.communicate)
+
+    def note(self, key, row):
+        with self.file.open("a") as file:
+            file.write(f"{key} {int(row[1] * 1000)}\n")
+
+    def ask(self, *words):
+        self.node.stdin.write(" ".join(words) + "\n")
+        self.node.stdin.flush()
+        return self.node.stdout.readline().strip()
+
+    def insert_both(self, one, number):
+        for name, insert in (("python", one.insert), ("node", lambda key: self.assertEqual(self.ask("insert", key), "ok"))):
+            key = f"{name}:{number}"
+            insert(key)
+            self.database.write(key, self.database.now())
+            self.note(key, self.database.rows[key])
+
+    def all_is_well(self, one):
+        """Both stop absent rows, and hide none."""
+        self.guarded(one)
+        until(lambda: sum(self.ask("lookup", f"absent:{i}") == "absent" for i in range(20)) >= 17, "node stops absent rows")
+        self.finds_all(one)
+        self.assertEqual([key for key in self.database.keys() if self.ask("lookup", key) != "passed"], [])
+
+    def test_each_finds_the_rows_of_the_other_also_after_a_catch_up(self):
+        one = self.guard(catch_up=None)
+        one.build(self.database.keys)
+        self.insert_both(one, 1)
+        self.all_is_well(one)
+        self.server.save()
+        self.insert_both(one, 2)
+        self.server.restart()
+        self.all_is_well(one)
+        self.assertEqual(self.ask("catchUps"), "1")
+        self.insert_both(one, 3)
+        other = self.guard()
+        self.server.restart()
+        self.all_is_well(other)
+        self.insert_both(other, 4)
+        self.all_is_well(other)
 
 
 class Model(Case):

@@ -1,4 +1,4 @@
-"""One logic for redis-py and its asyncio: generators that yield steps, and two loops that run them.
+"""One logic for redis-py and its asyncio: generators that yield steps, and a loop that runs them.
 
 A step is a function without arguments. `run` calls it and sends the result back into the generator;
 `run_async` awaits the result first if it can be awaited. What a step raises is raised where it was
@@ -7,12 +7,12 @@ yielded. Nothing here knows a filter.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
+from collections.abc import Awaitable, Generator
 from functools import wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union
 
+import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -30,17 +30,13 @@ Steps = Generator[Callable[[], Any], Any, T]
 
 def run(steps: Steps[T]) -> T:
     """Runs a generator to its end and returns its result."""
+    loop = run_async(steps)
     try:
-        step = next(steps)
-        while True:
-            try:
-                result = step()
-            except Exception as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(result)
+        loop.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+    loop.close()
+    raise TypeError("what must be awaited needs the class for asyncio")
 
 
 async def run_async(steps: Steps[T]) -> T:
@@ -50,7 +46,7 @@ async def run_async(steps: Steps[T]) -> T:
         while True:
             try:
                 result = step()
-                if inspect.isawaitable(result):
+                if hasattr(result, "__await__"):
                     result = await result
             except Exception as error:
                 step = steps.throw(error)
@@ -82,25 +78,23 @@ def asynchronous(method: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Conc
     return call
 
 
-def next_batch(items: Iterator[Any] | AsyncIterator[Any], size: int) -> Any:
-    """The next items as a list, which is empty at the end; of an AsyncIterator, what to await for it."""
-    if isinstance(items, AsyncIterator):
-        return _next_batch(items, size)
-    return list(islice(items, size))
+def batches(items: Any, size: int) -> Callable[[], Any]:
+    """A step for the next items as a list, which is empty at the end. The iterable may be an asynchronous one."""
+    if not hasattr(items, "__aiter__"):
+        rest = iter(items)
+        return lambda: list(islice(rest, size))
+    later = items.__aiter__()
 
+    async def batch() -> list[Any]:
+        found: list[Any] = []
+        while len(found) < size:
+            try:
+                found.append(await later.__anext__())
+            except StopAsyncIteration:
+                break
+        return found
 
-async def _next_batch(items: AsyncIterator[Any], size: int) -> list[Any]:
-    batch: list[Any] = []
-    async for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            break
     return batch
-
-
-def iterator(items: Any) -> Any:
-    """The iterator of an iterable of either kind."""
-    return items.__aiter__() if hasattr(items, "__aiter__") else iter(items)
 
 
 def with_timeout(client: Any, seconds: float) -> Any:
@@ -110,25 +104,15 @@ def with_timeout(client: Any, seconds: float) -> Any:
     client of a cluster or of Sentinel is taken as it is, and must have a `socket_timeout`.
     """
     pool = getattr(client, "connection_pool", None)
-    manager = getattr(client, "nodes_manager", None)
-    if pool is not None and not hasattr(pool, "sentinel_manager"):
-        module = inspect.getmodule(type(client))
-        is_async = module is not None and module.__name__.startswith("redis.asyncio")
-        options = {
-            **pool.connection_kwargs,
-            "socket_timeout": seconds,
-            "socket_connect_timeout": seconds,
-            "retry": (AsyncRetry if is_async else Retry)(NoBackoff(), 0),
-            "retry_on_timeout": False,
-            "decode_responses": False,
-        }
-        base = next(one for one in type(pool).__mro__ if one.__name__ == "ConnectionPool")
-        own = base(connection_class=pool.connection_class, **options)
-        return type(client)(connection_pool=own)
-    owner = pool or manager or client
-    if not getattr(owner, "connection_kwargs", {}).get("socket_timeout"):
-        raise ValueError("a client of a cluster or of Sentinel needs a socket_timeout, such as 0.1")
-    return client
+    if pool is None or hasattr(pool, "sentinel_manager"):
+        owner = pool or getattr(client, "nodes_manager", client)
+        if not getattr(owner, "connection_kwargs", {}).get("socket_timeout"):
+            raise ValueError("a client of a cluster or of Sentinel needs a socket_timeout, such as 0.1")
+        return client
+    kind, retry = (redis.asyncio, AsyncRetry) if isinstance(client, redis.asyncio.Redis) else (redis, Retry)
+    options = dict(pool.connection_kwargs, socket_timeout=seconds, socket_connect_timeout=seconds)
+    options.update(retry=retry(NoBackoff(), 0), retry_on_timeout=False, decode_responses=False)
+    return type(client)(connection_pool=kind.ConnectionPool(connection_class=pool.connection_class, **options))
 
 
 def text(value: Any) -> str:

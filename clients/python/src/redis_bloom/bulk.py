@@ -18,7 +18,7 @@ from collections.abc import AsyncIterable, Iterable, Iterator
 from functools import partial
 from typing import Any, Union
 
-from ._steps import Key, Steps, iterator, next_batch, run, run_async
+from ._steps import Key, Steps, asynchronous, batches, sync
 
 BATCH = 10_000
 """Items of a command, a multiple of 8. A larger batch keeps other clients waiting, and is no faster."""
@@ -50,13 +50,6 @@ class Answers:
         """How many answers are yes."""
         return bin(int.from_bytes(self.bits, "big")).count("1")
 
-    def numpy(self) -> Any:
-        """The answers as a numpy array of booleans."""
-        import numpy
-
-        bits = numpy.frombuffer(self.bits, numpy.uint8)
-        return numpy.unpackbits(bits, count=self._length).astype(bool)
-
 
 class PartlyDone(Exception):
     """The server refused an item: the filter is full, or there is no memory. `answers` are for those before it."""
@@ -83,54 +76,40 @@ def pack(items: Iterable[Key]) -> bytes:
 def _send(client: Any, command: str, key: Key, options: tuple[Any, ...], items: Items) -> Steps[Answers]:
     if isinstance(items, (str, bytes, bytearray)):
         raise TypeError("items are a collection, not one string")
-    count, bits = 0, bytearray()
     buffer = None
     with contextlib.suppress(TypeError):
         buffer = memoryview(items)  # type: ignore[arg-type]
-    if buffer is not None:
+    if buffer is None:
+        next_batch = batches(items, BATCH)
+    else:
         if not buffer.c_contiguous or buffer.ndim != 1:
             raise ValueError("a buffer of items is contiguous and has one dimension")
-        width, start = buffer.itemsize, 0
-        buffer = buffer.cast("B")
-    else:
-        rest = iterator(items)
-    while True:
-        words: tuple[Any, ...]
-        if buffer is not None:
-            batch = bytes(buffer[start : start + BATCH * width])
-            start += len(batch)
-            words = ("WIDTH", width, batch)
-        else:
-            batch = yield partial(next_batch, rest, BATCH)
-            words = ("LENGTHS", pack(batch))
-        if not batch:
-            return Answers(count, bytes(bits))
+        parts = (bytes(buffer[i : i + BATCH]) for i in range(0, len(buffer), BATCH))
+        next_batch = partial(next, parts, b"")
+    count, bits = 0, bytearray()
+    while batch := (yield next_batch):
+        words = ("LENGTHS", pack(batch)) if buffer is None else ("WIDTH", buffer.itemsize, batch)
         done, answers, *error = yield partial(client.execute_command, command, key, *options, *words)
         count += done
         bits += answers
         if error:
             raise PartlyDone(error[0], Answers(count, bytes(bits)))
+    return Answers(count, bytes(bits))
 
 
-def add(client: Any, key: Key, items: Items, *options: Any) -> Answers:
+def _add(client: Any, key: Key, items: Items, *options: Any) -> Steps[Answers]:
     """Adds items, BATCH a command; of each whether it was new.
 
     `options` are words of BF.INSERT, such as "NOCREATE". If the connection breaks, send all items again: to
     add an item twice is harmless, but in a COUNTING filter.
     """
-    return run(_send(client, "BF.BULKADD", key, options, items))
+    return _send(client, "BF.BULKADD", key, options, items)
 
 
-async def aadd(client: Any, key: Key, items: Items, *options: Any) -> Answers:
-    """`add` for redis.asyncio."""
-    return await run_async(_send(client, "BF.BULKADD", key, options, items))
-
-
-def exists(client: Any, key: Key, items: Items) -> Answers:
+def _exists(client: Any, key: Key, items: Items) -> Steps[Answers]:
     """Of each item whether it was probably added; False is certain."""
-    return run(_send(client, "BF.BULKEXISTS", key, (), items))
+    return _send(client, "BF.BULKEXISTS", key, (), items)
 
 
-async def aexists(client: Any, key: Key, items: Items) -> Answers:
-    """`exists` for redis.asyncio."""
-    return await run_async(_send(client, "BF.BULKEXISTS", key, (), items))
+add, aadd = sync(_add), asynchronous(_add)
+exists, aexists = sync(_exists), asynchronous(_exists)

@@ -28,6 +28,7 @@ README.md of this package has the protocol, and why it is right.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import threading
@@ -42,7 +43,7 @@ from typing import Any, Callable, Literal, Optional, TypeVar, Union
 from redis.exceptions import NoScriptError, ReadOnlyError
 
 from . import _guard_scripts as scripts
-from ._steps import Key, Steps, asynchronous, iterator, next_batch, run, run_async, sync, text, with_timeout
+from ._steps import Key, Steps, asynchronous, batches, checked, run, run_async, sync, text, with_timeout
 from .bulk import pack
 
 Row = TypeVar("Row")
@@ -100,7 +101,7 @@ class _Core:
         insert_timeout: float = 1.0,
         commit_within: float = 5.0,
         margin: float = 60.0,
-        refresh: Optional[float] = None,
+        refresh: float = 0.0,
     ) -> None:
         if not name or on_unavailable not in ("raise", "later"):
             raise ValueError("a guard needs a name, and on_unavailable is 'raise' or 'later'")
@@ -110,12 +111,10 @@ class _Core:
         self._keys = [self.filter + end for end in ("", ":state", ":new", ":lock")]
         self.stats = Stats()
         self._capacity, self._error, self._rows_since = capacity, error, catch_up
-        self._later, self._commit_within, self._margin = (
-            on_unavailable == "later",
-            commit_within,
-            margin,
-        )
-        self._refresh = refresh or 0.0
+        self._later, self._refresh = on_unavailable == "later", refresh
+        self._commit_within, self._margin = commit_within, margin
+        # Milliseconds for which the others leave a catch-up to this guard.
+        self._lease = int((2 * commit_within + 30) * 1000) if catch_up else 0
         self._given = client
         self._reader = with_timeout(client, timeout)
         self._writer = with_timeout(client, insert_timeout)
@@ -123,63 +122,49 @@ class _Core:
         self._id = uuid.uuid4().hex
         self._token = self._sha = self._lost = ""
         self._resume_at = self._verify_at = self._log_at = 0.0
-        self._known = False  # whether the server knows that this guard may have late keys
+        self._known = False  # whether keys may wait: the server knows of this guard with on_unavailable="later"
         self._waiting: dict[bytes, None] = {}  # the keys for later
 
-    # --- Lookups ---------------------------------------------------------------------------------
-
-    def _absent(self, keys: list[Key]) -> Steps[list[bool]]:
-        """Of each key whether its row certainly does not exist. Never raises."""
+    def _possible(self, keys: list[Key]) -> Steps[list[Key]]:
+        """Those of the keys whose rows may exist. Never raises."""
         self._start()
-        absent = yield from self._ask(keys)
-        saved = sum(absent)
-        self.stats.saved += saved
-        self.stats.passed += len(absent) - saved
-        return absent
-
-    def _ask(self, keys: list[Key]) -> Steps[list[bool]]:
-        now = time.monotonic()
-        if now < self._resume_at:
-            return [False] * len(keys)
-        try:
-            if not self._token or now > self._verify_at:
-                yield from self._verify()
-            # Before the query: afterwards the background may have added a key that the query missed.
-            waiting = [_bytes(key) in self._waiting for key in keys] if self._waiting else None
-            send = self._reader.execute_command
-            answers: list[bool] = []
-            for start in range(0, len(keys), BATCH):
-                batch = keys[start : start + BATCH]
-                words = ("EVALSHA", self._sha, 2, self._keys[0], self._keys[1], *batch)
-                found = yield partial(send, *words)
-                if found is None:
-                    raise LookupError("the filter is not trusted")
-                answers += [one == "0" for one in text(found)]
-            if waiting:
-                answers = [no and not late for no, late in zip(answers, waiting)]
-            self._verify_at = now + VERIFY
-            return answers
-        except Exception as error:  # whatever it is, the database is asked
-            if isinstance(error, NoScriptError):
-                self._lost = self._token
-            self._token = ""
-            self._resume_at = time.monotonic() + PAUSE
-            self.stats.lookup_failures += 1
-            self._warn("the filter gave no answer: %r", error)
-            yield from self._leave_replica(self._reader, error)
-            return [False] * len(keys)
+        # Before the query: afterwards the background may have added a key that the query missed.
+        late = {key for key in keys if _bytes(key) in self._waiting} if self._waiting else ()
+        possible, now = keys, time.monotonic()
+        if now >= self._resume_at:
+            try:
+                if not self._token or now > self._verify_at:
+                    yield from self._verify()
+                found = ""
+                for start in range(0, len(keys), BATCH):
+                    words = ("EVALSHA", self._sha, 2, *self._keys[:2], *keys[start : start + BATCH])
+                    reply = yield partial(self._reader.execute_command, *words)
+                    if reply is None:
+                        raise LookupError("the filter is not trusted")
+                    found += text(reply)
+                possible = [key for key, digit in zip(keys, found) if digit != "0" or key in late]
+                self._verify_at = now + VERIFY
+            except Exception as error:  # whatever it is, the database is asked
+                if isinstance(error, NoScriptError):
+                    self._lost = self._token
+                self._token = ""
+                self._resume_at = time.monotonic() + PAUSE
+                self.stats.lookup_failures += 1
+                self._warn("the filter gave no answer: %r", error)
+                yield from self._leave_replica(self._reader, error)
+        self.stats.passed += len(possible)
+        self.stats.saved += len(keys) - len(possible)
+        return possible
 
     def _verify(self) -> Steps[None]:
         """Learns the token, or makes a new one if the server has forgotten the script of the last one."""
-        token = text((yield partial(self._script, self._reader, scripts.VERIFY, 2)))
+        _, token = map(text, (yield partial(self._script, self._reader, scripts.lookup(""), 2)))
         if token and token == self._lost:
             token = yield from self._trust(self._reader, "", "", "")
         if not token:
             raise LookupError("the filter is not trusted, or there is none")
-        self._token = token
         self._sha = sha1(scripts.lookup(token).encode()).hexdigest()
-
-    # --- Inserts ---------------------------------------------------------------------------------
+        self._token = token
 
     def _insert(self, *keys: Key) -> Steps[None]:
         """Adds keys before their rows are written. If it raises, do not write them: try again."""
@@ -192,7 +177,7 @@ class _Core:
         except Exception as error:
             self.stats.insert_failures += 1
             yield from self._leave_replica(self._writer, error)
-            if not (self._later and self._known):
+            if not self._known:
                 raise
             self._waiting.update((_bytes(key), None) for key in keys)
             self._warn("the filter takes keys later: %r", error)
@@ -205,26 +190,20 @@ class _Core:
             servers.add(text((yield partial(self._script, self._writer, scripts.INSERT, 3, *batch))))
         return servers
 
-    # --- Builds and catch-ups ----------------------------------------------------------------------
-
     def _build(self, keys: Union[Keys, Callable[[], Keys]]) -> Steps[None]:
         """Fills a new filter with all keys and puts it in the place of the old one. If it raises, the old one stays.
 
         An iterable must read the database when it is iterated, not before: for a list pass a function that
         makes it. Run it again before the filter holds more than `capacity`, or if many rows were deleted.
         """
-        clock = str(int(time.time() * 1000))
-        reserve = partial(self._script, self._builder, scripts.RESERVE, 3)
-        reply = yield partial(reserve, repr(self._error), self._capacity, clock)
+        words = (repr(self._error), self._capacity, int(time.time() * 1000))
+        reply = yield partial(self._script, self._builder, scripts.RESERVE, 3, *words)
         server, own, begin = map(text, reply)
         yield partial(self._sleep, self._commit_within)  # from here on each row is in `keys` or its key in the filter
-        found = yield keys if callable(keys) else lambda: keys
-        rest = iterator(found)
+        next_batch = batches((yield keys) if callable(keys) else keys, BATCH)
         send = partial(self._builder.execute_command, "BF.BULKADD", self._keys[2], "NOCREATE")
-        while batch := (yield partial(next_batch, rest, BATCH)):
-            answer = yield partial(send, "LENGTHS", pack(batch))
-            if len(answer) > 2:
-                raise answer[2]
+        while batch := (yield next_batch):
+            checked((yield partial(send, "LENGTHS", pack(batch))))
         yield from self._trust(self._builder, server, begin, own)
         self.stats.builds += 1
         self._resume_at = 0.0
@@ -233,26 +212,21 @@ class _Core:
         """The work of the background, now: late keys, the heartbeat, and a catch-up if one is due."""
         clock = int(time.time() * 1000)  # before `waiting` is read: a key that comes later is not covered
         waiting = list(self._waiting)
-        covers = "all" if self._later and not waiting else ""
-        if waiting:
-            servers = yield from self._add(waiting)
-            covers = servers.pop() if len(servers) == 1 else ""
-        lease = int((2 * self._commit_within + 30) * 1000) if self._rows_since else 0
-        words = [clock, self._id, covers]
-        words += [int(STALE * 1000), int(self._refresh * 1000), lease]
-        reply = yield partial(self._script, self._writer, scripts.TICK, 4, *words)
-        state = text(reply[0])
-        if state == "no primary":
+        servers = (yield from self._add(waiting)) or ({"all"} if self._later else {""})
+        covers = servers.pop() if len(servers) == 1 else ""
+        words = (clock, self._id, covers, int(STALE * 1000), int(self._refresh * 1000), self._lease)
+        state, vouched, *found = yield partial(self._script, self._writer, scripts.TICK, 4, *words)
+        if text(state) == "no primary":
             self._token = ""
             yield from self._leave_replica(self._writer, ReadOnlyError())
-        if len(reply) > 1 and reply[1]:
-            self._known = self._later
+        if vouched:
+            self._known = True
             for key in waiting:
                 self._waiting.pop(key, None)
             self.stats.late += len(waiting)
-        if state == "catch up":
+        if found:
             try:
-                yield from self._catch_up(*map(text, reply[2:]))
+                yield from self._catch_up(*map(text, found))
             except Exception:
                 self.stats.catch_up_failures += 1
                 raise
@@ -260,14 +234,14 @@ class _Core:
     def _catch_up(self, server: str, since: str, begin: str) -> Steps[None]:
         """Adds the keys of the rows that the filter may lack, and trusts it."""
         assert self._rows_since
-        when = max(float(since) / 1000 - self._margin, 0.0)
-        log.warning("the filter may lack keys since %s: catching up", _utc(when))
+        seconds = max(float(since) / 1000 - self._margin, 0.0)
+        when = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+        log.warning("the filter may lack keys since %s: catching up", when)
         yield partial(self._sleep, 2 * self._commit_within)
-        rest = iterator((yield partial(self._rows_since, _utc(when))))
-        lease = int((2 * self._commit_within + 30) * 1000)
-        while batch := (yield partial(next_batch, rest, BATCH)):
+        next_batch = batches((yield partial(self._rows_since, when)), BATCH)
+        while batch := (yield next_batch):
             yield from self._add([_bytes(key) for key in batch])
-            yield partial(self._writer.execute_command, "SET", self._keys[3], self._id, "XX", "PX", lease)
+            yield partial(self._writer.execute_command, "SET", self._keys[3], self._id, "XX", "PX", self._lease)
         yield from self._trust(self._writer, server, begin, "")
         self.stats.catch_ups += 1
         self._resume_at = 0.0
@@ -275,9 +249,9 @@ class _Core:
     def _trust(self, client: Any, server: str, begin: str, own: str) -> Steps[str]:
         """Marks the filter as trusted, by a script that this server process alone has from now on."""
         token = uuid.uuid4().hex
-        script = scripts.lookup(token)
-        words = (server, begin, self._id, own)
-        return text((yield partial(self._script, client, script, 4, *words)))
+        process, _ = yield partial(self._script, client, scripts.lookup(token), 2)
+        words = (server, begin, self._id, own, token, process)
+        return text((yield partial(self._script, client, scripts.TRUST, 4, *words)))
 
     def _script(self, client: Any, script: str, keys: int, *words: Any) -> Any:
         return client.execute_command("EVAL", script, keys, *self._keys[:keys], *words)
@@ -287,6 +261,15 @@ class _Core:
         pool = getattr(client, "connection_pool", None)
         if isinstance(error, ReadOnlyError) and pool:
             yield partial(pool.disconnect, inuse_connections=False)
+
+    def _work(self) -> Steps[None]:
+        """The background."""
+        while True:
+            try:
+                yield from self._tick()
+            except Exception as error:
+                self._warn("the background of the guard failed: %r", error)
+            yield partial(self._sleep, TICK)
 
     def _leave(self) -> Steps[None]:
         """Adds late keys if the server is there, and ends the connections."""
@@ -312,11 +295,7 @@ def _bytes(key: Key) -> bytes:
     return key.encode() if isinstance(key, str) else bytes(key)
 
 
-def _utc(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-
-
-class Guard(_Core):
+class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     """The guard for redis.Redis. Threads may share it, and processes that fork after it was made.
 
     `client`: its address and credentials are used, with connections and timeouts of the guard's own.
@@ -328,21 +307,17 @@ class Guard(_Core):
 
     def __init__(self, client: Any, name: str, **options: Any) -> None:
         super().__init__(client, name, **options)
-        self._sleep = self._wait
         self._ends = threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._starting = threading.Lock()
 
     def lookup(self, key: Key, fetch: Callable[[Key], Row]) -> Optional[Row]:
         """`fetch(key)`, or None without a call of it if the row certainly does not exist."""
-        absent = run(self._absent([key]))
-        return None if absent[0] else fetch(key)
+        return fetch(key) if run(self._possible([key])) else None
 
     def lookup_many(self, keys: Iterable[Key], fetch: Callable[[list[Key]], Row]) -> Row:
         """`fetch` of those keys whose rows may exist, in one call, with an empty list if there is none."""
-        every = list(keys)
-        absent = run(self._absent(every))
-        return fetch([key for key, no in zip(every, absent) if not no])
+        return fetch(run(self._possible(list(keys))))
 
     insert = sync(_Core._insert)
     build = sync(_Core._build)
@@ -355,9 +330,6 @@ class Guard(_Core):
             self._thread.join()
         run(self._leave())
 
-    def __enter__(self) -> Guard:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -366,40 +338,34 @@ class Guard(_Core):
         if self._rows_since and not (self._thread and self._thread.is_alive()):
             with self._starting:
                 if not (self._thread and self._thread.is_alive()) and not self._ends.is_set():
-                    self._thread = threading.Thread(target=self._work, daemon=True)
+                    self._thread = threading.Thread(target=self._run_work, daemon=True)
                     self._thread.start()
 
-    def _work(self) -> None:
-        while not self._ends.is_set():
-            try:
-                run(self._tick())
-            except Exception as error:
-                self._warn("the background of the guard failed: %r", error)
-            self._ends.wait(TICK)
+    def _run_work(self) -> None:
+        with contextlib.suppress(RuntimeError):  # of `_sleep`
+            run(self._work())
 
-    def _wait(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         if self._ends.wait(seconds):
             raise RuntimeError("the guard was closed")
 
 
-class AsyncGuard(_Core):
+class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
     """`Guard` for redis.asyncio.Redis: `fetch` and `catch_up` may be coroutine functions."""
+
+    _sleep = staticmethod(asyncio.sleep)
 
     def __init__(self, client: Any, name: str, **options: Any) -> None:
         super().__init__(client, name, **options)
-        self._sleep = asyncio.sleep
         self._task: Optional[asyncio.Task[None]] = None
 
     async def lookup(self, key: Key, fetch: Callable[[Key], Awaitable[Row]]) -> Optional[Row]:
         """As `Guard.lookup`."""
-        absent = await run_async(self._absent([key]))
-        return None if absent[0] else await fetch(key)
+        return await fetch(key) if await run_async(self._possible([key])) else None
 
     async def lookup_many(self, keys: Iterable[Key], fetch: Callable[[list[Key]], Awaitable[Row]]) -> Row:
         """As `Guard.lookup_many`."""
-        every = list(keys)
-        absent = await run_async(self._absent(every))
-        return await fetch([key for key, no in zip(every, absent) if not no])
+        return await fetch(await run_async(self._possible(list(keys))))
 
     insert = asynchronous(_Core._insert)
     build = asynchronous(_Core._build)
@@ -412,20 +378,9 @@ class AsyncGuard(_Core):
             await asyncio.wait([self._task])
         await run_async(self._leave())
 
-    async def __aenter__(self) -> AsyncGuard:
-        return self
-
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _start(self) -> None:
         if self._rows_since and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._work())
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                await run_async(self._tick())
-            except Exception as error:
-                self._warn("the background of the guard failed: %r", error)
-            await asyncio.sleep(TICK)
+            self._task = asyncio.get_running_loop().create_task(run_async(self._work()))

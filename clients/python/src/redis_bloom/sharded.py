@@ -62,7 +62,8 @@ class _Generation:
 
 
 class _Descriptor:
-    def __init__(self, reply: Mapping[Any, Any]) -> None:
+    def __init__(self, reply: Mapping[Any, Any], read_at: float) -> None:
+        self.read_at = read_at
         fields = {text(name): value for name, value in reply.items()}
         rule, state = (text(fields.get(name)) for name in ("rule", "state"))
         if (rule, state) != ("crc32", "ready"):
@@ -92,52 +93,53 @@ def _is_stale(error: Exception) -> bool:
 class _Core:
     def __init__(self, client: Any, name: Key) -> None:
         self._client, self._name = client, name
-        self._known: tuple[float, Optional[_Descriptor]] = (0.0, None)
+        self._known: Optional[_Descriptor] = None
         self._resume_at: dict[Key, float] = {}
         self.failures = 0
         """How often the descriptor or a shard gave no answer: a metric to watch."""
 
-    def _read(self, again: bool = False) -> Steps[tuple[float, _Descriptor]]:
-        now = time.monotonic()
-        read_at, descriptor = self._known
-        if descriptor and not again and now - read_at < descriptor.poll:
-            return read_at, descriptor
+    def _read(self, again: bool) -> Steps[_Descriptor]:
+        now, known = time.monotonic(), self._known
+        if known and not again and now - known.read_at < known.poll:
+            return known
         reply = yield partial(self._client.hgetall, self._name)
-        self._known = (now, None)  # what was read before does not hold any more
-        self._known = (now, descriptor) = (now, _Descriptor(reply))
-        return now, descriptor
+        self._known = None  # what was read before does not hold any more
+        self._known = known = _Descriptor(reply, now)
+        return known
 
     def _fail(self, key: Key) -> None:
         self.failures += 1
         self._resume_at[key] = time.monotonic() + PAUSE
 
-    def _has(self, items: list[Key], again: bool = False) -> Steps[list[Optional[bool]]]:
-        answers: dict[Key, Optional[bool]] = dict.fromkeys(items)
-        descriptor = self._known[1]
+    def _has(self, items: Iterable[Key]) -> Steps[list[Optional[bool]]]:
+        """True, False (certainly not added) or None (no answer that can be trusted). Never raises."""
+        every = list(items)
+        answers: dict[Key, Optional[bool]] = dict.fromkeys(every)
+        stale = yield from self._query(list(answers), answers, False)
+        if stale:
+            yield from self._query(stale, answers, True)
+        return [answers[item] for item in every]
+
+    def _query(self, items: list[Key], answers: dict[Key, Optional[bool]], again: bool) -> Steps[list[Key]]:
+        """Puts answers into `answers`; returns the items to query again, by a descriptor that is read again."""
         try:
             if time.monotonic() >= self._resume_at.get(self._name, 0.0):
-                _, descriptor = yield from self._read(again)
+                yield from self._read(again)
         except Exception:  # the one that was read last: its shards answer for themselves
-            descriptor = self._known[1]
             self._fail(self._name)
-        if not descriptor:
-            return [None] * len(items)
-        stale: list[Key] = []
-        for key, mark, group in descriptor.current.group(answers):
-            yield from self._ask(key, mark, group, answers, stale)
-        absent = [item for item, answer in answers.items() if answer is False]
-        if descriptor.base and absent:
-            yield from self._ask(descriptor.base, "filter: complete", absent, answers, stale)
-        if stale and not again:
-            answers.update(zip(stale, (yield from self._has(stale, True))))
-        return [answers[item] for item in items]
+        descriptor, stale = self._known, []
+        if descriptor:
+            for group in descriptor.current.group(items):
+                stale += yield from self._ask(*group, answers)
+            absent = [item for item in items if answers[item] is False]
+            if descriptor.base and absent:
+                stale += yield from self._ask(descriptor.base, "filter: complete", absent, answers)
+        return stale
 
-    def _ask(
-        self, key: Key, mark: str, items: list[Key], answers: dict[Key, Optional[bool]], stale: list[Key]
-    ) -> Steps[None]:
+    def _ask(self, key: Key, mark: str, items: list[Key], answers: dict[Key, Optional[bool]]) -> Steps[list[Key]]:
         answers.update(dict.fromkeys(items))
         if time.monotonic() < self._resume_at.get(key, 0.0):
-            return
+            return []
         try:
             reply = yield partial(self._client.execute_command, "BF.MEXISTS", key, *items, mark)
             *found, complete = checked(reply)
@@ -147,64 +149,60 @@ class _Core:
                 self._fail(key)
         except Exception as error:
             if _is_stale(error):
-                stale += items
-            else:
-                self._fail(key)
+                return items
+            self._fail(key)
+        return []
 
-    def _add(self, items: list[Key], again: bool = False) -> Steps[None]:
+    def _add(self, items: Iterable[Key]) -> Steps[None]:
+        """Adds items to their shards, and while the filter is rebuilt to those of both generations."""
+        every = list(items)
         try:
-            yield from self._add_once(items, again)
+            yield from self._add_once(every, False)
         except Exception as error:
-            if again or not _is_stale(error):
+            if not _is_stale(error):
                 raise
-            yield from self._add(items, True)
+            yield from self._add_once(every, True)
 
     def _add_once(self, items: list[Key], again: bool) -> Steps[None]:
-        read_at, descriptor = yield from self._read(again)
+        descriptor = yield from self._read(again)
         if descriptor.damage:
             raise ValueError(descriptor.damage)
         groups = [(key, group, False) for key, _, group in descriptor.current.group(items)]
         if descriptor.next:
             groups += [(key, group, descriptor.is_rebuilt) for key, _, group in descriptor.next.group(items)]
         for key, group, may_be_gone in groups:
-            self._check_age(read_at, descriptor)
+            self._check_age(descriptor)
             try:
                 words = ("BF.INSERT", key, "NOCREATE", "ITEMS", *group)
                 checked((yield partial(self._client.execute_command, *words)))
             except ResponseError as error:
                 if not may_be_gone or "belongs" in str(error) or not _is_stale(error):
                     raise  # else an old shard is gone, and the current ones have the items
-        self._check_age(read_at, descriptor)
+        self._check_age(descriptor)
 
-    def _check_age(self, read_at: float, descriptor: _Descriptor) -> None:
-        if time.monotonic() > read_at + 2 * descriptor.poll:  # a rebuild counts on additions to be done by then
+    def _check_age(self, descriptor: _Descriptor) -> None:
+        if (
+            time.monotonic() > descriptor.read_at + 2 * descriptor.poll
+        ):  # a rebuild counts on additions to be done by then
             raise TimeoutError(TOO_OLD)
-
-    def _add_all(self, items: Iterable[Key]) -> Steps[None]:
-        """Adds items to their shards, and while the filter is rebuilt to those of both generations."""
-        yield from self._add(list(items))
-
-    def _has_all(self, items: Iterable[Key]) -> Steps[list[Optional[bool]]]:
-        """True, False (certainly not added) or None (no answer that can be trusted). Never raises."""
-        return (yield from self._has(list(items)))
 
     def _mark(self) -> Steps[None]:
         """Marks the shards as complete, after all items were added."""
-        _, descriptor = yield from self._read(True)
-        yield from self._add(list(marks(len(descriptor.current.shards))))
+        descriptor = yield from self._read(True)
+        yield from self._add(marks(len(descriptor.current.shards)))
 
 
 class ShardedFilter(_Core):
     """A sharded filter with redis.RedisCluster or redis.Redis."""
 
-    add = sync(_Core._add_all)
-    has = sync(_Core._has_all)
+    add = sync(_Core._add)
+    has = sync(_Core._has)
     mark = sync(_Core._mark)
 
 
 class AsyncShardedFilter(_Core):
     """`ShardedFilter` for redis.asyncio: every method is a coroutine."""
 
-    add = asynchronous(_Core._add_all)
-    has = asynchronous(_Core._has_all)
+    add = asynchronous(_Core._add)
+    has = asynchronous(_Core._has)
     mark = asynchronous(_Core._mark)
