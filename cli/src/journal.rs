@@ -329,11 +329,17 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
     let new = new_path(path);
     remove_own(&new)?;
     let mut file = File::create_new(&new)?;
-    writeln!(file, "{MAGIC}{VERSION}")?;
-    serde_json::to_writer(&file, content)?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    let mut fill = || {
+        writeln!(file, "{MAGIC}{VERSION}")?;
+        serde_json::to_writer(&file, content)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    fill().inspect_err(|_| {
+        // On a full disk: the old journal stays, and nothing else.
+        let _ = fs::remove_file(&new);
+    })
 }
 
 #[cfg(test)]

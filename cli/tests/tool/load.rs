@@ -528,6 +528,22 @@ fn what_was_known_already_is_confirmed_by_replicas_too() {
     assert_all_in(&mut replica.client(), &items);
 }
 
+/// As on a full disk.
+#[test]
+fn a_journal_that_cannot_be_written_leaves_nothing() {
+    let (server, _) = reserved(Server::with(), "BF.RESERVE urls 0.001 1000");
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "items", &numbered("item", 10));
+    let load = command_at(&server, &format!("load urls {}", path.display()));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""]);
+    let ran: Ran = shell.arg(load.get_program()).args(load.get_args()).output().unwrap().into();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("without a journal this load cannot be resumed"), "{ran:?}");
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(left, [path]);
+}
+
 #[test]
 fn durable_waits_for_the_append_only_file_or_says_why_not() {
     let dir = tempfile::tempdir().unwrap();
