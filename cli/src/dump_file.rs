@@ -98,6 +98,8 @@ pub(crate) struct Resumed {
     pub(crate) writer: Writer,
     /// The first chunk: the filter's header.
     pub(crate) header: Vec<u8>,
+    /// The last chunk; empty if there is none but the header.
+    pub(crate) last: Vec<u8>,
 }
 
 impl Writer {
@@ -132,9 +134,9 @@ impl Writer {
         let Ok(mut reader) = Reader::open(&part) else { return Ok(None) };
         let Ok(Some(header)) = reader.next() else { return Ok(None) };
         // A dump that was killed before the rename left the last record, too: it is written again.
-        let mut end = reader.position();
-        while let Ok(Some(_)) = reader.next() {
-            end = reader.position();
+        let (mut end, mut last) = (reader.position(), Vec::new());
+        while let Ok(Some(chunk)) = reader.next() {
+            (end, last) = (reader.position(), chunk.data);
         }
         let mut writer = Self { file, path: path.to_owned(), part, totals: reader.totals };
         writer
@@ -142,7 +144,7 @@ impl Writer {
             .set_len(end)
             .and_then(|()| writer.file.seek(SeekFrom::End(0)))
             .map_err(Error::file(&writer.part))?;
-        Ok(Some(Resumed { writer, header: header.data }))
+        Ok(Some(Resumed { writer, header: header.data, last }))
     }
 
     /// The iterator of the last chunk.
@@ -583,7 +585,7 @@ mod tests {
         let first = 8 + 2 + 2 + 17 + 8 + HEAD + 6 + CHECKSUM;
         for length in 0..=good.len() {
             std::fs::write(part_of(&path), &good[..length]).unwrap();
-            let Some(Resumed { mut writer, header }) = Writer::resume(&path).unwrap() else {
+            let Some(Resumed { mut writer, header, .. }) = Writer::resume(&path).unwrap() else {
                 assert!(length < first, "{length} bytes have the first chunk");
                 continue;
             };

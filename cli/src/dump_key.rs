@@ -152,18 +152,20 @@ impl Dump<'_> {
             }
             same
         });
-        let (mut writer, header) = match resumed {
-            Some(Resumed { writer, header }) => (writer, header),
+        let (mut writer, header, mut state) = match resumed {
+            Some(Resumed { writer, header, last }) => {
+                let state = (!last.is_empty()).then(|| state_of(&last));
+                (writer, header, state)
+            }
             None => {
                 let mut writer = Writer::create(self.path, self.product)?;
                 writer.push(1, &header)?;
-                (writer, header)
+                (writer, header, None)
             }
         };
         let length = Load::begin(&header, u64::MAX).ok().map(|load| load.filter().bit_bytes());
         watch.begin(writer.last().saturating_sub(1), length);
         // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
-        let mut state = None;
         let mut from = writer.last();
         ask(server, self.key, from)?;
         loop {

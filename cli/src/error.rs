@@ -184,6 +184,11 @@ pub(crate) fn lacks_command(text: &str) -> bool {
         || text.starts_with("NOPERM") && !text.contains(FORBIDDEN_KEY)
 }
 
+/// Whether an error reply means that the module has no such field of BF.INFO.
+pub(crate) fn lacks_field(text: &str) -> bool {
+    text.to_ascii_lowercase().ends_with("invalid information value")
+}
+
 /// In the error reply to a user who may not access the key: `access one of the keys used as
 /// arguments`, `access a key`.
 const FORBIDDEN_KEY: &str = "to access ";

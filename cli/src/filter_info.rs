@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     connection::Connection,
-    error::Error,
+    error::{Error, lacks_field},
     window::{Generation, Window},
 };
 
@@ -245,17 +245,13 @@ fn module_of(
     let [word, debug] = [Question::Word("ERROR"), Question::Debug].map(|asked| asked.command(key));
     Ok(match connection.call(&word) {
         Ok(_) => Some(Module::RedisBloom),
-        Err(Error::Refused { text, .. })
-            if text.to_ascii_lowercase().ends_with("invalid information value") =>
-        {
-            match connection.call(&debug) {
-                Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
-                    Some(Module::Valkey)
-                }
-                Ok(_) | Err(Error::Refused { .. }) => Some(Module::Redis),
-                Err(error) => return Err(error),
+        Err(Error::Refused { text, .. }) if lacks_field(&text) => match connection.call(&debug) {
+            Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
+                Some(Module::Valkey)
             }
-        }
+            Ok(_) | Err(Error::Refused { .. }) => Some(Module::Redis),
+            Err(error) => return Err(error),
+        },
         Err(Error::Refused { .. }) => None,
         Err(error) => return Err(error),
     })

@@ -16,6 +16,7 @@
 //!      ├─▶ replication   whether replicas have what was written: WAIT, INFO replication
 //!      ├─▶ dump_key      a filter into that file
 //!      ├─▶ restore_key   that file into a filter
+//!      ├─▶ watched       a command that is sent only while its keys are what was seen
 //!      ├─▶ statistics    the confidence interval of a measured rate
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
@@ -55,6 +56,7 @@ mod screen;
 mod sharded;
 mod stamp;
 mod statistics;
+mod watched;
 mod window;
 
 use std::process::ExitCode;

@@ -5,13 +5,15 @@
 
 use std::path::Path;
 
+use bloom::codec::native::dump::Load;
 use redis::Value;
 
 use crate::{
     connection::Connection,
     dump_file::{Chunk, Reader},
-    error::Error,
+    error::{Error, lacks_field},
     interrupt::Interrupt,
+    loading::text_in,
     name,
     progress::Watch,
 };
@@ -54,6 +56,33 @@ impl Checked {
         }
         let (product, checksums) = (reader.product().to_owned(), reader.checksums());
         Ok(Self { product, chunks, bytes, checksums, header })
+    }
+}
+
+impl Checked {
+    /// `BF.INFO key IDENTITY` of the filter; `None` for a file of another module.
+    pub(crate) fn identity(&self) -> Option<String> {
+        let load = Load::begin(&self.header, u64::MAX).ok()?;
+        Some(format!("{:016x}", load.filter().identity()))
+    }
+
+    /// Checks that a key holds the filter of this file.
+    ///
+    /// # Errors
+    /// `Error::Incomplete` if somebody put another filter there.
+    pub(crate) fn must_be_at(&self, server: &mut Connection, key: &[u8]) -> Result<(), Error> {
+        let Some(identity) = self.identity() else { return Ok(()) };
+        let found = match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("IDENTITY")) {
+            Err(Error::Refused { text, .. }) if lacks_field(&text) => return Ok(()),
+            found => text_in(found?),
+        };
+        if found.is_none_or(|found| found == identity) {
+            return Ok(());
+        }
+        Err(Error::Incomplete {
+            what: format!("{} holds another filter than was loaded", name::readable(key)),
+            hint: "Restore it again when nobody else writes that key.".to_owned(),
+        })
     }
 }
 

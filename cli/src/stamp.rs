@@ -14,6 +14,7 @@ use crate::{
     error::Error,
     loading::{not_shard, number},
     new_shard::is_no_filter,
+    restore_key::Checked,
 };
 
 /// What a shard had.
@@ -72,6 +73,11 @@ impl Stamp {
             (Some(shard), Some(key)) => Self::of(&mut servers.connect(key)?, key, shard),
             _ => Ok(None),
         }
+    }
+
+    /// The stamp of an empty copy of the filter in a file of dump; `None` for other modules.
+    pub(crate) fn of_file(checked: &Checked) -> Option<Self> {
+        checked.identity().map(|identity| Self { identity, items: 0 })
     }
 
     /// Whether it is the same filter, however many items it has.

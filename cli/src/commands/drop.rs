@@ -12,7 +12,7 @@ use std::{
 };
 
 use bloom::sharding::{Descriptor, Field, Malformed, State};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::{
     at_once::{Servers, on_all},
@@ -24,6 +24,7 @@ use crate::{
     output::Output,
     scan::TYPES,
     sharded,
+    watched::watched,
 };
 
 /// Removes a filter
@@ -42,7 +43,7 @@ impl Arguments {
         let mut server = target.connect()?;
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        let filter = match is_filter(&mut server, key) {
+        let filter = match self.unlink(&mut server, key) {
             Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
                 match sharded::fields(&mut server, key)? {
                     Some(fields) => {
@@ -72,11 +73,14 @@ impl Arguments {
             output.remark(format_args!("{name} would be removed"));
             return Ok(Exit::Done);
         }
-        // The memory of a large filter is given back outside of the server's main thread.
-        server.call(redis::cmd("UNLINK").arg(key))?;
         output.remark(format_args!("{name} removed"));
         Ok(Exit::Done)
     }
+}
+
+/// UNLINK: the memory of a large filter is freed outside of the server's main thread.
+fn unlink(key: &[u8]) -> Cmd {
+    redis::cmd("UNLINK").arg(key).take()
 }
 
 /// What was at the key of a shard.
@@ -91,6 +95,17 @@ enum Found {
 }
 
 impl Arguments {
+    /// Removes the key if it is a filter. Another client may put something else there meanwhile.
+    fn unlink(&self, server: &mut Connection, key: &[u8]) -> Result<(), Error> {
+        match self.dry_run {
+            true => is_filter(server, key),
+            false => watched(server, &[key], &unlink(key), |server| {
+                is_filter(server, key).map(|()| true)
+            })
+            .map(|_| ()),
+        }
+    }
+
     /// `seen`: what the descriptor had.
     fn drop_shards(
         &self,
@@ -175,29 +190,38 @@ impl Arguments {
 
     /// Removes a key of a sharded filter.
     fn drop_key(&self, server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
-        let found = match is_filter(server, key) {
-            Ok(()) => Found::Shard,
-            Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => Found::Nothing,
-            Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
-                match server.call_for_key(redis::cmd("GET").arg(key)) {
-                    Ok(Value::BulkString(text)) if text.starts_with(b"moved to ") => {
-                        Found::Tombstone
-                    }
-                    Err(Error::Refused { text, .. })
-                        if !["WRONGTYPE", "NOPERM"].iter().any(|code| text.starts_with(code)) =>
-                    {
-                        return Err(Error::Refused { command: "GET".to_owned(), text });
-                    }
-                    Ok(_) | Err(Error::Refused { .. }) => Found::Other,
-                    Err(error) => return Err(error),
-                }
-            }
-            Err(error) => return Err(error),
-        };
-        if !self.dry_run && matches!(found, Found::Shard | Found::Tombstone) {
-            server.call_for_key(redis::cmd("UNLINK").arg(key))?;
+        if self.dry_run {
+            return at(server, key);
         }
+        let mut found = Found::Nothing;
+        watched(server, &[key], &unlink(key), |server| {
+            found = at(server, key)?;
+            Ok(matches!(found, Found::Shard | Found::Tombstone))
+        })?;
         Ok(found)
+    }
+}
+
+/// What is at a key.
+fn at(server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
+    match is_filter(server, key) {
+        Ok(()) => Ok(Found::Shard),
+        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => Ok(Found::Nothing),
+        Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
+            match server.call_for_key(redis::cmd("GET").arg(key)) {
+                Ok(Value::BulkString(text)) if text.starts_with(b"moved to ") => {
+                    Ok(Found::Tombstone)
+                }
+                Err(Error::Refused { text, .. })
+                    if !["WRONGTYPE", "NOPERM"].iter().any(|code| text.starts_with(code)) =>
+                {
+                    Err(Error::Refused { command: "GET".to_owned(), text })
+                }
+                Ok(_) | Err(Error::Refused { .. }) => Ok(Found::Other),
+                Err(error) => Err(error),
+            }
+        }
+        Err(error) => Err(error),
     }
 }
 

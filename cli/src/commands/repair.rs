@@ -19,7 +19,7 @@ use bloom::sharding::{Generation, Shard};
 use redis::Value;
 use serde::Serialize;
 
-use super::restore::{WATCHED, check_shard, load_shard};
+use super::restore::{check_shard, load_shard};
 use crate::{
     amount,
     at_once::{Servers, on_all},
@@ -29,14 +29,15 @@ use crate::{
     error::{Error, Exit},
     interrupt::Interrupt,
     items,
-    loading::{self, Files, Goal, load_files, not_shard, number},
+    loading::{self, Files, Goal, load_files},
     name::{self, Named},
-    new_shard::{growth_for, is_no_filter, reserve},
+    new_shard::{growth_for, reserve},
     output::Output,
     progress::Alone,
     replication::LastWrite,
     sharded,
     stamp::Stamp,
+    watched::watched,
 };
 
 /// Makes a lost shard of a sharded filter anew from its items
@@ -201,10 +202,10 @@ impl Repair<'_> {
     /// Fills the temporary key, and renames it. Returns the number of items, if they were counted.
     fn run(&self, target: Target) -> Result<Option<u64>, Error> {
         let filled = match self.arguments.manifest()? {
-            Some(manifest) => self.restore(&manifest).map(|()| None),
-            None => self.load(target).map(Some),
+            Some(manifest) => self.restore(&manifest).map(|begun| (begun, None)),
+            None => self.load(target).map(|(begun, items)| (begun, Some(items))),
         };
-        let done = filled.and_then(|items| self.rename().map(|()| items));
+        let done = filled.and_then(|(begun, items)| self.rename(&begun).map(|()| items));
         if done.is_err() {
             // The next run begins anew: it needs nothing of this one.
             let _ = self.clear();
@@ -219,13 +220,16 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn load(&self, target: Target) -> Result<u64, Error> {
+    /// Loads the files. Returns which filter got the items, and how many they were.
+    fn load(&self, target: Target) -> Result<(Stamp, u64), Error> {
         let (arguments, key) = (self.arguments, self.temporary());
         let growth = growth_for(&self.servers, &self.generation, Some(self.shard))?;
         self.clear()?;
         self.on_node(|server, again| {
             reserve(&self.servers, server, &key, self.shard, &self.generation, growth, again)
         })?;
+        let begun = self.on_node(|server, _| Stamp::of(server, &key, self.shard))?.flatten();
+        let begun = begun.ok_or_else(|| self.lost())?;
         let totals = load_files(
             &format!("repair {}", name::readable(name::bytes(&arguments.name))),
             Goal::Shard(self.shard, key),
@@ -241,11 +245,11 @@ impl Repair<'_> {
                 "Name the files of all items of the filter, and their form by --csv or -0.",
             ));
         }
-        Ok(totals.items)
+        Ok((begun, totals.items))
     }
 
-    /// Loads the file of the shard in the directory of a dump.
-    fn restore(&self, manifest: &Manifest) -> Result<(), Error> {
+    /// Loads the file of the shard in the directory of a dump. Returns which filter that is.
+    fn restore(&self, manifest: &Manifest) -> Result<Stamp, Error> {
         let (directory, key) = (&self.arguments.from[0], self.temporary());
         if manifest.shards != self.shard.count() {
             return Err(Error::usage(
@@ -274,40 +278,46 @@ impl Repair<'_> {
             &checked,
             &self.interrupt,
             &mut progress,
-        )
+        )?;
+        Stamp::of_file(&checked).ok_or_else(|| self.lost())
     }
 
-    /// The items of the shard, if it is at a key.
-    fn items_at(&self, server: &mut Connection, key: &[u8]) -> Result<Option<u64>, Error> {
-        let mut ask = |word: &str| server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word));
-        match ask("SHARD").and_then(|own| Ok((own, ask("ITEMS")?))) {
-            Ok((own, items)) if not_shard(&own, self.shard).is_none() => Ok(number(items)),
-            Ok(_) => Ok(None),
-            Err(Error::Refused { text, .. }) if is_no_filter(&text) => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// What is at a key, if it is the shard.
+    fn seen(&self, server: &mut Connection, key: &[u8]) -> Result<Option<Stamp>, Error> {
+        Stamp::of(server, key, self.shard)
     }
 
-    /// Puts the complete shard in its place.
-    fn rename(&self) -> Result<(), Error> {
-        let (key, temporary) = (self.key(), self.temporary());
-        let lost = || Error::Incomplete {
+    fn lost(&self) -> Error {
+        Error::Incomplete {
             what: format!("repair {}: the server lost items of it", self.task()),
             hint: "See its log, then repeat this, with --replace if a part of the shard is there."
                 .to_owned(),
-        };
-        let complete = self.on_node(|server, _| self.items_at(server, &temporary))?.flatten();
-        let complete = complete.ok_or_else(lost)?;
+        }
+    }
+
+    /// Puts the complete shard, which was filled as `begun`, in its place. With --replace, RENAME
+    /// goes over what is there.
+    fn rename(&self, begun: &Stamp) -> Result<(), Error> {
+        let (key, temporary) = (self.key(), self.temporary());
+        let complete = self.on_node(|server, _| self.seen(server, &temporary))?.flatten();
+        let complete = complete.filter(|now| now.is_of(begun)).ok_or_else(|| self.lost())?;
+        let is_complete = |now: Option<Stamp>| now.is_some_and(|stamp| stamp.has_all_of(&complete));
+        let word = if self.arguments.replace { "RENAME" } else { "RENAMENX" };
+        let rename = redis::cmd(word).arg(&temporary).arg(key).take();
         let renamed = self.on_node(|server, again| {
-            let reply = match self.arguments.replace {
-                true => self.replace(server),
-                false => {
-                    self.is_current()?;
-                    server.call_for_key(redis::cmd("RENAMENX").arg(&temporary).arg(key))
+            // A rebuild that ends puts a tombstone in the place after it has changed the
+            // descriptor: the transaction fails then, and is tried again. So it does at each
+            // addition to what is there.
+            let reply = watched(server, &[key, &temporary], &rename, |server| {
+                self.is_current()?;
+                match self.seen(server, &temporary)? {
+                    // The reply to an earlier attempt may be lost.
+                    None if again => Ok(true),
+                    now => is_complete(now).then_some(true).ok_or_else(|| self.lost()),
                 }
-            };
+            });
             let (renamed, last) = match reply {
-                Ok(reply) => (reply != Value::Int(0), LastWrite::Here),
+                Ok(reply) => (reply != Some(Value::Int(0)), LastWrite::Here),
                 // The reply to an earlier attempt was lost.
                 Err(Error::Refused { text, .. })
                     if again && text.starts_with("ERR no such key") =>
@@ -317,8 +327,8 @@ impl Repair<'_> {
                 Err(error) => return Err(error),
             };
             // The server may have restarted, without the temporary key or with an older one.
-            if again && renamed && self.items_at(server, key)?.is_none_or(|at| at < complete) {
-                return Err(lost());
+            if again && renamed && !is_complete(self.seen(server, key)?) {
+                return Err(self.lost());
             }
             self.servers.acknowledged(server, last)?;
             Ok(renamed)
@@ -327,29 +337,6 @@ impl Repair<'_> {
             Some(false) => Err(self.in_place("BUSYKEY somebody has made a key in its place")),
             _ => self.note(),
         }
-    }
-
-    /// RENAME over what is in the place of the shard. A rebuild that ends puts a tombstone there
-    /// after it has changed the descriptor: the transaction fails then, and is tried again. So it
-    /// does at each addition to what is there.
-    fn replace(&self, server: &mut Connection) -> Result<Value, Error> {
-        let rename = redis::cmd("RENAME").arg(self.temporary()).arg(self.key()).take();
-        for _ in 0..WATCHED {
-            server.call_for_key(redis::cmd("WATCH").arg(self.key()))?;
-            self.is_current()?;
-            server.call(&redis::cmd("MULTI"))?;
-            server.call(&rename)?;
-            match server.call(&redis::cmd("EXEC"))? {
-                Value::Nil => {}
-                Value::Array(mut replies) => match replies.pop() {
-                    Some(Value::ServerError(error)) => return Err(server.refused("RENAME", &error)),
-                    reply => return Ok(reply.unwrap_or(Value::Nil)),
-                },
-                reply => return Ok(reply),
-            }
-        }
-        self.is_current()?;
-        server.call_for_key(&rename)
     }
 
     /// Checks that the shard is one of the generation that answers.

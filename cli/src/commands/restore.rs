@@ -19,13 +19,14 @@ use serde::Serialize;
 use crate::{
     amount,
     connection::{Connection, Options},
-    error::{Error, Exit, lacks_command, refusal_hint},
+    error::{Error, Exit, refusal_hint},
     interrupt::Interrupt,
     name::{self, Named},
     output::Output,
     progress::Alone,
     restore_key::{Checked, Restore},
     scan::TYPES,
+    watched::watched,
 };
 
 pub(super) use sharded::{check_shard, load_shard};
@@ -113,13 +114,7 @@ impl Arguments {
         });
         let placed = loaded.and_then(|_| {
             // Both keys must be in one node.
-            server.follow(name, |server, _| match self.replace {
-                true => replace(server, &key, name).map(|()| true),
-                false => {
-                    let renamed = server.call(redis::cmd("RENAMENX").arg(&key).arg(name))?;
-                    Ok(renamed != Value::Int(0))
-                }
-            })
+            server.follow(name, |server, _| self.place(server, &key, &checked))
         });
         if !placed.map_err(|error| if begun { half_loaded(error, &key) } else { error })? {
             server.call(redis::cmd("UNLINK").arg(&key))?;
@@ -127,6 +122,22 @@ impl Arguments {
         }
         output.data(&report, format_args!("{shown}: {size} from {file}"))?;
         Ok(Exit::Done)
+    }
+
+    /// Gives the filter that was loaded into `key` its name. Returns `false` if that is taken.
+    /// Another client may have made a key of another type there, or changed the loaded one.
+    fn place(&self, server: &mut Connection, key: &[u8], checked: &Checked) -> Result<bool, Error> {
+        let name = name::bytes(&self.name);
+        let rename = if self.replace { "RENAME" } else { "RENAMENX" };
+        let command = redis::cmd(rename).arg(key).arg(name).take();
+        let watch = if self.replace { &[key, name][..] } else { &[key] };
+        let renamed = watched(server, watch, &command, |server| {
+            if self.replace {
+                filter_exists(server, name)?;
+            }
+            checked.must_be_at(server, key).map(|()| true)
+        })?;
+        Ok(renamed != Some(Value::Int(0)))
     }
 
     /// How many chunks an earlier restore loaded.
@@ -179,50 +190,6 @@ fn half_loaded(error: Error, key: &[u8]) -> Error {
         }
         Error::Interrupted { .. } => Error::Interrupted { hint },
         other => other,
-    }
-}
-
-/// How often a key that changes all the time is watched. Then it is renamed unwatched.
-pub(super) const WATCHED: u32 = 20;
-
-/// Puts `key` in place of the filter `name`, if that is none or a filter still: another client may
-/// have made a key of another type while this one was loaded.
-fn replace(server: &mut Connection, key: &[u8], name: &[u8]) -> Result<(), Error> {
-    for _ in 0..WATCHED {
-        // The check and RENAME are one step, if the user may use transactions.
-        if !allowed(server, redis::cmd("WATCH").arg(name))? {
-            break;
-        }
-        filter_exists(server, name)?;
-        if !allowed(server, &redis::cmd("MULTI"))? {
-            break;
-        }
-        server.call(redis::cmd("RENAME").arg(key).arg(name))?;
-        match server.call(&redis::cmd("EXEC"))? {
-            // The key has changed, perhaps only by an addition to the filter.
-            Value::Nil => {}
-            Value::Array(replies) => {
-                return match &replies[..] {
-                    [Value::ServerError(error)] => Err(server.refused("RENAME", error)),
-                    _ => Ok(()),
-                };
-            }
-            other => {
-                let reply = format!("{other:?}");
-                return Err(Error::Reply { command: "EXEC".to_owned(), reply });
-            }
-        }
-    }
-    filter_exists(server, name)?;
-    server.call(redis::cmd("RENAME").arg(key).arg(name)).map(|_| ())
-}
-
-/// Sends a command, and returns whether the user may send it.
-fn allowed(server: &mut Connection, command: &redis::Cmd) -> Result<bool, Error> {
-    match server.call(command) {
-        Ok(_) => Ok(true),
-        Err(Error::Refused { text, .. }) if lacks_command(&text) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -160,6 +160,7 @@ impl Arguments {
         let mut report = Report::of(key);
         let mut membership = Membership::find(&target, key)?;
         let (asked, estimated) = membership.rates()?;
+        let before = membership.identities()?;
         let mut unknown = 0;
         if let Some(file) = &self.file {
             let source = Source::named(file);
@@ -184,6 +185,12 @@ impl Arguments {
                 rate_high,
                 asked_rate: asked,
                 estimated_rate: estimated,
+            });
+        }
+        if !membership.loses_shards() && membership.is_replaced(&before)? {
+            return Err(Error::Incomplete {
+                what: format!("verify {}: it was lost or replaced meanwhile", name::readable(key)),
+                hint: "Verify it again.".to_owned(),
             });
         }
         let found =

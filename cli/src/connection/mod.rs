@@ -336,7 +336,7 @@ impl Connection {
 }
 
 /// The name of a command, for errors. Its arguments may be secret.
-fn name_of(command: &Cmd) -> String {
+pub(crate) fn name_of(command: &Cmd) -> String {
     let name = command.args_iter().next();
     match name {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

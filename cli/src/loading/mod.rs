@@ -23,7 +23,7 @@ pub(crate) use ledger::{Ledger, Piece};
 #[cfg(test)]
 pub(crate) use proof::Process;
 pub(crate) use proof::{Mark, Seen, Verdict};
-pub(crate) use wire::{not_shard, number};
+pub(crate) use wire::{not_shard, number, text_in};
 
 use crate::{
     amount,

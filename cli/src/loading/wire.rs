@@ -69,7 +69,7 @@ pub(crate) fn number(reply: Value) -> Option<u64> {
 }
 
 /// The text in a reply to `BF.INFO key word`, if it is one.
-pub(super) fn text_in(reply: Value) -> Option<String> {
+pub(crate) fn text_in(reply: Value) -> Option<String> {
     match reply {
         Value::Array(values) => values.into_iter().next().and_then(text_in),
         Value::BulkString(text) => String::from_utf8(text).ok(),

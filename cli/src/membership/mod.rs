@@ -21,7 +21,7 @@ use crate::{
     error::{Error, lacks_command},
     filter_info::{Detail, Reader},
     items::Batch,
-    loading::not_shard,
+    loading::{not_shard, text_in},
     name,
     sharded::{self, Filter},
     window::Window,
@@ -141,6 +141,42 @@ impl Membership {
             }
             Self::Shards(shards) => Ok((shards.error_rate()?, shards.rate_now()?)),
         }
+    }
+
+    /// Which filter each key holds, as far as the server says it: `BF.INFO key IDENTITY`. The keys
+    /// are those of the generation that is asked.
+    pub(crate) fn identities(&mut self) -> Result<Vec<(Vec<u8>, String)>, Error> {
+        let keys = match self {
+            Self::Key(key) => vec![key.name().clone()],
+            Self::Shards(shards) => shards.keys(),
+        };
+        let mut identities = Vec::with_capacity(keys.len());
+        for (place, key) in keys.into_iter().enumerate() {
+            let command = redis::cmd("BF.INFO").arg(&key).arg("IDENTITY").take();
+            let ask = |_: &mut Question, server: &mut Connection| server.call_for_key(&command);
+            let reply = match self {
+                Self::Key(key) => key.patiently(ask),
+                Self::Shards(shards) => shards.patiently(place, ask),
+            };
+            match reply {
+                Ok(reply) => identities.extend(text_in(reply).map(|identity| (key, identity))),
+                // The shard is lost, or the server does not say it.
+                Err(Error::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(identities)
+    }
+
+    /// Whether a key holds another filter than before, or none. A rebuild that ended is followed:
+    /// its shards have other keys.
+    pub(crate) fn is_replaced(&mut self, before: &[(Vec<u8>, String)]) -> Result<bool, Error> {
+        let now = self.identities()?;
+        let keys = match self {
+            Self::Key(key) => vec![key.name().clone()],
+            Self::Shards(shards) => shards.keys(),
+        };
+        Ok(before.iter().any(|seen| keys.contains(&seen.0) && !now.contains(seen)))
     }
 
     /// Whether the filter forgets.

@@ -160,6 +160,22 @@ impl Shards {
         Ok(info.error_rate.map(|rate| asked + rate))
     }
 
+    /// The keys of the shards, and that of the base.
+    pub(super) fn keys(&self) -> Vec<Vec<u8>> {
+        self.shards.iter().chain(&self.base).map(|shard| shard.question.key.clone()).collect()
+    }
+
+    /// Asks the shard, or the base, at this place of [`Self::keys`].
+    pub(super) fn patiently<T>(
+        &mut self,
+        place: usize,
+        work: impl FnMut(&mut Question, &mut Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut all = self.shards.iter_mut().chain(&mut self.base);
+        let shard = all.nth(place).ok_or_else(|| Error::usage("no such shard", ""))?;
+        shard.patiently(&self.targets, work)
+    }
+
     /// How the shards forget, if they do: the first that says so.
     pub(super) fn window(&mut self) -> Result<Option<Window>, Error> {
         for shard in &mut self.shards {

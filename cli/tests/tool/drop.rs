@@ -1,8 +1,9 @@
 //! `redis-bloom drop`.
 
 use crate::{
-    harness::{Server, dump, int, load},
-    run::{run, run_at},
+    harness::{Server, dump, int, load, ok},
+    relay::{Before, relayed},
+    run::{Ran, run, run_at},
 };
 
 #[test]
@@ -59,6 +60,36 @@ fn drop_removes_a_filter_that_is_still_being_loaded() {
     let ran = run_at(&server, "--user dropper --pass secret drop whole");
     assert_eq!(ran.code, 4, "{ran:?}");
     assert_eq!(client.run("EXISTS whole"), int(1));
+}
+
+/// Another client puts a string in the place of the filter, or of a shard, before each command of a
+/// drop.
+#[test]
+fn drop_never_removes_what_took_the_place_of_a_filter() {
+    let server = Server::start();
+    let mut client = server.client();
+    for shards in ["", "--shards 2"] {
+        let mut at = 0;
+        loop {
+            client.run("FLUSHALL");
+            run_at(&server, &format!("create urls --items 1k --error 1% {shards}")).done();
+            let key = match shards {
+                "" => "urls".to_owned(),
+                _ => client.run("HGET urls 0").text(),
+            };
+            let before = Before { after: "", command: at };
+            let run = relayed(&server, server.dir(), "drop urls", before, |_| {
+                client.run(&format!("SET {key} text")) == ok()
+            });
+            if !run.reached {
+                break;
+            }
+            let ran = Ran::from(run.output);
+            assert_eq!(client.run(&format!("GET {key}")).text(), "text", "{key} {at}: {ran:?}");
+            at += 1;
+        }
+        assert!(at > 3, "{at} commands");
+    }
 }
 
 #[test]

@@ -13,9 +13,10 @@ use crate::{
     check::redisbloom,
     fake::Fake,
     harness::{
-        self, Client, Cluster, Fault, PRIMARIES, Proxy, Random, SLOTS, Server, Stopped, int, load,
-        madd, mexists, numbered, ok, slot, wait_until,
+        self, Client, Cluster, Fault, PRIMARIES, Proxy, Random, Reply, SLOTS, Server, Stopped, int,
+        load, madd, mexists, numbered, ok, slot, wait_until,
     },
+    relay::{Before, relayed},
     run::{Ran, command_at, run_at},
     schema::checked,
 };
@@ -319,6 +320,47 @@ fn additions_during_a_dump_are_harmless() {
     assert_eq!(client.run("BF.CARD copy"), client.run("BF.CARD urls"));
 }
 
+/// Another filter takes the place of the one that was loaded, before each command.
+#[test]
+fn a_restore_gives_no_other_filter_the_name() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = file_in(&server);
+    client.run("BF.RESERVE urls 0.01 1000");
+    client.run("BF.ADD urls a");
+    let digest = harness::digest(&mut client, "urls");
+    run_on(&server, "dump urls -o FILE", &file).done();
+    for options in ["", " --replace"] {
+        let (mut at, mut replaced) = (0, 0);
+        loop {
+            for key in client.run("KEYS copy*").elements() {
+                client.cmd(&["DEL", &key.text()]);
+            }
+            let words = format!("restore {} copy{options}", file.display());
+            let before = Before { after: "", command: at };
+            let run = relayed(&server, server.dir(), &words, before, |_| {
+                for key in client.run("KEYS copy:restoring:*").elements() {
+                    client.cmd(&["DEL", &key.text()]);
+                    client.cmd(&["BF.RESERVE", &key.text(), "0.01", "1000"]);
+                    replaced += 1;
+                }
+                true
+            });
+            let ran = Ran::from(run.output);
+            let named = client.run("EXISTS copy") == int(1);
+            assert_eq!(named, ran.code == 0, "command {at}: {ran:?}");
+            if named {
+                assert_eq!(harness::digest(&mut client, "copy"), digest, "command {at}: {ran:?}");
+            }
+            if !run.reached {
+                break;
+            }
+            at += 1;
+        }
+        assert!(replaced > 3, "{replaced} of {at}");
+    }
+}
+
 #[test]
 fn another_filter_is_not_continued() {
     let server = Server::start();
@@ -329,6 +371,7 @@ fn another_filter_is_not_continued() {
         ("BF.RESERVE urls 0.01 14000000 SEED 1", "BF.RESERVE urls 0.01 14000000 SEED 2"),
         ("BF.RESERVE urls 0.01 5000000 COUNTING", "BF.ADD urls x"),
         ("BF.RESERVE urls 1e-20 2000000 NONSCALING WINDOW COUNT GENERATIONS 1", "shift"),
+        ("BF.RESERVE urls 0.01 14000000 SEED 1", "older"),
     ] {
         client.run("DEL urls copy");
         client.run(reserve);
@@ -341,8 +384,11 @@ fn another_filter_is_not_continued() {
                 client.cmd(&[&b"BF.BULKADD"[..], b"urls", b"WIDTH", b"8", &blob]);
             }
         };
-        if change == "shift" {
-            add(&mut client, 4_000);
+        let Reply::Bulk(older) = client.run("DUMP urls") else { panic!("no DUMP") };
+        match change {
+            "shift" => add(&mut client, 4_000),
+            "older" => add(&mut client, 100),
+            _ => {}
         }
         assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
         interrupted_after(&file, 2, 0);
@@ -356,12 +402,18 @@ fn another_filter_is_not_continued() {
         } else if change == "shift" {
             // All generations give way to new ones, as many and as large.
             add(&mut client, 4_000);
+        } else if change == "older" {
+            // A copy from before the dump: with fewer items.
+            assert_eq!(client.cmd(&[b"RESTORE", &b"urls"[..], b"0", &older, b"REPLACE"]), ok());
         } else {
             client.run(change);
         }
         let ran = run_on(&server, "dump urls -o FILE --resume", &file);
         assert_eq!(ran.code, 0, "{ran:?}");
-        let said = "The filter is not the same: the dump begins again.\n";
+        let said = match change {
+            "older" => "urls changed during the dump\n",
+            _ => "The filter is not the same: the dump begins again.\n",
+        };
         assert!(ran.stderr.starts_with(said), "{change}: {ran:?}");
         assert_eq!(run_on(&server, "restore FILE copy", &file).code, 0);
         assert_eq!(harness::digest(&mut client, "copy"), harness::digest(&mut client, "urls"));

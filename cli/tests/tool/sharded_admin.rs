@@ -267,6 +267,32 @@ fn a_drop_that_ended_early_is_repeated() {
     assert_eq!(client.run("DBSIZE"), int(0));
 }
 
+/// A shard is deleted before each command of a run that creates the filter.
+#[test]
+fn a_shard_that_is_lost_while_others_are_made_is_noticed() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (mut at, mut lost) = (0, 0);
+    loop {
+        client.run("FLUSHALL");
+        let before = Before { after: "", command: at };
+        let words = "create urls --items 1k --error 1% --shards 2";
+        let mut deleted = false;
+        let run = relayed(&server, server.dir(), words, before, |_| {
+            deleted = client.cmd(&["DEL", &key("urls", 2, 1)]) == int(1);
+            true
+        });
+        let ran = Ran::from(run.output);
+        assert_eq!(ran.code, if deleted { 5 } else { 0 }, "command {at}: {ran:?}");
+        lost += usize::from(deleted);
+        if !run.reached {
+            break;
+        }
+        at += 1;
+    }
+    assert!(lost > 3, "{lost} of {at}");
+}
+
 /// Keys that another writer notes in the descriptor before the drop makes it half-written go, too:
 /// whenever that is.
 #[test]

@@ -395,6 +395,8 @@ fn one_shard(command: &str) -> String {
         ["INFO", ..] => text("run_id:1\r\n"),
         ["BF.INFO", _, "SHARD"] => "*1\r\n*2\r\n:0\r\n:1\r\n".to_owned(),
         ["BF.INFO", _, "ITEMS"] => array(&[":0"]),
+        ["BF.INFO", _, "IDENTITY"] => array(&["00000000000000ff"]),
+        ["EXEC"] => "*1\r\n:1\r\n".to_owned(),
         ["BF.INFO", ..] => array(&["$-1"]),
         ["BF.BULKADD", .., items] => {
             let count = items.lines().count();

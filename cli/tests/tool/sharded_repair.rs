@@ -161,6 +161,49 @@ fn a_repair_puts_no_shard_over_a_tombstone() {
     assert!(refused > 5, "{refused} of {at}");
 }
 
+/// Another shard of this number takes the place of the one that is filled, before each command.
+#[test]
+fn a_repair_puts_no_other_shard_in_the_place() {
+    let server = Server::start();
+    let mut client = server.client();
+    let path = file(server.dir(), &numbered("item", 100));
+    let (mut at, mut replaced) = (0, 0);
+    loop {
+        client.run("FLUSHALL");
+        let filter = create(&mut at_server(&mut client), "urls", SHARDS);
+        let key = String::from_utf8(filter.current.keys[LOST].clone()).expect("text");
+        let before = Before { after: "", command: at };
+        let words = "repair urls --shard 2 --replace --from items";
+        let words = if at % 2 == 0 { words } else { &words.replace(" --replace", "") };
+        if at % 2 == 1 {
+            client.run(&format!("DEL {key}"));
+        }
+        let run = relayed(&server, server.dir(), words, before, |_| {
+            if client.run(&format!("DEL {key}:repair")) == int(1) {
+                client.run(&format!("BF.RESERVE {key}:repair 0.01 1000 SHARD 2 {SHARDS}"));
+                replaced += 1;
+            }
+            true
+        });
+        let ran = Ran::from(run.output);
+        if ran.code == 0 {
+            let items = fs::read_to_string(&path).expect("the file");
+            for item in items.lines() {
+                if usize::from(shard_of(item.as_bytes(), SHARDS)) == LOST {
+                    let found = client.cmd(&["BF.EXISTS", &key, item]);
+                    assert_eq!(found, int(1), "command {at}: {item}: {ran:?}");
+                }
+            }
+        }
+        if !run.reached {
+            assert_eq!(ran.code, 0, "{ran:?}");
+            break;
+        }
+        at += 1;
+    }
+    assert!(replaced > 5, "{replaced} of {at}");
+}
+
 /// What is in the place of the shard changes all the time, so no transaction that watches it ends.
 #[test]
 fn a_shard_that_clients_fill_is_replaced() {

@@ -5,7 +5,8 @@ use std::{fs, path::Path};
 use crate::{
     check::redisbloom,
     fake::{Fake, array},
-    harness::{Server, int},
+    harness::{Server, int, ok},
+    relay::{Before, relayed},
     run::{Ran, command_at, run, run_at},
     schema::checked,
 };
@@ -146,6 +147,44 @@ fn a_rare_rate_has_an_upper_bound_and_an_estimate() {
     let text = run_at(&server, "verify urls --probes 10000").done();
     assert!(text.starts_with("10,000 probes: 0 positive, at most 0.0369 % ("), "{text}");
     assert!(text.contains("(asked 0.00001 %, 95 %: 0 to 0.0369 %), by its bits "), "{text}");
+}
+
+/// Another filter takes the place of the filter, or of a shard, before each command.
+#[test]
+fn a_filter_that_is_replaced_is_not_verified() {
+    let server = Server::start();
+    let mut client = server.client();
+    let file = server.dir().join("items");
+    fs::write(&file, lines("", 100)).expect("a file");
+    for (create, shard) in [
+        ("create urls --items 1k --error 1%", ""),
+        ("create urls --items 1k --error 1% --shards 2", "SHARD 1 2"),
+    ] {
+        let mut at = 0;
+        loop {
+            client.run("FLUSHALL");
+            run_at(&server, create).done();
+            run_at(&server, &format!("load urls --restart {}", file.display())).done();
+            let key = match shard {
+                "" => "urls".to_owned(),
+                _ => client.run("HGET urls 1").text(),
+            };
+            let before = Before { after: "", command: at };
+            let words = "verify urls --file items --probes 100";
+            let run = relayed(&server, server.dir(), words, before, |_| {
+                client.run(&format!("DEL {key}"));
+                client.run(&format!("BF.RESERVE {key} 0.01 1000 {shard}")) == ok()
+            });
+            let ran = Ran::from(run.output);
+            if !run.reached {
+                assert_eq!(ran.code, 0, "{key}: {ran:?}");
+                break;
+            }
+            assert!([1, 5].contains(&ran.code), "{key}, command {at}: {ran:?}");
+            at += 1;
+        }
+        assert!(at > 5, "{at} commands");
+    }
 }
 
 /// A server that does not tell the asked rate: nothing is compared.

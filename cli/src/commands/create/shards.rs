@@ -183,6 +183,7 @@ impl Making<'_> {
                 Some(_) => self.servers.confirm(&[self.name.to_vec()])?,
             }
             self.make(&generation).map_err(|error| self.ended_early(error))?;
+            self.is_whole(&generation)?;
         }
         let created = !self.arguments.dry_run;
         Ok(Run { generation: generation.number, created })
@@ -257,15 +258,7 @@ impl Making<'_> {
     /// Checks that each node has room for its shards below its `maxmemory`. Those of an earlier run
     /// have their room already.
     fn is_room(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
-        let absent = on_all(
-            &self.servers,
-            keys,
-            |server, place, _| {
-                let count = server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))?;
-                Ok(count == Value::Int(0))
-            },
-            || {},
-        )?;
+        let absent = self.absent(keys)?;
         for node in &self.having {
             let here = |key: &[u8]| self.nodes.node_of(key).is_some_and(|at| at.same_server(node));
             let count =
@@ -300,6 +293,15 @@ impl Making<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether each key is absent.
+    fn absent(&self, keys: &[Vec<u8>]) -> Result<Vec<bool>, Error> {
+        let look = |server: &mut Connection, place: usize, _| {
+            let count = server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))?;
+            Ok(count == Value::Int(0))
+        };
+        on_all(&self.servers, keys, look, || {})
     }
 
     /// Takes the name: of two that create it at once, one goes on.
@@ -349,6 +351,25 @@ impl Making<'_> {
             delete.push(CREATOR.to_vec());
             Ok((Change { set: whole.fields(State::Ready), delete }, ()))
         })
+    }
+
+    /// Checks that all shards are there: a server may have lost one while others were reserved.
+    fn is_whole(&self, generation: &Generation) -> Result<(), Error> {
+        let absent = self.absent(&generation.keys)?;
+        match absent.iter().position(|&absent| absent) {
+            None => Ok(()),
+            Some(place) => Err(Error::Incomplete {
+                what: format!(
+                    "create {}: shard {place} of {} is lost",
+                    name::readable(self.name),
+                    self.count
+                ),
+                hint: format!(
+                    "See the server's log. Remove the filter by `drop {}`, and create it again.",
+                    name::typed(self.name)
+                ),
+            }),
+        }
     }
 
     /// The expansion of the shards; `None` if they do not grow.
