@@ -66,7 +66,15 @@ export class Connection {
       if (!this.#opening) (this.#opening = this.#client.connect()).catch(() => {});
       await within(this.#timeout, this.#opening);
     }
-    return within(this.#timeout, this.#client.sendCommand(words));
+    try {
+      return await within(this.#timeout, this.#client.sendCommand(words));
+    } catch (error) {
+      if (error.message.startsWith('READONLY')) { // no primary any more: the next connection may reach the new one
+        this.close();
+        this.#opening = undefined;
+      }
+      throw error;
+    }
   }
 
   close() {

@@ -1,30 +1,63 @@
-// A guard in a process of its own, for the test of the library for Python: both guards have one filter.
+// Runs the guard for tests/clients/python, where guard_worker.py says what it reads and prints. Three more commands:
 //
-//     node guard-worker.js URL FILE
-//
-// FILE is the database: a line `key milliseconds` for each row. Each line of standard input is a command.
-import { readFileSync } from 'node:fs';
+//     lookup KEY   `passed` or `absent`
+//     row KEY      `ok`; the database has a row that another process wrote
+//     catchUps     how many this guard has made
 import { createInterface } from 'node:readline';
 import { createClient } from 'redis';
 import { Guard } from '../src/index.js';
 
-const [url, file] = process.argv.slice(2);
-const rows = () => readFileSync(file, 'utf8').split('\n').filter(Boolean).map(line => line.split(' '));
-const guard = new Guard(createClient({ url }), 'users', {
-  capacity: 10_000,
-  commitWithin: 200,
-  margin: 1500,
-  timeout: 500,
-  catchUp: since => rows().filter(([, time]) => time >= since.getTime()).map(([key]) => key),
-  log: () => {}
+const client = createClient({ url: process.argv[2] });
+const NEW = 'guard:{users}:new';
+const BREAKS = { // what `build` is broken with: commands before the keys are read
+  lost: [['UNLINK', NEW]],
+  anew: [['UNLINK', NEW], ['BF.RESERVE', NEW, '0.001', '120000']],
+  cut: [['CLIENT', 'KILL', 'TYPE', 'normal']]
+};
+const rows = new Map(Array.from({ length: 2000 }, (_, i) => [`user:${i}`, Date.now()])); // with the time of their writing
+const guard = new Guard(client, 'users', {
+  capacity: 120_000,
+  commitWithin: 500,
+  catchUp: since => [...rows].filter(([, time]) => time >= since.getTime()).map(([key]) => key)
 });
+let asked = 0, rounds = 0;
+
+const fetch = key => {
+  if (key.startsWith('absent')) asked++;
+  return rows.get(key);
+};
+
+async function* keys(commands) {
+  const other = await client.duplicate().connect();
+  for (const words of commands) await other.sendCommand(words);
+  other.destroy();
+  yield* [...rows.keys()];
+}
+
 const commands = {
+  build: how => guard.build(() => keys(BREAKS[how] ?? [])),
+  insert: async key => {
+    await guard.insert(key);
+    rows.set(key, Date.now());
+  },
+  round: async () => {
+    const every = [...rows.keys()], before = asked, hidden = [];
+    rounds++;
+    const present = [every.at(-1), ...[0, 1, 2, 3].map(i => every[(rounds * 4 + i) % every.length])];
+    for (const key of present) if (await guard.lookup(key, fetch) === undefined) hidden.push(key);
+    for (let i = 0; i < 20; i++) {
+      if (await guard.lookup(`absent:${rounds}:${i}`, fetch) !== undefined) throw new Error('found what is not there');
+    }
+    return hidden.length ? `hidden ${hidden}` : `${asked - before} ${guard.stats.lookupFailures}`;
+  },
   lookup: async key => await guard.lookup(key, () => 'passed') ?? 'absent',
-  insert: async key => await guard.insert(key) ?? 'ok',
+  row: async key => void rows.set(key, Date.now()),
   catchUps: async () => guard.stats.catchUps
 };
+
 for await (const line of createInterface({ input: process.stdin })) {
   const [command, key] = line.split(' ');
-  console.log(await commands[command](key).catch(error => `threw ${error.message}`));
+  const done = commands[command](key).then(result => result ?? 'ok');
+  console.log(await done.catch(error => `raised ${error.stack.replaceAll('\n', ' ')}`));
 }
-await guard.close();
+process.exit(); // without close(): the server may be gone

@@ -237,6 +237,21 @@ test('at maxmemory lookups are answered, and inserts throw or wait', async t => 
   for (const one of [guard, fresh]) assert.deepEqual(await world.hidden(one), []);
 });
 
+test('a connection to a primary that was demoted is replaced', async t => {
+  const { world, guard } = await built(t);
+  const connections = async () => /total_connections_received:(\d+)/.exec(await server.send('INFO', 'stats'))[1];
+  await guard.insert('before');
+  await server.send('REPLICAOF', '127.0.0.1', '1');
+  t.after(() => server.send('REPLICAOF', 'NO', 'ONE'));
+  await assert.rejects(guard.insert('refused'), /READONLY/);
+  const before = await connections();
+  await assert.rejects(guard.insert('refused'), /READONLY/);
+  assert.ok(await connections() - before >= 2, 'the insert has a new connection'); // and `connections` one
+  await server.send('REPLICAOF', 'NO', 'ONE');
+  await until('an insert succeeds', () => guard.insert('after').then(() => true, () => false));
+  assert.deepEqual(await world.hidden(guard), []);
+});
+
 test('with "later" a guard that can look up, and not insert, passes its waiting keys on', async t => {
   await server.send('ACL', 'SETUSER', 'reader', 'on', '>secret', '~*', '+@all');
   const { world, guard } = await built(t, { onUnavailable: 'later', user: 'reader' });

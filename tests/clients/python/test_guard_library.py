@@ -23,6 +23,8 @@ import unittest.mock
 
 import redis
 import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from redis_bloom import AsyncGuard, Guard, guard
 from server import Proxy, Server, free_port, until
@@ -361,6 +363,62 @@ class Guards(Case):
             self.assertIsNone(one.lookup("absent", self.database.get))
             self.assertEqual(one.stats.saved, before)
 
+    def test_an_insert_that_took_too_long_raises(self):
+        """A catch-up may have read the rows in the meantime."""
+        one = self.guard()
+        one.build(self.database.keys)
+        with self.server.client() as client:
+            client.execute_command("CLIENT PAUSE", 300, "WRITE")
+            with self.assertRaises(TimeoutError):
+                one.insert("slow")
+
+    def test_a_cluster(self):
+        """A node alone, with all slots, then without one, which is enough for CLUSTERDOWN."""
+        server = Server("--cluster-enabled", "yes")
+        self.addCleanup(server.close)
+        state = lambda: client.execute_command("CLUSTER INFO")["cluster_state"]
+        with server.client() as client:
+            client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            until(lambda: state() == "ok", "it is up")
+            timeouts = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0, "retry": Retry(NoBackoff(), 0)}
+            cluster = redis.RedisCluster.from_url(server.url, **timeouts)
+            self.addCleanup(cluster.close)
+            one = Guard(cluster, "users", capacity=10_000, catch_up=self.database.since, commit_within=COMMIT)
+            self.addCleanup(one.close)
+            one.build(self.database.keys)
+            self.insert(one, "new")
+            self.guarded(one)
+            self.finds_all(one)
+            client.execute_command("CLUSTER DELSLOTS", 0)
+            until(lambda: state() == "fail", "it is down")
+            for key in ("row:1", "new"):
+                self.assertEqual(one.lookup(key, self.database.get), key)
+            with self.assertRaises(Exception):  # RedisClusterException is no RedisError
+                one.insert("other")
+            client.execute_command("CLUSTER ADDSLOTS", 0)
+            until(lambda: state() == "ok", "it is up")
+            self.guarded(one)
+
+    def test_an_address_moves_to_a_new_primary_and_the_connections_stay(self):
+        """As behind a proxy: the old primary refuses what it gets on them."""
+        other, proxy = Snapshots(), Proxy(self.server.port)
+        self.addCleanup(other.close)
+        self.addCleanup(proxy.close)
+        one = self.guard(url=proxy.url)
+        one.build(self.database.keys)
+        self.guarded(one)
+        with other.client() as follower, self.server.client() as client:
+            follower.replicaof("127.0.0.1", self.server.port)
+            until(lambda: follower.info("replication")["master_link_status"] == "up", "it follows")
+            follower.replicaof("NO", "ONE")
+            client.replicaof("127.0.0.1", other.port)
+            proxy.port = other.port
+        for do in (one.build, self.database.keys), (one.insert, "new"):
+            with contextlib.suppress(redis.ReadOnlyError):
+                do[0](do[1])
+            do[0](do[1])
+        self.guarded(one)
+
     def test_timeouts_are_the_guards_own(self):
         """redis.Redis() waits without end, or tries 11 times in 5 seconds."""
         one = Guard(redis.Redis(port=free_port()), "users", capacity=1)
@@ -422,16 +480,12 @@ class TwoLanguages(Case):
 
     def setUp(self):
         super().setUp()
-        self.file = pathlib.Path(self.server.directory.name, "rows")
-        command = ["node", ROOT / "clients/node/test/guard-worker.js", self.server.url, self.file]
-        for row in self.database.rows.items():
-            self.note(*row)
-        self.node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = ["node", ROOT / "clients/node/test/guard-worker.js", self.server.url]
+        pipe = subprocess.PIPE
+        self.node = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
         self.addCleanup(self.node.communicate)
-
-    def note(self, key, row):
-        with self.file.open("a") as file:
-            file.write(f"{key} {int(row[1] * 1000)}\n")
+        for key in self.database.keys():
+            self.ask("row", key)
 
     def ask(self, *words):
         self.node.stdin.write(" ".join(words) + "\n")
@@ -443,7 +497,7 @@ class TwoLanguages(Case):
             key = f"{name}:{number}"
             insert(key)
             self.database.write(key, self.database.now())
-            self.note(key, self.database.rows[key])
+            self.ask("row", key)
 
     def all_is_well(self, one):
         """Both stop absent rows, and hide none."""

@@ -150,15 +150,14 @@ class _Core:
                 self._token = ""
                 self._resume_at = time.monotonic() + PAUSE
                 self.stats.lookup_failures += 1
-                self._warn("the filter gave no answer: %r", error)
-                yield from self._leave_replica(self._reader, error)
+                self._warn("the filter gave no answer", error)
         self.stats.passed += len(possible)
         self.stats.saved += len(keys) - len(possible)
         return possible
 
     def _verify(self) -> Steps[None]:
         """Learns the token, or makes a new one if the server has forgotten the script of the last one."""
-        _, token = map(text, (yield partial(self._script, self._reader, scripts.lookup(""), 2)))
+        _, token = map(text, (yield from self._script(self._reader, scripts.lookup(""), 2)))
         if token and token == self._lost:
             token = yield from self._trust(self._reader, "", "", "")
         if not token:
@@ -176,18 +175,17 @@ class _Core:
                 raise TimeoutError("the filter took so long that a catch-up may miss the row")
         except Exception as error:
             self.stats.insert_failures += 1
-            yield from self._leave_replica(self._writer, error)
             if not self._known:
                 raise
             self._waiting.update((_bytes(key), None) for key in keys)
-            self._warn("the filter takes keys later: %r", error)
+            self._warn("the filter takes keys later", error)
 
     def _add(self, keys: list[bytes]) -> Steps[set[str]]:
         """Adds keys to the filters that exist; returns the identities of the servers that took them."""
         servers = set()
         for start in range(0, len(keys), BATCH):
             batch = keys[start : start + BATCH]
-            servers.add(text((yield partial(self._script, self._writer, scripts.INSERT, 3, *batch))))
+            servers.add(text((yield from self._script(self._writer, scripts.INSERT, 3, *batch))))
         return servers
 
     def _build(self, keys: Union[Keys, Callable[[], Keys]]) -> Steps[None]:
@@ -197,7 +195,7 @@ class _Core:
         makes it. Run it again before the filter holds more than `capacity`, or if many rows were deleted.
         """
         words = (repr(self._error), self._capacity, int(time.time() * 1000))
-        reply = yield partial(self._script, self._builder, scripts.RESERVE, 3, *words)
+        reply = yield from self._script(self._builder, scripts.RESERVE, 3, *words)
         server, own, begin = map(text, reply)
         yield partial(self._sleep, self._commit_within)  # from here on each row is in `keys` or its key in the filter
         next_batch = batches((yield keys) if callable(keys) else keys, BATCH)
@@ -215,10 +213,10 @@ class _Core:
         servers = (yield from self._add(waiting)) or ({"all"} if self._later else {""})
         covers = servers.pop() if len(servers) == 1 else ""
         words = (clock, self._id, covers, int(STALE * 1000), int(self._refresh * 1000), self._lease)
-        state, vouched, *found = yield partial(self._script, self._writer, scripts.TICK, 4, *words)
+        state, vouched, *found = yield from self._script(self._writer, scripts.TICK, 4, *words)
         if text(state) == "no primary":
             self._token = ""
-            yield from self._leave_replica(self._writer, ReadOnlyError())
+            yield from self._leave(self._writer)
         if vouched:
             self._known = True
             for key in waiting:
@@ -249,17 +247,20 @@ class _Core:
     def _trust(self, client: Any, server: str, begin: str, own: str) -> Steps[str]:
         """Marks the filter as trusted, by a script that this server process alone has from now on."""
         token = uuid.uuid4().hex
-        process, _ = yield partial(self._script, client, scripts.lookup(token), 2)
+        process, _ = yield from self._script(client, scripts.lookup(token), 2)
         words = (server, begin, self._id, own, token, process)
-        return text((yield partial(self._script, client, scripts.TRUST, 4, *words)))
+        return text((yield from self._script(client, scripts.TRUST, 4, *words)))
 
-    def _script(self, client: Any, script: str, keys: int, *words: Any) -> Any:
-        return client.execute_command("EVAL", script, keys, *self._keys[:keys], *words)
+    def _script(self, client: Any, script: str, keys: int, *words: Any) -> Steps[Any]:
+        try:
+            return (yield partial(client.execute_command, "EVAL", script, keys, *self._keys[:keys], *words))
+        except ReadOnlyError:
+            yield from self._leave(client)
+            raise
 
-    def _leave_replica(self, client: Any, error: Exception) -> Steps[None]:
+    def _leave(self, client: Any) -> Steps[None]:
         """Ends connections to a server that is no primary any more: the next ones may reach the new one."""
-        pool = getattr(client, "connection_pool", None)
-        if isinstance(error, ReadOnlyError) and pool:
+        if pool := getattr(client, "connection_pool", None):
             yield partial(pool.disconnect, inuse_connections=False)
 
     def _work(self) -> Steps[None]:
@@ -268,10 +269,10 @@ class _Core:
             try:
                 yield from self._tick()
             except Exception as error:
-                self._warn("the background of the guard failed: %r", error)
+                self._warn("the background of the guard failed", error)
             yield partial(self._sleep, TICK)
 
-    def _leave(self) -> Steps[None]:
+    def _end(self) -> Steps[None]:
         """Adds late keys if the server is there, and ends the connections."""
         try:
             if self._rows_since:
@@ -279,16 +280,16 @@ class _Core:
             if self._known and not self._waiting:
                 yield partial(self._writer.execute_command, "HDEL", self._keys[1], f"late:{self._id}")
         except Exception as error:
-            log.warning("%d keys were not added: %r", len(self._waiting), error)
+            log.warning("%d keys were not added: %s", len(self._waiting), error)
         for client in (self._reader, self._writer, self._builder):
             if client is not self._given:
                 yield client.connection_pool.disconnect
 
-    def _warn(self, message: str, error: Exception) -> None:
+    def _warn(self, what: str, error: Exception) -> None:
         """Logs at most once a second."""
         if time.monotonic() >= self._log_at:
             self._log_at = time.monotonic() + 1.0
-            log.warning(message, error)
+            log.warning("%s: %s: %s", what, type(error).__name__, error)  # repr() has no message in redis-py 8
 
 
 def _bytes(key: Key) -> bytes:
@@ -328,7 +329,7 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
         self._ends.set()
         if self._thread:
             self._thread.join()
-        run(self._leave())
+        run(self._end())
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -376,7 +377,7 @@ class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
         if self._task:
             self._task.cancel()
             await asyncio.wait([self._task])
-        await run_async(self._leave())
+        await run_async(self._end())
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
