@@ -3,7 +3,7 @@
 
 declare(strict_types=1);
 
-require __DIR__ . '/guard.php';
+require __DIR__ . '/../../../clients/examples/guard.php';
 
 const NEW_FILTER = 'guard:{users}:new';
 const BREAKS = [ // what `build` is broken with: commands before the keys are read

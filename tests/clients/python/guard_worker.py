@@ -1,8 +1,8 @@
-"""Runs the guard for test_guard.py, which writes commands to it and reads a line for each of them.
+"""Runs the guard of clients/python for test_guard.py, which writes commands to it and reads a line for each of them.
 
-    python guard_worker.py MODULE URL
+    python guard_worker.py sync|asyncio URL
 
-MODULE is guard or guard_asyncio. The database has 2,000 rows. Commands and what is printed:
+The database has 2,000 rows. Commands and what is printed:
 
     build        `ok`
     build lost   `ok`; when the keys are read, the filter under construction is deleted
@@ -17,88 +17,83 @@ A line that begins with `raised` is an exception. The guard's log goes to standa
 """
 
 import asyncio
+import inspect
 import logging
 import sys
+import time
 
-import guard
-import guard_asyncio
+import redis
+import redis.asyncio
 
+from redis_bloom import AsyncGuard, Guard
+
+NEW = "guard:{users}:new"
 BREAKS = {  # what `build` is broken with: commands before the keys are read
-    "lost": [["UNLINK", guard.NEW]],
-    "anew": [["UNLINK", guard.NEW], ["BF.RESERVE", guard.NEW, 0.001, 120_000]],
+    "lost": [["UNLINK", NEW]],
+    "anew": [["UNLINK", NEW], ["BF.RESERVE", NEW, 0.001, 120_000]],
     "cut": [["CLIENT", "KILL", "TYPE", "normal"]],
 }
 
 
-class Database(dict):
-    asked = 0
-    meanwhile = staticmethod(lambda: None)  # is run when a build reads the keys
+class Worker:
+    def __init__(self, kind, url):
+        self.rows = {f"user:{i}": time.time() for i in range(2000)}  # with the time of their writing
+        self.url, self.asked, self.rounds = url, 0, 0
+        made, client = (Guard, redis.Redis) if kind == "sync" else (AsyncGuard, redis.asyncio.Redis)
+        if kind == "asyncio":
+            self.fetch = self.fetch_asyncio
+        self.guard = made(client.from_url(url), "users", capacity=120_000, catch_up=self.rows_since, commit_within=0.5)
 
-    def get(self, key):
+    def rows_since(self, when):
+        return [key for key, written in list(self.rows.items()) if written >= when.timestamp()]
+
+    def fetch(self, key):
         self.asked += key.startswith("absent")
-        return super().get(key)
-
-    def keys(self):
-        self.meanwhile()
-        return super().keys()
-
-    insert = dict.__setitem__
-
-
-class AsyncDatabase:
-    """The same rows behind coroutines."""
-
-    def __init__(self, rows):
-        self.rows = rows
-
-    async def get(self, key):
         return self.rows.get(key)
 
-    async def insert(self, key, value):
-        self.rows.insert(key, value)
+    async def fetch_asyncio(self, key):
+        return Worker.fetch(self, key)
 
-
-class Worker:
-    def __init__(self, module, url):
-        self.url = url
-        self.rows = Database((f"user:{i}", f"name {i}") for i in range(2000))
-        self.rounds = 0
-        if module == "guard":
-            reader, writer = guard.connect(url, 0.1), guard.connect(url, 1.0)
-            self.guard = guard.Guard(reader, writer, self.rows)
-            self.run = lambda value: value
-        else:
-            reader, writer = guard_asyncio.connect(url, 0.1), guard_asyncio.connect(url, 1.0)
-            self.guard = guard_asyncio.AsyncGuard(reader, writer, AsyncDatabase(self.rows))
-            self.run = asyncio.new_event_loop().run_until_complete
-
-    def do(self, command, key=None):
+    async def do(self, command, key=None):
         if command == "build":
-            with guard.connect(self.url, 10.0) as client:
-                commands = BREAKS[key] if key else []
-                self.rows.meanwhile = lambda: [client.execute_command(*words) for words in commands]
-                guard.build(client, self.rows, wait=0)
+            await wait(self.guard.build(lambda: self.keys(BREAKS[key] if key else [])))
         elif command == "insert":
-            self.run(self.guard.insert(key, f"inserted {key}"))
+            await wait(self.guard.insert(key))
+            self.rows[key] = time.time()
         else:
-            return self.round()
+            return await self.round()
         return "ok"
 
-    def round(self):
-        keys, before = list(self.rows), self.rows.asked
+    def keys(self, commands):
+        with redis.Redis.from_url(self.url) as client:
+            for words in commands:
+                client.execute_command(*words)
+        return list(self.rows)
+
+    async def round(self):
+        keys, before = list(self.rows), self.asked
         self.rounds += 1
         present = [keys[-1], *(keys[(self.rounds * 4 + i) % len(keys)] for i in range(4))]
-        hidden = [key for key in present if self.run(self.guard.lookup(key)) is None]
+        hidden = [key for key in present if await wait(self.guard.lookup(key, self.fetch)) is None]
         for i in range(20):
-            assert self.run(self.guard.lookup(f"absent:{self.rounds}:{i}")) is None
-        return f"hidden {hidden}" if hidden else f"{self.rows.asked - before} {self.guard.failures}"
+            assert await wait(self.guard.lookup(f"absent:{self.rounds}:{i}", self.fetch)) is None
+        return f"hidden {hidden}" if hidden else f"{self.asked - before} {self.guard.stats.lookup_failures}"
+
+
+async def wait(result):
+    return await result if inspect.isawaitable(result) else result
+
+
+async def main():
+    worker = Worker(*sys.argv[1:])
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        try:
+            print(await worker.do(*line.split()), flush=True)
+        except Exception as error:
+            print("raised", repr(error), flush=True)
 
 
 if __name__ == "__main__":
     logging.basicConfig()
-    worker = Worker(*sys.argv[1:])
-    for line in sys.stdin:
-        try:
-            print(worker.do(*line.split()), flush=True)
-        except Exception as error:
-            print("raised", repr(error), flush=True)
+    asyncio.run(main())

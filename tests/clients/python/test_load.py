@@ -1,4 +1,4 @@
-"""The programs of docs/recipes/load.md: each fills the filter that it says, with every item, or fails.
+"""The programs of docs/recipes/load.md, and the examples: each fills the filter that it says, with every item, or fails.
 
 They log in with a name and a password.
 """
@@ -16,6 +16,7 @@ import redis
 from server import Server, until
 
 ROOT = pathlib.Path(__file__).parents[3]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}  # redis-py 4 has no library installed
 ITEMS = 200_001  # a last batch of one item
 LONG = 20_000_000  # items for which each program needs seconds
 NAMES = "--user loader on >secret ~* +@all --user default on nopass ~* &* +@all -bf.bulkadd".split()
@@ -28,10 +29,10 @@ PROGRAMS = {  # by the client: what it loads, and how it is run
     "redis-py 4.3.4": ("lines", [os.environ["PYTHON_REDIS_4"], "tests/clients/python/load.py"]),
     "redis-py with numpy": ("numbers", [sys.executable, "tests/clients/python/load_numpy.py"]),
     "redis-py 4.3.4 with numpy": ("numbers", [os.environ["PYTHON_REDIS_4"], "tests/clients/python/load_numpy.py"]),
-    "node-redis": ("lines", ["node", "tests/clients/node/load.mjs"]),
+    "node-redis": ("lines", ["node", "clients/node/test/load.mjs"]),
     "redis-rs": ("lines", [os.environ["LOAD_RS"]]),
     "redigo": ("lines", [os.environ["LOAD_GO"]]),
-    "Java without a library": ("numbers", ["java", "tests/clients/java/Load.java"]),
+    "Java without a library": ("numbers", ["java", "clients/examples/Load.java"]),
 }
 
 
@@ -53,7 +54,7 @@ class Load(unittest.TestCase):
         self.client.bf().reserve(key, 0.5, 1)
         self.client.bf().add(key, "an older filter")
         url = self.server.url.replace("//", "//loader:secret@")
-        environment = {**os.environ, "ITEMS": str(items), "REDIS_URL": url}
+        environment = {**ENVIRONMENT, "ITEMS": str(items), "REDIS_URL": url}
         pipe = subprocess.PIPE
         return key, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
 

@@ -1,115 +1,102 @@
-//! Runs the guard for tests/clients/python/test_guard.py; guard_worker.py there says what this
-//! program reads and prints.
+//! Runs the guard of clients/rust for tests/clients/python/test_guard.py; guard_worker.py there
+//! says what this program reads and prints.
 
-use redis::{Client, RedisResult};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::error::Error;
-use std::io::stdin;
-use std::rc::Rc;
-use std::time::Duration;
+use std::collections::HashSet;
+use std::io::BufRead;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
-mod guard;
+use redis::{Client, cmd};
+use redis_bloom_client::{Error, Guard, Keys, Options};
 
-use guard::{Database, Guard, LONGEST_INSERT, build};
+const NEW: &str = "guard:{users}:new";
 
-#[derive(Default)]
-struct Table {
-    rows: BTreeMap<String, String>,
-    /// How often an absent row was asked for.
-    asked: usize,
-    newest: String,
-    /// Is run when a build reads the keys.
-    meanwhile: Option<Box<dyn Fn() -> RedisResult<()>>>,
+/// Keys with the time of their writing, in its order.
+type Rows = Arc<Mutex<Vec<(String, SystemTime)>>>;
+
+struct Worker {
+    client: Client,
+    guard: Guard,
+    rows: Rows,
+    rounds: usize,
 }
 
-/// A table that the guard and this program share.
-#[derive(Clone)]
-struct Shared(Rc<RefCell<Table>>);
-
-impl Database for Shared {
-    fn get(&mut self, key: &str) -> Option<String> {
-        let mut table = self.0.borrow_mut();
-        table.asked += usize::from(key.starts_with("absent"));
-        table.rows.get(key).cloned()
-    }
-
-    fn insert(&mut self, key: &str, value: &str) {
-        let mut table = self.0.borrow_mut();
-        table.newest = key.into();
-        table.rows.insert(key.into(), value.into());
-    }
-
-    fn keys(&mut self) -> Vec<String> {
-        let table = self.0.borrow();
-        if let Some(meanwhile) = &table.meanwhile {
-            meanwhile().expect("the build was not broken");
-        }
-        table.rows.keys().cloned().collect()
-    }
-}
-
-/// Deletes the filter under construction; with `anew` another build begins. `cut` closes all other
-/// connections instead.
-fn break_build(client: &Client, how: &str) -> RedisResult<()> {
-    const NEW: &str = "guard:{users}:new";
-    let mut redis = client.get_connection()?;
-    if how == "cut" {
-        return redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut redis);
-    }
-    redis::cmd("UNLINK").arg(NEW).exec(&mut redis)?;
-    if how == "anew" {
-        redis::cmd("BF.RESERVE").arg(NEW).arg(0.001).arg(120_000).exec(&mut redis)?;
-    }
-    Ok(())
-}
-
-/// Five lookups of rows that exist and twenty of rows that do not.
-fn round(guard: &mut Guard<Shared>, table: &Rc<RefCell<Table>>, number: usize) -> String {
-    let (keys, before) = (guard.database.keys(), table.borrow().asked);
-    let newest = table.borrow().newest.clone();
-    let present = (0..4).map(|i| keys[(number * 4 + i) % keys.len()].clone()).chain([newest]);
-    let hidden: Vec<_> = present.filter(|key| guard.lookup(key).is_none()).collect();
-    for i in 0..20 {
-        assert_eq!(guard.lookup(&format!("absent:{number}:{i}")), None);
-    }
-    if !hidden.is_empty() {
-        return format!("hidden {hidden:?}");
-    }
-    format!("{} {}", table.borrow().asked - before, guard.failures)
-}
-
-fn main() -> Result<(), Box<dyn Error>> {
-    assert_eq!(LONGEST_INSERT, Duration::from_secs(5));
-    let client = Client::open(std::env::args().nth(1).ok_or("no address")?)?;
-    let table = Rc::new(RefCell::new(Table::default()));
-    let mut database = Shared(Rc::clone(&table));
-    for i in 0..2000 {
-        database.insert(&format!("user:{i}"), &format!("name {i}"));
-    }
-    let mut guard = Guard::new(client.clone(), database.clone());
-    for (number, line) in stdin().lines().enumerate() {
-        let line = line?;
-        let done = match line.split_once(' ') {
-            Some(("build", how)) => {
-                let (other, how) = (client.clone(), how.to_string());
-                let meanwhile = Box::new(move || break_build(&other, &how));
-                table.borrow_mut().meanwhile = Some(meanwhile);
-                let done = build(&client, &mut database, Duration::ZERO);
-                table.borrow_mut().meanwhile = None;
-                done
-            }
-            Some((_, key)) => guard.insert(key, "inserted"),
-            None if line == "build" => build(&client, &mut database, Duration::ZERO),
-            None => {
-                println!("{}", round(&mut guard, &table, number));
-                continue;
-            }
+impl Worker {
+    fn new(url: &str) -> Result<Worker, Error> {
+        let client = Client::open(url)?;
+        let now = SystemTime::now();
+        let rows: Rows =
+            Arc::new(Mutex::new((0..2000).map(|i| (format!("user:{i}"), now)).collect()));
+        let database = Arc::clone(&rows);
+        let catch_up = move |since: SystemTime| -> Result<Keys, Error> {
+            let rows = database.lock().unwrap();
+            let recent: Vec<_> = rows.iter().filter(|(_, time)| *time >= since).cloned().collect();
+            Ok(Box::new(recent.into_iter().map(|(key, _)| key.into_bytes())))
         };
-        match done {
-            Ok(()) => println!("ok"),
-            Err(error) => println!("raised {error}"),
+        let mut options = Options::new(120_000);
+        options.commit_within = Duration::from_millis(500);
+        options.catch_up = Some(Box::new(catch_up));
+        let guard = Guard::new(&client, "users", options)?;
+        Ok(Worker { client, guard, rows, rounds: 0 })
+    }
+
+    fn run(&mut self, line: &str) -> Result<String, Error> {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["build", ref how @ ..] => self.build(how.first().copied().unwrap_or(""))?,
+            ["insert", key] => {
+                self.guard.insert(key)?;
+                self.rows.lock().unwrap().push((key.into(), SystemTime::now()));
+            }
+            _ => return Ok(self.round()),
         }
+        Ok("ok".into())
+    }
+
+    fn build(&self, how: &str) -> Result<(), Error> {
+        let (client, rows) = (self.client.clone(), Arc::clone(&self.rows));
+        self.guard.build(|| {
+            let mut redis = client.get_connection()?;
+            if how == "lost" || how == "anew" {
+                cmd("UNLINK").arg(NEW).exec(&mut redis)?;
+            }
+            if how == "anew" {
+                cmd("BF.RESERVE").arg(NEW).arg(0.001).arg(120_000).exec(&mut redis)?;
+            }
+            let keys: Vec<_> = rows.lock().unwrap().iter().map(|(key, _)| key.clone()).collect();
+            Ok(Box::new(keys.into_iter().map(String::into_bytes)))
+        })
+    }
+
+    fn round(&mut self) -> String {
+        let keys: Vec<_> = self.rows.lock().unwrap().iter().map(|(key, _)| key.clone()).collect();
+        let known: HashSet<&String> = keys.iter().collect();
+        let mut asked = 0;
+        self.rounds += 1;
+        let mut look_up = |key: &String| {
+            self.guard.lookup(key, |key| {
+                asked += usize::from(key.starts_with("absent"));
+                known.contains(key).then_some(())
+            })
+        };
+        let some = (0..4).map(|i| &keys[(self.rounds * 4 + i) % keys.len()]);
+        let hidden: Vec<_> =
+            keys.last().into_iter().chain(some).filter(|key| look_up(key).is_none()).collect();
+        for i in 0..20 {
+            assert!(look_up(&format!("absent:{}:{i}", self.rounds)).is_none());
+        }
+        if hidden.is_empty() {
+            format!("{asked} {}", self.guard.stats().lookup_failures)
+        } else {
+            format!("hidden {hidden:?}")
+        }
+    }
+}
+
+fn main() -> Result<(), Error> {
+    let mut worker = Worker::new(&std::env::args().nth(1).expect("a URL"))?;
+    for line in std::io::stdin().lock().lines() {
+        let answer = worker.run(&line?);
+        println!("{}", answer.unwrap_or_else(|error| format!("raised {error}").replace('\n', " ")));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"../guard"
+	"../../../../clients/examples/guard"
 	"github.com/gomodule/redigo/redis"
 )
 

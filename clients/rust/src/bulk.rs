@@ -1,0 +1,85 @@
+//! Packed batches: all items of a command in one string, all answers in a string of bits.
+//! docs/commands.md has the format LENGTHS, at BF.BULKADD.
+
+use redis::{ConnectionLike, RedisResult, cmd};
+
+/// Items of a command, a multiple of 8, so that the bits of batches follow each other.
+const BATCH: usize = 10_000;
+
+/// The answers of a batch, in the order of the items.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// How many items were answered.
+    pub count: usize,
+    /// The most significant bit of byte 0 is the answer for item 0; unused bits are 0.
+    pub bits: Vec<u8>,
+}
+
+impl Answers {
+    /// The answers as booleans.
+    pub fn iter(&self) -> impl Iterator<Item = bool> {
+        (0..self.count).map(|i| self.bits[i / 8] & (0x80 >> (i % 8)) != 0)
+    }
+
+    /// How many answers are yes.
+    pub fn ones(&self) -> u64 {
+        self.bits.iter().map(|byte| u64::from(byte.count_ones())).sum()
+    }
+}
+
+/// Items with their lengths in front: the format LENGTHS.
+pub fn pack(items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
+    let mut packed = Vec::new();
+    for item in items {
+        let item = item.as_ref();
+        let mut rest = item.len();
+        while rest > 127 {
+            packed.push((rest & 127) as u8 | 128);
+            rest >>= 7;
+        }
+        packed.push(rest as u8);
+        packed.extend(item);
+    }
+    packed
+}
+
+/// Adds items; of each whether it was new. `options` are words of BF.INSERT, such as "NOCREATE". If
+/// it fails, some items may be in: send all again, but not to a COUNTING filter.
+pub fn add(
+    redis: &mut impl ConnectionLike,
+    key: &str,
+    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    options: &[&str],
+) -> RedisResult<Answers> {
+    send(redis, "BF.BULKADD", key, items, options)
+}
+
+/// Of each item whether it was probably added; no is certain.
+pub fn exists(
+    redis: &mut impl ConnectionLike,
+    key: &str,
+    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+) -> RedisResult<Answers> {
+    send(redis, "BF.BULKEXISTS", key, items, &[])
+}
+
+fn send(
+    redis: &mut impl ConnectionLike,
+    command: &str,
+    key: &str,
+    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    options: &[&str],
+) -> RedisResult<Answers> {
+    let (mut items, mut all) = (items.into_iter(), Answers::default());
+    loop {
+        let batch = pack(items.by_ref().take(BATCH));
+        if batch.is_empty() {
+            return Ok(all);
+        }
+        // redis-rs makes an error behind the answers the error of the call.
+        let (count, bits): (usize, Vec<u8>) =
+            cmd(command).arg(key).arg(options).arg("LENGTHS").arg(batch).query(redis)?;
+        all.count += count;
+        all.bits.extend(bits);
+    }
+}

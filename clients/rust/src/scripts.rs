@@ -1,0 +1,170 @@
+//! The scripts of the guard, byte for byte those of the libraries for Python and JavaScript, where
+//! clients/python/src/redis_bloom/_guard_scripts.py says what is in the keys.
+
+/// The replication ID: a restart and a promotion change it. nil on a replica.
+macro_rules! id {
+    () => {
+        r#"local id = string.match(redis.call('INFO', 'replication'), 'role:master.*master_replid:(%x+)')"#
+    };
+}
+
+/// Items that a build adds last. Three: a filter without them has all by chance once in 10^6 at 1 %.
+macro_rules! items {
+    () => {
+        "'guard: complete 1', 'guard: complete 2', 'guard: complete 3'"
+    };
+}
+
+macro_rules! script {
+    ($($body:expr),+) => {
+        concat!(
+    r#"#!lua
+"#,
+    id!(),
+    r#"
+local function complete(key)
+  local found = redis.call('BF.MEXISTS', key, "#,
+    items!(),
+    r#")
+  return found[1] + found[2] + found[3] == 3
+end
+local function add(key, ...) return redis.pcall('BF.INSERT', key, 'NOCREATE', 'ITEMS', ...) end
+local function now(theirs)
+  local time = redis.call('TIME')
+  return math.min(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(theirs))
+end
+local function text(milliseconds) return string.format('%.0f', milliseconds) end
+local function state(key)
+  local fields, flat = {}, redis.call('HGETALL', key)
+  for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
+  return fields
+end
+"#,
+    $($body),+)
+    };
+}
+
+/// KEYS filter, state. ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than
+/// an array; null if the filter is not trusted. Without keys, the identity of the server, and the token if the
+/// filter is trusted. It writes nothing, so it may run at maxmemory; but it does not say so, and a replica refuses it.
+const LOOKUP: &str = concat!(
+    r#"#!lua flags=allow-oom
+if not ARGV[1] then
+  "#,
+    id!(),
+    r#"
+  local trusted = id and id == redis.call('HGET', KEYS[2], 'trusted')
+  return {id or '', trusted and redis.call('HGET', KEYS[2], 'token') or ''}
+end
+if redis.call('HGET', KEYS[2], 'token') ~= 'TOKEN' then return false end
+local found = redis.call('BF.MEXISTS', KEYS[1], "#,
+    items!(),
+    r#", unpack(ARGV))
+return found[1] + found[2] + found[3] == 3 and table.concat(found, '', 4)
+"#
+);
+
+/// The script of a token. Only `trust` may load that of a token that is in use: whoever knows it is trusted.
+pub(crate) fn lookup(token: &str) -> String {
+    LOOKUP.replace("TOKEN", token)
+}
+
+/// KEYS filter, state, new, lock. ARGV id, begin, caller, identity of the new filter or '', token, identity of
+/// the server that has the script of the token. id '' stands for the one under which the filter is trusted.
+pub(crate) const TRUST: &str = script!(
+    r#"
+local fields = state(KEYS[2])
+local wanted = ARGV[1] ~= '' and ARGV[1] or fields.trusted
+if not id or id ~= wanted or id ~= ARGV[6] then return redis.error_reply('ERR the server changed') end
+if ARGV[4] ~= '' then
+  if redis.pcall('BF.INFO', KEYS[3], 'IDENTITY')[1] ~= ARGV[4] then
+    return redis.error_reply('ERR the new filter is lost, or another build has begun')
+  end
+  add(KEYS[3], "#,
+    items!(),
+    r#")
+  if not complete(KEYS[3]) then return redis.error_reply('ERR the new filter cannot be completed') end
+  redis.call('RENAME', KEYS[3], KEYS[1])
+  fields.heartbeat = nil
+end
+if not complete(KEYS[1]) then return redis.error_reply('ERR there is no complete filter') end
+redis.call('HSET', KEYS[2], 'trusted', id, 'token', ARGV[5])
+if ARGV[2] ~= '' then
+  local begin = tonumber(ARGV[2])
+  redis.call('HSET', KEYS[2], 'heartbeat', text(math.max(begin, tonumber(fields.heartbeat or 0))))
+  for name, value in pairs(fields) do
+    local covered, seen = string.match(value, '^(%d+) (%d+)$')
+    if covered and tonumber(covered) < begin then
+      redis.call('HSET', KEYS[2], name, text(begin) .. ' ' .. seen)
+    end
+  end
+end
+if redis.call('GET', KEYS[4]) == ARGV[3] then redis.call('UNLINK', KEYS[4]) end
+return ARGV[5]
+"#
+);
+
+/// KEYS filter, state, new. ARGV items. The identity of the server, '' on none.
+pub(crate) const INSERT: &str = script!(
+    r#"
+for _, key in ipairs({KEYS[3], KEYS[1]}) do
+  local answer = add(key, unpack(ARGV))
+  local failure = answer.err and answer or answer[#answer]
+  -- A filter that does not exist needs no key.
+  if type(failure) == 'table' and not string.find(failure.err, 'not found', 1, true) then return failure end
+end
+return id or ''
+"#
+);
+
+/// KEYS filter, state, new. ARGV error, capacity. Identities of server and new filter.
+pub(crate) const RESERVE: &str = script!(
+    r#"
+if not id then return redis.error_reply('ERR this is no primary') end
+redis.call('UNLINK', KEYS[3])
+redis.call('BF.RESERVE', KEYS[3], ARGV[1], ARGV[2])
+return {id, redis.call('BF.INFO', KEYS[3], 'IDENTITY')[1], text(now(ARGV[3]))}
+"#
+);
+
+/// KEYS filter, state, new, lock. ARGV clock, caller, covers, stale, refresh, lease. `covers` says what
+/// the caller vouches for: '' nothing, 'all' that it has no late keys, or the identity of the server
+/// to which it has just added all of them. Returns what is to be done, and for 'catch up' from when.
+pub(crate) const TICK: &str = script!(
+    r#"
+local fields, time = state(KEYS[2]), now(ARGV[1])
+if not id then return {'no primary', 0} end
+local trusted = fields.trusted == id and complete(KEYS[1])
+local own, vouched = 'late:' .. ARGV[2], 0
+local function cover(name)
+  fields[name] = text(time) .. ' ' .. text(time)
+  redis.call('HSET', KEYS[2], name, fields[name])
+end
+if fields.trusted ~= id and fields.token then redis.call('HDEL', KEYS[2], 'token') end
+if (ARGV[3] == 'all' or ARGV[3] == id) and (trusted or not fields[own]) then
+  vouched = 1
+  cover(own)
+end
+if tonumber(ARGV[5]) > 0 and not fields['late:outside'] then cover('late:outside') end
+if not fields.heartbeat or not complete(KEYS[1]) then return {'incomplete', vouched} end
+local since, due = tonumber(fields.heartbeat), not trusted
+for name, value in pairs(fields) do
+  local covered, seen = string.match(value, '^(%d+) (%d+)$')
+  if covered then
+    local limit = tonumber(ARGV[name == 'late:outside' and 5 or 4])
+    since = math.min(since, tonumber(covered))
+    due = due or (limit > 0 and time - covered > limit)
+    if name ~= 'late:outside' and covered - seen > 86400000 and trusted then redis.call('HDEL', KEYS[2], name) end
+  end
+end
+if trusted then redis.call('HSET', KEYS[2], 'heartbeat', text(time)) end
+if not due or ARGV[6] == '0' then return {trusted and 'trusted' or 'untrusted', vouched} end
+if not redis.call('SET', KEYS[4], ARGV[2], 'NX', 'PX', ARGV[6]) then return {'locked', vouched} end
+return {'catch up', vouched, id, text(since), text(time)}
+"#
+);
+
+/// All scripts, for the test that compares them.
+pub fn all() -> [String; 5] {
+    [lookup("t"), TRUST.into(), INSERT.into(), RESERVE.into(), TICK.into()]
+}
