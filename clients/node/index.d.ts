@@ -40,7 +40,7 @@ export interface GuardOptions {
   margin?: number;
   /** Catch up every so many milliseconds, for rows that are written past the guard; 0 (if not given): never. */
   refresh?: number;
-  /** Takes a message, at most one failure a second; `console.warn` if not given. */
+  /** Takes a message, each kind of failure at most once a second; `console.warn` if not given. */
   log?: (message: string) => void;
 }
 

@@ -52,7 +52,7 @@ export class Guard {
   #lost = ''; // the token whose script the server did not have, or refused
   #verifyAt = 0; // when the identity of the server is compared again
   #resumeAt = 0; // when lookups may query the filter again
-  #logAt = 0;
+  #logAt = new Map(); // by kind, so that the background does not hide what lookups say
   #known = false; // whether the server knows that this guard may have late keys
   #waiting = new Map(); // the keys for later, by their bytes
   #ticking; // the tick that runs
@@ -286,10 +286,10 @@ export class Guard {
     await sleep(milliseconds, undefined, { signal: this.#ends.signal });
   }
 
-  /** Logs at most once a second. */
+  /** Logs each kind at most once a second. */
   #warn(what, error) {
-    if (performance.now() < this.#logAt) return;
-    this.#logAt = performance.now() + 1000;
+    if (performance.now() < this.#logAt.get(what)) return;
+    this.#logAt.set(what, performance.now() + 1000);
     this.#options.log(`${what}: ${error.message}`);
   }
 }

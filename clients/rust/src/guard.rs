@@ -2,7 +2,7 @@
 //!
 //! README.md of the library for Python has the protocol, and why it is right.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ pub struct Options {
     pub margin: Duration,
     /// Catch up that often, for rows that are written past the guard; zero: never.
     pub refresh: Duration,
-    /// Takes a message, at most one failure a second: prints it to standard error.
+    /// Takes a message, each kind of failure at most once a second: prints it to standard error.
     pub log: fn(&str),
 }
 
@@ -144,7 +144,8 @@ struct State {
     lost: String,
     resume_at: Instant,
     verify_at: Instant,
-    log_at: Instant,
+    /// By kind, so that the background does not hide what lookups say.
+    log_at: HashMap<&'static str, Instant>,
     /// Whether keys may wait: the server knows of this guard with `Later`.
     known: bool,
     /// The keys for later.
@@ -404,11 +405,12 @@ impl Core {
         if state.closed { Err("the guard was closed".into()) } else { Ok(()) }
     }
 
-    /// Logs at most once a second.
-    fn warn(&self, what: &str, error: &dyn Display) {
+    /// Logs each kind at most once a second.
+    fn warn(&self, what: &'static str, error: &dyn Display) {
         let mut state = self.state();
-        if Instant::now() >= state.log_at {
-            state.log_at = Instant::now() + Duration::from_secs(1);
+        let now = Instant::now();
+        if state.log_at.get(what).is_none_or(|&log_at| now >= log_at) {
+            state.log_at.insert(what, now + Duration::from_secs(1));
             drop(state);
             (self.options.log)(&format!("{what}: {error}"));
         }
@@ -442,7 +444,7 @@ impl Guard {
             lost: String::new(),
             resume_at: now,
             verify_at: now,
-            log_at: now,
+            log_at: HashMap::new(),
             known: false,
             waiting: HashSet::new(),
             stats: Stats::default(),

@@ -113,15 +113,15 @@ class _Core:
         self._capacity, self._error, self._rows_since = capacity, error, catch_up
         self._later, self._refresh = on_unavailable == "later", refresh
         self._commit_within, self._margin = commit_within, margin
-        # Milliseconds for which the others leave a catch-up to this guard.
-        self._lease = int((2 * commit_within + 30) * 1000) if catch_up else 0
+        self._lease = int((2 * commit_within + 30) * 1000) if catch_up else 0  # milliseconds of the lock
         self._given = client
         self._reader = with_timeout(client, timeout)
         self._writer = with_timeout(client, insert_timeout)
         self._builder = with_timeout(client, max(10.0, insert_timeout))
         self._id = uuid.uuid4().hex
         self._token = self._sha = self._lost = ""
-        self._resume_at = self._verify_at = self._log_at = 0.0
+        self._resume_at = self._verify_at = 0.0
+        self._log_at: dict[str, float] = {}  # by kind, so that the background does not hide what lookups say
         self._known = False  # whether keys may wait: the server knows of this guard with on_unavailable="later"
         self._waiting: dict[bytes, None] = {}  # the keys for later
 
@@ -286,9 +286,9 @@ class _Core:
                 yield client.connection_pool.disconnect
 
     def _warn(self, what: str, error: Exception) -> None:
-        """Logs at most once a second."""
-        if time.monotonic() >= self._log_at:
-            self._log_at = time.monotonic() + 1.0
+        """Logs each kind at most once a second."""
+        if time.monotonic() >= self._log_at.get(what, 0.0):
+            self._log_at[what] = time.monotonic() + 1.0
             log.warning("%s: %s: %s", what, type(error).__name__, error)  # repr() has no message in redis-py 8
 
 
