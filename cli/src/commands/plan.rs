@@ -150,6 +150,9 @@ pub(super) fn bits_per_item(bytes: u64, items: u64) -> f64 {
 
 impl Arguments {
     pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
+        if self.error.is_some_and(|rate| rate < rate_of(0)) {
+            output.remark("No filter keeps a rate below 1e-30: its hash has 128 bits.");
+        }
         // The default of --expansion is for filters that grow.
         let rules = self.window.rules((self.expansion != 2).then_some(self.expansion))?;
         if let Some((nodes, rate)) = self.nodes.zip(self.error) {

@@ -162,6 +162,18 @@ fn wrong_plans_are_refused() {
     }
 }
 
+#[test]
+fn plan_says_that_no_filter_keeps_a_rate_below_the_hash() {
+    for options in ["", "--nodes 3", "--window 24h"] {
+        for (rate, remarks) in [("1e-30", 0), ("1e-31", 1), ("1e-300", 1)] {
+            let ran = run(&format!("plan --items 1000 --error {rate} {options}"));
+            assert_eq!(ran.code, 0, "{ran:?}");
+            let said = ran.stderr.matches("No filter keeps a rate below 1e-30").count();
+            assert_eq!(said, remarks, "{rate} {options}: {ran:?}");
+        }
+    }
+}
+
 /// The first item is counted out of a window of items: it is found until its age is what plan says.
 #[test]
 fn plan_says_when_an_item_of_a_window_is_surely_forgotten() {
