@@ -153,6 +153,8 @@ impl Round<'_> {
             true => File::open(&self.input.files[0]).expect("the input").into(),
             false => Stdio::null(),
         };
+        // No event comes before the tool is known to it.
+        let mut world = self.stage.world();
         let tool = Command::new(&self.bench.tool)
             .args(&words)
             .env_remove("REDISCLI_AUTH")
@@ -161,12 +163,13 @@ impl Round<'_> {
             .stderr(output("stderr"))
             .spawn()
             .expect("the tool runs");
-        let mut world = self.stage.world();
         world.note(format!("redis-bloom {}", words.join(" ")));
         world.tool = Some(tool);
         world.interrupted = false;
         drop(world);
         let status = self.ended();
+        // Events that are late would come between this run and the next one.
+        self.stage.begin(Vec::new());
         let read = |name: &str| {
             String::from_utf8_lossy(&fs::read(self.dir.join(name)).expect("output")).into_owned()
         };

@@ -252,14 +252,20 @@ impl Setup {
             self.durable || self.acks.unwrap_or(1) > 0 && (self.replicas || self.shards > 0);
         // Shards of counters are refused, and those that may be; what was known already is not
         // seen to be confirmed without INFO.
-        self.kind != Kind::Full && (self.shards == 0 || self.may_look()) && (sees || !waits)
+        self.kind != Kind::Full
+            && (self.shards == 0 || self.may_look())
+            && (!waits || sees && self.is_patient())
     }
 
-    /// Whether it does so after connections broke. A replica reports once a second what it has: a
-    /// load that tries again for less than that may end early.
+    /// Whether it does so after connections broke.
     pub(super) fn can_reconnect(&self) -> bool {
-        let patient = self.retry_for != "300ms";
-        self.can_succeed() && !self.counts_twice() && self.rights == Rights::All && patient
+        let sends_again = !self.counts_twice() && self.rights == Rights::All;
+        self.can_succeed() && sends_again && self.is_patient()
+    }
+
+    /// Whether the tool tries again for long enough: a replica reports once a second what it has.
+    fn is_patient(&self) -> bool {
+        self.retry_for != "300ms"
     }
 
     /// Whether an interrupted load leaves journals.

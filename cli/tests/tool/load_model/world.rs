@@ -394,7 +394,10 @@ impl World {
             let counts: Vec<_> = self.on(node).into_iter().map(|at| self.card(at)).collect();
             self.note(format!("server {node} is back; counts {counts:?}"));
         }
-        (0..self.nodes.len()).for_each(|node| self.give_memory(node));
+        // Also to those that may get their address back.
+        for server in self.nodes.iter().flat_map(|node| node.others.iter().chain([&node.primary])) {
+            assert_eq!(server.client().run("CONFIG SET maxmemory 0"), ok());
+        }
     }
 
     fn give_memory(&self, node: usize) {
