@@ -233,15 +233,17 @@ fn check_follows_a_descriptor_that_changes() {
         .expect("the tool runs");
     let mut input = child.stdin.take().expect("a pipe");
     input.write_all(items.as_bytes()).expect("the tool reads");
-    // The new generation has the items, and others; the old shards are there still.
-    let next = reserve(call, "urls", 3, 2, "EXPANSION 1");
-    descriptor.current = next.current;
+    // The new generation has the items before it answers, and others after that; the old shards are
+    // there still.
+    let next = reserve(call, "urls", 3, 2, "EXPANSION 1").current;
+    descriptor.next = Ok(Some(next.clone()));
+    write(call, "urls", &descriptor);
+    run_at(&server, &format!("load urls {}", path.display())).done();
+    (descriptor.current, descriptor.next) = (next, Ok(None));
     write(call, "urls", &descriptor);
     let more = numbered("more", 5_000).join("\n") + "\n";
-    for text in [&items, &more] {
-        fs::write(&path, text).expect("a file");
-        run_at(&server, &format!("load urls {}", path.display())).done();
-    }
+    fs::write(&path, &more).expect("a file");
+    run_at(&server, &format!("load urls {}", path.display())).done();
     thread::sleep(Duration::from_millis(1_100));
     input.write_all(more.as_bytes()).expect("the tool reads");
     drop(input);
