@@ -657,11 +657,13 @@ class Model(Case):
         self.primary, self.follower = self.follower, self.primary
         self.follow()
 
-    def pause(self, chance, *_):
+    def pause(self, chance, guards, step):
+        """Shorter or longer than an insert waits: then its key is kept for later."""
         self.primary.signal(signal.SIGSTOP)
         timer = threading.Timer(chance.choice((0.1, 0.8)), self.primary.signal, (signal.SIGCONT,))
         timer.start()
         self.addCleanup(timer.join)
+        self.insert_late(guards[2], f"paused:{step}", self.database.now())
 
     def delete(self, chance, guards, step):
         names = ["guard:{users}", "guard:{users}:state", "guard:{users}:new"]
