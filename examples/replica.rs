@@ -16,8 +16,9 @@
 //! It takes the lock once after each new copy. The memory of an old copy is freed when every asker
 //! has asked again, or is gone; until then there are two.
 //!
-//! A "yes" of the copy may be trusted as one of the server, because bits only rise. (Not of a
-//! filter with `COUNTING`, from which items were deleted since.) A "no" is as old as the file.
+//! A "yes" of the copy may be trusted as one of the server, because a filter only gains items. (Not
+//! one with `COUNTING`, from which items were deleted since.) A "no" is as old as the file. A
+//! window forgets by the clock of this machine.
 //!
 //! ```text
 //!   cargo run --release --no-default-features --example replica -- urls.dump < items
@@ -34,17 +35,54 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use redis_bloom::{
-    codec::native::dump::{Load, Taken},
-    filter::Filter,
-    sharding::shard_of,
+    codec::native::{
+        dump::Taken,
+        kinds::{Load, Stored},
+    },
+    filter::{self, paged::Paged},
+    sharding::{Shard, shard_of},
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// A filter of either kind.
+#[derive(Debug)]
+pub enum Filter {
+    /// Of layers: it was reserved, or is another product's.
+    Layers(filter::Filter),
+    /// Of pages: it grows, counts or forgets.
+    Pages(Paged),
+}
+
+impl Filter {
+    fn shard(&self) -> Option<Shard> {
+        match self {
+            Self::Layers(filter) => filter.shard(),
+            Self::Pages(paged) => paged.shard(),
+        }
+    }
+
+    fn contains(&self, item: &[u8]) -> bool {
+        match self {
+            Self::Layers(filter) => filter.contains(filter.hash(item)),
+            Self::Pages(paged) => {
+                let now = if paged.window().is_some() { now() } else { 0 };
+                paged.contains(paged.hash(item), now)
+            }
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
 
 /// A filter, or all shards of a sharded filter.
 #[derive(Debug)]
@@ -93,7 +131,7 @@ impl Copy {
             [filter] => filter,
             shards => &shards[usize::from(shard_of(item, shards.len() as u16))],
         };
-        filter.contains(filter.hash(item))
+        filter.contains(item)
     }
 }
 
@@ -208,7 +246,10 @@ fn read_dump(mut input: impl Read, length: u64) -> Result<Filter, Error> {
                 match &mut load {
                     // All bits of the filter are in the file: it cannot be larger.
                     None => load = Some(Load::begin(&data[17..], length)?),
-                    Some(load) => complete = load.take(iterator, &data[17..])? == Taken::Last,
+                    Some(load) => {
+                        let taken = load.take(iterator, &data[17..], |_| u64::MAX, |_, _| {})?;
+                        complete = taken == Taken::Last;
+                    }
                 }
             }
             b'E' => {
@@ -217,7 +258,11 @@ fn read_dump(mut input: impl Read, length: u64) -> Result<Filter, Error> {
                 let whole = (first, second, number(&end[17..])) == (chunks, bytes, expected);
                 let more = input.read(&mut [0])? > 0;
                 return match load {
-                    Some(load) if complete && whole && !more => Ok(load.into_filter()),
+                    Some(load) if complete && whole && !more => match load.finish()? {
+                        Stored::Layers(filter) => Ok(Filter::Layers(filter)),
+                        Stored::Pages(paged) => Ok(Filter::Pages(paged)),
+                        Stored::Partial(_) => Err("chunks are missing".into()),
+                    },
                     _ => Err("chunks are missing, or bytes are behind the end".into()),
                 };
             }

@@ -5,8 +5,8 @@
 //!   maths        bytes       arguments        everything that needs a server
 //! ```
 //!
-//! * [`filter`]: a scaling stack of blocked Bloom layers with one seed. Its false positive rate is,
-//!   on average over seeds, at most the requested rate.
+//! * [`filter`]: blocked Bloom layers, and pages for filters that grow, count or forget. The false
+//!   positive rate is, on average over seeds, at most the requested rate.
 //! * [`sharding`]: one logical filter as many keys of a cluster: the rule and the descriptor.
 //! * [`codec`]: the filter as bytes, for RDB, AOF and dumps. Decoders treat every input as hostile.
 //! * [`command`]: the options of commands and the texts of error replies.

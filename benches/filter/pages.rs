@@ -1,14 +1,13 @@
-//! Pages that split against the structures that they are to replace: memory, rate, and CPU time of
-//! an item in batches of 100, in one process.
+//! Pages that split: memory, rate, and CPU time of an item in batches of 100, in one process.
 //!
 //! `cargo bench --bench filter -- pages` prints a table in Markdown; `-- pages 800000` leaves out
-//! larger filters. The contenders take turns, and the least time of all rounds counts: other
+//! larger filters. They take turns, and the least time of all rounds counts: other
 //! programs of a busy machine only add to it. Time is CPU time of the thread.
 
 use std::hint::black_box;
 
 use redis_bloom::filter::{
-    Author, CellKind, Dropped, Expansion, Filter, Hash, Params, Rules, Span, Window,
+    Hash,
     pages::{BLOCKS, Change, Growth, Pages, Payload, Plan},
 };
 
@@ -64,30 +63,6 @@ trait Contender {
     fn bytes(&self) -> u64;
     /// A generation starts.
     fn turn(&mut self) {}
-}
-
-/// The filter of today: bits or counters in layers.
-impl Contender for Filter {
-    fn add(&mut self, batch: &[Item]) {
-        let items = batch.iter().map(Item::as_slice);
-        self.add_each(items, |_| u64::MAX, |_| {}).expect("memory");
-    }
-
-    fn found(&self, batch: &[Item]) -> usize {
-        let mut found = 0;
-        self.contains_each(batch.iter().map(Item::as_slice), |answers| found += answers.ones());
-        found
-    }
-
-    fn delete(&mut self, batch: &[Item]) -> usize {
-        let mut deleted = 0;
-        self.delete_each(batch.iter().map(Item::as_slice), |answers| deleted += answers.ones());
-        deleted
-    }
-
-    fn bytes(&self) -> u64 {
-        Filter::bytes(self)
-    }
 }
 
 /// Pages, and what a window keeps beside them.
@@ -195,57 +170,9 @@ impl Contender for Paged {
     fn turn(&mut self) {
         self.sweep(usize::MAX);
         self.number = (self.number + 1) & self.pages.plan().payload.most() as u8;
-        self.pages.turn(self.number, self.generations + 1);
+        self.pages.turn(self.number, self.generations as u8 + 1);
         self.cursor = (0, 0);
     }
-}
-
-/// The window of today, and its clock.
-struct Ring(Window, i64);
-
-impl Contender for Ring {
-    fn add(&mut self, batch: &[Item]) {
-        let items = batch.iter().map(Item::as_slice);
-        let (now, mut dropped) = (Author::Client(self.1), Dropped::default());
-        self.0.add_each(items, now, |_| u64::MAX, &mut dropped, |_| {}).expect("memory");
-    }
-
-    fn found(&self, batch: &[Item]) -> usize {
-        let mut found = 0;
-        let items = batch.iter().map(Item::as_slice);
-        self.0.contains_each(items, self.1, |answers| found += answers.ones());
-        found
-    }
-
-    fn delete(&mut self, _: &[Item]) -> usize {
-        0
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.filter().bytes()
-    }
-
-    fn turn(&mut self) {
-        self.1 += 1_000;
-        self.0.turn(self.1, |_| u64::MAX, &mut Dropped::default()).1.expect("memory");
-    }
-}
-
-fn layers(rate: f64, capacity: u64, cells: CellKind) -> Filter {
-    let expansion = Expansion::new(2).expect("a factor");
-    let params = Params { error_rate: rate, capacity, expansion, seed: SEED, cells };
-    Filter::new(&params, u64::MAX).expect("memory")
-}
-
-fn ring(rate: f64, capacity: u64, generations: u8) -> Ring {
-    let expansion = Expansion::new(2).expect("a factor");
-    let params =
-        Params { error_rate: rate, capacity, expansion, seed: SEED, cells: CellKind::Bits };
-    let span = Span::Time(1_000 * u64::from(generations));
-    let rules = Rules { span, generations, refresh: true };
-    let mut ring = Ring(Window::new(&params, rules, u64::MAX).expect("memory"), 1_000_000);
-    ring.turn();
-    ring
 }
 
 /// What was measured of one contender at one size.
@@ -361,23 +288,16 @@ type Series<'a> = (&'a str, Box<dyn Fn() -> Vec<Figures> + 'a>);
 /// The sizes from 10,000 items on where memory is highest.
 fn worst(most: u64) {
     let mut pages = Paged::new(0.01, 0, Growth::Endless, Payload::Nothing);
-    let mut stack = layers(0.01, 100, CellKind::Bits);
-    let mut worst = [0.0_f64; 2];
+    let mut worst = 0.0_f64;
     for number in (0..most).step_by(BATCH) {
         let batch: Vec<Item> = (number..number + BATCH as u64).map(item).collect();
-        let contenders: [&mut dyn Contender; 2] = [&mut pages, &mut stack];
-        for (contender, worst) in contenders.into_iter().zip(&mut worst) {
-            contender.add(&batch);
-            if number >= 10_000 {
-                let bits = contender.bytes() as f64 * 8.0 / (number + BATCH as u64) as f64;
-                *worst = worst.max(bits);
-            }
+        pages.add(&batch);
+        if number >= 10_000 {
+            let bits = pages.bytes() as f64 * 8.0 / (number + BATCH as u64) as f64;
+            worst = worst.max(bits);
         }
     }
-    println!(
-        "\nMost bits an item from 10,000 to {most}: pages {:.1}, layers {:.1}",
-        worst[0], worst[1]
-    );
+    println!("\nMost bits an item from 10,000 to {most}: {worst:.1}");
 }
 
 /// The longest single addition while pages grow to `most` items, in microseconds: the least of some
@@ -419,10 +339,6 @@ pub(crate) fn run(most: u64) {
                 grown(paged(rate, 0, Growth::Endless, Payload::Nothing), sizes, false)
             }),
         ));
-        series.push((
-            name(if percent { "layers, grown, 1 %" } else { "layers, grown, 0.1 %" }),
-            Box::new(move || grown(Box::new(layers(rate, 100, CellKind::Bits)), sizes, false)),
-        ));
     }
     for (name, growth) in [
         ("pages, 4-bit counts, reserved, NONSCALING", Growth::Never),
@@ -433,39 +349,19 @@ pub(crate) fn run(most: u64) {
         series.push((name, Box::new(move || reserved(&make, sizes, true))));
     }
     series.push((
-        "counters, reserved",
-        Box::new(move || {
-            let make =
-                |size| -> Box<dyn Contender> { Box::new(layers(0.01, size, CellKind::Counters)) };
-            reserved(&make, sizes, true)
-        }),
-    ));
-    series.push((
         "pages, 4-bit counts, grown",
         Box::new(move || grown(paged(0.01, 0, Growth::Endless, count), sizes, true)),
     ));
-    series.push((
-        "counters, grown",
-        Box::new(move || {
-            let counters = Box::new(layers(0.01, 100, CellKind::Counters));
-            // Deletions are refused in deep stacks.
-            grown(counters, sizes, false)
-        }),
-    ));
-    for (generations, returning, pages, today) in [
-        (4, true, "pages, window, G = 4, returning", "ring, G = 4, returning"),
-        (4, false, "pages, window, G = 4, once", "ring, G = 4, once"),
-        (8, true, "pages, window, G = 8, returning", "ring, G = 8, returning"),
-        (8, false, "pages, window, G = 8, once", "ring, G = 8, once"),
+    for (generations, returning, name) in [
+        (4, true, "pages, window, G = 4, returning"),
+        (4, false, "pages, window, G = 4, once"),
+        (8, true, "pages, window, G = 8, returning"),
+        (8, false, "pages, window, G = 8, once"),
     ] {
         let make =
             move |size| -> Box<dyn Contender> { Box::new(Paged::window(0.01, size, generations)) };
         series
-            .push((pages, Box::new(move || passed(&make, windows, generations.into(), returning))));
-        let make =
-            move |size| -> Box<dyn Contender> { Box::new(ring(0.01, size, generations as u8)) };
-        series
-            .push((today, Box::new(move || passed(&make, windows, generations.into(), returning))));
+            .push((name, Box::new(move || passed(&make, windows, generations.into(), returning))));
     }
     let only = std::env::var("SERIES").unwrap_or_default();
     series.retain(|(title, _)| title.contains(&only));

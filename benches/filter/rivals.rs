@@ -23,7 +23,7 @@ pub(crate) trait Rival {
     }
 }
 
-/// This crate's filter; it doubles when it is full.
+/// This crate's filter, of one layer.
 impl Rival for Filter {
     const NAME: &'static str = "redis-bloom";
 
@@ -40,7 +40,7 @@ impl Rival for Filter {
 
     fn add(&mut self, item: &[u8]) -> bool {
         let hash = self.hash(item);
-        Filter::add(self, hash, |_| u64::MAX).expect("memory for another layer")
+        Filter::add(self, hash, |_| u64::MAX).expect("room in the layer")
     }
 
     fn has(&self, item: &[u8]) -> bool {

@@ -1,30 +1,30 @@
 //! One filter into one file: BF.SCANDUMP, chunk by chunk.
 //!
-//! A dump takes many commands, and the filter may change meanwhile. Bits only rise, so the copy has
-//! all items that were in when the dump began. What else may happen:
+//! A dump takes many commands, and the filter may change meanwhile. The copy has all items that
+//! were in all the time. What else may happen:
 //!
 //! ```text
 //!   format          how a change shows                      what is done
-//!   redis-bloom     a filter that grew or was replaced,     the dump begins again
-//!                   counters that changed, or a window
-//!                   that got another generation: another
+//!   redis-bloom     a filter that was replaced, bits that   the dump begins again
+//!                   got pages above them, or a window that
+//!                   got another generation: another
 //!                   identity in header or chunks, or a
-//!                   newest count that falls
-//!                   items were added: other counts in the   nothing: chunks carry the newest count
-//!                   header
+//!                   count of bits that falls
+//!                   items were added or deleted: other      nothing: chunks carry the newest
+//!                   numbers in the header                   numbers
 //!   RedisBloom      another header at the end               the dump begins again
 //! ```
 
 use std::path::Path;
 
-use bloom::{codec::native::dump::Load, filter::checksum, sharding::Shard};
+use bloom::{codec::native::kinds::Load, filter::checksum, sharding::Shard};
 use redis::Value;
 
 use crate::{
     connection::Connection,
     dump_file::{RESUME, Resumed, Writer},
     error::Error,
-    filter_info::{Cells, FilterInfo, Module},
+    filter_info::{FilterInfo, Module},
     interrupt::Interrupt,
     name,
     output::Output,
@@ -38,6 +38,9 @@ const ATTEMPTS: u32 = 3;
 /// The first bytes of a header and of a chunk of this module.
 const HEADER: &[u8] = b"rbloom";
 const FRAME: &[u8] = b"rbchnk";
+/// The versions of chunks of layers and of pages.
+const LAYERS: u16 = 1;
+const PAGES: u16 = 2;
 
 /// A filter, and the file that it goes into.
 pub(crate) struct Dump<'a> {
@@ -131,7 +134,7 @@ impl Dump<'_> {
     /// The header of the filter as it is now.
     fn header(&self, server: &mut Connection) -> Result<Vec<u8>, Error> {
         let (_, header) = scan(server, self.key, 0)?;
-        let held = || Load::begin(&header, u64::MAX).ok().and_then(|load| load.filter().shard());
+        let held = || Load::begin(&header, u64::MAX).ok().and_then(|load| load.shard());
         match self.shard {
             Some(shard) if held() != Some(shard) => Err(sharded::foreign(self.key, shard)),
             _ => Ok(header),
@@ -163,8 +166,13 @@ impl Dump<'_> {
                 (writer, header, None)
             }
         };
-        let length = Load::begin(&header, u64::MAX).ok().map(|load| load.filter().bit_bytes());
-        watch.begin(writer.last().saturating_sub(1), length);
+        let first = Load::begin(&header, u64::MAX).ok();
+        let length = match &first {
+            Some(Load::Layers(load)) => Some(load.filter().bit_bytes()),
+            // How many bytes of pages come, nobody knows.
+            Some(Load::Pages(_)) | None => None,
+        };
+        watch.begin(writer.bytes(), length);
         // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
         let mut from = writer.last();
         ask(server, self.key, from)?;
@@ -188,13 +196,15 @@ impl Dump<'_> {
                 });
             }
             let found = state_of(&data);
-            if state.is_some_and(|state| !goes_on(state, found)) {
+            let same = header_in(&data)
+                .is_none_or(|own| first.as_ref().is_some_and(|first| first.began_with(own)));
+            if !same || state.is_some_and(|state| !goes_on(state, found)) {
                 answer(server)?;
                 return Ok(Attempt::Changed(writer));
             }
             state = Some(found);
             writer.push(next, &data)?;
-            watch.at(next - 1);
+            watch.at(writer.bytes());
             from = next;
             if self.interrupt.requested() {
                 return Err(Error::Interrupted { hint: RESUME.to_owned() });
@@ -218,23 +228,32 @@ fn is_same(old: &[u8], new: &[u8]) -> bool {
 }
 
 fn hint(info: &FilterInfo) -> &'static str {
-    match (info.module, info.cells) {
-        (Module::RedisBloom, Cells::Counters) => {
-            "Counters must not change: COPY the filter, and dump the copy."
-        }
-        (Module::RedisBloom, Cells::Bits) if info.window.is_some() => {
+    match info.module {
+        Module::RedisBloom if info.window.is_some() => {
             "Its generations come and go: COPY the filter, and dump the copy."
         }
-        (Module::RedisBloom, Cells::Bits) => "Dump it when it does not grow.",
+        Module::RedisBloom => "Dump it when nobody replaces it.",
         _ => "Dump it when nobody adds.",
     }
 }
 
-/// The identity of the filter, and the items of its newest layer, in a chunk of this module
+/// The bytes of a chunk of this module behind the number of its version, if that is `version`.
+fn frame(data: &[u8], version: u16) -> Option<&[u8]> {
+    data.strip_prefix(FRAME)?.strip_prefix(&version.to_le_bytes())
+}
+
+/// The identity of the filter, and the items of its newest layer, in a chunk of layers
 /// (`codec/native/dump.rs`).
 fn state_of(data: &[u8]) -> Option<[u64; 2]> {
-    let number = |from| data.get(from..)?.first_chunk().copied().map(u64::from_le_bytes);
-    data.starts_with(FRAME).then(|| Some([number(8)?, number(24)?])).flatten()
+    let body = frame(data, LAYERS)?;
+    let number = |from| body.get(from..)?.first_chunk().copied().map(u64::from_le_bytes);
+    Some([number(0)?, number(16)?])
+}
+
+/// The header of the filter as it was then, in a chunk of pages (`codec/native/paged/dump.rs`).
+fn header_in(data: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = frame(data, PAGES)?.get(8..)?.split_first_chunk()?;
+    rest.get(..u32::from_le_bytes(*length) as usize)
 }
 
 /// Whether chunks of the two states are of one filter: counts only rise.

@@ -93,13 +93,14 @@ pub(crate) struct FilterInfo {
     pub(crate) error_rate: Option<f64>,
     /// The rate of false positives now, from the bits. Of RedisBloom: from the counts of items.
     pub(crate) rate_now: Option<f64>,
-    /// Size of each new layer over the size of the one before; `None` if the filter does not grow.
+    /// Size of each new layer over the size of the one before, of a filter that grows in layers;
+    /// `None` if the filter does not grow.
     pub(crate) expansion: Option<u64>,
     /// Share of a layer's rate that valkey-bloom asks of the next layer.
     pub(crate) tightening: Option<f64>,
     /// Items at which a growing filter of valkey-bloom reaches the largest size that is allowed.
     pub(crate) max_capacity: Option<u64>,
-    /// Counters at 15, which stay there.
+    /// Items whose count is above 15, which cannot be deleted any more.
     pub(crate) saturated_counters: Option<u64>,
     /// Deletions of items that tested present and stayed.
     pub(crate) refused_deletions: Option<u64>,
@@ -358,17 +359,10 @@ impl Question {
 impl FilterInfo {
     /// Whether it does not grow, and nine tenths of what it takes are in.
     pub(crate) fn nearly_full(&self) -> bool {
-        let full = |items: u64, capacity: u64| items >= capacity - capacity / 10;
-        match self.window.map(|window| window.rules().span) {
-            _ if self.expansion.is_some() => false,
-            None => full(self.items, self.capacity),
-            // Until the next generation starts, additions go to the newest one.
-            Some(Span::Time(_)) => {
-                self.generations.last().is_some_and(|newest| full(newest.items, newest.capacity))
-            }
-            // A full generation is followed by another one at once.
-            Some(Span::Items) => false,
-        }
+        // A window of items makes room for each.
+        let refuses = self.expansion.is_none()
+            && self.window.is_none_or(|window| window.rules().span != Span::Items);
+        refuses && self.items >= self.capacity - self.capacity / 10
     }
 
     /// How many generations it has, and how many of them are asked: `2, 1 alive`.
@@ -417,6 +411,9 @@ impl FilterInfo {
                 layer.probes = Some(line.hashes);
             }
             return Ok(());
+        }
+        if lines.iter().any(|line| line.bits == 0) {
+            return Err(wrong());
         }
         let (mut set, mut bits, mut absent) = (0.0, 0.0, 1.0);
         self.layers = lines
@@ -490,7 +487,7 @@ impl DebugLine {
                 _ => {}
             }
         }
-        (parsed.bits > 0 && parsed.hashes > 0).then_some(parsed)
+        (parsed.hashes > 0).then_some(parsed)
     }
 
     /// The fill and the rate of a classic layer, as expected of its count of items: with k probes
@@ -650,7 +647,7 @@ mod tests {
             let refused = FilterInfo::from_fields(reply.clone());
             assert!(matches!(refused, Err(Error::Reply { .. })), "{reply:?}: {refused:?}");
         }
-        for line in ["", "bytes", "bytes:x", "bytes:1 bits:0 hashes:1", "bits:1 hashes:-1"] {
+        for line in ["", "bytes", "bytes:x", "bytes:1 bits:1 hashes:0", "bits:1 hashes:-1"] {
             assert!(DebugLine::parse(&bulk(line)).is_none(), "{line}");
         }
     }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use bloom::codec::native::dump::Load;
+use bloom::codec::native::kinds::Load;
 use redis::Value;
 
 use crate::{
@@ -63,7 +63,7 @@ impl Checked {
     /// `BF.INFO key IDENTITY` of the filter; `None` for a file of another module.
     pub(crate) fn identity(&self) -> Option<String> {
         let load = Load::begin(&self.header, u64::MAX).ok()?;
-        Some(format!("{:016x}", load.filter().identity()))
+        Some(format!("{:016x}", load.identity()))
     }
 
     /// Checks that a key holds the filter of this file.

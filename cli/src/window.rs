@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use bloom::filter::{
-    Error as Refused, Expansion, MAX_GENERATIONS, Params, Plan, Ring, Rules, Span,
-};
+use bloom::filter::{Expansion, MAX_GENERATIONS, Rules, Span};
 use redis::Value;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
@@ -74,20 +72,16 @@ pub(crate) fn expansion_of(rules: Option<Rules>, factor: u64) -> Result<Expansio
         .map_err(|error| Error::usage(error.to_string(), "Lower --expansion."))
 }
 
-/// The plan of a filter that forgets, with so many of its generations, each as large as planned.
-///
-/// # Errors
-/// Those of [`Plan::for_items`].
-pub(crate) fn plan(params: &Params, rules: Rules, generations: usize) -> Result<Plan, Refused> {
-    params.check()?;
-    let capacity = rules.generation_capacity(params.capacity);
-    // A generation is a filter for its share of the items and of the rate.
-    let error_rate = params.error_rate / rules.most_generations() as f64;
-    let one = Plan::for_items(&Params { error_rate, capacity, ..*params }, capacity)?;
-    let layers = one.layers.into_iter().cycle().take(generations).collect();
-    let generations = vec![bloom::filter::Generation { start: 0, layers: 1 }; generations];
-    let ring = Ring { rules, capacity: params.capacity, generations };
-    Ok(Plan { error_rate: params.error_rate, window: Some(ring), layers, ..one })
+/// The most items that are in a filter before it is larger than it was made for.
+pub(crate) fn most_items(rules: Option<Rules>, capacity: u64) -> u64 {
+    match rules {
+        // The oldest generation goes when the newest of G + 1 is full.
+        Some(Rules { span: Span::Items, generations, .. }) => {
+            let generations = u64::from(generations);
+            capacity.div_ceil(generations).saturating_mul(generations + 1)
+        }
+        _ => capacity,
+    }
 }
 
 /// The words of `BF.RESERVE` for a window.
@@ -270,14 +264,8 @@ impl Window {
 pub(crate) struct Generation {
     /// Milliseconds since 1970; `None` in a window of items, and before the first item.
     pub(crate) started: Option<u64>,
-    /// Items counted.
+    /// Items that came last in it.
     pub(crate) items: u64,
-    /// Items that its layers are made for.
-    pub(crate) capacity: u64,
-    /// Layers of it.
-    pub(crate) layers: u64,
-    /// Bytes of its bits.
-    pub(crate) bytes: u64,
     /// Whether questions ask it, by the clock of the server.
     pub(crate) alive: bool,
 }
@@ -294,9 +282,6 @@ impl Generation {
             Some(Self {
                 started: number("Started"),
                 items: number("Items")?,
-                capacity: number("Capacity")?,
-                layers: number("Layers")?,
-                bytes: number("Size")?,
                 alive: truth(field(map, "Alive")?)?,
             })
         };

@@ -1,4 +1,4 @@
-//! docs/sizing-bytes.svg: the size of a new filter, in bytes and in bits per item.
+//! docs/sizing-bytes.svg: the size of a reserved filter, in bytes and in bits per item.
 
 use plotters::{
     coord::{
@@ -10,14 +10,13 @@ use plotters::{
 
 use crate::{
     draw::{
-        Align, Area, BLUE, GREEN, INK, Outcome, PINK, RED, SOFT, YELLOW, font, picture, style_mesh,
-        write,
+        Area, BLUE, GREEN, INK, Outcome, PINK, RED, SOFT, YELLOW, font, picture, style_mesh, write,
     },
     measure::{redisbloom, size},
     tables::rate_text,
 };
 
-const FROM: f64 = 10.0;
+const FROM: f64 = 1_000.0;
 const TO: f64 = 1e9;
 /// Points of a curve per factor of ten.
 const POINTS: u32 = 100;
@@ -50,7 +49,7 @@ pub(crate) fn draw() -> Outcome<String> {
 
 /// The powers of ten that the axes show.
 fn powers() -> Vec<f64> {
-    (1..=9).map(|power| 10_f64.powi(power)).collect()
+    (3..=9).map(|power| 10_f64.powi(power)).collect()
 }
 
 /// The name of a power of ten: 1e7 is 10 million, or 10 MB.
@@ -108,7 +107,7 @@ where
 }
 
 fn bytes(area: &Area<'_>) -> Outcome {
-    const LEAST: f64 = 10.0;
+    const LEAST: f64 = 100.0;
     let label = |bytes| power_text(bytes, [" B", " kB", " MB", " GB"]);
     let mut chart = axes(area, (LEAST..1e10).log_scale().with_key_points(powers()), label, "")?;
     for (i, (rate, color)) in RATES.into_iter().enumerate() {
@@ -123,7 +122,7 @@ fn bytes(area: &Area<'_>) -> Outcome {
         let to = end(RATES[RATES.len() / 2].0).1 + 32 * (i as i32 - RATES.len() as i32 / 2);
         let lead = [(right + 2, from), (right + 24, to)];
         area.draw(&PathElement::new(lead, color.stroke_width(2)))?;
-        write(area, &rate_text(rate), (right + 30, to), font(26, color, Align::Left))?;
+        write(area, &rate_text(rate), (right + 30, to), font(26, color))?;
     }
     Ok(())
 }
@@ -144,7 +143,7 @@ fn bits(area: &Area<'_>) -> Outcome {
         let line = [(FROM, formula), (TO, formula)];
         chart.draw_series(DashedLineSeries::new(line, 8, 16, INK.stroke_width(2)))?;
         let (right, level) = pixel(area, &chart, size(rate, TO as u64, true) as f64 * 8.0 / TO);
-        write(area, &rate_text(rate), (right + 10, level), font(26, color, Align::Left))?;
+        write(area, &rate_text(rate), (right + 10, level), font(26, color))?;
     }
     Ok(())
 }

@@ -24,21 +24,10 @@ pub(crate) const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
 pub(crate) const PINK: RGBColor = RGBColor(0xB8, 0x55, 0x8F);
 pub(crate) const YELLOW: RGBColor = RGBColor(0xC7, 0x87, 0x00);
 
-/// The horizontal alignment of a text.
-#[derive(Clone, Copy)]
-pub(crate) enum Align {
-    Left,
-    Middle,
-}
-
-/// A text style in the font family of the plots.
-pub(crate) fn font(size: u32, color: RGBColor, align: Align) -> TextStyle<'static> {
+/// A text style in the font family of the plots; a text begins at its point.
+pub(crate) fn font(size: u32, color: RGBColor) -> TextStyle<'static> {
     use plotters::style::text_anchor::{HPos, Pos, VPos};
-    let side = match align {
-        Align::Left => HPos::Left,
-        Align::Middle => HPos::Center,
-    };
-    ("sans-serif", size).into_font().color(&color).pos(Pos::new(side, VPos::Center))
+    ("sans-serif", size).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Center))
 }
 
 pub(crate) fn write(
@@ -77,8 +66,8 @@ pub(crate) fn picture(
     {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE)?;
-        write(&root, title, (40, 50), font(36, INK, Align::Left))?;
-        write(&root, subtitle, (40, 98), font(26, SOFT, Align::Left))?;
+        write(&root, title, (40, 50), font(36, INK))?;
+        write(&root, subtitle, (40, 98), font(26, SOFT))?;
         plot(&root.margin(120, 20, 20, 20))?;
         root.present()?;
     }

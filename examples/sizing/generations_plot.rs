@@ -2,12 +2,12 @@
 //! stops and comes back.
 
 use plotters::prelude::*;
-use redis_bloom::filter::Span;
+use redis_bloom::filter::{CellKind, Rules, Span};
 
 use crate::{
-    draw::{Align, Area, BAND, BLUE, GREEN, INK, Outcome, YELLOW, font, picture, style_mesh},
+    draw::{Area, BAND, BLUE, GREEN, INK, Outcome, YELLOW, font, picture, style_mesh},
+    paged::{BEGIN, DAY, Stream},
     tables::grouped,
-    windows::{BEGIN, DAY, Stream},
 };
 
 const GENERATIONS: u8 = 4;
@@ -34,7 +34,6 @@ struct Bar {
     /// When it was dropped; `DAYS` if it was not.
     dropped: f64,
     items: u64,
-    layers: usize,
 }
 
 /// The filter at one moment.
@@ -45,40 +44,32 @@ struct Point {
 }
 
 fn follow() -> (Vec<Bar>, Vec<Point>) {
-    let mut stream = Stream::new(0.01, PLANNED, 2, Span::Time(DAY), GENERATIONS);
+    let rules = Rules { span: Span::Time(DAY), generations: GENERATIONS, refresh: true };
+    let mut stream = Stream::new(0.01, PLANNED, 2, CellKind::Bits, Some(rules));
     let (mut bars, mut points) = (Vec::<Bar>::new(), Vec::new());
-    let (mut present, mut starts) = (0, 0);
+    let mut present = 0;
     for step in 0..(DAYS * f64::from(STEPS)) as u64 {
         let day = step as f64 / f64::from(STEPS);
         let now = BEGIN + (step * DAY / u64::from(STEPS)) as i64;
         let load = load(day);
         if load > 0 {
             stream.add(load * ITEMS, now);
-            let generations: Vec<_> = stream.window.generations().collect();
-            let newest = generations.last().map(|(newest, _)| newest.start);
-            if newest == Some(now) {
-                bars.push(Bar {
-                    start: day,
-                    last_addition: day,
-                    dropped: DAYS,
-                    items: 0,
-                    layers: 0,
-                });
-                starts += 1;
+            let generations = &stream.filter.window().expect("a window").generations;
+            let newest = generations.last().expect("a generation");
+            if newest.start == now {
+                bars.push(Bar { start: day, last_addition: day, dropped: DAYS, items: 0 });
             }
-            let first = starts - generations.len();
+            let first = bars.len() - generations.len();
             bars[present..first].iter_mut().for_each(|bar| bar.dropped = day);
             present = first;
-            if let (Some(bar), Some((_, layers))) = (bars.last_mut(), generations.last()) {
-                bar.last_addition = day;
-                bar.items = layers.iter().map(|layer| layer.items()).sum();
-                bar.layers = layers.len();
+            if let Some(bar) = bars.last_mut() {
+                (bar.last_addition, bar.items) = (day, newest.items);
             }
         }
         points.push(Point {
             day,
-            remembered: stream.window.items(now) as f64,
-            bytes: stream.window.filter().bytes() as f64,
+            remembered: stream.filter.items(now) as f64,
+            bytes: stream.filter.bytes() as f64,
         });
     }
     (bars, points)
@@ -95,7 +86,7 @@ pub(crate) fn draw() -> Outcome<String> {
             let (top, rest) = area.split_vertically(780);
             let (middle, bottom) = rest.split_vertically(300);
             generations(&top, &bars)?;
-            let remembered = ("additions that are remembered, BF.CARD", GREEN);
+            let remembered = ("items that are remembered, BF.CARD", GREEN);
             let label = |items: f64| grouped(items as u64);
             line(&middle, &points, |point| point.remembered, remembered, "", label)?;
             let bytes = ("memory, BF.INFO key SIZE", BLUE);
@@ -137,24 +128,21 @@ fn generations(area: &Area<'_>, bars: &[Bar]) -> Outcome {
         part(dies, bar.dropped, YELLOW.filled())?;
         // Beyond the right edge there is no room for it.
         if dies <= DAYS {
-            let mut text = grouped(bar.items);
-            if bar.layers > 1 {
-                text += &format!(" in {} layers", bar.layers);
-            }
+            let text = grouped(bar.items);
             let at = (bar.last_addition + 0.03, level - 0.475);
-            chart.draw_series([Text::new(text, at, font(24, INK, Align::Left))])?;
+            chart.draw_series([Text::new(text, at, font(24, INK))])?;
         }
     }
     let legend = [
         (BLUE, "takes additions"),
-        (LIGHT, "is asked, and holds so many additions"),
-        (YELLOW, "is forgotten, and still has its memory"),
+        (LIGHT, "is alive, with so many items"),
+        (YELLOW, "is forgotten, and still takes memory"),
     ];
     for (row, (color, text)) in (0..).zip(legend) {
         let level = 0.6 + 1.1 * f64::from(2 - row);
         let square = [(0.05, level - 0.35), (0.13, level + 0.35)];
         chart.draw_series([Rectangle::new(square, color.filled())])?;
-        chart.draw_series([Text::new(text, (0.17, level), font(26, INK, Align::Left))])?;
+        chart.draw_series([Text::new(text, (0.17, level), font(26, INK))])?;
     }
     Ok(())
 }
@@ -185,10 +173,6 @@ fn line(
         .draw()?;
     let values = points.iter().map(|point| (point.day, value(point)));
     chart.draw_series(LineSeries::new(values, color.stroke_width(4)))?;
-    chart.draw_series([Text::new(
-        text.to_owned(),
-        (0.05, top * 0.9),
-        font(26, color, Align::Left),
-    )])?;
+    chart.draw_series([Text::new(text.to_owned(), (0.05, top * 0.9), font(26, color))])?;
     Ok(())
 }

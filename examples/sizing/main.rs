@@ -1,4 +1,4 @@
-//! Makes the tables and the plots of docs/sizing.md, and the plots of filters that forget.
+//! Makes the tables and the plots of docs/sizing.md, and the plot of filters that forget.
 //!
 //! ```sh
 //! cargo run --release --no-default-features --example sizing     # writes the tables and the plots
@@ -6,9 +6,8 @@
 //! ```
 //!
 //! ```text
-//!   measure, windows ─▶ tables ─▶ document ─▶ docs/sizing.md
-//!      ├─────▶ rate_plot, bytes_plot ─▶ draw ─▶ docs/sizing-*.svg
-//!      └─────▶ generations_plot, window_rate_plot ─▶ draw ─▶ docs/windows-*.svg
+//!   measure, paged ─▶ tables ─▶ document ─▶ docs/sizing.md
+//!      └──────────▶ bytes_plot, growth_plot, generations_plot ─▶ draw ─▶ docs/*.svg
 //! ```
 //!
 //! Items and seeds are fixed, so every run gives the same numbers until the filter changes.
@@ -17,11 +16,10 @@ mod bytes_plot;
 mod document;
 mod draw;
 mod generations_plot;
+mod growth_plot;
 mod measure;
-mod rate_plot;
+mod paged;
 mod tables;
-mod window_rate_plot;
-mod windows;
 
 use std::fs;
 
@@ -29,8 +27,7 @@ fn main() -> draw::Outcome {
     let path = document::path("sizing.md");
     fs::write(&path, document::with_tables(fs::read_to_string(&path)?)?)?;
     fs::write(document::path("sizing-bytes.svg"), bytes_plot::draw()?)?;
-    fs::write(document::path("sizing-rate.svg"), rate_plot::draw()?)?;
+    fs::write(document::path("sizing-growth.svg"), growth_plot::draw()?)?;
     fs::write(document::path("windows-generations.svg"), generations_plot::draw()?)?;
-    fs::write(document::path("windows-rate.svg"), window_rate_plot::draw()?)?;
     Ok(())
 }

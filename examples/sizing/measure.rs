@@ -12,23 +12,12 @@ const BATCH: u64 = 1024;
 
 /// An empty filter of bits; an expansion of 0 is NONSCALING.
 pub(crate) fn filter(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filter {
-    filter_of(CellKind::Bits, rate, capacity, expansion, seed)
-}
-
-/// An empty filter of bits or counters.
-pub(crate) fn filter_of(
-    cells: CellKind,
-    rate: f64,
-    capacity: u64,
-    expansion: u64,
-    seed: u64,
-) -> Filter {
     let params = Params {
         error_rate: rate,
         capacity,
         expansion: Expansion::new(expansion).expect("a small expansion"),
         seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15),
-        cells,
+        cells: CellKind::Bits,
     };
     Filter::new(&params, u64::MAX).expect("memory for a filter")
 }
@@ -83,10 +72,10 @@ impl Filling {
     }
 }
 
-/// A filter of `layers` full layers. An expansion of 0 is NONSCALING, with one layer.
-pub(crate) fn full(rate: f64, capacity: u64, expansion: u64, layers: usize, seed: u64) -> Filling {
+/// A filter that has as many items as it was reserved for. An expansion of 0 is NONSCALING.
+pub(crate) fn full(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Filling {
     let mut filling = Filling::new(filter(rate, capacity, expansion, seed));
-    filling.up_to(capacity_of(layers, capacity, expansion));
+    filling.up_to(capacity);
     filling
 }
 
@@ -178,26 +167,15 @@ pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (count - 1.0)).sqrt())
 }
 
-/// The capacity of `layers` layers: the first has `capacity`, each later one `expansion` times the
-/// one before.
-pub(crate) fn capacity_of(layers: usize, capacity: u64, expansion: u64) -> u64 {
-    capacities(capacity, expansion).take(layers).sum()
-}
-
-/// The capacities of the layers.
-pub(crate) fn capacities(capacity: u64, expansion: u64) -> impl Iterator<Item = u64> {
-    std::iter::successors(Some(capacity), move |last| Some(last * expansion))
-}
-
-/// Bits of the bit array of layer `index`.
-pub(crate) fn layer_bits(rate: f64, index: usize, capacity: u64, scales: bool) -> u64 {
-    let shape = geometry(capacity, layer_rate(rate, index, scales)).expect("less than 128 TiB");
+/// Bits of the bit array of a filter.
+pub(crate) fn array_bits(rate: f64, capacity: u64, scales: bool) -> u64 {
+    let shape = geometry(capacity, layer_rate(rate, scales)).expect("less than 128 TiB");
     shape.words() * 64
 }
 
-/// Bytes of a new filter, as in `BF.INFO key SIZE`.
+/// Bytes of a new filter of bits, as in `BF.INFO key SIZE`.
 pub(crate) fn size(rate: f64, capacity: u64, scales: bool) -> u64 {
-    layer_bits(rate, 0, capacity, scales) / 8 + size_of::<Filter>() as u64
+    array_bits(rate, capacity, scales) / 8 + size_of::<Filter>() as u64
 }
 
 /// The classic optimum in bits per item: a Bloom filter with a real number of probes.

@@ -1,10 +1,10 @@
 //! The tables of docs/sizing.md, as Markdown.
 
-use redis_bloom::filter::{CellKind, Filter, Layer, geometry, layer_rate};
+use redis_bloom::filter::{geometry, layer_rate};
 
-use crate::measure::{
-    both_wrong, capacities, capacity_of, filter_of, full, layer_bits, optimum, rate_by_bits,
-    redisbloom, size, spread,
+use crate::{
+    measure::{array_bits, both_wrong, full, optimum, rate_by_bits, redisbloom, size, spread},
+    paged,
 };
 
 /// The name of a table (after `<!-- sizing:` in the document), and the function that makes it.
@@ -14,10 +14,10 @@ type Table = (&'static str, fn() -> String);
 pub(crate) const TABLES: [Table; 9] = [
     ("bytes", bytes),
     ("bits", bits),
-    ("counting", counting),
-    ("windows", crate::windows::by_generations),
-    ("layers", layers),
-    ("expansions", expansions),
+    ("growing", paged::growing),
+    ("overflow", paged::overflow),
+    ("counting", paged::counting),
+    ("windows", paged::windows),
     ("seeds", seeds),
     ("chain", chain),
     ("card", card),
@@ -69,7 +69,7 @@ pub(crate) fn rate_text(rate: f64) -> String {
 }
 
 /// A number of items as text: in words if it is round.
-fn item_text(items: u64) -> String {
+pub(crate) fn item_text(items: u64) -> String {
     match items {
         1_000_000_000.. if items.is_multiple_of(1_000_000_000) => {
             format!("{} billion", items / 1_000_000_000)
@@ -88,34 +88,15 @@ fn bytes() -> String {
         let sizes = rates.map(|rate| byte_text(size(rate, items, true)));
         std::iter::once(item_text(items)).chain(sizes).collect()
     };
-    table(&head, (0..10).map(|i| row(10_u64.pow(i))))
-}
-
-/// Bytes of filters with counters and of filters with bits.
-fn counting() -> String {
-    let head = ["items", "rate", "bits", "counters", "times"];
-    let row = |(items, rate)| {
-        let bytes = [CellKind::Bits, CellKind::Counters]
-            .map(|cells| filter_of(cells, rate, items, 2, 0).bytes());
-        vec![
-            item_text(items),
-            rate_text(rate),
-            byte_text(bytes[0]),
-            byte_text(bytes[1]),
-            format!("{:.2}", bytes[1] as f64 / bytes[0] as f64),
-        ]
-    };
-    let sizes = [100, 1_000, 1_000_000, 100_000_000];
-    let shapes = sizes.into_iter().flat_map(|items| [0.01, 0.001, 1e-6].map(|rate| (items, rate)));
-    table(&head, shapes.map(row))
+    table(&head, (3..10).map(|i| row(10_u64.pow(i))))
 }
 
 /// Bits per item by rate, and the geometry.
 fn bits() -> String {
     const ITEMS: u64 = 1_000_000;
-    let per_item = |rate, scales| layer_bits(rate, 0, ITEMS, scales) as f64 / ITEMS as f64;
+    let per_item = |rate, scales| array_bits(rate, ITEMS, scales) as f64 / ITEMS as f64;
     let row = |rate: f64| {
-        let shape = geometry(ITEMS, layer_rate(rate, 0, true)).expect("a few megabytes");
+        let shape = geometry(ITEMS, layer_rate(rate, true)).expect("a few megabytes");
         vec![
             rate_text(rate),
             format!("{:.2}", optimum(rate)),
@@ -141,91 +122,13 @@ fn bits() -> String {
     )
 }
 
-/// Bits per item of a grown filter when its last layer is full.
-fn layers() -> String {
-    const FIRST: u64 = 1_000;
-    const EXPANSION: u64 = 2;
-    let row = |count: usize| {
-        let items = capacity_of(count, FIRST, EXPANSION);
-        let mut cells = vec![count.to_string(), grouped(items)];
-        for rate in [0.01, 0.001] {
-            let (mut ours, mut theirs) = (0.0, 0.0);
-            for (index, capacity) in capacities(FIRST, EXPANSION).take(count).enumerate() {
-                ours += layer_bits(rate, index, capacity, true) as f64;
-                theirs += redisbloom(rate, index, true) * capacity as f64;
-            }
-            let planned = layer_bits(rate, 0, items, true) as f64;
-            cells.extend([ours, theirs, planned].map(|bits| format!("{:.1}", bits / items as f64)));
-        }
-        cells
-    };
-    table(
-        &[
-            "layers",
-            "items",
-            "1 %",
-            "RedisBloom",
-            "if reserved",
-            "0.1 %",
-            "RedisBloom",
-            "if reserved",
-        ],
-        [1, 2, 4, 8, 12, 17].map(row),
-    )
-}
-
-/// A filter that was reserved far too small, by its expansion, at the two moments when its last
-/// layer is new and when it is full.
-fn expansions() -> String {
-    const FIRST: u64 = 1_000;
-    const ITEMS: u64 = 1_000_000;
-    const RATE: f64 = 0.01;
-    let row = |expansion: u64| {
-        let (mut before, mut held, mut bytes, mut layers) = (0, 0, 0, 0);
-        for (index, capacity) in capacities(FIRST, expansion).enumerate() {
-            (before, held) = (held, held + capacity);
-            bytes += layer_bits(RATE, index, capacity, true) / 8;
-            layers += 1;
-            if held >= ITEMS {
-                break;
-            }
-        }
-        // Like `Filter::bytes`: the newest layer is part of the filter struct.
-        let lists = size_of::<Filter>() + (layers - 1) * size_of::<Layer>();
-        let bytes = bytes + lists as u64;
-        let per_item = |items: u64| format!("{:.1}", bytes as f64 * 8.0 / items as f64);
-        vec![
-            expansion.to_string(),
-            grouped(layers as u64),
-            byte_text(bytes),
-            format!("{} to {}", grouped(before + 1), grouped(held)),
-            per_item(before + 1),
-            per_item(held),
-        ]
-    };
-    table(
-        &[
-            "expansion",
-            "layers",
-            "size",
-            "items",
-            "bits per item, last layer just made",
-            "last layer full",
-        ],
-        [1, 2, 4, 8, 32].map(row),
-    )
-}
-
 /// Variation of the rate of a full filter with its seed.
 ///
-/// By the bits that are set: queries would add noise several times larger than the variation. The
-/// first plot shows that both methods agree.
+/// By the bits that are set: queries would add noise several times larger than the variation.
 fn seeds() -> String {
     const RATE: f64 = 0.01;
-    /// A bound of the items added, which limits the running time.
-    const MOST_ADDED: u64 = 20_000_000;
-    let rates = |items, filters: u64, expansion, layers| {
-        let rate = |seed| rate_by_bits(&full(RATE, items, expansion, layers, seed).filter);
+    let rates = |items, filters: u64, expansion| {
+        let rate = |seed| rate_by_bits(&full(RATE, items, expansion, seed).filter);
         let mut rates: Vec<_> = (0..filters).map(rate).collect();
         rates.sort_by(f64::total_cmp);
         rates
@@ -236,7 +139,7 @@ fn seeds() -> String {
         format!("{:.1} %", above as f64 / rates.len() as f64 * 100.0)
     };
     let row = |(items, filters): (u64, u64)| {
-        let plain = rates(items, filters, 0, 1);
+        let plain = rates(items, filters, 0);
         let (mean, deviation) = spread(&plain);
         let at = |share: f64| plain[(share * (filters - 1) as f64).round() as usize];
         vec![
@@ -246,11 +149,7 @@ fn seeds() -> String {
             percent(deviation),
             format!("{} to {}", percent(at(0.025)), percent(at(0.975))),
             above(&plain),
-            above(&rates(items, filters, 2, 1)),
-            match filters.min(MOST_ADDED / capacity_of(4, items, 2)) {
-                few if few < 100 => "-".to_owned(),
-                filters => above(&rates(items, filters, 2, 4)),
-            },
+            above(&rates(items, filters, 2)),
         ]
     };
     table(
@@ -261,8 +160,7 @@ fn seeds() -> String {
             "standard deviation",
             "95 in 100 filters",
             "NONSCALING filters above 1 %",
-            "scaling, 1 layer full",
-            "scaling, 4 layers full",
+            "scaling filters above 1 %",
         ],
         [(100, 10_000), (1_000, 2_000), (10_000, 500), (1_000_000, 20)].map(row),
     )
@@ -272,20 +170,39 @@ fn seeds() -> String {
 fn card() -> String {
     const ITEMS: u64 = 20_000;
     const SEEDS: u64 = 3;
-    let missing = |rate: f64, expansion: u64, layers: usize| {
+    let percent = |counted: u64, distinct: u64| {
+        format!("{:.2} %", (distinct - counted) as f64 / distinct as f64 * 100.0)
+    };
+    let reserved = |rate: f64, expansion: u64| {
         let (mut counted, mut distinct) = (0, 0);
         for seed in 0..SEEDS {
-            let filling = full(rate, ITEMS, expansion, layers, seed);
+            let filling = full(rate, ITEMS, expansion, seed);
             counted += filling.filter.items();
             distinct += filling.distinct;
         }
-        format!("{:.2} %", (distinct - counted) as f64 / distinct as f64 * 100.0)
+        percent(counted, distinct)
+    };
+    let pages = |mut stream: paged::Stream, items: u64| {
+        stream.up_to(items);
+        percent(items, stream.added)
     };
     let row = |rate: f64| {
-        vec![rate_text(rate), missing(rate, 0, 1), missing(rate, 2, 1), missing(rate, 2, 5)]
+        vec![
+            rate_text(rate),
+            reserved(rate, 0),
+            reserved(rate, 2),
+            pages(paged::Stream::overflowing(rate, ITEMS), 20 * ITEMS),
+            pages(paged::Stream::growing(rate), 20 * ITEMS),
+        ]
     };
     table(
-        &["rate", "NONSCALING, full", "scaling, first layer full", "scaling, 5 layers full"],
+        &[
+            "rate",
+            "NONSCALING, full",
+            "reserved, full",
+            "reserved, 20 times as many items",
+            "not reserved, as many",
+        ],
         [0.5, 0.25, 0.1, 0.05, 0.01, 0.001].map(row),
     )
 }

@@ -50,7 +50,7 @@ fn hash(number: u64) -> Hash {
 
 /// The structure with the same words.
 fn stored(pages: &Pages) -> Pages {
-    let plan = *pages.plan();
+    let plan = pages.plan();
     let Some(lanes) = pages.small_lanes() else {
         let count = pages.pages().len();
         let read = |(number, page): (usize, &Page)| {

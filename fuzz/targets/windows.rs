@@ -1,6 +1,6 @@
-//! Compares a filter that forgets with an exact model under random operations: no item of the
-//! window is lost, whatever the clock does. A copy that gets only the effects, under a wrong clock,
-//! is equal after each operation.
+//! Compares a window with an exact model under random operations: no item of the window is lost,
+//! whatever the clock does. A copy that gets only the effects, under a wrong clock, is equal after
+//! each operation, and so is one that is stored and read back.
 //!
 //! The first 12 bytes of the input choose the filter. Then each operation is one byte, followed by
 //! its arguments.
@@ -14,19 +14,22 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
-    codec::native::rdb::{self, Stored},
+    codec::native::{
+        kinds::{self, Stored},
+        paged::rdb,
+    },
     filter::{
-        Addition, Author, CellKind, Dropped, Expansion, MAX_TIME, Params, Plan, Rules, Shift, Span,
-        Window,
+        Author, CellKind, Expansion, Params, Rules, Span,
+        paged::{Paged, PagedPlan, Shift},
     },
 };
 
-const RATES: [f64; 4] = [0.5, 0.01, 0.001, 1e-9];
+const RATES: [f64; 4] = [0.25, 0.01, 0.001, 1e-9];
 /// T, in milliseconds.
 const LENGTH: u64 = 1_000;
 const START: i64 = 1_790_000_000_000;
 
-fn empty([rate, capacity, expansion, generations, seed @ ..]: [u8; 12]) -> Window {
+fn empty([rate, capacity, expansion, generations, seed @ ..]: [u8; 12]) -> Paged {
     let in_time = generations < 192;
     let rules = Rules {
         span: if in_time { Span::Time(LENGTH) } else { Span::Items },
@@ -41,30 +44,31 @@ fn empty([rate, capacity, expansion, generations, seed @ ..]: [u8; 12]) -> Windo
         seed: u64::from_le_bytes(seed),
         cells: CellKind::Bits,
     };
-    Window::new(&params, rules, u64::MAX).expect("a small window")
+    Paged::new(&params, Some(rules), u64::MAX).expect("a small window")
 }
 
-fn stored(window: &Window) -> Vec<Vec<u8>> {
+fn stored(filter: &Paged) -> Vec<Vec<u8>> {
     let mut strings = strings::Strings::default();
-    rdb::save(window.filter(), &mut strings);
+    rdb::save(filter, &mut strings);
     strings.0
 }
 
-fn loaded(strings: &[Vec<u8>]) -> Window {
-    match rdb::load(&mut strings::Reading(strings.iter()), u64::MAX) {
-        Ok(Stored::Complete(filter)) => Window::try_from(filter).expect("a window"),
+fn loaded(strings: &[Vec<u8>]) -> Paged {
+    match kinds::load(&mut strings::Reading(strings.iter()), u64::MAX) {
+        Ok(Stored::Pages(filter)) => filter,
         other => panic!("the window's own RDB is refused: {other:?}"),
     }
 }
 
 struct Model {
-    window: Window,
-    copy: Window,
+    filter: Paged,
+    copy: Paged,
+    rules: Rules,
     now: i64,
     /// How far the clock advanced.
     advanced: u64,
-    /// Items that changed the filter.
-    counted: u64,
+    /// Additions that changed the filter.
+    changes: u64,
     /// For each item, both numbers when it was remembered last.
     remembered: BTreeMap<u8, (u64, u64)>,
 }
@@ -75,83 +79,62 @@ impl Model {
         self.advanced = self.advanced.saturating_add(by.max(0).unsigned_abs());
     }
 
-    fn obey(&mut self, shift: Shift) {
-        self.copy.obey(shift, |_| u64::MAX, &mut Dropped::default()).expect("its primary's shift");
+    fn obey(&mut self, shift: Option<Shift>) {
+        if let Some(shift) = shift {
+            self.copy.obey(shift).expect("its primary's shift");
+        }
     }
 
-    /// Adds items one by one, in place where that is possible, and the same items to `batch`.
+    /// Adds items one by one, and the same items to `batch`.
     fn add(&mut self, items: &[u8]) {
-        let mut batch = loaded(&stored(&self.window));
-        let refresh = self.window.ring().rules.refresh;
-        let in_time = self.window.ring().rules.span != Span::Items;
+        if items.is_empty() {
+            return;
+        }
         let client = Author::Client(self.now);
+        let shift = self.filter.turn(self.now);
+        self.obey(shift);
+        let mut batch = loaded(&stored(&self.filter));
         let mut answers = Vec::new();
         for &item in items {
-            let hash = self.window.filter().hash(&[item]);
-            let done = self.window.add_in_place(hash, client).map_or_else(
-                || {
-                    let mut dropped = Dropped::default();
-                    let (shift, turned) = self.window.turn(self.now, |_| u64::MAX, &mut dropped);
-                    turned.expect("memory");
-                    let done = self.window.add(hash, client, |_| u64::MAX, &mut dropped);
-                    shift.into_iter().for_each(|shift| self.obey(shift));
-                    done
-                },
-                Ok,
-            );
-            let Ok(done) = done else {
+            let hash = self.filter.hash(&[item]);
+            let Ok(done) = self.filter.add(hash, client, |_| u64::MAX) else {
                 break;
             };
             answers.push((done.new, done.changed));
             assert!(done.changed || !done.new);
-            self.counted += u64::from(done.changed);
+            self.changes += u64::from(done.changed);
             if done.changed {
-                let obeyed =
-                    self.copy.add(hash, Author::Obeyed, |_| u64::MAX, &mut Dropped::default());
-                assert!(obeyed.is_ok_and(|Addition { changed, .. }| changed));
+                let obeyed = self.copy.add(hash, Author::Obeyed, |_| u64::MAX);
+                assert!(obeyed.is_ok_and(|obeyed| obeyed.changed));
             }
-            if done.changed || (refresh && in_time) {
-                self.remembered.insert(item, (self.advanced, self.counted));
+            if done.changed || (self.rules.refresh && self.rules.span != Span::Items) {
+                self.remembered.insert(item, (self.advanced, self.changes));
             }
-        }
-        let mut dropped = Dropped::default();
-        if !items.is_empty() {
-            batch.turn(self.now, |_| u64::MAX, &mut dropped).1.expect("memory");
         }
         let (mut done, each) = (Vec::new(), items.iter().map(std::slice::from_ref));
         let outcome = batch.add_each(
             each,
             client,
             |_| u64::MAX,
-            &mut dropped,
-            |chunk| {
-                done.extend(chunk.new.each().zip(chunk.changed.each()));
-            },
+            |chunk| done.extend(chunk.new.each().zip(chunk.changed.each())),
         );
         assert_eq!(outcome.is_ok(), answers.len() == items.len());
         assert_eq!(done, answers);
-        assert_eq!(stored(&batch), stored(&self.window));
-    }
-
-    fn forget(&mut self) {
-        let mut dropped = Dropped::default();
-        if self.window.forget(self.now, &mut dropped) > 0 {
-            self.obey(Shift { start: self.now.clamp(0, MAX_TIME), capacity: 0 });
-        }
+        assert_eq!(stored(&batch), stored(&self.filter));
     }
 
     fn check(&self) {
-        let strings = stored(&self.window);
+        let strings = stored(&self.filter);
         assert_eq!(stored(&self.copy), strings);
         assert_eq!(stored(&loaded(&strings)), strings);
-        assert_eq!(Plan::of(self.window.filter()).check(), Ok(()));
-        for (item, (advanced, counted)) in &self.remembered {
-            let must = match self.window.ring().rules.span {
+        assert_eq!(PagedPlan::of(&self.filter).check(), Ok(()));
+        for (item, (advanced, changes)) in &self.remembered {
+            let must = match self.rules.span {
                 Span::Time(length) => self.advanced - advanced <= length,
-                Span::Items => self.counted - counted < self.window.ring().capacity,
+                Span::Items => self.changes - changes < self.filter.capacity(),
             };
-            let hash = self.window.filter().hash(&[*item]);
-            assert!(!must || self.window.contains(hash, self.now), "{item} is lost");
+            let hash = self.filter.hash(&[*item]);
+            assert!(!must || self.filter.contains(hash, self.now), "{item} is lost");
         }
     }
 }
@@ -160,19 +143,22 @@ fuzz_target!(|data: &[u8]| {
     let Some((head, data)) = data.split_first_chunk::<12>() else {
         return;
     };
+    let filter = empty(*head);
+    let rules = filter.window().expect("a window").rules;
     let mut model = Model {
-        window: empty(*head),
+        filter,
         copy: empty(*head),
+        rules,
         now: START,
         advanced: 0,
-        counted: 0,
+        changes: 0,
         remembered: BTreeMap::new(),
     };
     // Each operation compares all bytes.
     let mut data = data.iter().copied().take(200);
     while let (Some(operation), Some(argument)) = (data.next(), data.next()) {
         let by = i64::from(argument);
-        match operation % 8 {
+        match operation % 9 {
             0 | 1 => model.add(&[argument]),
             2 => {
                 let items: Vec<u8> = data.by_ref().take(usize::from(argument)).collect();
@@ -181,9 +167,16 @@ fuzz_target!(|data: &[u8]| {
             3 => model.set(by),
             4 => model.set(by * 16),
             5 => model.set(-by * 16),
-            6 => model.forget(),
+            6 => {
+                let shift = model.filter.forget(model.now);
+                model.obey(shift);
+            }
+            7 => {
+                let shift = model.filter.sweep(u64::from(argument % 4));
+                model.obey(shift);
+            }
             _ => {
-                std::mem::swap(&mut model.window, &mut model.copy);
+                std::mem::swap(&mut model.filter, &mut model.copy);
                 model.set(by * 8 - 1_024);
             }
         }

@@ -179,7 +179,6 @@ fn filter(
         error_rate,
         expansion: Expansion::NONSCALING,
         shard: None,
-        window: None,
         layers: vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }],
     };
     plan.check()?;

@@ -166,7 +166,6 @@ impl Arriving {
             error_rate: self.error_rate,
             expansion: self.expansion,
             shard: None,
-            window: None,
             layers: self.plans,
         };
         plan.check()?;
@@ -245,7 +244,7 @@ pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
     for (place, layer) in (1..).zip(filter.layers()) {
         sink.unsigned(layer.capacity());
         if place == filter.layers().len() {
-            sink.unsigned(layer.items());
+            sink.unsigned(layer.counted());
         }
         let mut out = Vec::with_capacity(bitmap_bytes(layer));
         put_bitmap(layer, &family, &mut out);
@@ -271,7 +270,7 @@ pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     for layer in filter.layers() {
         out.extend((bitmap_bytes(layer) as u64).to_le_bytes());
         put_bitmap(layer, &family, &mut out);
-        out.extend(layer.items().to_le_bytes());
+        out.extend(layer.counted().to_le_bytes());
         out.extend(layer.capacity().to_le_bytes());
     }
     Some(out)
@@ -282,7 +281,7 @@ fn bitmap_bytes(layer: &Layer) -> usize {
     match layer.shape() {
         Shape::Classic(shape) => HEADER.saturating_add(shape.bytes as usize),
         // Not in a valkey-bloom filter (`filter::Plan::check`).
-        Shape::Blocked(_) | Shape::Counting(_) => 0,
+        Shape::Blocked(_) => 0,
     }
 }
 

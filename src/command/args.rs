@@ -1,5 +1,5 @@
-//! The options of BF.RESERVE, BF.INSERT, BF.BULKADD and BF.IMPORT: from arguments to a typed value
-//! or a refusal. Needs no server.
+//! The options of BF.RESERVE, BF.INSERT, BF.BULKADD, BF.IMPORT and BF.SHIFT: from arguments to a
+//! typed value or a refusal. Needs no server.
 //!
 //! ```text
 //!   RESERVE  key error capacity  [n] [COUNTING] [EXPANSION n] [NONSCALING] [SEED s] [SHARD i n]
@@ -10,6 +10,7 @@
 //!   BULKEXISTS key                         LINES | LENGTHS | WIDTH n  blob
 //!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]
 //!            key  BITMAP source [GUAVA32 | GUAVA64] CAPACITY n ERROR e
+//!   SHIFT    key  OPEN ms | FORGET ms | SWEEP pages
 //! ```
 //!
 //! Options are whole words in any case. An unknown word is refused. NRedisStack sends the expansion
@@ -31,7 +32,10 @@ use crate::{
         guava::{Purpose, Strategy},
         packed::{Format, MAX_WIDTH},
     },
-    filter::{CellKind, Expansion, MAX_CAPACITY, MAX_GENERATIONS, Rules, Span, TIGHTENING, Valkey},
+    filter::{
+        CellKind, Expansion, MAX_CAPACITY, MAX_GENERATIONS, Rules, Span, TIGHTENING, Valkey,
+        paged::Shift,
+    },
     sharding::Shard,
 };
 
@@ -405,3 +409,29 @@ fn in_range(number: i64, most: u64) -> Option<u64> {
 fn factor(number: i64) -> Option<Expansion> {
     Expansion::new(u64::try_from(number).ok()?).ok()
 }
+
+/// Parses the arguments of BF.SHIFT after the key.
+pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
+    let time = || number::integer(number).ok_or(Refusal::BadShift);
+    let pages = || number::unsigned(number).ok_or(Refusal::BadShift);
+    match word {
+        word if is(word, OPEN) => Ok(Shift::Open { start: time()? }),
+        word if is(word, FORGET) => Ok(Shift::Forget { start: time()? }),
+        word if is(word, SWEEP) => Ok(Shift::Sweep { pages: pages()? }),
+        _ => Err(Refusal::BadShift),
+    }
+}
+
+/// The arguments of BF.SHIFT for a shift.
+pub fn shift_words(shift: Shift) -> (&'static str, String) {
+    match shift {
+        Shift::Open { start } => (OPEN, start.to_string()),
+        Shift::Forget { start } => (FORGET, start.to_string()),
+        Shift::Sweep { pages } => (SWEEP, pages.to_string()),
+    }
+}
+
+/// The words of BF.SHIFT.
+const OPEN: &str = "OPEN";
+const FORGET: &str = "FORGET";
+const SWEEP: &str = "SWEEP";

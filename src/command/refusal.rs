@@ -86,7 +86,7 @@ pub enum Refusal {
     OnReplica,
     /// SHIFT: a client sent it.
     NotReplicated,
-    /// SHIFT: not a time and a capacity.
+    /// SHIFT: not a shift with its number.
     BadShift,
     /// The item belongs to this shard, and the filter is another one.
     OtherShard(Shard),
@@ -109,7 +109,7 @@ pub enum Refusal {
     BadOffset,
     /// LOADCHUNK: a chunk that reaches beyond the end, or would change a complete filter.
     ChunkTooBig,
-    /// DEL, COUNT; INSERT, BULKADD with COUNTING: the filter has bits, not counters.
+    /// DEL, COUNT; INSERT, BULKADD with COUNTING: the filter has no counts.
     NotCounting,
     /// LOAD, IMPORT: the key exists.
     BusyKey,
@@ -172,6 +172,10 @@ impl Refusal {
                          filter {capacity}"
                     ),
                 });
+            }
+            Self::Unmergeable(Unmergeable::Rate) => c"ERR the union passes the error rate",
+            Self::Unmergeable(Unmergeable::Large(_)) => {
+                c"ERR the filters are too large to be merged while clients wait"
             }
             // The server sends its own text, because it knows the command's name.
             Self::Arity => c"ERR wrong number of arguments",

@@ -16,10 +16,7 @@
 use super::{
     error::Error,
     hash::Hash,
-    layer::{
-        Layer,
-        item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
-    },
+    layer::item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
     plan::Demand,
     stack::Filter,
 };
@@ -63,9 +60,6 @@ impl Filter {
         ceiling: impl Fn(Demand) -> u64,
         mut answer: impl FnMut(Answers),
     ) -> Result<(), Error> {
-        if self.counts() {
-            return self.add_each_counted(&mut items, ceiling, answer);
-        }
         let mut chunk = [Hash::default(); CHUNK];
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk, true);
@@ -118,33 +112,19 @@ impl Filter {
     #[cold]
     pub fn add_each_uncounted<'a>(
         &mut self,
-        items: impl Iterator<Item = &'a [u8]>,
-        answer: impl FnMut(Answers),
-    ) {
-        let over = |filter: &mut Self, hashes: &[Hash], answers: &mut Answers| {
-            hashes.iter().for_each(|&hash| answers.push(filter.add_uncounted(hash)));
-        };
-        self.change_each(items, over, answer);
-    }
-
-    /// Changes the filter by each item in order, one chunk at a time. `change` gets the hashes of a
-    /// chunk and pushes one answer for each.
-    #[inline]
-    pub(super) fn change_each<'a>(
-        &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
-        mut change: impl FnMut(&mut Self, &[Hash], &mut Answers),
         mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
-            // `by_ref` for the reason given in `add_each_counted`.
+            // `by_ref` gives this caller its own copy of `hash_chunk`. With one more caller, that
+            // of `add_each` would not be inlined into its loop.
             let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
             if hashes.is_empty() {
                 return;
             }
             let mut answers = Answers::default();
-            change(self, hashes, &mut answers);
+            hashes.iter().for_each(|&hash| answers.push(self.add_uncounted(hash)));
             answer(answers);
         }
     }
@@ -152,7 +132,7 @@ impl Filter {
     /// Hashes the next items, at most one chunk. With `prefetch`, prefetches the newest layer for
     /// each.
     #[inline]
-    pub(super) fn hash_chunk<'c, 'a>(
+    fn hash_chunk<'c, 'a>(
         &self,
         items: &mut impl Iterator<Item = &'a [u8]>,
         chunk: &'c mut [Hash; CHUNK],
@@ -188,32 +168,26 @@ impl Filter {
     /// layer is asked only for the items that no newer layer holds. Not inlined: most filters have
     /// one layer.
     #[inline(never)]
-    pub(super) fn found_below(&self, above: usize, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        found_in(self.layers().rev().skip(above), hashes, items)
+    fn found_below(&self, above: usize, hashes: &[Hash], items: ItemSet) -> ItemSet {
+        let layers = self.layers().rev().skip(above);
+        let mut layers = layers.peekable();
+        let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
+            return ItemSet::default();
+        };
+        let mut first_groups = [NO_GROUP; CHUNK];
+        first.prefetch_first_lines(hashes, items, &mut first_groups);
+        let mut missing = items;
+        while let Some(layer) = layers.next()
+            && !missing.is_empty()
+        {
+            let found = layer.filter_present_staged(
+                hashes,
+                missing,
+                &mut first_groups,
+                layers.peek().copied(),
+            );
+            missing = missing.without(found);
+        }
+        items.without(missing)
     }
-}
-
-/// Returns which of these items some of the layers hold. Each layer is asked only for the items
-/// that no layer before it holds.
-#[inline(always)]
-pub(super) fn found_in<'a>(
-    layers: impl Iterator<Item = &'a Layer>,
-    hashes: &[Hash],
-    items: ItemSet,
-) -> ItemSet {
-    let mut layers = layers.peekable();
-    let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
-        return ItemSet::default();
-    };
-    let mut first_groups = [NO_GROUP; CHUNK];
-    first.prefetch_first_lines(hashes, items, &mut first_groups);
-    let mut missing = items;
-    while let Some(layer) = layers.next()
-        && !missing.is_empty()
-    {
-        let found =
-            layer.filter_present_staged(hashes, missing, &mut first_groups, layers.peek().copied());
-        missing = missing.without(found);
-    }
-    items.without(missing)
 }

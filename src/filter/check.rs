@@ -13,12 +13,12 @@ use super::{
     error::Error,
     foreign::{Family, Valkey, redisbloom},
     geometry::{Geometry, MAX_WORDS},
-    layer::{Counting, Layer, Rule, Shape},
+    layer::{Layer, Rule, Shape},
+    paged::Fault,
     params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
     plan::LayerPlan,
     sizing::{MAX_PROBES, layer_rate},
     stack::Filter,
-    window::{Fault, Ring, Span},
 };
 use crate::sharding::Shard;
 
@@ -35,8 +35,6 @@ pub struct Plan {
     pub expansion: Expansion,
     /// The shard that the filter is, if it is one.
     pub shard: Option<Shard>,
-    /// How the filter forgets, and its generations, if it does.
-    pub window: Option<Ring>,
     /// The layers, oldest first.
     pub layers: Vec<LayerPlan>,
 }
@@ -110,62 +108,29 @@ impl Plan {
             error_rate: filter.error_rate(),
             expansion: filter.expansion(),
             shard: filter.shard(),
-            window: filter.window().cloned(),
             layers: filter.layers().map(layer).collect(),
         }
     }
 
-    /// The plan of a new native filter of `params`, with as many layers as `items` items need.
-    /// Allocates no bits.
+    /// The plan of a new native filter of `params` with bits. Allocates none.
     ///
     /// # Errors
-    /// Those of [`Filter::new`] and [`Filter::grow`], for any memory: `Error::ErrorRate`,
-    /// `Error::Capacity`; `Error::Full` if a non-scaling filter is too small, `Error::Layers`, and
+    /// Those of [`Filter::new`], for any memory: `Error::ErrorRate`, `Error::Capacity`, and
     /// `Error::Ceiling` if the bits cannot be addressed.
-    pub fn for_items(params: &Params, items: u64) -> Result<Self, Error> {
+    pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
-        let &Params { error_rate, capacity, expansion, seed, cells } = params;
+        let &Params { error_rate, capacity, expansion, seed, .. } = params;
+        let rate = layer_rate(error_rate, expansion.factor().is_some());
         let not_addressable = Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };
-        let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
-        let mut newest = LayerPlan::native(cells, capacity, rate).ok_or(not_addressable)?;
-        let mut layers = Vec::new();
-        let mut left = items;
-        while left > newest.capacity {
-            let factor = expansion.factor().ok_or(Error::Full)?;
-            left -= newest.capacity;
-            newest.items = newest.capacity;
-            layers.push(newest);
-            if layers.len() >= MAX_LAYERS {
-                return Err(Error::Layers);
-            }
-            let (index, capacity) = (layers.len(), newest.capacity);
-            newest = LayerPlan::native_next(cells, error_rate, index, capacity, factor)
-                .ok_or(not_addressable)?;
-        }
-        newest.items = left;
-        layers.push(newest);
-        let plan = Self {
-            family: Family::Native,
-            seed,
-            error_rate,
-            expansion,
-            shard: None,
-            window: None,
-            layers,
-        };
-        if plan.bit_bytes() / 8 > MAX_WORDS {
-            return Err(not_addressable);
-        }
-        Ok(plan)
+        let layers = vec![LayerPlan::native(capacity, rate).ok_or(not_addressable)?];
+        Ok(Self { family: Family::Native, seed, error_rate, expansion, shard: None, layers })
     }
 
     /// Bytes of the whole filter, as [`Filter::bytes`] returns them; `u64::MAX` if there are more.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let shapes = self.layers.iter().map(|layer| layer.shape);
-        let ring = self.window.as_ref().map_or(0, Ring::bytes);
-        let others = Filter::struct_bytes(self.family.tag(), shapes).saturating_add(ring);
-        self.bit_bytes().saturating_add(others)
+        self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
     }
 
     /// Bytes of all bit arrays; `u64::MAX` if there are more.
@@ -182,31 +147,15 @@ impl Plan {
     /// The first invariant that is broken.
     pub fn check(&self) -> Result<(), Broken> {
         let count = self.layers.len();
-        let scales = self.expansion.factor().is_some();
-        let ring = self.window.as_ref();
-        let most = match ring {
-            _ if scales => MAX_LAYERS,
-            None => 1,
-            Some(ring) => ring.generations.len(),
+        let most = match self.expansion.factor() {
+            Some(_) if self.family != Family::Native => MAX_LAYERS,
+            _ => 1,
         };
         if count == 0 || count > most {
             return Err(Broken::Layers(count));
         }
-        if let Some(ring) = ring {
-            ring.check(scales, count)?;
-            if self.family != Family::Native {
-                return Err(Fault::Kind.into());
-            }
-        }
-        // A generation that its time ended may end with a layer that is not full.
-        let timed = ring.filter(|ring| ring.rules.span != Span::Items);
-        let mut ends = timed.into_iter().flat_map(Ring::ends).chain([count]).peekable();
         for (index, layer) in self.layers.iter().enumerate() {
-            let newest = ends.next_if_eq(&(index + 1)).is_some();
-            self.check_layer(index, layer, newest)?;
-            if ring.is_some() && layer.shape.cells() == CellKind::Counters {
-                return Err(Fault::Kind.into());
-            }
+            self.check_layer(index, layer, index + 1 == count)?;
         }
         if self.family == Family::Guava && self.expansion.factor().is_some() {
             return Err(Broken::Grows);
@@ -244,13 +193,10 @@ impl Plan {
             capacity,
             expansion: self.expansion,
             seed: self.seed,
-            cells: shape.cells(),
+            cells: CellKind::Bits,
         };
         ranges.check()?;
-        // Deletions remove items from older layers too, and the count of a counting layer may
-        // exceed its capacity.
-        let counters = shape.cells() == CellKind::Counters;
-        if !counters && (items > capacity || (items < capacity && !newest)) {
+        if items > capacity || (items < capacity && !newest) {
             return Err(Broken::Items { index, items, capacity });
         }
         if !self.may_have(layer) {
@@ -265,21 +211,11 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns whether filters of this family have such layers. Either all layers of a filter have
-    /// bits, or all have counters.
+    /// Returns whether filters of this family have such layers.
     fn may_have(&self, layer: &LayerPlan) -> bool {
-        let newest = self.layers.last().map(|newest| newest.shape.cells());
         let sound = match (self.family, layer.shape) {
-            (
-                Family::Native,
-                Shape::Blocked(geometry) | Shape::Counting(Counting { geometry, .. }),
-            ) => {
-                let Geometry { blocks, block_words, probes } = geometry;
-                let cells = layer.shape.cells();
-                blocks > 0
-                    && block_words > 0
-                    && (1..=MAX_PROBES).contains(&probes)
-                    && newest == Some(cells)
+            (Family::Native, Shape::Blocked(Geometry { blocks, block_words, probes })) => {
+                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes)
             }
             (Family::RedisBloom(_), Shape::Classic(classic)) => {
                 classic.is_sound() && redisbloom::fits(&classic, layer.capacity, layer.error_rate)
@@ -294,10 +230,9 @@ impl Plan {
                 matches!(classic.rule, Rule::Mitz32 | Rule::Mitz64) && classic.is_sound()
             }
             (Family::Native, Shape::Classic(_))
-            | (
-                Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava,
-                Shape::Blocked(_) | Shape::Counting(_),
-            ) => false,
+            | (Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava, Shape::Blocked(_)) => {
+                false
+            }
         };
         sound && layer.shape.words() <= MAX_WORDS
     }
@@ -343,7 +278,7 @@ impl Plan {
             layers.push(layer);
         }
         Filter::from_layers(self.family, self.seed, self.error_rate, self.expansion, layers)
-            .map(|filter| filter.with_shard(self.shard).with_window(self.window.clone()))
+            .map(|filter| filter.with_shard(self.shard))
             .ok_or(Error::OutOfMemory(0).into())
     }
 }

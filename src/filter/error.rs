@@ -34,6 +34,10 @@ pub enum Error {
     /// A window that cannot be, or a shift that no copy of the window made.
     #[error("a window or a shift out of range")]
     Window,
+    /// A filter of one layer that scales holds as many items as it was reserved for. It goes on as
+    /// [`Filter::overflow`](super::Filter::overflow) says.
+    #[error("the layer of a scaling filter is full")]
+    Overflow,
     /// A non-scaling filter holds as many items as it was reserved for.
     #[error("the non-scaling filter is full")]
     Full,

@@ -1,5 +1,4 @@
-//! How full a filter is, and its false positive rate now: estimates from the set bits, or from the
-//! counters that are not 0.
+//! How full a filter of layers is, and its false positive rate now: estimates from the set bits.
 //!
 //! A layer has the rate it was built for when it reaches its capacity. Before, its rate is lower.
 //! It can be higher in a damaged filter (one that was copied while items were added to it). The
@@ -10,29 +9,24 @@
 //! group's factor. The rate of the filter is the probability that at least one layer answers
 //! wrongly.
 //!
-//! Counting layers always know how many counters are not 0 and how many are at 15. These numbers
-//! are exact.
-//!
-//! Everything else comes from a sample of at most `SAMPLE_WORDS` words over all layers, in evenly
+//! It comes from a sample of at most `SAMPLE_WORDS` words over all layers, in evenly
 //! spaced runs of at most a block. To count all bits of a filter of 1 GiB would block the server
 //! for 100 ms and more. 65,536 words with half of their bits set give the share of set bits to 1 in
 //! 4,000.
 //!
-//! - The oldest layer of a native filter has 3/4 of the rate (`sizing/budget.rs`), so half of the
-//!   sample is for it, or all of it in a filter of one layer.
+//! - The oldest layer has the highest rate of a stack, so half of the sample is for it, or all of
+//!   it in a filter of one layer.
 //! - The other half, and what the oldest layer does not use, is divided evenly among the newest
 //!   layer and the `SAMPLED_LAYERS` layers after the oldest, at least 512 words each.
-//! - Any other layer is read completely if enough words are left over, or not at all. All such
-//!   layers together have at most 1/256 of the asked rate. A layer that is not read is reported
-//!   with the rate it was built for, and with the share of set bits that its items give on average.
-//!   (In a counting layer that lost items, the rate is reduced by the probability that a random
-//!   item meets nonzero counters only.)
+//! - Any other layer is read completely if enough words are left over, or not at all. A layer that
+//!   is not read is reported with the rate it was built for, and with the share of set bits that
+//!   its items give on average.
 
 #![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 
 use super::{
     geometry::{LINE_WORDS, PROBE_GROUP},
-    layer::{Classic, CountingLayer, Layer, Shape},
+    layer::{Classic, Layer, Shape},
     stack::Filter,
 };
 
@@ -42,27 +36,20 @@ const SAMPLE_WORDS: usize = 65_536;
 /// The number of layers after the oldest that are always sampled. The newest is sampled too.
 const SAMPLED_LAYERS: usize = 63;
 
-/// The most words of bits, or words with as many counters, read of one block. It covers the blocks
-/// of rates down to 1e-9. From a part of the lines of a block, the mean of f^4 raised to k / 4
-/// comes out too high.
+/// The most words read of one block. It covers the blocks of rates down to 1e-9. From a part of the
+/// lines of a block, the mean of f^4 raised to k / 4 comes out too high.
 const RUN_WORDS: usize = 1024;
 
 /// What the bits of a filter or a layer show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Share of bits set, or of counters that are not 0, in [0, 1].
+    /// Share of bits set, or of slots taken, in [0, 1].
     pub fill: f64,
     /// Probability that an item which was never added tests present, in [0, 1].
     pub error_rate: f64,
 }
 
 impl Filter {
-    /// Counters that reached 15 and stay there; `None` without counters.
-    #[must_use]
-    pub fn saturated(&self) -> Option<u64> {
-        self.layers().map(|layer| layer.counting().map(CountingLayer::saturated)).sum()
-    }
-
     /// Estimates the whole filter: the share of set bits over all layers, and the rate of all
     /// layers together.
     #[must_use]
@@ -122,23 +109,23 @@ impl Layer {
         let (cells, probes) = match self.shape() {
             Shape::Blocked(geometry) => (geometry.words() * 64, u16::from(geometry.probes)),
             Shape::Classic(shape) => (shape.bits, shape.probes),
-            Shape::Counting(shape) => {
-                (shape.geometry.words() * 64, u16::from(shape.geometry.probes))
-            }
         };
         let spared = f64::from(probes) * (-1.0 / cells as f64).ln_1p();
         let fill = |items: u64| -(items as f64 * spared).exp_m1();
-        let (items, capacity) = (self.items(), self.capacity());
+        let (items, capacity) = (self.counted(), self.capacity());
         let share = if items == capacity {
             1.0
         } else {
             (fill(items) / fill(capacity)).powi(i32::from(probes))
         };
-        let estimate = Estimate {
-            fill: self.counting().map_or_else(|| fill(items), CountingLayer::fill),
-            error_rate: self.error_rate() * share,
-        };
+        let estimate = Estimate { fill: fill(items), error_rate: self.error_rate() * share };
         Sample { estimate, read: 0 }
+    }
+
+    /// Estimates the layer from at most `SAMPLE_WORDS` words.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        self.sample(SAMPLE_WORDS).estimate
     }
 
     /// Estimates from at most `sample` words.
@@ -146,21 +133,18 @@ impl Layer {
         let geometry = match self.shape() {
             Shape::Blocked(geometry) => geometry,
             Shape::Classic(shape) => return self.sample_classic(shape, sample),
-            Shape::Counting(shape) => shape.geometry,
         };
         let blocks = geometry.blocks;
         let length = self.bits().words().len() / blocks as usize;
         let probes = i32::from(geometry.probes);
-        // Words of counters for each word of bits.
-        let width = length / usize::from(geometry.block_words);
         let (part, group) = if geometry.lines().is_some() {
-            (LINE_WORDS * width, i32::from(PROBE_GROUP).min(probes))
+            (LINE_WORDS, i32::from(PROBE_GROUP).min(probes))
         } else {
             (length, probes)
         };
         // A layer of one block reads the whole block. Of other blocks, a run stands for the block.
         // Lines are read whole.
-        let most = if blocks == 1 { length } else { RUN_WORDS * width };
+        let most = if blocks == 1 { length } else { RUN_WORDS };
         let run = length.min(most).min(sample);
         let run = if run > part { run - run % part } else { run };
         let blocks = self.bits().words().chunks_exact(length);
@@ -171,9 +155,8 @@ impl Layer {
             let (mut parts, mut shares, mut whole, mut extra) = (0.0, 0.0, 0.0, 0.0);
             for words in block[..run].chunks(part) {
                 read += words.len();
-                let words = words.iter().map(|&word| self.taken(word));
-                let (set, all) = words.fold((0, 0), |sum, word| (sum.0 + word.0, sum.1 + word.1));
-                let share = f64::from(set) / f64::from(all);
+                let set: u32 = words.iter().map(|word| word.count_ones()).sum();
+                let share = f64::from(set) / (words.len() as u64 * 64) as f64;
                 parts += 1.0;
                 shares += share;
                 whole += share.powi(group);
@@ -183,10 +166,7 @@ impl Layer {
             fill += shares / parts;
             rate += (whole / parts).powi(probes / group) * (extra / parts);
         }
-        let estimate = Estimate {
-            fill: self.counting().map_or(fill / runs, CountingLayer::fill),
-            error_rate: rate / runs,
-        };
+        let estimate = Estimate { fill: fill / runs, error_rate: rate / runs };
         Sample { estimate, read }
     }
 
@@ -210,60 +190,45 @@ impl Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{CellKind, Expansion, Hash, Params};
+    use crate::filter::{CellKind, Expansion, Params, Valkey};
 
-    /// A stack of `layers` full layers, each filled with its own items. Additions ignore the older
-    /// layers.
+    fn params(error_rate: f64, capacity: u64) -> Params {
+        let expansion = Expansion::new(1).expect("in range");
+        Params { error_rate, capacity, expansion, seed: 0x5EED, cells: CellKind::Bits }
+    }
+
+    /// A layer of blocks, or a stack of layers of valkey-bloom.
     fn stack(layers: usize, params: &Params) -> Filter {
-        let mut filter = Filter::new(params, u64::MAX).expect("memory");
-        let mut number = 0_u64;
-        for index in 0..layers {
-            if index > 0 {
-                filter.grow(|_| u64::MAX).expect("memory for a layer");
-            }
-            let newest = filter.newest_mut();
-            while !newest.is_full() {
-                newest.add(Hash::of(&number.to_le_bytes(), params.seed));
-                number += 1;
-            }
+        if layers == 1 {
+            return Filter::new(params, u64::MAX).expect("memory");
         }
+        let valkey = Valkey { seed: [7; 32], tightening: 0.999 };
+        let mut filter = Filter::of_valkey(valkey, params, u64::MAX).expect("memory");
+        (1..layers).for_each(|_| filter.grow(|_| u64::MAX).expect("memory for a layer"));
         filter
     }
 
-    fn params(cells: CellKind, error_rate: f64, capacity: u64) -> Params {
-        Params {
-            error_rate,
-            capacity,
-            expansion: Expansion::new(1).expect("in range"),
-            seed: 0x5EED,
-            cells,
-        }
-    }
-
-    /// Covers layers of one block, of blocks of one line, of longer blocks, and of counters.
     #[test]
     fn at_most_65_536_words_are_read_of_any_stack() {
-        for cells in [CellKind::Bits, CellKind::Counters] {
-            for (layers, rate, capacity) in [
-                (1, 0.01, 1_000_000),
-                (2, 0.01, 400_000),
-                (12, 0.000_1, 20_000),
-                (64, 0.01, 5_000),
-                (65, 0.01, 5_000),
-                (66, 1e-9, 5_000),
-                (300, 0.25, 20_000),
-                (5_000, 0.01, 20),
-            ] {
-                let filter = stack(layers, &params(cells, rate, capacity));
-                let read: usize = filter.samples().map(|(_, sample)| sample.read).sum();
-                let words = filter.bit_bytes() as usize / 8;
-                let case = format!(
-                    "{cells:?}, {layers} layers of {capacity} at {rate}: {read} of {words}"
-                );
-                assert!(read <= SAMPLE_WORDS, "{case}");
-                // And not much less: all words of small layers, or what is left over.
-                assert!(read >= words.min(SAMPLE_WORDS) / 2, "{case}");
-            }
+        for (layers, rate, capacity) in [
+            (1, 0.01, 1_000_000),
+            (1, 0.01, 10_000),
+            (1, 1e-9, 1_000_000),
+            (2, 0.01, 400_000),
+            (12, 0.000_1, 20_000),
+            (64, 0.01, 5_000),
+            (65, 0.01, 5_000),
+            (66, 1e-9, 5_000),
+            (300, 0.25, 20_000),
+            (5_000, 0.01, 20),
+        ] {
+            let filter = stack(layers, &params(rate, capacity));
+            let read: usize = filter.samples().map(|(_, sample)| sample.read).sum();
+            let words = filter.bit_bytes() as usize / 8;
+            let case = format!("{layers} layers of {capacity} at {rate}: {read} of {words}");
+            assert!(read <= SAMPLE_WORDS, "{case}");
+            // And not much less: all words of small layers, or what is left over.
+            assert!(read >= words.min(SAMPLE_WORDS) / 2, "{case}");
         }
     }
 }

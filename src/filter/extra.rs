@@ -3,22 +3,18 @@
 use super::{
     foreign::{Family, Valkey},
     layer::Layer,
-    window::Ring,
 };
 use crate::sharding::Shard;
 
 /// The part of a filter that most filters do not need.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
-    /// The layers below the newest, oldest first. All are full, except layers of counters, and the
-    /// last one of each generation.
+    /// The layers below the newest, oldest first. All are full.
     pub(super) older: Vec<Layer>,
     /// Keys and tightening ratio of a valkey-bloom filter.
     pub(super) valkey: Option<Box<Valkey>>,
     /// The shard of a sharded filter that the filter is.
     pub(super) shard: Option<Shard>,
-    /// How the filter forgets, and its generations.
-    pub(super) window: Option<Box<Ring>>,
 }
 
 impl Extra {
@@ -33,17 +29,13 @@ impl Extra {
     }
 
     /// Addresses of the allocations; null for an absent one.
-    pub(super) fn memory(&self) -> [*const u8; 5] {
+    pub(super) fn memory(&self) -> [*const u8; 3] {
         let older = match self.older.as_slice() {
             [] => std::ptr::null(),
             older => older.as_ptr().cast(),
         };
         let valkey = self.valkey.as_deref().map_or(std::ptr::null(), std::ptr::from_ref);
-        let (ring, generations) = self.window.as_deref().map_or_else(
-            || (std::ptr::null(), std::ptr::null()),
-            |ring| (std::ptr::from_ref(ring), ring.generations.as_ptr()),
-        );
         let this = std::ptr::from_ref(self).cast();
-        [this, older, valkey.cast(), ring.cast(), generations.cast()]
+        [this, older, valkey.cast()]
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   destination   ┌────────┬─────────────┐
 //!                 │ 0      │ 1           │        layer i of the union is the union of the
-//!                 ├────────┼─────────────┘        layers i: bit by bit, or the sum of counters;
+//!                 ├────────┼─────────────┘        layers i: bit by bit;
 //!   source        │ 0      │                      a layer that the destination lacks is added
 //!                 └────────┘
 //! ```
@@ -23,8 +23,8 @@
 //!   items = n(r) - root of S / 2         at least 1 more than each layer of the row counts
 //! ```
 //!
-//! n(r) is that of `layer/occupancy.rs`. Its error has the variance S, that of
-//! `layer/counting/fullness.rs` with a term for the differing loads of blocks and lines:
+//! n(r) is that of `layer/occupancy.rs`. Its error has the variance S, with a term for the
+//! differing loads of blocks and lines:
 //!
 //! ```text
 //!   S = m / k^2 * (e^a - 1 - a + a^2 / 2 * (k^2 / c + g^2 / 512))
@@ -41,9 +41,6 @@
 //! items as the capacity would be refused; with it, three of ten. The sum of the counts is no
 //! bound: as one, it cut off only errors upwards, and the shortfalls of many merges added up.
 //!
-//! A counting layer with deletions counts what it did, and at least the number above. For the
-//! refusal its items are those that BF.CARD shows (`layer/counting/fullness.rs`).
-//!
 //! A replica gets the command and must reach the same counts, so this file computes as
 //! `sizing/mod.rs` does: with +, -, *, / and `libm`.
 
@@ -56,9 +53,6 @@ use super::{
     plan::{Demand, LayerPlan},
     stack::Filter,
 };
-
-/// Additions of a counter to itself after which it is at 15, whatever it was before, or at 0.
-const MOST_REPEATS: usize = 14;
 
 /// A union counts this many deviations fewer than its nonzero positions say.
 const DEVIATIONS: f64 = 0.5;
@@ -113,6 +107,12 @@ pub enum Unmergeable {
         /// Items that the layer is sized for.
         capacity: u64,
     },
+    /// Pages with the slots of all of them would have a higher rate than the filter.
+    #[error("the union would pass the error rate")]
+    Rate,
+    /// So many slots would stop the server for too long.
+    #[error("a union of {0} slots")]
+    Large(u64),
 }
 
 /// The numbers of a union that is not made yet.
@@ -123,33 +123,22 @@ pub struct Union {
 
 /// The numbers of a layer of a union.
 #[derive(Debug, PartialEq)]
-struct UnitedLayer {
+pub(super) struct UnitedLayer {
     /// The layer without its bits, with the items that it will count.
-    plan: LayerPlan,
+    pub(super) plan: LayerPlan,
     /// The items that it holds, by the estimate; 0 if one of the layers has them all already.
-    estimate: u64,
+    pub(super) estimate: u64,
     /// Whether it differs from the layer of the first filter.
     changes: bool,
 }
 
-/// How often a filter that is in a union once can be in it again, of `times`, with an effect. The
-/// same bits change nothing, and counters that are added 15 times are 0 or at 15.
-#[must_use]
-pub fn repeats(filter: &Filter, times: usize) -> usize {
-    if filter.counts() { times.min(MOST_REPEATS) } else { 0 }
-}
-
 impl Union {
-    /// Computes the union of `filters`, in which one filter may be more than once in succession:
-    /// its counters are added as often ([`repeats`]). Reads all bits, of each filter once. Without
-    /// `limited`, no number of items is refused.
+    /// Computes the union of `filters`. Reads all bits. Without `limited`, no number of items is
+    /// refused.
     ///
     /// # Errors
     /// [`Unmergeable`].
     pub fn of(filters: &[&Filter], limited: bool) -> Result<Self, Unmergeable> {
-        if filters.iter().any(|filter| filter.window().is_some()) {
-            return Err(Unmergeable::Window);
-        }
         if let [first, others @ ..] = filters
             && let Some(difference) = others.iter().find_map(|other| difference(first, other))
         {
@@ -198,23 +187,22 @@ impl Union {
         Ok(())
     }
 
-    /// Makes `filter` the union. It is the first of the filters of [`Self::of`], or a copy of it;
-    /// `own` is how often it was there in addition, and `others` are the remaining ones.
+    /// Makes `filter` the union. It is the first of the filters of [`Self::of`], or a copy of it,
+    /// and `others` are the remaining ones.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; nothing has changed then.
-    pub fn write(self, filter: &mut Filter, own: usize, others: &[&Filter]) -> Result<(), Error> {
+    pub fn write(self, filter: &mut Filter, others: &[&Filter]) -> Result<(), Error> {
         let missing = self.layers.iter().skip(filter.layers().len());
-        let missing = missing.map(|UnitedLayer { plan, .. }| {
-            Layer::new(plan.shape.empty(), plan.capacity, plan.error_rate)
-        });
+        let missing = missing
+            .map(|UnitedLayer { plan, .. }| Layer::new(plan.shape, plan.capacity, plan.error_rate));
         for layer in missing.collect::<Result<Vec<_>, _>>()? {
             filter.push(layer);
         }
         let rows = rows(others).map(Some).chain(std::iter::repeat_with(|| None));
         for ((layer, row), united) in zip(zip(filter.layers_from_mut(0), rows), self.layers) {
             if united.changes {
-                layer.unite(own, &row.unwrap_or_default());
+                layer.unite(&row.unwrap_or_default());
                 layer.set_counted(united.plan.items);
             }
         }
@@ -225,7 +213,7 @@ impl Union {
 impl UnitedLayer {
     /// Computes the union of the layers of a row. `held` is whether the first layer of the row is
     /// that of the first filter.
-    fn of(row: &[&Layer], held: bool) -> Result<Self, Unmergeable> {
+    pub(super) fn of(row: &[&Layer], held: bool) -> Result<Self, Unmergeable> {
         let [first, others @ ..] = row else {
             return Err(Unmergeable::Differ(Difference::Layer));
         };
@@ -233,24 +221,18 @@ impl UnitedLayer {
             return Err(Unmergeable::Differ(Difference::Layer));
         }
         let (shape, capacity, error_rate) = (first.shape(), first.capacity(), first.error_rate());
-        // What is there twice has nothing new.
-        let mut distinct = row.to_vec();
-        distinct.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        let (nonzero, union) = Layer::count_union(&distinct);
-        let most = |count: fn(&Layer) -> u64| distinct.iter().map(|layer| count(layer)).max();
-        let most = |count| most(count).unwrap_or_default();
-        let (mut items, mut estimate) = (most(Layer::counted), 0);
+        let (nonzero, union) = Layer::count_union(row);
+        let most = row.iter().map(|layer| layer.counted()).max().unwrap_or_default();
+        let (mut items, mut estimate) = (most, 0);
         if nonzero.iter().all(|&nonzero| nonzero < union) {
             let deviation = libm::sqrt(occupancy::variance(shape, union));
             let by_positions = occupancy::items(shape, union) - DEVIATIONS * deviation;
-            let united = |most: u64| most.saturating_add(1).max((by_positions + 0.5) as u64);
-            (items, estimate) = (united(items), united(most(Layer::items)));
+            estimate = most.saturating_add(1).max((by_positions + 0.5) as u64);
+            items = estimate;
         }
-        // A layer of bits never counts above its capacity (`check.rs`).
-        let items = if first.counts() { items } else { items.min(capacity) };
-        let filled = |layer: &&Layer| layer.counting().is_some_and(|layer| layer.nonzero() > 0);
+        // A layer never counts above its capacity (`check.rs`).
+        let items = items.min(capacity);
         let changes = match (held, nonzero.as_slice()) {
-            (true, _) if first.counts() => others.iter().any(filled),
             (true, &[nonzero, ..]) => union > nonzero || items != first.counted(),
             _ => true,
         };
@@ -277,7 +259,7 @@ fn difference(a: &Filter, b: &Filter) -> Option<Difference> {
         _ => (of_a.seed == of_b.seed, true),
     };
     let checks = [
-        (family.tag() == other.tag() && of_a.cells == of_b.cells, Difference::Kind),
+        (family.tag() == other.tag(), Difference::Kind),
         (a.shard() == b.shard(), Difference::Shard),
         (seeds, Difference::Seed),
         (of_a.error_rate == of_b.error_rate, Difference::ErrorRate),
@@ -290,6 +272,6 @@ fn difference(a: &Filter, b: &Filter) -> Option<Difference> {
 
 /// Returns whether an item has the same positions in both layers, and both are for as many items.
 fn same_plan(a: &Layer, b: &Layer) -> bool {
-    let plan = |layer: &Layer| (layer.shape().empty(), layer.capacity(), layer.error_rate());
+    let plan = |layer: &Layer| (layer.shape(), layer.capacity(), layer.error_rate());
     plan(a) == plan(b)
 }

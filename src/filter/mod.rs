@@ -1,22 +1,19 @@
 //! The Bloom filter: mathematics and memory only. No server, no bytes on disk.
 //!
 //! ```text
-//!   params ─▶ stack ─▶ layer/ ─┬─ blocked    bits, in blocks       (new filters)
-//!               │              ├─ counting   4-bit counters, in blocks (COUNTING)
+//!   params ─▶ stack ─▶ layer/ ─┬─ blocked    bits, in blocks       (reserved filters)
 //!               │              ├─ classic    bits of other products' filters
 //!               │              └─ bits, item_set, shape
-//!               ├─▶ plan       the numbers of one layer ─▶ sizing/ (block_rate, budget)
+//!               ├─▶ plan       the numbers of one layer ─▶ sizing/ (block_rate)
 //!               ├─▶ extra      older layers, valkey-bloom's keys
 //!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
 //!               └─▶ hash/      XXH3-128 once per item; probe: its positions in a block
 //!
 //!   batch      many items through the stack at once       geometry   size of a layer's blocks
-//!   deletion   additions and deletions of counters        check      invariants of a stored filter
-//!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
-//!   merge      the union of filters with equal parameters
+//!   estimate   fill and rate right now                    check      invariants of a stored filter
+//!   merge      the union of filters of layers             prefetch_hint   prefetch an item early
 //!   identity   tells filters apart without showing their seeds
-//!   window/    filters that forget: a ring of generations, each a stack
-//!   pages/     pages that split: to be the one structure of filters that grow, count or forget
+//!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
 //! ```
 //!
@@ -24,7 +21,6 @@
 
 mod batch;
 mod check;
-mod deletion;
 mod error;
 mod estimate;
 mod extra;
@@ -41,7 +37,6 @@ mod plan;
 mod prefetch_hint;
 mod sizing;
 mod stack;
-mod window;
 
 pub use check::{Broken, Plan};
 pub use error::Error;
@@ -53,10 +48,14 @@ pub use hash::{
     probe::{all_positions, scale},
 };
 pub use layer::{
-    Blocked, Classic, ClassicLayer, Counting, CountingLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES,
-    Rule, Shape, Start, bits::Bits, item_set::Answers, uses_avx512,
+    Blocked, Classic, ClassicLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start,
+    bits::Bits, item_set::Answers, uses_avx512,
 };
-pub use merge::{Difference, Union, Unmergeable, repeats};
+pub use merge::{Difference, Union, Unmergeable};
+pub use paged::{
+    Addition, Additions, Author, Fault, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules,
+    Span,
+};
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use plan::{Demand, LayerPlan};
 pub use prefetch_hint::PrefetchHint;
@@ -64,7 +63,3 @@ pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;
 #[cfg(test)]
 pub(crate) use stack::steps;
-pub use window::{
-    Addition, Additions, Author, Dropped, Fault, Generation, MAX_GENERATIONS, MAX_MILLISECONDS,
-    MAX_TIME, NEVER, Ring, Rules, Shift, Span, Window,
-};

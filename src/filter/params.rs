@@ -20,6 +20,9 @@ impl Expansion {
     /// The filter refuses new items once it is full.
     pub const NONSCALING: Self = Self(0);
 
+    /// By 2, which is the default of the commands.
+    pub const USUAL: Self = Self(2);
+
     /// An expansion by `factor`; 0 is [`Self::NONSCALING`].
     ///
     /// # Errors

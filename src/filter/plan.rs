@@ -2,8 +2,8 @@
 
 use super::{
     error::Error,
-    layer::{Counting, Layer, Shape},
-    params::{CellKind, MAX_CAPACITY},
+    layer::{Layer, Shape},
+    params::MAX_CAPACITY,
     sizing,
 };
 
@@ -32,26 +32,9 @@ pub struct LayerPlan {
 
 impl LayerPlan {
     /// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
-    pub(super) fn native(cells: CellKind, capacity: u64, rate: f64) -> Option<Self> {
-        let geometry = sizing::geometry(capacity, rate)?;
-        let shape = match cells {
-            CellKind::Bits => geometry.into(),
-            CellKind::Counters => Counting::of(geometry).into(),
-        };
+    pub(super) fn native(capacity: u64, rate: f64) -> Option<Self> {
+        let shape = sizing::geometry(capacity, rate)?.into();
         Some(Self { capacity, items: 0, error_rate: rate, shape })
-    }
-
-    /// Layer number `index` of a native filter of rate `asked` that grows by `factor`. The layer
-    /// before is for `capacity` items. `None` if its bits cannot be addressed.
-    pub(super) fn native_next(
-        cells: CellKind,
-        asked: f64,
-        index: usize,
-        capacity: u64,
-        factor: u32,
-    ) -> Option<Self> {
-        let capacity = capacity.saturating_mul(u64::from(factor)).min(MAX_CAPACITY);
-        Self::native(cells, capacity, sizing::layer_rate(asked, index, true))
     }
 
     /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;

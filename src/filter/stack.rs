@@ -1,4 +1,4 @@
-//! The filter: a stack of layers that grows, with one seed and one error rate for the whole stack.
+//! The filter: one layer of blocks, or the stack of layers of another product.
 //!
 //! ```text
 //!            ┌───────────────────────┐
@@ -10,22 +10,17 @@
 //!            └────────┘
 //! ```
 //!
-//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007), with the error budget
-//! of `sizing/budget.rs` and blocked layers. An item is added to the newest layer, and counted,
-//! only if no layer holds it. So the count of a layer is the number of items that changed its bits.
-//!
-//! A counting filter (`deletion.rs`) adds every item to its newest layer, even if another layer
-//! holds it. Deletions change its older layers too.
+//! A native filter has one layer. If it scales, it goes on in pages when that is full
+//! ([`Filter::overflow`]).
 //!
 //! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by the
-//! rules of that family.
+//! rules of that family: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007).
+//! An item is added to the newest layer, and counted, only if no layer holds it. So the count of a
+//! layer is the number of items that changed its bits.
 //!
-//! In a filter that forgets (`window/mod.rs`), the layers are those of several such stacks.
-//!
-//! The newest layer is a field of the struct, not an element of the list. Most filters never grow:
-//! such a filter is one struct of 80 bytes and one bit array, and its hot path follows one pointer.
-
-use std::ops::Range;
+//! The newest layer is a field of the struct, not an element of the list. Most filters have one
+//! layer: such a filter is one struct of 80 bytes and one bit array, and its hot path follows one
+//! pointer.
 
 use super::{
     error::Error,
@@ -33,21 +28,21 @@ use super::{
     foreign::{Family, Tag, Valkey, guava},
     hash::Hash,
     layer::{Layer, Shape, Start},
-    params::{Expansion, MAX_LAYERS, Params},
+    paged::Paged,
+    params::{CellKind, Expansion, MAX_LAYERS, Params},
     plan::{Demand, LayerPlan},
     sizing::layer_rate,
-    window::Ring,
 };
 use crate::sharding::Shard;
 
-/// A scaling Bloom filter.
+/// A Bloom filter of layers.
 #[derive(Debug)]
 pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// `None` if there are no older layers, no valkey-bloom keys, no shard and no window, so that
-    /// small filters stay small.
+    /// `None` if there are no older layers, no valkey-bloom keys and no shard, so that small
+    /// filters stay small.
     extra: Option<Box<Extra>>,
     expansion: Expansion,
     family: Tag,
@@ -62,9 +57,9 @@ impl Filter {
     /// allocated after an error.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
-        let &Params { error_rate, capacity, expansion, seed, cells } = params;
-        let rate = layer_rate(error_rate, 0, expansion.factor().is_some());
-        let newest = LayerPlan::make(LayerPlan::native(cells, capacity, rate), 0, |_| ceiling)?;
+        let &Params { error_rate, capacity, expansion, seed, .. } = params;
+        let rate = layer_rate(error_rate, expansion.factor().is_some());
+        let newest = LayerPlan::make(LayerPlan::native(capacity, rate), 0, |_| ceiling)?;
         Ok(Self { seed, error_rate, newest, extra: None, expansion, family: Tag::Native })
     }
 
@@ -130,26 +125,6 @@ impl Filter {
         self
     }
 
-    /// Gives the filter generations, if there is a ring. The caller has checked the ring.
-    #[must_use]
-    pub(super) fn with_window(mut self, ring: Option<Ring>) -> Self {
-        if let Some(ring) = ring {
-            self.extra.get_or_insert_default().window = Some(Box::new(ring));
-        }
-        self
-    }
-
-    /// How the filter forgets, and its generations ([`super::Window`]); `None` for a plain filter.
-    #[inline]
-    #[must_use]
-    pub fn window(&self) -> Option<&Ring> {
-        self.extra.as_deref().and_then(|extra| extra.window.as_deref())
-    }
-
-    pub(super) fn window_mut(&mut self) -> Option<&mut Ring> {
-        self.extra.as_deref_mut().and_then(|extra| extra.window.as_deref_mut())
-    }
-
     /// The shard that the filter is; `None` for a filter that takes all items.
     #[inline]
     #[must_use]
@@ -196,16 +171,16 @@ impl Filter {
     }
 
     /// The parameters of an equal empty filter, for a native filter. For a valkey-bloom filter, the
-    /// family is needed too; for a filter that forgets, its rules.
+    /// family is needed too.
     #[must_use]
     pub fn params(&self) -> Params {
         let first = self.older_list().first().unwrap_or(&self.newest);
         Params {
             error_rate: self.error_rate,
-            capacity: self.window().map_or_else(|| first.capacity(), |ring| ring.capacity),
+            capacity: first.capacity(),
             expansion: self.expansion,
             seed: self.seed,
-            cells: self.newest.shape().cells(),
+            cells: CellKind::Bits,
         }
     }
 
@@ -223,14 +198,6 @@ impl Filter {
     pub fn layers_from(&self, first: usize) -> impl Iterator<Item = &Layer> {
         let older = self.older_list().get(first..).unwrap_or_default();
         older.iter().chain(std::iter::once(&self.newest)).inspect(|_| steps::step())
-    }
-
-    /// The layers with these numbers, newest first.
-    pub(super) fn layers_in(&self, numbers: Range<usize>) -> impl Iterator<Item = &Layer> {
-        let older = self.older_list();
-        let newest = numbers.contains(&older.len()).then_some(&self.newest);
-        let older = older.get(numbers.start..numbers.end.min(older.len())).unwrap_or_default();
-        newest.into_iter().chain(older.iter().rev()).inspect(|_| steps::step())
     }
 
     /// The layers from number `first` on, oldest first, mutable; at least the newest.
@@ -335,15 +302,14 @@ impl Filter {
     /// Addresses of the allocations other than the bits, for memory accounting; null for an absent
     /// one. `None` if the filter has no such allocation.
     #[must_use]
-    pub fn older_memory(&self) -> Option<[*const u8; 5]> {
+    pub fn older_memory(&self) -> Option<[*const u8; 3]> {
         self.extra.as_deref().map(Extra::memory)
     }
 
-    /// The number of items, summed over the layers ([`Layer::items`]). In a filter of bits these
-    /// are the items that tested absent when they were added.
+    /// The number of items that tested absent when they were added.
     #[must_use]
     pub fn items(&self) -> u64 {
-        self.layers().map(Layer::items).fold(0, u64::saturating_add)
+        self.layers().map(Layer::counted).fold(0, u64::saturating_add)
     }
 
     /// The number of items that the present layers are sized for.
@@ -371,8 +337,7 @@ impl Filter {
     /// complete filters give equal numbers, so the spare capacity of the layer list is left out.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let ring = self.window().map_or(0, Ring::bytes);
-        self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape)) + ring
+        self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape))
     }
 
     /// Bytes of a filter without its bit arrays. `shapes` are those of all its layers.
@@ -422,8 +387,8 @@ impl Filter {
         self.older().any(|layer| layer.contains(hash))
     }
 
-    /// Adds the item, and returns whether it tested absent before. A filter of bits changes only if
-    /// it did; a counting filter always changes (`deletion.rs`).
+    /// Adds the item, and returns whether it tested absent before. The filter changes only if it
+    /// did.
     ///
     /// A full filter grows first, and then calls `ceiling` as [`Self::grow`] does.
     ///
@@ -431,9 +396,6 @@ impl Filter {
     /// Those of [`Self::grow`]. The filter is unchanged then and still answers queries.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(Demand) -> u64) -> Result<bool, Error> {
-        if self.counts() {
-            return self.add_counted(hash, ceiling);
-        }
         if self.older().len() > 0 || self.newest.is_full() {
             return self.add_to_stack(hash, ceiling);
         }
@@ -477,61 +439,51 @@ impl Filter {
             extra: Extra::boxed(older, self.family()),
             ..*self
         };
-        Ok(copy.with_shard(self.shard()).with_window(self.window().cloned()))
+        Ok(copy.with_shard(self.shard()))
     }
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and
     /// returns the bytes that they may take. It is called once, and only if a layer can be added.
     ///
     /// # Errors
-    /// `Error::Full` for a non-scaling filter, `Error::Layers`, `Error::Ceiling`,
-    /// `Error::OutOfMemory`.
+    /// `Error::Full` for a non-scaling filter, `Error::Overflow` for one that goes on in pages,
+    /// `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`.
     #[cold]
     pub fn grow(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
+        if self.family == Tag::Native {
+            return Err(Error::Overflow);
+        }
         if self.layers().len() >= MAX_LAYERS {
             return Err(Error::Layers);
         }
-        // Each generation has its own share of the rate, which its layers divide.
-        let (asked, index) = match self.window() {
-            None => (self.error_rate, self.layers().len()),
-            Some(ring) => (ring.rules.share(self.error_rate), ring.newest().layers as usize),
-        };
+        let (asked, index) = (self.error_rate, self.layers().len());
         let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
         let plan = match self.family {
-            Tag::Native => {
-                let cells = self.newest.shape().cells();
-                LayerPlan::native_next(cells, asked, index, capacity, factor)
-            }
             Tag::RedisBloom(family) => family.next_layer(capacity, rate, factor),
             Tag::Valkey => self.valkey().next_layer(asked, index, capacity, factor),
-            Tag::Guava => None,
+            Tag::Native | Tag::Guava => None,
         };
         self.push(LayerPlan::make(plan, self.bit_bytes(), ceiling)?);
-        if let Some(ring) = self.window_mut() {
-            ring.grow();
-        }
         Ok(())
+    }
+
+    /// Makes a filter that was refused with `Error::Overflow` a filter of pages above its layer,
+    /// which takes its place. What is left here is empty.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    pub fn overflow(&mut self) -> Result<Paged, Error> {
+        let (params, shard) = (self.params(), self.shard());
+        let empty = LayerPlan::native(1, self.error_rate);
+        let empty = LayerPlan::make(empty, 0, |demand| demand.wanted)?;
+        Paged::above(std::mem::replace(&mut self.newest, empty), &params, shard)
     }
 
     /// Puts a layer on top of the others.
     pub(super) fn push(&mut self, mut layer: Layer) {
         layer.start_after(&self.newest);
         self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
-    }
-
-    /// Takes out the older layers that `leaves` selects by number and layer. Later layers get lower
-    /// numbers.
-    pub(super) fn extract_older(
-        &mut self,
-        mut leaves: impl FnMut(usize, &Layer) -> bool,
-    ) -> Vec<Layer> {
-        let Some(extra) = self.extra.as_deref_mut() else {
-            return Vec::new();
-        };
-        let mut numbers = 0..;
-        let leaves = |layer: &mut Layer| numbers.next().is_some_and(|number| leaves(number, layer));
-        extra.older.extract_if(.., leaves).collect()
     }
 }
 

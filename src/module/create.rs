@@ -2,11 +2,14 @@
 
 use super::{
     api::{Context, logged},
-    config, limit, stats,
+    config,
+    effects::CreatedWith,
+    limit, stats,
+    value::Value,
 };
 use crate::{
     command::{args::Options, number, refusal::Refusal},
-    filter::{Filter, Params, Window},
+    filter::{Filter, Params, paged::Paged},
 };
 
 /// Makes an empty filter for `key`, which the log names if the filter is refused.
@@ -16,7 +19,11 @@ use crate::{
 ///
 /// # Errors
 /// `NoMemory` when the memory is not there or not allowed.
-pub(crate) fn filter(ctx: Context, key: &[u8], options: Options) -> Result<Filter, Refusal> {
+pub(crate) fn filter(
+    ctx: Context,
+    key: &[u8],
+    options: Options,
+) -> Result<(Value, CreatedWith), Refusal> {
     let params = Params {
         error_rate: options.error_rate.unwrap_or_else(config::error_rate),
         capacity: options.capacity.unwrap_or_else(config::initial_size),
@@ -27,13 +34,18 @@ pub(crate) fn filter(ctx: Context, key: &[u8], options: Options) -> Result<Filte
         },
         cells: options.cells,
     };
-    let make = |ceiling| match (options.valkey, options.window) {
-        (None, None) => Filter::new(&params, ceiling),
-        (None, Some(rules)) => Window::new(&params, rules, ceiling).map(Window::into_filter),
-        (Some(valkey), _) => Filter::of_valkey(valkey, &params, ceiling),
+    let make = |ceiling| {
+        if let Some(valkey) = options.valkey {
+            Filter::of_valkey(valkey, &params, ceiling).map(Value::Ready)
+        } else if params.has_pages(options.window) {
+            let paged = Paged::new(&params, options.window, ceiling)?;
+            Ok(Value::Paged(paged.with_shard(options.shard)))
+        } else {
+            let filter = Filter::new(&params, ceiling)?;
+            Ok(Value::Ready(filter.with_shard(options.shard)))
+        }
     };
-    let made = limit::within(ctx, make).map(|filter| filter.with_shard(options.shard));
-    made.map_err(|error| {
+    let made = limit::within(ctx, make).map_err(|error| {
         stats::REFUSED.add(1);
         ctx.warn_rate_limited(|| {
             format!(
@@ -45,5 +57,11 @@ pub(crate) fn filter(ctx: Context, key: &[u8], options: Options) -> Result<Filte
             )
         });
         Refusal::of_creation(error)
-    })
+    })?;
+    let created = match &made {
+        Value::Ready(filter) => CreatedWith::of_layers(filter),
+        Value::Paged(paged) => CreatedWith::of_pages(paged),
+        Value::Loading(_) => return Err(Refusal::Internal),
+    };
+    Ok((made, created))
 }

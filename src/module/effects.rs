@@ -5,10 +5,10 @@
 //! * A creation carries every resolved parameter, including the seed. A replica with other defaults
 //!   creates an equal filter.
 //! * Of time, only its effect is replicated: BF.SHIFT, before the items of the addition that caused
-//!   it (`filter/window/mod.rs`).
-//! * An addition carries only the items that changed the filter; for a filter with counters, these
-//!   are all added items. A deletion carries only the items that decremented a counter. A command
-//!   that changes nothing is not replicated, and neither WATCH nor client-side caches notice it.
+//!   it (`filter/paged/window.rs`).
+//! * An addition carries only the items that changed the filter, and a deletion only those that it
+//!   deleted. A command that changes nothing is not replicated, and neither WATCH nor client-side
+//!   caches notice it.
 //!
 //! The order is: replicate, signal, publish. A subscriber of an event may be another module that
 //! writes immediately. Its writes must follow the announced change, also on replicas. No function
@@ -24,8 +24,11 @@ use super::{
     stats,
 };
 use crate::{
-    command::number,
-    filter::{CellKind, Family, Filter, Params, Rules, Shift, Span},
+    command::{args, number},
+    filter::{
+        CellKind, Family, Filter, Params, Rules, Span,
+        paged::{Paged, Shift},
+    },
     sharding::Shard,
 };
 
@@ -49,13 +52,15 @@ pub(crate) struct CreatedWith {
 }
 
 impl CreatedWith {
-    pub(crate) fn of(filter: &Filter) -> Self {
-        Self {
-            params: filter.params(),
-            family: filter.family(),
-            shard: filter.shard(),
-            window: filter.window().map(|ring| ring.rules),
-        }
+    pub(crate) fn of_layers(filter: &Filter) -> Self {
+        let (params, family, shard) = (filter.params(), filter.family(), filter.shard());
+        Self { params, family, shard, window: None }
+    }
+
+    pub(crate) fn of_pages(paged: &Paged) -> Self {
+        let (params, shard) = (paged.params(), paged.shard());
+        let window = paged.window().map(|window| window.rules);
+        Self { params, family: Family::Native, shard, window }
     }
 }
 
@@ -76,15 +81,15 @@ impl Items<'_> {
     }
 }
 
-/// How the layers of the filter changed.
+/// How the size of the filter changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shape {
     /// The change of the generations that preceded the additions.
     pub(crate) shift: Option<Shift>,
     /// Whether a window of items opened a generation.
     pub(crate) opened: bool,
-    /// Number of layers that were added.
-    pub(crate) layers: usize,
+    /// Layers more that `BF.INFO` reports.
+    pub(crate) layers: u64,
     /// Whether the filter is non-scaling and became full.
     pub(crate) filled: bool,
 }
@@ -133,9 +138,14 @@ fn replicate_additions(ctx: Context, key: Str, items: &Items, shape: Shape) {
 
 /// Replicates what time did to the generations of a filter.
 #[cold]
-fn replicate_shift(ctx: Context, key: Str, Shift { start, capacity }: Shift) {
-    let numbers = [start.to_string(), capacity.to_string()];
-    ctx.replicate(c"BF.SHIFT", key, &owned(numbers.iter().map(String::as_bytes)), &[]);
+fn replicate_shift(ctx: Context, key: Str, shift: Shift) {
+    let (word, number) = args::shift_words(shift);
+    ctx.replicate(c"BF.SHIFT", key, &owned([word.as_bytes(), number.as_bytes()]), &[]);
+}
+
+/// Announces that forgotten slots were removed. No answer of the filter changes.
+pub(crate) fn swept(ctx: Context, key: Str, sweep: Shift) {
+    replicate_shift(ctx, key, sweep);
 }
 
 /// Announces a shift without additions, made here or by a primary or an AOF.
@@ -189,7 +199,7 @@ fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &Items, shape:
     }
 }
 
-/// Publishes that items were added, and how the layers changed.
+/// Publishes that items were added, and how the filter changed.
 #[inline]
 fn added(ctx: Context, key: Str, shape: Shape) {
     ctx.notify(c"bloom.add", key);
@@ -198,7 +208,7 @@ fn added(ctx: Context, key: Str, shape: Shape) {
     }
 }
 
-/// Publishes how the layers changed, and counts filters that became full.
+/// Publishes how the filter changed, and counts filters that became full.
 #[cold]
 fn reshaped(ctx: Context, key: Str, shape: Shape) {
     if shape.shift.is_some() || shape.opened {

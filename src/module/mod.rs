@@ -8,6 +8,7 @@
 //!                  │            ├─▶ limit       how many bytes one filter may take
 //!                  │            ├─▶ config      settings
 //!                  │            ├─▶ effects     replication, key signals, keyspace events
+//!                  │            ├─▶ sweeps      removes what windows forgot, between commands
 //!                  │            ├─▶ unapplied   replicated changes that could not be made
 //!                  │            └─▶ stats       counters and totals for INFO
 //!                  └─▶ value::data_type ─▶ value::{rdb, aof} ─▶ codec
@@ -41,6 +42,7 @@ mod lookahead;
 mod name_taken;
 mod panic_guard;
 mod stats;
+mod sweeps;
 mod unapplied;
 mod value;
 

@@ -14,7 +14,7 @@ use super::{
     huge_pages,
     panic_guard::guarded,
 };
-use crate::filter::{Filter, Layer};
+use crate::filter::{Filter, Layer, paged::Paged};
 
 /// A sum modulo 2^64.
 pub(crate) struct Counter(AtomicU64);
@@ -110,79 +110,83 @@ static MADE: Totals = Totals::new();
 /// Sums over all freed filters.
 static FREED: Totals = Totals::new();
 
-/// Counts a filter that was passed to the server.
-pub(crate) fn made(filter: &Filter) {
-    MADE.filters.add(1);
-    MADE.bytes.add(filter.bytes());
-    MADE.layers.add(filter.layers().len() as u64);
-    MADE.windows.add(filter.window().is_some().into());
-    // The filter's own sums saturate, so these are sums over layers.
-    for layer in filter.layers() {
-        MADE.items.add(layer.items());
-        MADE.capacity.add(layer.capacity());
+/// What a filter adds to the totals, modulo 2^64.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    bytes: u64,
+    items: u64,
+    capacity: u64,
+    pub(crate) layers: u64,
+    windows: u64,
+}
+
+/// A time at which every generation that a window has is alive.
+pub(crate) const BEFORE_ALL: i64 = i64::MIN;
+
+impl Share {
+    /// That of a filter of layers. Its own sums saturate, so these are sums over layers.
+    pub(crate) fn of_layers(filter: &Filter) -> Self {
+        Self {
+            bytes: filter.bytes(),
+            items: items_of(filter),
+            capacity: filter.layers().map(Layer::capacity).fold(0, u64::wrapping_add),
+            layers: filter.layers().len() as u64,
+            windows: 0,
+        }
     }
+
+    /// That of a filter of pages: the layers are those of [`Paged::stack`].
+    pub(crate) fn of_pages(paged: &Paged) -> Self {
+        let items = paged.items(BEFORE_ALL);
+        let (layers, capacity) = paged.stack(items);
+        let windows = paged.window().is_some().into();
+        Self { bytes: paged.bytes(), items, capacity, layers, windows }
+    }
+
+    /// That of a filter of pages that BF.LOADCHUNK is filling, with so many bytes.
+    pub(crate) fn of_load(bytes: u64) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
+    /// Counts the change of a filter.
+    pub(crate) fn changed(self, after: Self) {
+        MADE.bytes.add(after.bytes.wrapping_sub(self.bytes));
+        MADE.items.add(after.items.wrapping_sub(self.items));
+        MADE.capacity.add(after.capacity.wrapping_sub(self.capacity));
+        MADE.layers.add(after.layers.wrapping_sub(self.layers));
+        MADE.windows.add(after.windows.wrapping_sub(self.windows));
+    }
+}
+
+/// Counts a filter that was passed to the server.
+pub(crate) fn made(share: Share) {
+    MADE.filters.add(1);
+    Share::default().changed(share);
 }
 
 /// Counts a filter that is about to be freed. Any thread may call this.
-pub(crate) fn freed(filter: &Filter) {
+pub(crate) fn freed(share: Share) {
     FREED.filters.add_shared(1);
-    FREED.bytes.add_shared(filter.bytes());
-    FREED.layers.add_shared(filter.layers().len() as u64);
-    FREED.windows.add_shared(filter.window().is_some().into());
-    for layer in filter.layers() {
-        FREED.items.add_shared(layer.items());
-        FREED.capacity.add_shared(layer.capacity());
-    }
+    FREED.bytes.add_shared(share.bytes);
+    FREED.items.add_shared(share.items);
+    FREED.capacity.add_shared(share.capacity);
+    FREED.layers.add_shared(share.layers);
+    FREED.windows.add_shared(share.windows);
 }
 
-/// The items of a filter modulo 2^64; [`Filter::items`] saturates instead.
+/// The items of a filter of layers modulo 2^64; [`Filter::items`] saturates instead.
 pub(crate) fn items_of(filter: &Filter) -> u64 {
-    filter.layers().map(Layer::items).fold(0, u64::wrapping_add)
+    filter.layers().map(Layer::counted).fold(0, u64::wrapping_add)
 }
 
-/// Counts a change of the items of a filter, by numbers of [`items_of`]. A deletion lowers the
-/// number. It may also raise it by one: then the estimate relies more on the counters
-/// (`filter/layer/counting/fullness.rs`).
+/// Counts a change of the items of a filter.
 pub(crate) fn changed(before: u64, after: u64) {
     MADE.items.add(after.wrapping_sub(before));
 }
 
-/// What a filter adds to the totals, before a change that may drop layers.
-pub(crate) struct Share {
-    bytes: u64,
-    layers: usize,
-    items: u64,
-    capacity: u64,
-}
-
-impl Share {
-    pub(crate) fn of(filter: &Filter) -> Self {
-        Self {
-            bytes: filter.bytes(),
-            layers: filter.layers().len(),
-            items: items_of(filter),
-            capacity: capacity_of(filter),
-        }
-    }
-
-    /// Counts the change of the filter.
-    pub(crate) fn changed(self, filter: &Filter) {
-        let after = Self::of(filter);
-        MADE.bytes.add(after.bytes.wrapping_sub(self.bytes));
-        MADE.layers.add((after.layers as u64).wrapping_sub(self.layers as u64));
-        MADE.items.add(after.items.wrapping_sub(self.items));
-        MADE.capacity.add(after.capacity.wrapping_sub(self.capacity));
-    }
-}
-
-/// The capacity of a filter modulo 2^64; [`Filter::capacity`] saturates instead.
-fn capacity_of(filter: &Filter) -> u64 {
-    filter.layers().map(Layer::capacity).fold(0, u64::wrapping_add)
-}
-
-/// Counts layers that were added in full generations.
-pub(crate) fn grew(layers: usize) {
-    SCALED.add(layers as u64);
+/// Counts layers that were added to full ones.
+pub(crate) fn grew(layers: u64) {
+    SCALED.add(layers);
 }
 
 /// Counts items that were added to a filter.

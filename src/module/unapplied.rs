@@ -21,7 +21,6 @@ use super::{
     stats,
     value::Value,
 };
-use crate::codec::native::dump;
 
 /// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
 /// so that warnings that clients cause do not hide them, and each line has the total.
@@ -51,7 +50,7 @@ pub(crate) fn leave_placeholder(ctx: Context, name: Str) {
     let Some(value) = Value::placeholder() else {
         return;
     };
-    let (iterator, header) = dump::header(value.filter());
+    let (iterator, header) = value.dump_header();
     if value.put(&mut key).is_ok() {
         drop(key);
         effects::begun(ctx, name, iterator, &header);

@@ -20,15 +20,18 @@ use std::{fs, path::PathBuf};
 use redis_bloom::{
     codec::{
         native::dump::{self, Load, Taken},
-        native::rdb::{self, Stored},
+        native::{
+            kinds::{self, Stored},
+            rdb,
+        },
     },
-    filter::{CellKind, Filter, Layer, Params, Rules},
+    filter::{Filter, Layer, Params},
     sharding::Shard,
 };
 
 use crate::{
     forge, sample,
-    support::{Reading, Strings, fill, filter, has, item, last_items, params, time},
+    support::{Reading, Strings, fill, filter, has, item, params},
 };
 
 /// The filter in a file.
@@ -37,8 +40,6 @@ struct Fixture {
     params: Params,
     /// The shard that the filter is, if it is one.
     shard: Option<(u16, u16)>,
-    /// How the filter forgets, if it does. Its items are added 10 ms apart.
-    window: Option<Rules>,
     /// Number of counted items: items of set 1 (`support::item`), in order.
     items: u64,
     /// Number of layers, and bytes of bits.
@@ -47,35 +48,22 @@ struct Fixture {
     partial: Option<u64>,
 }
 
-fn fixtures() -> [Fixture; 13] {
+fn fixtures() -> [Fixture; 7] {
     let row = |name, params, items, shape| {
-        let (shard, window, partial) = (None, None, None);
-        Fixture { name, params, shard, window, items, shape, partial }
+        let (shard, partial) = (None, None);
+        Fixture { name, params, shard, items, shape, partial }
     };
-    let window = |rules, row| Fixture { window: Some(rules), ..row };
-    let items =
-        window(last_items(3, false), row("window-items", params(0.001, 30, 0, 3), 35, (4, 96)));
     let shard = |shard, row| Fixture { shard: Some(shard), ..row };
-    let last = (1_023, 1_024);
+    let blocks = |name| row(name, params(0.01, 4_000, 4, 8), 2_500, (1, 5_376));
     [
-        window(time(1_000, 4, true), row("window", params(0.01, 40, 2, 12), 120, (6, 296))),
-        shard((5, 8), items),
-        window(time(60_000, 7, false), row("window-unused", params(0.01, 700, 0, 4), 0, (1, 216))),
         shard((5, 8), row("shard", params(0.01, 100, 2, 11), 60, (1, 128))),
-        shard(last, row("shard-counting", counting(params(0.001, 20, 2, 7)), 200, (4, 3_232))),
-        row("counting", counting(params(0.01, 4_000, 0, 9)), 2_500, (1, 19_968)),
-        row("counting-grown", counting(params(0.001, 20, 2, 7)), 200, (4, 3_232)),
+        shard((1_023, 1_024), row("shard-full", params(0.001, 20, 2, 7), 20, (1, 40))),
         row("empty", params(0.01, 100, 2, 0), 0, (1, 128)),
         row("one-block", params(0.01, 100, 2, 0x0123_4567_89AB_CDEF), 60, (1, 128)),
         row("full", params(0.000_1, 50, 0, u64::MAX), 50, (1, 128)),
-        row("grown", params(0.001, 20, 2, 7), 200, (4, 808)),
-        row("blocks", params(0.01, 4_000, 4, 8), 2_500, (1, 5_376)),
-        Fixture { partial: Some(256), ..row("partial", params(0.001, 20, 2, 7), 200, (4, 808)) },
+        blocks("blocks"),
+        Fixture { partial: Some(256), ..blocks("partial") },
     ]
-}
-
-fn counting(params: Params) -> Params {
-    Params { cells: CellKind::Counters, ..params }
 }
 
 impl Fixture {
@@ -92,10 +80,6 @@ impl Fixture {
 
     /// Builds the filter of the file.
     fn filter(&self) -> Filter {
-        if let Some(rules) = self.window {
-            let filter = sample::window_of(&self.params, rules, self.items, 10);
-            return filter.with_shard(self.shard());
-        }
         let mut filter = filter(&self.params).with_shard(self.shard());
         fill(&mut filter, 1, self.items);
         filter
@@ -109,13 +93,13 @@ impl Fixture {
     fn stored(&self) -> Stored {
         let filter = self.filter();
         let Some(present) = self.partial else {
-            return Stored::Complete(filter);
+            return Stored::Layers(filter);
         };
         let (iterator, data) = dump::at(&filter, 1).expect("a chunk");
         let [head, _] = forge::split(iterator, &data, present as usize);
         let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
         assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next));
-        Stored::Partial(load)
+        Stored::Partial(kinds::Load::Layers(load))
     }
 
     /// Checks a filter that was read from the file.
@@ -124,11 +108,10 @@ impl Fixture {
         let name = self.name;
         assert_eq!(filter.params(), self.params, "{name}");
         assert_eq!(filter.shard(), self.shard(), "{name}");
-        assert_eq!(filter.window().map(|ring| ring.rules), self.window, "{name}");
         assert_eq!(filter.items(), self.items, "{name}");
         assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
-        let (newest, older) = (filter.newest(), filter.older().map(Layer::items).sum::<u64>());
-        assert_eq!(newest.items() + older, self.items, "{name}");
+        let (newest, older) = (filter.newest(), filter.older().map(Layer::counted).sum::<u64>());
+        assert_eq!(newest.counted() + older, self.items, "{name}");
         // The filter has exactly the first items: none of them was a false positive when it was
         // added.
         let missing = (0..self.items).find(|&number| !has(filter, &item(1, number)));
@@ -165,8 +148,9 @@ pub(crate) fn unframed(mut file: &[u8]) -> Strings {
 fn rdb(stored: &Stored) -> Strings {
     let mut strings = Strings::default();
     match stored {
-        Stored::Complete(filter) => rdb::save(filter, &mut strings),
-        Stored::Partial(load) => rdb::save_partial(load, &mut strings),
+        Stored::Layers(filter) => rdb::save(filter, &mut strings),
+        Stored::Partial(load) => load.save(&mut strings),
+        Stored::Pages(_) => panic!("no fixture here has pages"),
     }
     strings
 }
@@ -174,12 +158,13 @@ fn rdb(stored: &Stored) -> Strings {
 /// The pieces of a dump of the filter, in the format of a file.
 fn dump(stored: &Stored) -> Vec<u8> {
     let pieces = match stored {
-        Stored::Complete(filter) => sample::dump(filter),
+        Stored::Layers(filter) => sample::dump(filter),
         Stored::Partial(load) => {
-            let header = dump::header(load.filter());
+            let header = load.header();
             let chunk = load.at(header.0).expect("a chunk");
             vec![header, chunk]
         }
+        Stored::Pages(_) => panic!("no fixture here has pages"),
     };
     let mut out = Vec::new();
     for (iterator, data) in pieces {
@@ -207,22 +192,24 @@ fn load(mut file: &[u8]) -> Stored {
             Some(begun) => {
                 if begun.take(iterator, data).expect("the next chunk") == Taken::Last {
                     assert_eq!(file, b"", "a file ends with the last chunk");
-                    return Stored::Complete(load.expect("begun").into_filter());
+                    return Stored::Layers(load.expect("begun").into_filter());
                 }
             }
         }
     }
-    Stored::Partial(load.expect("a header"))
+    Stored::Partial(kinds::Load::Layers(load.expect("a header")))
 }
 
 #[test]
 fn files_of_strings_are_read_and_written_again() {
     for fixture in fixtures() {
         let strings = unframed(&fixture.read("rdb"));
-        let stored = rdb::load(&mut Reading(strings.0.iter()), u64::MAX).expect("a good file");
+        let stored = kinds::load(&mut Reading(strings.0.iter()), u64::MAX).expect("a good file");
         match (&stored, fixture.partial) {
-            (Stored::Complete(filter), None) => fixture.check(filter),
-            (Stored::Partial(load), Some(present)) => assert_eq!(load.received(), present),
+            (Stored::Layers(filter), None) => fixture.check(filter),
+            (Stored::Partial(kinds::Load::Layers(load)), Some(present)) => {
+                assert_eq!(load.received(), present);
+            }
             (other, _) => panic!("{}: {other:?}", fixture.name),
         }
         assert_eq!(rdb(&stored), strings, "{}", fixture.name);
@@ -235,8 +222,10 @@ fn files_of_pieces_are_loaded_and_dumped_again() {
         let file = fixture.read("dump");
         let stored = load(&file);
         match (&stored, fixture.partial) {
-            (Stored::Complete(filter), None) => fixture.check(filter),
-            (Stored::Partial(load), Some(present)) => assert_eq!(load.received(), present),
+            (Stored::Layers(filter), None) => fixture.check(filter),
+            (Stored::Partial(kinds::Load::Layers(load)), Some(present)) => {
+                assert_eq!(load.received(), present);
+            }
             (other, _) => panic!("{}: {other:?}", fixture.name),
         }
         assert!(dump(&stored) == file, "{}", fixture.name);
@@ -245,16 +234,18 @@ fn files_of_pieces_are_loaded_and_dumped_again() {
 
 #[test]
 fn a_half_loaded_file_is_completed_by_the_file_of_its_filter() {
-    let [.., grown, _, partial] = fixtures();
+    let [.., whole, partial] = fixtures();
     let strings = unframed(&partial.read("rdb"));
-    let Ok(Stored::Partial(from_rdb)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+    let Ok(Stored::Partial(kinds::Load::Layers(from_rdb))) =
+        kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
+    else {
         panic!("not partial");
     };
-    let Stored::Partial(from_dump) = load(&partial.read("dump")) else {
+    let Stored::Partial(kinds::Load::Layers(from_dump)) = load(&partial.read("dump")) else {
         panic!("not partial");
     };
-    // "grown" is the same filter with all its bits.
-    let Stored::Complete(whole) = load(&grown.read("dump")) else {
+    // The same filter with all its bits.
+    let Stored::Layers(whole) = load(&whole.read("dump")) else {
         panic!("not complete");
     };
     for mut load in [from_rdb, from_dump] {

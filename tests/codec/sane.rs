@@ -3,9 +3,12 @@
 use redis_bloom::{
     codec::{
         native::dump::Load,
-        native::rdb::{self, Stored},
+        native::{
+            kinds::{self, Stored},
+            rdb,
+        },
     },
-    filter::{Author, Dropped, Filter, NEVER, Plan, Window},
+    filter::{Filter, Plan},
 };
 
 use crate::support::{Reading, Strings, item};
@@ -15,7 +18,6 @@ use crate::support::{Reading, Strings, item};
 #[track_caller]
 pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
     check_shape(filter, ceiling);
-    check_window(filter, ceiling);
     let stored = Strings::of(filter);
     let again = stored.filter();
     assert_eq!(Strings::of(&again), stored);
@@ -34,36 +36,8 @@ pub(crate) fn check_filter(filter: &mut Filter, ceiling: u64) {
         }
     }
     check_shape(filter, ceiling);
-    // Deletions keep the plan valid, whatever the counters are.
-    filter.delete_each(items.iter().map(<[u8; 16]>::as_slice), |_| {});
-    check_shape(filter, ceiling);
     let answered = filter.estimate();
     assert!((0.0..=1.0).contains(&answered.fill) && (0.0..=1.0).contains(&answered.error_rate));
-}
-
-/// Checks that a filter which forgets takes additions and forgets, whenever its generations
-/// started.
-#[track_caller]
-fn check_window(filter: &Filter, ceiling: u64) {
-    let copy = || filter.duplicate().map(Window::try_from);
-    let Ok(Ok(mut window)) = copy() else {
-        return;
-    };
-    let newest = match window.ring().newest().start {
-        NEVER => 0,
-        start => start,
-    };
-    let mut dropped = Dropped::default();
-    for after in [0, 1, 1_000, -1_000_000, 1 << 40] {
-        let now = newest.saturating_add(after);
-        let (_, turned) = window.turn(now, |_| ceiling, &mut dropped);
-        let hash = window.filter().hash(b"item");
-        let added = window.add(hash, Author::Client(now), |_| ceiling, &mut dropped);
-        assert!(turned.is_err() || added.is_err() || window.contains(hash, now));
-        check_shape(window.filter(), ceiling);
-    }
-    window.forget(i64::MAX, &mut dropped);
-    check_shape(window.filter(), ceiling);
 }
 
 #[track_caller]
@@ -80,8 +54,8 @@ pub(crate) fn check_load(load: &Load, ceiling: u64) {
     assert!(load.received() < load.filter().bit_bytes());
     let mut stored = Strings::default();
     rdb::save_partial(load, &mut stored);
-    let again = match rdb::load(&mut Reading(stored.0.iter()), ceiling) {
-        Ok(Stored::Partial(again)) => again,
+    let again = match kinds::load(&mut Reading(stored.0.iter()), ceiling) {
+        Ok(Stored::Partial(kinds::Load::Layers(again))) => again,
         other => panic!("{other:?}"),
     };
     assert_eq!(again.received(), load.received());
@@ -92,7 +66,8 @@ pub(crate) fn check_load(load: &Load, ceiling: u64) {
 #[track_caller]
 pub(crate) fn check_stored(stored: Stored, ceiling: u64) {
     match stored {
-        Stored::Complete(mut filter) => check_filter(&mut filter, ceiling),
-        Stored::Partial(load) => check_load(&load, ceiling),
+        Stored::Layers(mut filter) => check_filter(&mut filter, ceiling),
+        Stored::Partial(kinds::Load::Layers(load)) => check_load(&load, ceiling),
+        other => panic!("{other:?}"),
     }
 }

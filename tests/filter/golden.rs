@@ -1,23 +1,21 @@
 //! Golden vectors: values that may never change, because two servers must agree on them.
 //!
 //! A primary sends the parameters of a filter and the items to its replicas, not the bits. An AOF
-//! and a cluster migration do the same. If a version changes the hash, the probes, the geometry or
-//! the shares of the error rate, replicas of different versions hold different bits from then on,
+//! and a cluster migration do the same. If a version changes the hash, the probes, or the
+//! geometry, replicas of different versions hold different bits from then on,
 //! and saved filters may answer "absent" for items that they hold. **A change of a value below
-//! makes replicas of different versions diverge.** For the sizing and the budget such a change can
+//! makes replicas of different versions diverge.** For the sizing such a change can
 //! be right (a layer stores its own rate and shape, so old files keep working), but it must be
 //! named in CHANGELOG.md. For hash, probes and block it is never right once a version is released.
 //!
 //! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (from
 //! Python), not with the code under test. The other values were recorded from the code.
 
-use redis_bloom::filter::{
-    CellKind, CountingLayer, Filter, Geometry, Hash, Params, checksum, geometry, layer_rate, scale,
-};
+use redis_bloom::filter::{Filter, Geometry, Hash, checksum, geometry, scale};
 
 use crate::{
     probe::positions,
-    support::{Strings, fill, filter, item, params},
+    support::{Strings, fill, filter, params},
 };
 
 /// `length` bytes: 0, 1, 2 ... 250, 0 ...
@@ -238,33 +236,6 @@ fn the_geometry_of_a_layer_never_changes_unnoticed() {
     }));
 }
 
-#[test]
-fn the_shares_of_the_budget_never_change_unnoticed() {
-    /// Requested rate, index of the layer, rate of the layer.
-    const SHARES: [(f64, usize, f64); 12] = [
-        (0.01, 0, 0.0075),
-        (0.01, 1, 0.00125),
-        (0.01, 2, 0.00041666666666666664),
-        (0.01, 3, 0.00020833333333333332),
-        (0.01, 4, 0.000125),
-        (0.01, 11, 1.893939393939394e-5),
-        (0.01, 100, 2.4752475247524754e-7),
-        (0.01, 4999, 1.0002000400080016e-10),
-        (0.01, 262_143, 3.6379926849324607e-14),
-        (0.25, 0, 0.1875),
-        (1e-30, 7, 4.4642857142857144e-33),
-        (5e-324, 3, 2.2250738585072014e-308),
-    ];
-    check(SHARES.map(|golden| {
-        let (asked, index, _) = golden;
-        (golden, (asked, index, layer_rate(asked, index, true)))
-    }));
-    // A non-scaling filter gives the whole rate to its layer.
-    for asked in [0.9, 0.01, 1e-300, f64::MIN_POSITIVE] {
-        assert_eq!(layer_rate(asked, 0, false), asked);
-    }
-}
-
 /// The checksum of all stored bytes of a filter.
 fn stored(filter: &Filter) -> u64 {
     checksum(&Strings::of(filter).0.concat())
@@ -272,97 +243,24 @@ fn stored(filter: &Filter) -> u64 {
 
 #[test]
 fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
-    /// Rate, capacity, expansion; layers and checksum. All checksums were also computed in Python,
+    /// Rate, capacity, expansion; checksum. All checksums were also computed in Python,
     /// given the geometry: hash, block, probes, count, bit order and header are those of the essays
     /// in `src`. The first three have blocks of one line, of two and of 16; the others have other
     /// lengths.
     #[rustfmt::skip]
-    const FILTERS: [(f64, u64, u64, usize, u64); 11] = [
-        (0.01, 10_000, 0, 1, 0x3061_0AE3_3B42_B517),
-        (0.001, 10_000, 0, 1, 0x0A0C_6FE8_EECE_D887),
-        (0.0001, 10_000, 0, 1, 0xF21C_4606_641B_17E4),
-        (0.01, 1000, 0, 1, 0x3839_0842_2CAC_56F5),
-        (0.001, 1000, 0, 1, 0x371B_93ED_B775_8BC9),
-        (0.01, 1000, 2, 1, 0x1675_E602_3CEB_0F15),
-        (0.01, 100, 2, 4, 0x3CA2_3EA1_8EA6_E972),
-        (0.0001, 2000, 4, 1, 0x4982_FB99_1B02_43E1),
-        (1e-6, 250, 1, 4, 0x77BA_BA85_CB4B_017E),
-        (0.25, 10, 1, 100, 0xFBFB_489D_1C1F_4555),
-        (0.01, 1, 1, 1000, 0x6C24_C7B9_544E_4537),
+    const FILTERS: [(f64, u64, u64, u64); 7] = [
+        (0.01, 10_000, 0, 0x3061_0AE3_3B42_B517),
+        (0.001, 10_000, 0, 0x0A0C_6FE8_EECE_D887),
+        (0.0001, 10_000, 0, 0xF21C_4606_641B_17E4),
+        (0.01, 1000, 0, 0x3839_0842_2CAC_56F5),
+        (0.001, 1000, 0, 0x371B_93ED_B775_8BC9),
+        (0.01, 1000, 2, 0x1675_E602_3CEB_0F15),
+        (0.0001, 2000, 4, 0x4982_FB99_1B02_43E1),
     ];
     check(FILTERS.map(|golden| {
         let (rate, capacity, expansion, ..) = golden;
         let mut filter = filter(&params(rate, capacity, expansion, 0xB100_3F11_7E25_EED5));
         fill(&mut filter, 1, 1_000);
-        (golden, (rate, capacity, expansion, filter.layers().len(), stored(&filter)))
-    }));
-}
-
-#[test]
-fn the_bytes_of_a_filter_with_counters_never_change_unnoticed() {
-    /// Rate, capacity, expansion; layers and checksum after 1,000 items, of which every third was
-    /// added twice and every fifth was deleted.
-    #[rustfmt::skip]
-    const FILTERS: [(f64, u64, u64, usize, u64); 4] = [
-        (0.01, 1000, 0, 1, 0xCAF4_30E1_808D_54E3),
-        (0.001, 1000, 2, 1, 0x2867_A4A2_0B57_BBC6),
-        (0.01, 100, 2, 4, 0x282D_2936_A9A4_1B0A),
-        (0.25, 10, 1, 134, 0xF8DE_88A2_9183_4F63),
-    ];
-    check(FILTERS.map(|golden| {
-        let (rate, capacity, expansion, ..) = golden;
-        let mut filter = filter(&Params {
-            cells: CellKind::Counters,
-            ..params(rate, capacity, expansion, 0xB100_3F11_7E25_EED5)
-        });
-        fill(&mut filter, 1, 1_000);
-        for number in (0..1_000).step_by(3) {
-            let hash = filter.hash(&item(1, number));
-            // A full filter accepts only items that test present.
-            let _ = filter.add(hash, |_| u64::MAX);
-        }
-        for number in (0..1_000).step_by(5) {
-            let hash = filter.hash(&item(1, number));
-            filter.delete(hash);
-        }
-        (golden, (rate, capacity, expansion, filter.layers().len(), stored(&filter)))
-    }));
-}
-
-#[test]
-fn the_fullness_of_a_filter_with_counters_never_changes_unnoticed() {
-    /// Rate, capacity; then, after 20,000 items of which all but the last 4/5 of the capacity were
-    /// deleted: its item count, the items counted, the counters above 0, and the number of items
-    /// that it still accepts.
-    #[rustfmt::skip]
-    const FILTERS: [(f64, u64, [u64; 4]); 5] = [
-        (0.25, 1000, [771, 782, 1287, 285]),
-        (0.05, 1000, [796, 842, 2513, 206]),
-        (0.01, 100, [78, 71, 325, 23]),
-        (0.01, 10_000, [7981, 7981, 37_906, 2039]),
-        (1e-6, 5_000, [4000, 4000, 56_755, 1000]),
-    ];
-    check(FILTERS.map(|golden| {
-        let (rate, capacity, _) = golden;
-        let mut filter = filter(&Params {
-            cells: CellKind::Counters,
-            ..params(rate, capacity, 0, 0xB100_3F11_7E25_EED5)
-        });
-        let add = |filter: &mut Filter, number| {
-            let hash = filter.hash(&item(1, number));
-            filter.add(hash, |_| u64::MAX)
-        };
-        for number in 0..20_000 {
-            if let Some(oldest) = u64::checked_sub(number, capacity * 4 / 5) {
-                let hash = filter.hash(&item(1, oldest));
-                filter.delete(hash);
-            }
-            add(&mut filter, number).expect("room for an item");
-        }
-        let newest = filter.newest();
-        let [items, counted] = [newest.items(), newest.counted()];
-        let raised = newest.counting().map(CountingLayer::nonzero).expect("counters");
-        let more = (20_000..).take_while(|&number| add(&mut filter, number).is_ok()).count();
-        (golden, (rate, capacity, [items, counted, raised, more as u64]))
+        (golden, (rate, capacity, expansion, stored(&filter)))
     }));
 }

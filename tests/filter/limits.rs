@@ -6,7 +6,12 @@ use redis_bloom::filter::{
     Params, all_positions, geometry, scale,
 };
 
-use crate::support::{Strings, add, fill, filter, has, item, params};
+use crate::support::{Strings, add, fill, filter, has, item, params, stack};
+
+/// All words of all layers, and their counts.
+fn bits(filter: &Filter) -> Vec<(u64, Vec<u64>)> {
+    filter.layers().map(|layer| (layer.counted(), layer.bits().words().to_vec())).collect()
+}
 
 #[test]
 fn rates_and_capacities_out_of_range_are_refused() {
@@ -36,7 +41,7 @@ fn rates_and_capacities_out_of_range_are_refused() {
     for (rate, capacity) in [(5e-324, 1), (1.0 - f64::EPSILON / 2.0, 1), (0.999_999, 7), (0.01, 1)]
     {
         let mut filter = filter(&params(rate, capacity, 2, 0));
-        fill(&mut filter, 1, 10 * capacity);
+        fill(&mut filter, 1, capacity);
     }
 }
 
@@ -71,11 +76,11 @@ fn a_filter_may_take_its_ceiling_and_not_a_byte_more() {
 #[test]
 fn growth_says_what_it_wants_and_obeys_the_ceiling_exactly() {
     for expansion in [1, 2, 7] {
-        let mut filter = filter(&params(0.01, 50, expansion, 9));
+        let mut filter = stack(&params(0.01, 50, expansion, 9));
         for round in 0..5 {
             let capacity = filter.capacity();
             fill(&mut filter, round, capacity);
-            let before = Strings::of(&filter);
+            let before = bits(&filter);
             let present = filter.bit_bytes();
             let absent = (0..)
                 .map(|number| item(100, number))
@@ -99,7 +104,7 @@ fn growth_says_what_it_wants_and_obeys_the_ceiling_exactly() {
                 filter.add(hash, |_| wanted - 1),
                 Err(Error::Ceiling { wanted, ceiling: wanted - 1 })
             );
-            assert_eq!(Strings::of(&filter), before, "round {round}: a refusal changed the filter");
+            assert_eq!(bits(&filter), before, "round {round}: a refusal changed the filter");
             assert_eq!(filter.add(hash, |_| wanted), Ok(true));
             assert_eq!(filter.bit_bytes(), wanted, "round {round}");
         }
@@ -136,8 +141,8 @@ fn each_layer_is_the_last_times_the_expansion() {
         (3, [10, 30, 90, 270]),
         (10, [10, 100, 1_000, 10_000]),
     ] {
-        let made = params(0.01, 10, expansion, 3);
-        let mut filter = filter(&made);
+        let made = params(0.01, 10, expansion, 0);
+        let mut filter = stack(&made);
         while filter.layers().len() < 4 {
             filter.grow(|_| u64::MAX).expect("memory for a small layer");
         }
@@ -167,14 +172,6 @@ fn requests_beyond_memory_are_refused_and_allocate_nothing() {
             );
         }
     }
-    // The largest expansion: the capacity stops at its limit, and the memory is refused.
-    let mut filter = filter(&params(0.01, 10, u64::from(MAX_EXPANSION), 0));
-    for _ in 0..6 {
-        if let Err(error) = filter.grow(|_| 1 << 30) {
-            assert!(matches!(error, Error::Ceiling { .. }), "{error:?}");
-        }
-    }
-    assert!(filter.bit_bytes() <= 1 << 30);
 }
 
 #[test]
@@ -278,24 +275,39 @@ fn an_empty_filter_of_a_gigabyte_costs_no_resident_memory() {
 
 #[test]
 fn the_bytes_of_a_filter_count_its_struct_and_its_layers() {
-    let mut filter = filter(&params(0.01, 100, 2, 0));
+    let filter = filter(&params(0.01, 100, 2, 0));
     assert_eq!(filter.bytes(), filter.bit_bytes() + size_of::<Filter>() as u64);
     assert_eq!(filter.older_memory(), None);
-    let mut bits = filter.bit_bytes();
+    let mut stack = stack(&params(0.01, 100, 2, 0));
+    let first = stack.bytes() - stack.bit_bytes();
     for index in 1..10 {
-        filter.grow(|_| u64::MAX).expect("memory for a small layer");
-        let newest = filter.newest();
-        bits += geometry(newest.capacity(), newest.error_rate()).expect("small").words() * 8;
-        assert_eq!(filter.bit_bytes(), bits);
-        let list = filter.bytes() - bits - size_of::<Filter>() as u64;
+        stack.grow(|_| u64::MAX).expect("memory for a small layer");
+        let list = stack.bytes() - stack.bit_bytes() - first;
         assert!(list >= index * size_of::<Layer>() as u64, "{index} older layers, {list} bytes");
-        assert!(filter.older_memory().is_some());
+        assert!(stack.older_memory().is_some());
     }
+}
+
+/// A native filter that scales goes on in pages.
+#[test]
+fn a_full_scaling_filter_overflows_and_still_knows_its_items() {
+    let mut filter = filter(&params(1e-9, 100, 2, 0));
+    fill(&mut filter, 1, 100);
+    let before = Strings::of(&filter);
+    let hash = filter.hash(b"new");
+    assert_eq!(filter.add(hash, |_| panic!("no memory is asked for")), Err(Error::Overflow));
+    let known = filter.hash(&item(1, 0));
+    assert_eq!(filter.add(known, |_| panic!("no memory is asked for")), Ok(false));
+    let (batch, mut answered) = ([item(1, 5), item(1, 6), item(2, 0), item(1, 7)], Vec::new());
+    let each = batch.iter().map(<[u8; 16]>::as_slice);
+    let outcome = filter.add_each(each, |_| u64::MAX, |new| answered.extend(new.each()));
+    assert_eq!((outcome, answered), (Err(Error::Overflow), vec![false, false]));
+    assert_eq!(Strings::of(&filter), before);
 }
 
 #[test]
 fn a_duplicate_is_equal_and_apart() {
-    let mut original = filter(&params(0.01, 100, 2, 5));
+    let mut original = filter(&params(0.01, 3_000, 2, 5));
     fill(&mut original, 1, 1_000);
     let before = Strings::of(&original);
     let mut copy = original.duplicate().expect("memory for a small filter");
@@ -312,7 +324,7 @@ fn equal_parameters_and_items_make_equal_filters_and_other_seeds_make_others() {
         fill(&mut filter, 1, 500);
         Strings::of(&filter)
     };
-    let first = params(0.01, 100, 2, 5);
+    let first = params(0.01, 500, 2, 5);
     assert_eq!(make(first), make(first));
     let bits = |strings: Strings| strings.0[1].clone();
     assert_ne!(bits(make(first)), bits(make(Params { seed: 6, ..first })));

@@ -3,11 +3,8 @@
 
 mod adversary;
 mod batch;
-mod counting;
 mod estimate;
-mod fullness;
 mod golden;
-mod layers;
 mod limits;
 mod memory;
 mod merge;
@@ -22,4 +19,3 @@ mod sizing;
 mod steps;
 mod support;
 mod unwritten;
-mod window;

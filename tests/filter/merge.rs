@@ -8,24 +8,23 @@ use proptest::{
 };
 use redis_bloom::{
     filter::{
-        CellKind, Classic, CountingLayer, Difference, Error, Expansion, FIXED_SEED, Family, Filter,
-        Layer, LayerPlan, Params, Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable,
-        Valkey, foreign::redisbloom, repeats,
+        Classic, Difference, Error, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan,
+        Params, Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable, Valkey,
+        foreign::redisbloom,
     },
     sharding::Shard,
 };
 
 use crate::{
     steps::bytes,
-    support::{CELLS, Strings, add, fill, filter, has, item, params, time, window},
+    support::{Strings, add, fill, filter, has, item, params, stack},
 };
 
-/// Merges `others` into `filter`; `own` times also the filter itself.
-fn merge(filter: &mut Filter, own: usize, others: &[&Filter]) -> Result<(), Unmergeable> {
-    let filters: Vec<&Filter> =
-        std::iter::repeat_n(&*filter, own + 1).chain(others.iter().copied()).collect();
+/// Merges `others` into `filter`.
+fn merge(filter: &mut Filter, others: &[&Filter]) -> Result<(), Unmergeable> {
+    let filters: Vec<&Filter> = std::iter::once(&*filter).chain(others.iter().copied()).collect();
     let union = Union::of(&filters, true)?;
-    union.write(filter, own, others).expect("memory");
+    union.write(filter, others).expect("memory");
     Ok(())
 }
 
@@ -33,7 +32,7 @@ fn merge(filter: &mut Filter, own: usize, others: &[&Filter]) -> Result<(), Unme
 #[track_caller]
 fn union(filters: &[&Filter]) -> Filter {
     let mut union = filters[0].duplicate().expect("memory");
-    merge(&mut union, 0, &filters[1..]).unwrap_or_else(|error| panic!("{error}"));
+    merge(&mut union, &filters[1..]).unwrap_or_else(|error| panic!("{error}"));
     union
 }
 
@@ -47,11 +46,6 @@ fn counts(filter: &Filter) -> Vec<u64> {
     filter.layers().map(Layer::counted).collect()
 }
 
-/// Counters of the newest layer that are not 0, if it has counters.
-fn nonzero(filter: &Filter) -> Option<u64> {
-    filter.newest().counting().map(CountingLayer::nonzero)
-}
-
 fn add_all(filter: &mut Filter, numbers: impl IntoIterator<Item = u64>) {
     for number in numbers {
         add(filter, &item(0, number));
@@ -63,7 +57,7 @@ fn every_kind() -> Vec<(&'static str, Filter)> {
     let one = |family, seed, capacity, error_rate, shape: Classic| {
         let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
         let expansion = Expansion::NONSCALING;
-        let plan = Plan { family, seed, error_rate, expansion, shard: None, window: None, layers };
+        let plan = Plan { family, seed, error_rate, expansion, shard: None, layers };
         plan.check().expect("a sound filter");
         plan.allocate(u64::MAX).expect("memory")
     };
@@ -84,11 +78,8 @@ fn every_kind() -> Vec<(&'static str, Filter)> {
     ];
     // Several blocks of one line, of several lines, and a single block.
     for (name, rate) in [("25 %", 0.25), ("1 %", 0.01), ("0.1 %", 0.001), ("1e-6", 1e-6)] {
-        for cells in CELLS {
-            for expansion in [0, 2] {
-                let plain = params(rate, 2_000, expansion, 7);
-                kinds.push((name, filter(&Params { cells, ..plain })));
-            }
+        for expansion in [0, 2] {
+            kinds.push((name, filter(&params(rate, 2_000, expansion, 7))));
         }
     }
     kinds
@@ -109,8 +100,6 @@ fn the_union_of_filters_of_any_kind_has_the_bits_of_the_filter_with_all_items() 
         let unions = orders.map(|order| union(&order));
         for merged in &unions {
             assert!(words(merged) == words(&all), "{case}");
-            assert_eq!(merged.saturated(), all.saturated(), "{case}");
-            assert_eq!(nonzero(merged), nonzero(&all), "{case}");
             assert!((0..1_300).all(|number| has(merged, &item(0, number))), "{case}");
             assert_eq!(counts(merged), counts(&unions[0]), "{case}: the order matters");
         }
@@ -129,133 +118,41 @@ fn the_union_of_filters_of_any_kind_has_the_bits_of_the_filter_with_all_items() 
 }
 
 #[test]
-fn counters_are_added_and_stay_at_15() {
-    let empty = || filter(&Params { cells: CellKind::Counters, ..params(0.01, 1_000, 2, 3) });
-    let [mut a, mut b, mut all] = [0; 3].map(|_| empty());
-    for (number, times_a, times_b) in [(1, 1, 1), (2, 7, 8), (3, 9, 9), (4, 15, 1), (5, 20, 20)] {
-        for _ in 0..times_a {
-            add_all(&mut a, [number]);
-            add_all(&mut all, [number]);
-        }
-        for _ in 0..times_b {
-            add_all(&mut b, [number]);
-            add_all(&mut all, [number]);
-        }
-    }
-    let mut merged = union(&[&a, &b]);
-    assert!(words(&merged) == words(&all));
-    assert_eq!((merged.saturated(), counts(&merged)), (all.saturated(), counts(&all)));
-    for (number, count) in [(1, 2), (2, 15), (3, 15), (4, 15), (5, 15)] {
-        assert_eq!(merged.count(merged.hash(&item(0, number))), count, "item {number}");
-    }
-    // An item of both is deleted twice.
-    let hash = merged.hash(&item(0, 1));
-    assert!(merged.delete(hash) && merged.contains(hash));
-    assert!(merged.delete(hash) && !merged.contains(hash));
-    assert!(!merged.delete(hash));
-    // The running hash tells the unions apart, and from their parts.
-    let changes = |filter: &Filter| format!("{:?}", filter.newest().shape());
-    let states = [&a, &b, &all, &union(&[&a, &b]), &union(&[&a, &a]), &union(&[&b, &b])];
-    for (index, one) in states.iter().enumerate() {
-        for other in &states[..index] {
-            assert_ne!(changes(one), changes(other));
-        }
-    }
-}
-
-#[test]
-fn a_filter_merged_with_itself_stays_and_doubles_its_counters() {
-    for cells in CELLS {
-        let plain = params(0.01, 500, 2, 3);
-        let [mut once, mut twice, mut thrice] = [0; 3].map(|_| filter(&Params { cells, ..plain }));
-        add_all(&mut once, 0..300);
-        (0..2).for_each(|_| add_all(&mut twice, 0..300));
-        (0..3).for_each(|_| add_all(&mut thrice, 0..300));
-        let original = once.duplicate().expect("memory");
-        let same = Union::of(&[&once, &once], true).expect("alike");
-        assert_eq!(same.changes(), cells == CellKind::Counters);
-        // As its own source, and as a source that is given twice.
-        merge(&mut once, 1, &[]).expect("alike");
-        let copy = union(&[&original, &original]);
-        for merged in [&once, &copy] {
-            assert!(words(merged) == words(&twice), "{cells:?}");
-            assert_eq!(counts(merged), counts(&twice), "{cells:?}");
-        }
-        merge(&mut once, 0, &[&original]).expect("alike");
-        assert!(words(&once) == words(&thrice), "{cells:?}");
-        assert!(words(&union(&[&original, &original, &original])) == words(&thrice), "{cells:?}");
-    }
-}
-
-/// The filter that is named a hundred times need not be added a hundred times.
-#[test]
-fn repeats_without_an_effect_are_left_out() {
-    for cells in CELLS {
-        let [mut a, mut b] = [0; 2].map(|_| filter(&Params { cells, ..params(0.01, 1_000, 2, 3) }));
-        add_all(&mut a, 0..300);
-        add_all(&mut b, 200..500);
-        add_all(&mut b, 200..300);
-        for times in 0..40 {
-            let least = repeats(&a, times);
-            assert_eq!(least, if cells == CellKind::Bits { 0 } else { times.min(14) });
-            let merged = |times: usize| {
-                let mut own = a.duplicate().expect("memory");
-                merge(&mut own, times, &[&b]).expect("room");
-                let more: Vec<&Filter> =
-                    [&a].into_iter().chain(std::iter::repeat_n(&b, times + 1)).collect();
-                let more = union(&more);
-                // What is there twice has nothing new to count.
-                assert!(own.items() <= 600 && more.items() <= 600);
-                [own, more].map(|filter| (words(&filter), counts(&filter)))
-            };
-            assert!(merged(times) == merged(least), "{cells:?} {times}");
-        }
-    }
-}
-
-#[test]
 fn a_union_that_adds_nothing_does_not_change_the_filter() {
-    for cells in CELLS {
-        let [mut full, mut part, empty] =
-            [0; 3].map(|_| filter(&Params { cells, ..params(0.05, 200, 2, 3) }));
-        fill(&mut full, 0, 200);
-        add_all(&mut part, 0..100);
-        let case = format!("{cells:?}");
-        // A full filter and an empty one, or a part of its own items.
-        let union = Union::of(&[&full, &empty], true).expect("alike");
-        assert!(!union.changes(), "{case}");
-        let union = Union::of(&[&full, &part], true).expect("alike");
-        assert_eq!(union.changes(), cells == CellKind::Counters, "{case}");
-        let union = Union::of(&[&part, &full], true).expect("alike");
-        assert!(union.changes(), "{case}");
-        union.write(&mut part, 0, &[&full]).expect("memory");
-        assert_eq!(counts(&part), [200], "the count of the fuller one is exact");
-    }
+    let [mut full, mut part, empty] = [0; 3].map(|_| filter(&params(0.05, 200, 2, 3)));
+    fill(&mut full, 0, 200);
+    add_all(&mut part, 0..100);
+    // A full filter and an empty one, or a part of its own items.
+    let union = Union::of(&[&full, &empty], true).expect("alike");
+    assert!(!union.changes());
+    let union = Union::of(&[&full, &part], true).expect("alike");
+    assert!(!union.changes());
+    let union = Union::of(&[&part, &full], true).expect("alike");
+    assert!(union.changes());
+    union.write(&mut part, &[&full]).expect("memory");
+    assert_eq!(counts(&part), [200], "the count of the fuller one is exact");
 }
 
 #[test]
 fn a_layer_that_would_hold_too_much_is_refused_and_nothing_changes() {
-    for cells in CELLS {
-        for expansion in [0, 2] {
-            let [mut a, mut b] =
-                [0; 2].map(|_| filter(&Params { cells, ..params(0.01, 1_000, expansion, 3) }));
-            add_all(&mut a, 0..900);
-            add_all(&mut b, 900..1_800);
-            let before = Strings::of(&a);
-            let refused = merge(&mut a, 0, &[&b]).expect_err("1,800 items of 1,000");
-            let Unmergeable::Full { index: 0, layers: 1, items, capacity: 1_000 } = refused else {
-                panic!("{refused:?}");
-            };
-            // The filter that got all of them counts fewer, since it is too full.
-            assert!((1_700..=1_800).contains(&items), "{items}");
-            assert_eq!(Strings::of(&a), before);
-            // A primary or an AOF is obeyed.
-            let union = Union::of(&[&a, &b], false).expect("alike");
-            union.write(&mut a, 0, &[&b]).expect("memory");
-            assert!((0..1_800).all(|number| has(&a, &item(0, number))));
-            assert_eq!(a.items(), 1_000);
-            assert_eq!(Strings::of(&Strings::of(&a).filter()), Strings::of(&a));
-        }
+    for expansion in [0, 2] {
+        let [mut a, mut b] = [0; 2].map(|_| filter(&params(0.01, 1_000, expansion, 3)));
+        add_all(&mut a, 0..900);
+        add_all(&mut b, 900..1_800);
+        let before = Strings::of(&a);
+        let refused = merge(&mut a, &[&b]).expect_err("1,800 items of 1,000");
+        let Unmergeable::Full { index: 0, layers: 1, items, capacity: 1_000 } = refused else {
+            panic!("{refused:?}");
+        };
+        // The filter that got all of them counts fewer, since it is too full.
+        assert!((1_700..=1_800).contains(&items), "{items}");
+        assert_eq!(Strings::of(&a), before);
+        // A primary or an AOF is obeyed.
+        let union = Union::of(&[&a, &b], false).expect("alike");
+        union.write(&mut a, &[&b]).expect("memory");
+        assert!((0..1_800).all(|number| has(&a, &item(0, number))));
+        assert_eq!(a.items(), 1_000);
+        assert_eq!(Strings::of(&Strings::of(&a).filter()), Strings::of(&a));
     }
 }
 
@@ -263,25 +160,23 @@ fn a_layer_that_would_hold_too_much_is_refused_and_nothing_changes() {
 /// it is merged, and raises neither the count nor the rate.
 #[test]
 fn a_full_filter_takes_no_new_item_by_any_number_of_merges() {
-    for cells in CELLS {
-        for rate in [0.25, 0.01, 1e-6] {
-            let empty = || filter(&Params { cells, ..params(rate, 1_000, 0, 7) });
-            let mut full = empty();
-            fill(&mut full, 0, 1_000);
-            let before = (full.estimate(), full.newest().counted());
-            let mut known = 0;
-            for number in 0..5_000 {
-                let mut one = empty();
-                add(&mut one, &item(1, number));
-                let present = has(&full, &item(1, number));
-                known += u64::from(present);
-                let merged = merge(&mut full, 0, &[&one]);
-                assert_eq!(merged.is_ok(), present, "{cells:?} {rate} {number}");
-            }
-            // At 1e-6 none of them tests present; at 25 %, more than a fifth.
-            assert_eq!(known > 1_000, rate == 0.25, "{known}");
-            assert_eq!((full.estimate(), full.newest().counted()), before, "{cells:?} {rate}");
+    for rate in [0.25, 0.01, 1e-6] {
+        let empty = || filter(&params(rate, 1_000, 0, 7));
+        let mut full = empty();
+        fill(&mut full, 0, 1_000);
+        let before = (full.estimate(), full.newest().counted());
+        let mut known = 0;
+        for number in 0..5_000 {
+            let mut one = empty();
+            add(&mut one, &item(1, number));
+            let present = has(&full, &item(1, number));
+            known += u64::from(present);
+            let merged = merge(&mut full, &[&one]);
+            assert_eq!(merged.is_ok(), present, "{rate} {number}");
         }
+        // At 1e-6 none of them tests present; at 25 %, more than a fifth.
+        assert_eq!(known > 1_000, rate == 0.25, "{known}");
+        assert_eq!((full.estimate(), full.newest().counted()), before, "{rate}");
     }
 }
 
@@ -291,24 +186,22 @@ fn a_full_filter_takes_no_new_item_by_any_number_of_merges() {
 /// count of the filter with all items; half an item is rounded.
 #[test]
 fn many_small_merges_count_as_the_filter_with_all_items() {
-    for cells in CELLS {
-        for (rate, part) in [(0.05, 1), (0.05, 10), (0.01, 3), (0.01, 10), (1e-6, 10)] {
-            let capacity = 2_000 * part;
-            let empty = || filter(&Params { cells, ..params(rate, capacity, 0, 11) });
-            let [mut merged, mut all] = [0; 2].map(|_| empty());
-            for start in (0..capacity * 9 / 10).step_by(part as usize) {
-                let mut small = empty();
-                add_all(&mut small, start..start + part);
-                merge(&mut merged, 0, &[&small]).expect("a tenth is free");
-                add_all(&mut all, start..start + part);
-            }
-            let deviation = spread(&all, all.items() as f64).sqrt();
-            let off = all.items().abs_diff(merged.items()) as f64;
-            assert!(off < 5.0 * deviation + 0.5, "{cells:?} {rate} {part}: {off}, {deviation}");
-            fill(&mut merged, 1, capacity);
-            let full = merged.estimate().error_rate;
-            assert!(full < rate * 1.1, "{cells:?} {rate} {part}: {full}");
+    for (rate, part) in [(0.05, 1), (0.05, 10), (0.01, 3), (0.01, 10), (1e-6, 10)] {
+        let capacity = 2_000 * part;
+        let empty = || filter(&params(rate, capacity, 0, 11));
+        let [mut merged, mut all] = [0; 2].map(|_| empty());
+        for start in (0..capacity * 9 / 10).step_by(part as usize) {
+            let mut small = empty();
+            add_all(&mut small, start..start + part);
+            merge(&mut merged, &[&small]).expect("a tenth is free");
+            add_all(&mut all, start..start + part);
         }
+        let deviation = spread(&all, all.items() as f64).sqrt();
+        let off = all.items().abs_diff(merged.items()) as f64;
+        assert!(off < 5.0 * deviation + 0.5, "{rate} {part}: {off}, {deviation}");
+        fill(&mut merged, 1, capacity);
+        let full = merged.estimate().error_rate;
+        assert!(full < rate * 1.1, "{rate} {part}: {full}");
     }
 }
 
@@ -320,157 +213,73 @@ fn many_small_merges_count_as_the_filter_with_all_items() {
 #[test]
 fn many_merges_of_small_parts_keep_the_error_rate() {
     const FILTERS: u64 = 60;
-    for (cells, rate) in [
-        (CellKind::Bits, 0.25),
-        (CellKind::Bits, 0.01),
-        (CellKind::Counters, 0.01),
-        (CellKind::Bits, 0.001),
-        (CellKind::Bits, 1e-6),
-    ] {
+    for rate in [0.25, 0.01, 0.001, 1e-6] {
         let full = |seed| {
-            let empty = || filter(&Params { cells, ..params(rate, 1_000, 0, seed) });
+            let empty = || filter(&params(rate, 1_000, 0, seed));
             let mut merged = empty();
             for start in (0..10_000).step_by(3) {
                 let mut small = empty();
                 add_all(&mut small, start..start + 3);
-                if merge(&mut merged, 0, &[&small]).is_err() {
-                    assert!(start > 900, "{cells:?} {rate}: refused after {start}");
+                if merge(&mut merged, &[&small]).is_err() {
+                    assert!(start > 900, "{rate}: refused after {start}");
                     return merged.estimate().error_rate;
                 }
             }
-            panic!("{cells:?} {rate}: 10,000 items are in");
+            panic!("{rate}: 10,000 items are in");
         };
         let mean = (0..FILTERS).map(full).sum::<f64>() / FILTERS as f64;
-        println!("{cells:?} {rate}: {:.4} of the rate", mean / rate);
-        assert!(mean <= 1.02 * rate, "{cells:?} {rate}: {mean}");
+        println!("{rate}: {:.4} of the rate", mean / rate);
+        assert!(mean <= 1.02 * rate, "{rate}: {mean}");
     }
 }
 
 /// With four deviations fewer items than the capacity, only an error of 4.5 deviations is refused.
 #[test]
 fn two_filters_of_nearly_as_many_items_as_the_capacity_are_not_refused() {
-    for cells in CELLS {
-        for seed in 0..200 {
-            let [mut a, mut b] =
-                [0; 2].map(|_| filter(&Params { cells, ..params(0.01, 1_000, 0, seed) }));
-            let free = 4.0 * spread(&a, 1_000.0).sqrt();
-            let items = 1_000 - free.ceil() as u64;
-            fill(&mut a, 1, items / 2);
-            fill(&mut b, 2, items / 2);
-            let merged = union(&[&a, &b]).items();
-            assert!(items.abs_diff(merged) as f64 <= 1.25 * free, "{merged} of {items}");
-        }
-    }
-}
-
-/// Replacements make the counts of counting filters drift. The union is judged by its counters.
-#[test]
-fn two_filters_with_deletions_are_judged_by_their_counters() {
-    for seed in 0..40 {
-        let empty =
-            || filter(&Params { cells: CellKind::Counters, ..params(0.25, 1_000, 0, seed) });
-        let [mut a, mut b, mut all] = [0; 3].map(|_| empty());
-        for (set, part) in [(0, &mut a), (1, &mut b)] {
-            for number in 0..460 {
-                add(part, &item(set, number));
-            }
-            for number in 0..5_000 {
-                let hash = part.hash(&item(set, number));
-                assert!(part.delete(hash), "{number}");
-                add(part, &item(set, number + 460));
-            }
-            for number in 5_000..5_460 {
-                add(&mut all, &item(set, number));
-            }
-        }
-        let merged = union(&[&a, &b]);
-        assert!(words(&merged) == words(&all));
-        let off = merged.items().abs_diff(all.items()) as f64;
-        assert!(off <= 5.0 * spread(&all, 1_000.0).sqrt(), "{off}");
+    for seed in 0..200 {
+        let [mut a, mut b] = [0; 2].map(|_| filter(&params(0.01, 1_000, 0, seed)));
+        let free = 4.0 * spread(&a, 1_000.0).sqrt();
+        let items = 1_000 - free.ceil() as u64;
+        fill(&mut a, 1, items / 2);
+        fill(&mut b, 2, items / 2);
+        let merged = union(&[&a, &b]).items();
+        assert!(items.abs_diff(merged) as f64 <= 1.25 * free, "{merged} of {items}");
     }
 }
 
 #[test]
 fn layers_that_the_destination_lacks_are_added() {
-    for cells in CELLS {
-        let empty = || filter(&Params { cells, ..params(0.01, 100, 2, 3) });
-        let mut grown = empty();
-        fill(&mut grown, 0, 600);
-        assert_eq!(grown.layers().len(), 3);
-        // The first 50 items of the first layer; and items of the first layer and of the others,
-        // which `half` has in its first layer.
-        let mut half = empty();
-        add_all(&mut half, 0..50);
-        let case = format!("{cells:?}");
-        for order in [[&half, &grown], [&grown, &half]] {
-            let merged = union(&order);
-            assert_eq!(merged.layers().len(), 3, "{case}");
-            assert_eq!(counts(&merged), counts(&grown), "{case}");
-            assert_eq!(merged.bytes(), grown.bytes(), "{case}");
-            if cells == CellKind::Bits {
-                assert!(words(&merged) == words(&grown));
-            }
-            assert_eq!(Strings::of(&Strings::of(&merged).filter()), Strings::of(&merged), "{case}");
-        }
-        // It goes on growing as the other does.
-        let (mut merged, before) = (union(&[&half, &grown]), Strings::of(&grown));
-        assert_eq!(fill(&mut merged, 1, 1_500), fill(&mut grown.duplicate().unwrap(), 1, 1_500));
-        // No item can move to another layer: the first layer of `grown` is full.
-        add_all(&mut half, 100_000..100_040);
-        let refused = merge(&mut grown, 0, &[&half]).expect_err("a layer above its capacity");
-        assert!(
-            matches!(refused, Unmergeable::Full { index: 0, layers: 3, capacity: 100, .. }),
-            "{refused:?}"
-        );
-        assert_eq!(Strings::of(&grown), before, "{case}");
+    let empty = || stack(&params(0.01, 100, 2, 0));
+    let mut grown = empty();
+    fill(&mut grown, 0, 600);
+    assert_eq!(grown.layers().len(), 3);
+    // The first 50 items of the first layer; and items of the first layer and of the others, which
+    // `half` has in its first layer.
+    let mut half = empty();
+    add_all(&mut half, 0..50);
+    for order in [[&half, &grown], [&grown, &half]] {
+        let merged = union(&order);
+        assert_eq!(merged.layers().len(), 3);
+        assert_eq!(counts(&merged), counts(&grown));
+        assert_eq!(merged.bytes(), grown.bytes());
+        assert!(words(&merged) == words(&grown));
     }
-}
-
-/// An item in the first layer of one filter and in the second of another is found in the union, and
-/// its deletion is refused, as ever where two layers hold an item. Only deletions make room in the
-/// first layer of a filter that has grown.
-#[test]
-fn an_item_in_different_layers_of_the_filters_stays() {
-    let empty = || filter(&Params { cells: CellKind::Counters, ..params(0.001, 100, 2, 3) });
-    let [mut a, mut b] = [0; 2].map(|_| empty());
-    fill(&mut b, 0, 100);
-    add(&mut b, b"x");
-    for number in 0..50 {
-        let hash = b.hash(&item(0, number));
-        assert!(b.delete(hash), "{number}");
-    }
-    add(&mut a, b"x");
-    let places = |filter: &Filter, name: &[u8]| {
-        let hash = filter.hash(name);
-        filter.layers().map(|layer| layer.contains(hash)).collect::<Vec<_>>()
-    };
-    assert_eq!((places(&a, b"x"), places(&b, b"x")), (vec![true], vec![false, true]));
-    for order in [[&a, &b], [&b, &a]] {
-        let mut merged = union(&order);
-        assert_eq!(places(&merged, b"x"), [true, true]);
-        assert_eq!(counts(&merged), [51, 1]);
-        let hash = merged.hash(b"x");
-        assert!(!merged.delete(hash) && merged.contains(hash));
-        // Items that one layer holds can be deleted.
-        let hash = merged.hash(&item(0, 60));
-        assert!(merged.delete(hash) && !merged.contains(hash));
-    }
-}
-
-/// Items of different generations would be forgotten together.
-#[test]
-fn windows_are_not_merged() {
-    let plain = params(0.01, 1_000, 2, 3);
-    let window = window(&plain, time(1_000, 4, true)).into_filter();
-    for pair in [[&window, &window], [&window, &filter(&plain)], [&filter(&plain), &window]] {
-        assert_eq!(Union::of(&pair, false), Err(Unmergeable::Window));
-    }
+    // It goes on growing as the other does.
+    let (mut merged, before) = (union(&[&half, &grown]), words(&grown));
+    assert_eq!(fill(&mut merged, 1, 1_500), fill(&mut grown.duplicate().unwrap(), 1, 1_500));
+    // No item can move to another layer: the first layer of `grown` is full.
+    add_all(&mut half, 100_000..100_040);
+    let refused = merge(&mut grown, &[&half]).expect_err("a layer above its capacity");
+    assert!(
+        matches!(refused, Unmergeable::Full { index: 0, layers: 3, capacity: 100, .. }),
+        "{refused:?}"
+    );
+    assert!(words(&grown) == before);
 }
 
 #[test]
 fn the_first_difference_is_named() {
     let plain = params(0.01, 1_000, 2, 3);
-    let counters = Params { cells: CellKind::Counters, ..plain };
     let [valkey, other_key, other_ratio] = [
         Valkey { seed: FIXED_SEED, tightening: 0.5 },
         Valkey { seed: [1; 32], tightening: 0.5 },
@@ -481,8 +290,6 @@ fn the_first_difference_is_named() {
     let named = |name| &kinds.iter().find(|(kind, _)| *kind == name).expect("a kind").1;
     let first = filter(&plain);
     for (a, b, difference) in [
-        (&first, &filter(&counters), Difference::Kind),
-        (&first, &filter(&Params { seed: 4, error_rate: 0.5, ..counters }), Difference::Kind),
         (&first, &valkey, Difference::Kind),
         (named("RedisBloom"), named("Guava 32"), Difference::Kind),
         (&first, &filter(&Params { seed: 4, error_rate: 0.5, ..plain }), Difference::Seed),
@@ -507,7 +314,7 @@ fn the_first_difference_is_named() {
 
 #[test]
 fn new_layers_are_held_against_the_ceiling() {
-    let [mut small, mut grown] = [0; 2].map(|_| filter(&params(0.01, 1_000, 2, 3)));
+    let [mut small, mut grown] = [0; 2].map(|_| stack(&params(0.01, 1_000, 2, 0)));
     fill(&mut grown, 0, 1_001);
     add_all(&mut small, 0..10);
     let union = Union::of(&[&small, &grown], true).expect("alike");
@@ -530,7 +337,6 @@ fn spread(filter: &Filter, items: f64) -> f64 {
     let shape = filter.newest().shape();
     let geometry = match shape {
         Shape::Blocked(geometry) => geometry,
-        Shape::Counting(counting) => counting.geometry,
         Shape::Classic(classic) => panic!("{classic:?}"),
     };
     let (m, k) = (geometry.words() as f64 * 64.0, f64::from(geometry.probes));
@@ -597,23 +403,19 @@ fn the_error_of_the_count_of_a_union_is_the_predicted_one() {
 /// A shard is merged with the same shard alone, and the union is that shard.
 #[test]
 fn only_the_same_shards_are_merged() {
-    for cells in CELLS {
-        let shard = |shard: Option<Shard>| {
-            filter(&Params { cells, ..params(0.01, 100, 2, 9) }).with_shard(shard)
-        };
-        let (five, six, other_count) = (Shard::new(5, 8), Shard::new(6, 8), Shard::new(5, 16));
-        let differ = Err(Unmergeable::Differ(Difference::Shard));
-        for other in [six, other_count, None] {
-            assert_eq!(merge(&mut shard(five), 0, &[&shard(other)]), differ);
-            assert_eq!(merge(&mut shard(other), 0, &[&shard(five)]), differ);
-        }
-        let (mut destination, mut source) = (shard(five), shard(five));
-        add_all(&mut destination, 0..70);
-        add_all(&mut source, 50..90);
-        assert_eq!(merge(&mut destination, 0, &[&source]), Ok(()));
-        assert_eq!(destination.shard(), five);
-        assert!((0..90).all(|number| has(&destination, &item(0, number))));
+    let shard = |shard: Option<Shard>| filter(&params(0.01, 100, 2, 9)).with_shard(shard);
+    let (five, six, other_count) = (Shard::new(5, 8), Shard::new(6, 8), Shard::new(5, 16));
+    let differ = Err(Unmergeable::Differ(Difference::Shard));
+    for other in [six, other_count, None] {
+        assert_eq!(merge(&mut shard(five), &[&shard(other)]), differ);
+        assert_eq!(merge(&mut shard(other), &[&shard(five)]), differ);
     }
+    let (mut destination, mut source) = (shard(five), shard(five));
+    add_all(&mut destination, 0..70);
+    add_all(&mut source, 50..90);
+    assert_eq!(merge(&mut destination, &[&source]), Ok(()));
+    assert_eq!(destination.shard(), five);
+    assert!((0..90).all(|number| has(&destination, &item(0, number))));
 }
 
 fn config() -> Config {
@@ -631,11 +433,9 @@ proptest! {
         parts in vec(vec(any::<u16>(), 0..150), 1..4),
         capacity in 1..300_u64,
         expansion in 0..3_u64,
-        counters in any::<bool>(),
         rate in prop::sample::select(vec![0.5, 0.1, 0.01, 0.001, 1e-6]),
     ) {
-        let cells = CELLS[usize::from(counters)];
-        let mut start = filter(&Params { cells, ..params(rate, capacity, expansion, 9) });
+        let mut start = filter(&params(rate, capacity, expansion, 9));
         let mut items = Vec::new();
         let mut put = |filter: &mut Filter, numbers: &[u16]| {
             for &number in numbers {
@@ -655,7 +455,7 @@ proptest! {
         let forward: Vec<&Filter> = filters.iter().collect();
         let backward: Vec<&Filter> = filters.iter().rev().collect();
         let mut merged = forward[0].duplicate().expect("memory");
-        match merge(&mut merged, 0, &forward[1..]) {
+        match merge(&mut merged, &forward[1..]) {
             Ok(()) => {
                 for &number in &items {
                     prop_assert!(has(&merged, &bytes(number)), "a false negative: {}", number);
@@ -663,9 +463,7 @@ proptest! {
                 let other = union(&backward);
                 prop_assert!(words(&merged) == words(&other));
                 prop_assert_eq!(counts(&merged), counts(&other));
-                if !counters {
-                    prop_assert!(merged.layers().all(|layer| layer.counted() <= layer.capacity()));
-                }
+                prop_assert!(merged.layers().all(|layer| layer.counted() <= layer.capacity()));
                 let stored = Strings::of(&merged);
                 prop_assert_eq!(Strings::of(&stored.filter()), stored);
             }

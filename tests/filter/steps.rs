@@ -10,12 +10,8 @@ pub(crate) type Number = u16;
 pub(crate) enum Step {
     Add(Number),
     AddEach(Vec<Number>),
-    /// `Add`, then `AddEach`, under a ceiling of so many bytes above the present size.
-    AddWithin(u64, Number, Vec<Number>),
     Contains(Number),
     ContainsEach(Vec<Number>),
-    /// Deletes only items that were added.
-    DeleteEach(Vec<Number>),
     /// Saves and loads the strings of an RDB.
     Store,
     /// Saves and loads the chunks of a dump.
@@ -47,11 +43,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => number().prop_map(Step::Add),
         4 => numbers().prop_map(Step::AddEach),
-        2 => (0..2_000_u64, number(), numbers())
-            .prop_map(|(room, number, numbers)| Step::AddWithin(room, number, numbers)),
         2 => number().prop_map(Step::Contains),
         2 => numbers().prop_map(Step::ContainsEach),
-        5 => numbers().prop_map(Step::DeleteEach),
         1 => Just(Step::Store),
         1 => Just(Step::Dump),
         1 => Just(Step::Duplicate),

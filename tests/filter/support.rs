@@ -4,18 +4,18 @@
 use redis_bloom::{
     codec::{
         io::{Sink, Source},
-        native::rdb::{self, Stored},
+        native::{
+            kinds::{self, Stored},
+            rdb,
+        },
     },
-    filter::{Author, CellKind, Dropped, Expansion, Filter, Params, Rules, Span, Window},
+    filter::{CellKind, Expansion, Filter, Params, Rules, Span, Valkey},
 };
 
 /// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
 pub(crate) fn item(set: u64, number: u64) -> [u8; 16] {
     (u128::from(set) << 64 | u128::from(number)).to_le_bytes()
 }
-
-/// Both kinds of native filters.
-pub(crate) const CELLS: [CellKind; 2] = [CellKind::Bits, CellKind::Counters];
 
 /// Parameters of a filter of bits; an expansion of 0 makes it non-scaling.
 pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
@@ -29,30 +29,17 @@ pub(crate) fn filter(params: &Params) -> Filter {
     Filter::new(params, u64::MAX).unwrap_or_else(|error| panic!("{params:?}: {error}"))
 }
 
-/// An empty filter that forgets, without a ceiling.
+/// An empty filter of valkey-bloom, which grows by layers.
 #[track_caller]
-pub(crate) fn window(params: &Params, rules: Rules) -> Window {
-    Window::new(params, rules, u64::MAX).unwrap_or_else(|error| panic!("{rules:?}: {error}"))
+pub(crate) fn stack(params: &Params) -> Filter {
+    let valkey = Valkey { seed: [7; 32], tightening: 0.5 };
+    Filter::of_valkey(valkey, params, u64::MAX)
+        .unwrap_or_else(|error| panic!("{params:?}: {error}"))
 }
 
 /// A window of time, divided into `generations`.
 pub(crate) fn time(milliseconds: u64, generations: u8, refresh: bool) -> Rules {
     Rules { span: Span::Time(milliseconds), generations, refresh }
-}
-
-/// A window of the last N items, divided into `generations`.
-pub(crate) fn last_items(generations: u8, refresh: bool) -> Rules {
-    Rules { span: Span::Items, generations, refresh }
-}
-
-/// Adds an item to a window as a client does at `now`; returns whether it was new.
-#[track_caller]
-pub(crate) fn add_at(window: &mut Window, item: &[u8], now: i64) -> bool {
-    let mut dropped = Dropped::default();
-    window.turn(now, |_| u64::MAX, &mut dropped).1.expect("memory for a generation");
-    let hash = window.filter().hash(item);
-    let added = window.add(hash, Author::Client(now), |_| u64::MAX, &mut dropped);
-    added.expect("room for the item").new
 }
 
 /// Adds one item without a ceiling; returns whether it was new.
@@ -112,8 +99,8 @@ impl Strings {
     /// The complete filter that the strings hold.
     #[track_caller]
     pub(crate) fn filter(&self) -> Filter {
-        match rdb::load(&mut Reading(self.0.iter()), u64::MAX) {
-            Ok(Stored::Complete(filter)) => filter,
+        match kinds::load(&mut Reading(self.0.iter()), u64::MAX) {
+            Ok(Stored::Layers(filter)) => filter,
             other => panic!("not a complete filter: {other:?}"),
         }
     }

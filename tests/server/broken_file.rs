@@ -10,7 +10,7 @@ use crate::harness::{
     sealed, wait_until,
 };
 
-/// A stopped server whose dump file holds a filter of three layers under "k".
+/// A stopped server whose dump file holds a filter of one layer under "k".
 struct Saved {
     server: Server,
     path: PathBuf,
@@ -26,7 +26,7 @@ struct Saved {
 fn saved() -> Saved {
     let mut server = Server::with().config("rdbcompression no").start();
     let client = &mut server.client();
-    assert_eq!(client.run("BF.RESERVE k 0.01 100"), ok());
+    assert_eq!(client.run("BF.RESERVE k 0.01 600"), ok());
     let items = add_until_card(client, "k", "item", 500);
     let payload = Payload::of(client, "k");
     assert_eq!(client.run("SAVE"), ok());
@@ -83,11 +83,11 @@ fn a_damaged_dump_file_is_refused_with_a_line_in_the_log() {
         ("an error rate that is no number", |header| {
             header.error_rate = f64::NAN;
         }),
-        ("no probes", |header| header.layers[2].probes = 0),
+        ("no probes", |header| header.layers[0].probes = 0),
         ("2^31 layers", |header| header.count = 1 << 31),
         ("more bits announced than follow", |header| header.present += 8),
         ("more bits than the filter has", |header| {
-            header.layers[2].blocks -= 1;
+            header.layers[0].blocks -= 1;
         }),
     ];
     for (what, edit) in edits {

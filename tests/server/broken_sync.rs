@@ -6,7 +6,7 @@ use crate::harness::{
     load, ok, settled_memory, skipped, version, wait_until,
 };
 
-const KEYS: [&str; 4] = ["small", "layers", "large", "half"];
+const KEYS: [&str; 4] = ["small", "narrow", "large", "half"];
 
 /// A primary with filters of 11 MB in total, one of them half loaded.
 fn primary(setting: &str) -> Server {
@@ -17,12 +17,12 @@ fn primary(setting: &str) -> Server {
         .start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE small 0.01 100"), ok());
-    assert_eq!(client.run("BF.RESERVE layers 0.01 1 EXPANSION 1"), ok());
+    assert_eq!(client.run("BF.RESERVE narrow 0.01 1 EXPANSION 1"), ok());
     assert_eq!(client.run("BF.RESERVE large 0.01 8000000"), ok());
-    for (key, card) in [("small", 500), ("layers", 300), ("large", 20_000)] {
+    for (key, card) in [("small", 500), ("narrow", 300), ("large", 20_000)] {
         add_until_card(client, key, "item", card);
     }
-    let header = crate::harness::dump(client, "layers").swap_remove(0);
+    let header = crate::harness::dump(client, "narrow").swap_remove(0);
     assert_eq!(load(client, "half", &header), ok());
     server
 }

@@ -185,7 +185,7 @@ fn an_error_is_the_third_element_and_the_items_before_it_are_in() {
     client.run("FLUSHALL");
     client.run("BF.RESERVE k 1e-9 1000");
     assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "10000"]), ok());
-    let lines = numbered("item", 1_500).join("\n");
+    let lines = numbered("item", 6_000).join("\n");
     let reply = client.cmd(&["BF.BULKADD", "k", "LINES", &lines]);
     let card = client.run("BF.CARD k").int();
     assert_eq!(reply.elements()[0], int(card), "each item is new until the filter is full");

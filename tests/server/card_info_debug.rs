@@ -27,6 +27,7 @@ fn a_single_info_field_is_an_array_of_one_or_a_map_of_one() {
     let server = Server::start();
     let client = &mut server.client();
     client.run("BF.RESERVE k 0.01 100 EXPANSION 3");
+    client.run("BF.MADD k a b");
     let size = info(client, "k").size;
     let fields = [
         ("CAPACITY", "Capacity", int(100)),
@@ -35,7 +36,6 @@ fn a_single_info_field_is_an_array_of_one_or_a_map_of_one() {
         ("ITEMS", "Number of items inserted", int(2)),
         ("EXPANSION", "Expansion rate", int(3)),
     ];
-    client.run("BF.MADD k a b");
     let mut resp3 = server.resp3();
     for (field, name, value) in fields {
         for spelling in [
@@ -133,35 +133,63 @@ fn debug_writes_a_rate_with_six_digits() {
     }
 }
 
-/// The layers in BF.DEBUG add up to BF.INFO, and the sum of their rates stays within the requested
-/// rate.
+/// The lines of BF.DEBUG add up to BF.INFO, and the sum of their rates stays within the requested
+/// rate: one line for a layer, and one for all pages.
 #[test]
-fn debug_describes_every_layer() {
+fn debug_describes_the_layer_and_the_pages() {
     let server = Server::start();
     let client = &mut server.client();
-    client.run("BF.RESERVE k 0.01 100");
-    add_until_card(client, "k", "item", 1_000);
-    let (items, layers) = layers(client, "k");
-    let info = info(client, "k");
-    assert_eq!(items, 1_000);
-    assert_eq!(info.filters, 4);
-    let shape: Vec<_> = layers.iter().map(|layer| (layer.capacity, layer.size)).collect();
-    assert_eq!(shape, [(100, 100), (200, 200), (400, 400), (800, 300)]);
-    assert_eq!(info.capacity, 1_500, "the capacity of a filter is the sum over its layers");
-    for layer in &layers {
-        assert_eq!(layer.hash_width, 64, "{layer:?}");
-        assert!(layer.hashes >= 1 && layer.bits >= layer.capacity, "{layer:?}");
-        assert!(layer.bytes * 8 >= layer.bits && layer.bytes * 8 < layer.bits + 64, "{layer:?}");
+    for (reserved, card, filters, shape) in [
+        (1_000, 1_000, 1, &[(1_000, 1_000)][..]),
+        (1_000, 10_000, 4, &[(1_000, 1_000), (14_000, 9_000)]),
+        // Nobody counted: there is no layer.
+        (100, 100, 1, &[(100, 100)]),
+        (100, 10_000, 7, &[(12_700, 10_000)]),
+    ] {
+        client.run("DEL k");
+        client.run(&format!("BF.RESERVE k 0.01 {reserved}"));
+        add_until_card(client, "k", "item", card);
+        let (items, layers) = layers(client, "k");
+        let info = info(client, "k");
+        assert_eq!((items, info.items, info.filters), (card, card, filters));
+        let shown: Vec<_> = layers.iter().map(|layer| (layer.capacity, layer.size)).collect();
+        assert_eq!(shown, shape);
+        let capacity: i64 = layers.iter().map(|layer| layer.capacity).sum();
+        assert_eq!(info.capacity, capacity, "the capacity is that of a stack of layers");
+        for layer in &layers {
+            assert_eq!(layer.hash_width, 64, "{layer:?}");
+            assert!(layer.hashes >= 1 && layer.bits >= layer.size, "{layer:?}");
+            assert!((0..64).contains(&(layer.bytes * 8 - layer.bits)), "{layer:?}");
+        }
+        let union: f64 = layers.iter().map(|layer| layer.ratio).sum();
+        assert!(union <= 0.01, "the rates add up to {union}, above 0.01");
+        assert!(reserved == 100 || layers[0].ratio > 0.007, "three quarters: {layers:?}");
+        let bytes: i64 = layers.iter().map(|layer| layer.bytes).sum();
+        assert!(info.size >= bytes, "BF.INFO Size {} is less than {bytes} bytes", info.size);
     }
-    let union: f64 = layers.iter().map(|layer| layer.ratio).sum();
-    assert!(union <= 0.01, "the layers' rates add up to {union}, above 0.01");
-    assert!(
-        layers[0].ratio > 0.007,
-        "the first layer has three quarters of the rate, not {}",
-        layers[0].ratio
-    );
-    let bytes: i64 = layers.iter().map(|layer| layer.bytes).sum();
-    assert!(info.size >= bytes, "BF.INFO Size {} is less than the bits, {bytes} bytes", info.size);
+}
+
+/// What FILTERS and CAPACITY report follows EXPANSION, as in a stack of layers.
+#[test]
+fn info_reports_a_stack_of_the_expansion() {
+    let server = Server::start();
+    let client = &mut server.client();
+    for (words, rows) in [
+        ("", &[(10, 1, 10), (11, 2, 30), (30, 2, 30), (31, 3, 70), (1_000, 7, 1_270)][..]),
+        ("EXPANSION 1", &[(10, 1, 10), (11, 2, 20), (995, 100, 1_000), (1_001, 101, 1_010)]),
+        ("EXPANSION 4", &[(10, 1, 10), (50, 2, 50), (51, 3, 210), (1_000, 5, 3_410)]),
+        ("COUNTING EXPANSION 3", &[(10, 1, 10), (40, 2, 40), (41, 3, 130), (1_000, 5, 1_210)]),
+    ] {
+        client.run("DEL k");
+        client.run(&format!("BF.RESERVE k 0.000001 10 {words}"));
+        for &(card, filters, capacity) in rows {
+            add_until_card(client, "k", "item", card);
+            let shown = info(client, "k");
+            assert_eq!((shown.filters, shown.capacity), (filters, capacity), "{words}: {card}");
+            assert_eq!(client.server_info("bf", "bf_layers"), filters.to_string());
+            assert_eq!(client.server_info("bf", "bf_capacity"), capacity.to_string());
+        }
+    }
 }
 
 /// redis-py and RedisBloom's test suite compare two filters by this reply.

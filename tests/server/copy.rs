@@ -17,7 +17,7 @@ fn a_copy_is_identical_and_independent() {
         ("small", "0.01 100", 70),
         ("grown", "0.01 100", 4_000),
         ("full", "1e-9 500 NONSCALING", 500),
-        ("layers", "0.01 1 EXPANSION 1", 200),
+        ("narrow", "0.01 1 EXPANSION 1", 200),
         ("counting", "0.01 100 COUNTING", 70),
         ("counting_grown", "0.01 100 COUNTING", 2_000),
         ("counting_full", "1e-9 500 NONSCALING COUNTING", 500),

@@ -22,12 +22,12 @@ fn server() -> Server {
         .start()
 }
 
-/// Small payloads: one layer, several layers, a full filter, counters, and half a load.
+/// Small payloads: filters that grow, a full one, counters, a shard, and half a load.
 fn payloads(client: &mut Client) -> Vec<(&'static str, Payload)> {
     client.run("BF.RESERVE single 0.01 10 SEED 1");
     add_until_card(client, "single", "item", 7);
-    client.run("BF.RESERVE layers 0.1 2 EXPANSION 1 SEED 2");
-    add_until_card(client, "layers", "item", 7);
+    client.run("BF.RESERVE narrow 0.1 2 EXPANSION 1 SEED 2");
+    add_until_card(client, "narrow", "item", 7);
     client.run("BF.RESERVE full 0.1 5 NONSCALING SEED 3");
     add_until_card(client, "full", "item", 5);
     client.run("BF.RESERVE counting 0.1 2 EXPANSION 1 SEED 4 COUNTING");
@@ -35,9 +35,9 @@ fn payloads(client: &mut Client) -> Vec<(&'static str, Payload)> {
     client.run("BF.DEL counting item-0");
     client.run("BF.RESERVE shard 0.1 2 EXPANSION 1 SEED 5 SHARD 0 1");
     add_until_card(client, "shard", "item", 4);
-    let header = crate::harness::dump(client, "layers").swap_remove(0);
+    let header = crate::harness::dump(client, "narrow").swap_remove(0);
     assert_eq!(load(client, "half", &header), ok());
-    let keys = ["single", "layers", "full", "counting", "shard", "half"];
+    let keys = ["single", "narrow", "full", "counting", "shard", "half"];
     keys.map(|key| (key, Payload::of(client, key))).into()
 }
 

@@ -10,8 +10,8 @@ use crate::harness::{
     ok, skipped, wait_until,
 };
 
-/// Creates filters of many sizes: most below a page, some up to 500 kB, some with hundreds of
-/// layers, a few of megabytes, some half loaded. Returns the keys.
+/// Creates filters of many sizes: most below a page of the kernel, some up to 500 kB, some of
+/// pages, a few of megabytes, some half loaded. Returns the keys.
 fn make(client: &mut Client, random: &mut Random) -> Vec<String> {
     let mut keys = Vec::new();
     for number in 0..12_000 {
@@ -30,13 +30,13 @@ fn make(client: &mut Client, random: &mut Random) -> Vec<String> {
         assert_eq!(client.read().elements()[0], int(1));
     }
     for number in 0..40 {
-        let key = format!("layers{number}");
-        let counting = if number % 4 < 2 { "" } else { "COUNTING" };
-        client.run(&format!("BF.RESERVE {key} 0.01 10 EXPANSION 1 {counting}"));
-        add_until_card(client, &key, "item", 3_000);
+        let key = format!("pages{number}");
+        let words = ["10", "200", "10 COUNTING", "10 WINDOW EX 600"][number / 2 % 4];
+        client.run(&format!("BF.RESERVE {key} 0.01 {words}"));
+        add_until_card(client, &key, "item", 20_000);
         keys.push(key);
     }
-    let pieces = dump(client, "layers0");
+    let pieces = dump(client, "pages0");
     for number in 0..40 {
         let key = format!("half{number}");
         assert_eq!(load(client, &key, &pieces[0]), ok());
@@ -119,7 +119,7 @@ fn defragmentation_moves_filters_and_changes_none() {
     assert!(ours[1] > 0, "{ours:?}");
     assert_eq!(client.run("DEBUG DIGEST"), digest, "the moved filters are unchanged");
     // Moved filters can grow and be freed.
-    for key in ["layers1", "k1", "k3", "large1"] {
+    for key in ["pages1", "pages3", "pages5", "pages7", "k1", "k3", "large1"] {
         let items = numbered("more", 2_000);
         crate::harness::madd(client, key, &items);
         assert!(mexists(client, key, &items).iter().all(|&there| there), "{key}");

@@ -12,7 +12,7 @@ fn make(client: &mut Client) -> Vec<(&'static str, Vec<String>)> {
         ("empty", "0.01 100", 0),
         ("one_block", "0.01 100", 50),
         ("grown", "0.001 100", 3_000),
-        ("layers", "0.01 1 EXPANSION 1", 300),
+        ("narrow", "0.01 1 EXPANSION 1", 300),
         ("full", "0.01 1000 NONSCALING", 1_000),
         ("counting", "0.01 1000 COUNTING", 900),
         ("counting_grown", "0.001 100 COUNTING", 2_000),

@@ -2,8 +2,8 @@
 //! may write can send a chunk.
 
 use crate::harness::{
-    Case, Client, Piece, Protocol, Reply, Server, add_until_card, array, bulk, dump, err, fresh,
-    info, int, load, madd, numbered, ok,
+    Case, Client, Piece, Protocol, Random, Reply, Server, add_until_card, array, bulk, dump, err,
+    fresh, int, load, ok,
 };
 
 const NOT_NUMERIC: &str = "ERR Second argument must be numeric";
@@ -40,26 +40,39 @@ fn scandump_and_loadchunk_report_what_is_wrong() {
     }
 }
 
+/// An iterator is a place in the bits or, behind them, one of 2^40 positions of pages.
 #[test]
 fn any_iterator_is_answered_with_a_piece_or_the_end() {
     let server = Server::start();
     let client = &mut server.client();
-    client.run("BF.RESERVE k 0.01 1000");
-    madd(client, "k", &numbered("item", 2_500));
-    let size = info(client, "k").size;
-    let iterators =
-        (0..size + 1_024).chain([-1, -2, i64::MIN, i64::MAX, i64::MAX - 1, 1 << 53, 1 << 32]);
-    for iterator in iterators {
-        let reply = client.cmd(&["BF.SCANDUMP", "k", &iterator.to_string()]);
-        match reply.elements() {
-            [Reply::Int(0), Reply::Bulk(data)] if data.is_empty() => {
-                assert!(iterator != 0 && iterator != 1);
+    let mut random = Random::new(7);
+    for (key, options, card) in [
+        ("bits", "0.01 3000", 2_500),
+        ("above", "0.01 1000", 2_500),
+        ("small", "0.01 100", 70),
+        ("pages", "0.01 100", 20_000),
+        ("counting", "0.01 20000 COUNTING", 3_000),
+        ("window", "0.01 100 WINDOW PX 9999999", 3_000),
+    ] {
+        assert_eq!(client.run(&format!("BF.RESERVE {key} {options}")), ok());
+        add_until_card(client, key, "item", card);
+        let (end, _) = dump(client, key).pop().expect("a piece");
+        let below = |random: &mut Random| random.below(end as usize) as i64;
+        let some: Vec<i64> = (0..300).map(|_| below(&mut random)).collect();
+        let edges = [-1, -2, i64::MIN, i64::MAX, i64::MAX - 1, 1 << 53, 1 << 41, end, end + 8];
+        for iterator in (0..1_500).chain(some).chain([end - 1, end - 8]).chain(edges) {
+            let reply = client.cmd(&["BF.SCANDUMP", key, &iterator.to_string()]);
+            match reply.elements() {
+                [Reply::Int(0), Reply::Bulk(data)] if data.is_empty() => {
+                    assert!(!(0..end).contains(&iterator), "{key} {iterator}: the end");
+                }
+                [Reply::Int(next), Reply::Bulk(_)]
+                    if *next > iterator && (0..end).contains(&iterator) => {}
+                other => panic!("BF.SCANDUMP {key} {iterator} answered {other:?}"),
             }
-            [Reply::Int(next), Reply::Bulk(_)] if *next > iterator && iterator >= 0 => {}
-            other => panic!("BF.SCANDUMP k {iterator} answered {other:?}"),
         }
     }
-    assert_eq!(client.run("BF.SCANDUMP k 1000000000"), array([int(0), bulk("")]));
+    assert_eq!(client.run("BF.SCANDUMP bits 1000000000"), array([int(0), bulk("")]));
 }
 
 #[test]
@@ -99,8 +112,23 @@ fn a_finished_filter_refuses_chunks_that_are_not_its_own() {
 fn a_damaged_piece_is_refused() {
     let server = Server::start();
     let client = &mut server.client();
-    client.run("BF.RESERVE k 0.01 100 SEED 1");
-    add_until_card(client, "k", "item", 150);
+    for (options, card) in [
+        ("0.01 150", 100),
+        ("0.01 120", 150),
+        ("0.01 100", 150),
+        ("0.01 100 COUNTING", 90),
+        ("0.01 100 WINDOW PX 9999999 SHARD 0 1", 150),
+    ] {
+        client.run("DEL k");
+        assert_eq!(client.run(&format!("BF.RESERVE k {options} SEED 1")), ok());
+        add_until_card(client, "k", "item", card);
+        check_damaged_pieces(client);
+    }
+    client.assert_in_step();
+}
+
+#[track_caller]
+fn check_damaged_pieces(client: &mut Client) {
     let pieces = dump(client, "k");
     for (place, (iterator, data)) in pieces.iter().enumerate() {
         for byte in 0..data.len() {
@@ -120,7 +148,6 @@ fn a_damaged_piece_is_refused() {
         let longer = [data.as_slice(), b"x"].concat();
         refused_at(client, &pieces, place, (*iterator, longer), "a byte too many");
     }
-    client.assert_in_step();
 }
 
 #[track_caller]

@@ -11,7 +11,7 @@ end)";
 
 /// Creates and fills filters in every way; returns their keys.
 pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
-    assert_eq!(client.run("BF.RESERVE reserved 0.012345678901234567 50 EXPANSION 3"), ok());
+    assert_eq!(client.run("BF.RESERVE reserved 0.012345678901234567 1000 EXPANSION 3"), ok());
     add_until_card(client, "reserved", "item", 900);
     assert_eq!(client.run("BF.RESERVE full 0.2 30 NONSCALING"), ok());
     client.call("BF.MADD", "full", &numbered("item", 60));
@@ -29,7 +29,7 @@ pub(crate) fn write_in_every_way(client: &mut Client) -> Vec<&'static str> {
         // The first items are known, and the last one ends in the middle of a line.
         client.cmd(&["BF.BULKADD", key, "WIDTH", "9", &lines[..lines.len() / 9 * 9]]);
     }
-    // Some items are present already, and a new layer begins within the batch.
+    // Some items are present already, and the filter becomes full within the batch.
     madd(client, "reserved", &numbered("item", 2_000));
 
     assert_eq!(

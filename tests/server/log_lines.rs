@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use crate::harness::{
-    Client, Payload, Reply, Server, Version, add_until_card, config_name, dump, load, ok, version,
+    Client, Payload, Reply, Server, Version, add_until_card, add_until_refused, config_name, dump,
+    load, ok, version,
 };
 
 #[test]
@@ -171,9 +172,9 @@ fn a_refused_growth_is_logged_with_key_size_and_limit() {
     let server = Server::start();
     let client = &mut server.client();
     let most = config_name("max-filter-bytes");
-    assert_eq!(client.cmd(&["CONFIG", "SET", &most, "2kb"]), ok());
-    assert_eq!(client.run("BF.RESERVE k 0.01 1000"), ok());
-    add_until_card(client, "k", "item", 1_000);
+    assert_eq!(client.cmd(&["CONFIG", "SET", &most, "20kb"]), ok());
+    assert_eq!(client.run("BF.RESERVE k 0.000001 1000"), ok());
+    add_until_refused(client, "k", "item");
     for line in ["BF.ADD k another", "BF.MADD k another", "BF.INSERT k ITEMS another"] {
         let logged = said(&server, "could not grow").len();
         assert!(format!("{:?}", client.run(line)).contains("problem inserting"), "{line}");
@@ -181,7 +182,7 @@ fn a_refused_growth_is_logged_with_key_size_and_limit() {
         assert_eq!(said.len(), logged + 1, "{line}: {said:#?}");
         let last = &said[logged];
         assert!(last.starts_with("key 'k': a full filter could not grow: a filter of "), "{last}");
-        let expected = format!(" bytes passes the ceiling of 2048 bytes ({most})");
+        let expected = format!(" bytes passes the ceiling of 20480 bytes ({most})");
         assert!(last.ends_with(&expected), "{last}");
     }
 }

@@ -39,6 +39,7 @@ mod example_config;
 mod exists;
 mod forged;
 mod forged_chunks;
+mod forged_pages;
 mod full;
 mod full_sync;
 mod guava;
@@ -62,6 +63,9 @@ mod obeyed;
 mod observe;
 mod one_name;
 mod other_platform;
+mod paged_failures;
+mod paged_model;
+mod paged_promises;
 mod persistence;
 mod placeholders;
 #[path = "../fixtures/products.rs"]

@@ -2,7 +2,8 @@
 //! ERROR, LAYERS), and the events of a filter that grows or fills.
 
 use crate::harness::{
-    Client, Reply, Server, add_until_card, config_name, dump, info, load, numbered, ok, wait_until,
+    Client, Reply, Server, add_until_card, add_until_refused, config_name, dump, info, load,
+    numbered, ok, wait_until,
 };
 
 fn field(client: &mut Client, name: &str) -> i64 {
@@ -151,7 +152,7 @@ fn the_counters_count_items_and_refusals() {
         // b fills the filter, and c is refused.
         ("BF.MADD ns b c", [2, 0, 0, 0, 1, 0, 1]),
         ("BF.RESERVE s 0.000001 1", [0, 0, 0, 0, 0, 0, 0]),
-        // Layers of 1, 2 and 4 items.
+        // As a stack, it has layers of 1, 2 and 4 items.
         ("BF.MADD s a b c d", [4, 0, 0, 0, 0, 2, 0]),
         ("BF.RESERVE huge 0.01 4611686018427387904", [0, 0, 0, 0, 1, 0, 0]),
     ];
@@ -159,7 +160,7 @@ fn the_counters_count_items_and_refusals() {
         ("BF.INSERT c ERROR 0.000001 CAPACITY 1 COUNTING ITEMS a b", [0, 0]),
         ("BF.DEL c a", [1, 0]),
         ("BF.DEL c x y", [2, 0]),
-        // Now a is in both layers.
+        // The filter grew since, and holds each item once.
         ("BF.MADD c a c a", [0, 0]),
         ("BF.DEL missing x", [1, 0]),
     ];
@@ -194,12 +195,12 @@ fn the_counters_tell_lost_filters_and_the_reasons_of_refusals() {
     run(client, &lost);
     assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("missing-key-error"), "yes"]), ok());
     run(client, &lost);
-    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "2kb"]), ok());
+    assert_eq!(client.cmd(&["CONFIG", "SET", &config_name("max-filter-bytes"), "20kb"]), ok());
     run(
         client,
         &[
             ("BF.RESERVE k 0.01 1000000", [0, 1, 0, 0]),
-            ("BF.RESERVE k 0.01 1000", [0, 0, 0, 0]),
+            ("BF.RESERVE k 0.000001 1000", [0, 0, 0, 0]),
             ("BF.EXISTS k a", [0; 4]),
             ("BF.MEXISTS k a", [0; 4]),
             ("BF.RESERVE full 0.000001 1 NONSCALING", [0; 4]),
@@ -207,7 +208,7 @@ fn the_counters_tell_lost_filters_and_the_reasons_of_refusals() {
             ("BF.ADD full b", [0, 1, 0, 1]),
         ],
     );
-    add_until_card(client, "k", "item", 1_000);
+    add_until_refused(client, "k", "item");
     run(client, &[("BF.ADD k another", [0, 1, 1, 0]), ("BF.MADD k one two", [0, 1, 1, 0])]);
 }
 
@@ -321,15 +322,15 @@ fn info_estimates_the_fill_and_the_false_positive_rate() {
 }
 
 #[test]
-fn the_figures_of_the_layers_add_up_to_those_of_the_filter() {
+fn the_figures_of_the_layer_and_the_pages_add_up_to_those_of_the_filter() {
     let server = Server::start();
     let client = &mut server.resp3();
-    client.run("BF.RESERVE k 0.01 100");
-    add_until_card(client, "k", "item", 650);
+    client.run("BF.RESERVE k 0.01 1000");
+    add_until_card(client, "k", "item", 6_500);
     let whole = info(client, "k");
     let reply = client.run("BF.INFO k LAYERS");
     let layers = reply.get("Layers").expect("the field").elements();
-    assert_eq!(layers.len() as i64, whole.filters);
+    assert_eq!((layers.len(), whole.filters), (2, 3), "one for all pages");
     let sum =
         |name: &str| layers.iter().map(|layer| layer.get(name).expect(name).int()).sum::<i64>();
     assert_eq!((sum("Capacity"), sum("Items")), (whole.capacity, whole.items));
@@ -342,9 +343,9 @@ fn the_figures_of_the_layers_add_up_to_those_of_the_filter() {
     for layer in layers {
         asked += double(layer.get("Error rate"));
         absent *= 1.0 - double(layer.get("False positive rate"));
-        assert!((0.0..0.6).contains(&double(layer.get("Fill"))));
+        assert!((0.3..=1.0).contains(&double(layer.get("Fill"))), "{layer:?}");
     }
-    assert!(asked < 0.01, "the layers' rates add up to less than the filter's: {asked}");
+    assert!(asked <= 0.01, "the layers' rates add up to less than the filter's: {asked}");
     let rate = double(client.run("BF.INFO k FPR").get("False positive rate"));
     assert!((rate - (1.0 - absent)).abs() < 1e-9, "{rate}");
 }

@@ -67,7 +67,7 @@ fn read_all(client: &mut Client, samples: &[Sample]) -> Vec<(String, Reply)> {
 /// Adds items to filters that have room, and deletes some.
 fn change(client: &mut Client, prefix: &str) {
     let items = numbered(prefix, 1_000);
-    let keys = "grown blocks layers seeded counting counting_grown shard window window_count";
+    let keys = "grown blocks narrow seeded counting counting_grown shard window window_count";
     for key in keys.split(' ') {
         client.call("BF.MADD", key, &items);
     }

@@ -19,7 +19,7 @@ pub(crate) fn make(client: &mut Client) -> Vec<Sample> {
         ("blocks", "0.01 20000", 20_000),
         ("grown", "0.01 100", 5_000),
         ("wide", "0.01 1 EXPANSION 32768", 10_000),
-        ("layers", "0.01 1 EXPANSION 1", 2_000),
+        ("narrow", "0.01 1 EXPANSION 1", 2_000),
         ("full", "0.001 1000 NONSCALING", 1_000),
         ("strict", "1e-9 5000", 7_000),
         ("tiniest", "5e-324 10", 40),
@@ -80,7 +80,7 @@ pub(crate) fn assert_usable(client: &mut Client, way: &str) {
         "{way}"
     );
     let more = numbered("more", 2_000);
-    for key in ["empty", "one_block", "grown", "layers", "seeded", "tiniest"] {
+    for key in ["empty", "one_block", "grown", "narrow", "seeded", "tiniest"] {
         madd(client, key, &more);
         assert!(mexists(client, key, &more).iter().all(|&there| there), "{key} after {way}");
     }
@@ -166,7 +166,7 @@ fn an_aof_rewrite_keeps_every_filter(preamble: &str) {
     // The additions after the rewrite are in the incremental part of the AOF.
     server.kill_and_restart();
     let client = &mut server.client();
-    for key in ["empty", "one_block", "grown", "layers", "seeded", "tiniest"] {
+    for key in ["empty", "one_block", "grown", "narrow", "seeded", "tiniest"] {
         let more = mexists(client, key, &numbered("more", 2_000));
         assert!(more.iter().all(|&there| there), "{key}: added after {way}, lost by a kill");
     }

@@ -280,7 +280,7 @@ fn a_restart_loads_filters_beyond_every_limit() {
     }
 }
 
-/// After a promotion, equal additions to both servers make equal layers.
+/// After a promotion, equal additions to both servers make equal pages.
 #[test]
 fn both_sides_of_a_promotion_grow_in_the_same_way() {
     let primary = Server::start();

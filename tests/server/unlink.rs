@@ -51,11 +51,11 @@ fn only_large_filters_go_to_the_background_thread() {
     let server = Server::start();
     let client = &mut server.client();
     for (options, background) in
-        [("0.01 100", false), ("0.01 1000000", true), ("0.01 50 EXPANSION 1", true)]
+        [("0.01 100", false), ("0.01 1000000", true), ("0.01 50", true), ("0.01 50 COUNTING", true)]
     {
         assert_eq!(client.run(&format!("BF.RESERVE k {options}")), ok());
-        if options.ends_with("EXPANSION 1") {
-            // This makes 800 layers.
+        if options.starts_with("0.01 50") {
+            // Some 40 pages.
             add_until_card(client, "k", "item", 40_000);
         }
         let before = client.memory("lazyfreed_objects");
@@ -70,7 +70,7 @@ fn only_large_filters_go_to_the_background_thread() {
 #[test]
 fn memory_usage_is_correct_within_one_per_cent() {
     type Make = fn(&mut Client);
-    let rows: [(&str, Make); 8] = [
+    let rows: [(&str, Make); 11] = [
         ("one layer of 1.9 MB", |client| {
             client.run("BF.RESERVE k 0.001 1000000");
         }),
@@ -78,13 +78,25 @@ fn memory_usage_is_correct_within_one_per_cent() {
             client.run("BF.RESERVE k 0.01 55000000 NONSCALING");
             madd(client, "k", &numbered("item", 1_000));
         }),
-        ("8 layers", |client| {
+        ("a layer and pages", |client| {
             client.run("BF.RESERVE k 1e-7 1000");
             add_until_card(client, "k", "item", 200_000);
         }),
-        ("400 layers", |client| {
-            client.run("BF.RESERVE k 1e-9 50 EXPANSION 1");
+        ("ten items", |client| {
+            client.call("BF.MADD", "k", &numbered("item", 10));
+        }),
+        ("pages", |client| {
+            client.run("BF.RESERVE k 1e-9 50");
             add_until_card(client, "k", "item", 20_000);
+        }),
+        ("counts, most of them deleted", |client| {
+            client.run("BF.RESERVE k 1e-9 50 COUNTING");
+            add_until_card(client, "k", "item", 40_000);
+            client.call("BF.DEL", "k", &numbered("item", 30_000));
+        }),
+        ("a window of the last items", |client| {
+            client.run("BF.RESERVE k 1e-9 10000 WINDOW COUNT");
+            madd(client, "k", &numbered("item", 60_000));
         }),
         ("half a load", |client| {
             client.run("BF.RESERVE whole 0.01 15000000");
@@ -106,7 +118,7 @@ fn memory_usage_is_correct_within_one_per_cent() {
             assert_eq!(client.call("RESTORE", "k", &[b"0", &payload[..], b"REPLACE"]), ok());
         }),
         ("reloaded", |client| {
-            client.run("BF.RESERVE k 1e-9 50 EXPANSION 1");
+            client.run("BF.RESERVE k 1e-9 50");
             add_until_card(client, "k", "item", 20_000);
             assert_eq!(client.run("DEBUG RELOAD"), ok());
         }),
@@ -139,6 +151,12 @@ fn two_hundred_rounds_leave_no_memory_behind() {
         assert_eq!(client.run("BF.RESERVE grown 0.01 20"), ok());
         client.call("BF.MADD", "grown", &numbered(&format!("round-{number}"), 900));
         client.run("BF.ADD added a");
+        client.run("BF.RESERVE counted 0.01 20 COUNTING");
+        let counted = numbered(&format!("round-{number}"), 3_000);
+        client.call("BF.MADD", "counted", &counted);
+        client.call("BF.DEL", "counted", &counted[..2_500]);
+        client.run("BF.RESERVE window 0.01 500 WINDOW COUNT");
+        client.call("BF.MADD", "window", &counted);
         client.run("BF.INSERT full CAPACITY 5 NONSCALING ITEMS a b c d e f g h");
         assert!(client.run("BF.RESERVE huge 0.01 4611686018427387904").is_error());
         assert!(client.run("BF.RESERVE added 0.01 10").is_error());

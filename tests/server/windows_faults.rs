@@ -1,11 +1,20 @@
 //! Filters that forget, when memory or the server fails.
 
 use crate::harness::{
-    Client, Clock, Random, Server, assert_unharmed, digest, err, int, madd, mexists, numbered, ok,
-    wait_until,
+    Client, Clock, Random, Server, add_until_refused, assert_unharmed, digest, err, info, int,
+    madd, mexists, numbered, ok, wait_until,
 };
 
 const HOUR: i64 = 3_600_000;
+
+/// Waits until nothing more is swept: a replica is equal then.
+#[track_caller]
+fn wait_for(client: &mut Client, replica: &Server) {
+    wait_until("the replica is equal", || {
+        digest(&mut replica.client(), "k") == digest(client, "k")
+    });
+    assert_eq!(replica.client().server_info("bf", "bf_unapplied"), "0");
+}
 
 #[test]
 fn a_thousand_shifts_use_no_more_memory() {
@@ -21,135 +30,142 @@ fn a_thousand_shifts_use_no_more_memory() {
         madd(client, "count", &items);
     };
     (0..20).for_each(|number| shift(client, number));
-    let sizes = ["time", "count"].map(|key| client.cmd(&["MEMORY", "USAGE", key]).int());
+    let size = |client: &mut Client, key: &str| client.cmd(&["MEMORY", "USAGE", key]).int();
+    let sizes = ["time", "count"].map(|key| size(client, key));
     let before = client.memory("used_memory");
-    (20..1_020).for_each(|number| shift(client, number));
-    for (key, size) in ["time", "count"].iter().zip(sizes) {
-        assert_eq!(client.cmd(&["MEMORY", "USAGE", key]).int(), size, "{key}");
+    for number in 20..1_020 {
+        shift(client, number);
+        for (key, usual) in ["time", "count"].iter().zip(sizes) {
+            // The slots of at most three generations wait for a pass.
+            let now = size(client, key);
+            assert!(now < 2 * usual, "{key} takes {now} bytes after shift {number}, not {usual}");
+        }
     }
-    // Buffers and statistics of the server. 1,000 layers of the filter `time` are 1.6 MB.
+    // Buffers and statistics of the server. What 1,000 generations took is 500 kB for each filter.
     let after = client.memory("used_memory");
     assert!(after - before < 200_000, "{before} {after}");
-    assert_eq!(client.server_info("bf", "bf_layers"), "10");
+    assert_eq!(client.server_info("bf", "bf_layers"), "2");
     assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
 }
 
+/// What a burst took is free when it is forgotten, by BF.FORGET or by the additions that follow.
 #[test]
-fn large_generations_are_given_back() {
-    let clock = Clock::new();
-    let server = Server::with().clock(&clock).start();
-    let client = &mut server.client();
-    let before = client.memory("used_memory");
-    // 20 million items of a quarter each: layers of 8 MiB.
-    client.run("BF.RESERVE k 0.01 20000000 WINDOW EX 86400");
-    for number in 0..20 {
-        client.cmd(&["BF.ADD", "k", &format!("item-{number}")]);
-        clock.advance(7 * HOUR);
+fn a_forgotten_burst_frees_its_memory() {
+    for forgets in [true, false] {
+        let clock = Clock::new();
+        let server = Server::with().clock(&clock).config("repl-backlog-size 16kb").start();
+        let replica = Server::with().clock(&clock).replica_of(&server).start();
+        let client = &mut server.client();
+        wait_until("the replica is in sync", || {
+            replica.client().server_info("replication", "master_link_status") == "up"
+        });
+        client.run("BF.RESERVE k 0.01 1000 WINDOW EX 86400");
+        let few = info(client, "k").size;
+        let before = client.memory("used_memory");
+        madd(client, "k", &numbered("burst", 500_000));
+        assert!(client.memory("used_memory") - before > 1_000_000);
+        clock.advance(20 * HOUR);
+        madd(client, "k", &numbered("later", 100));
+        clock.advance(11 * HOUR);
+        if forgets {
+            assert_eq!(client.run("BF.FORGET k"), int(1));
+        } else {
+            assert_eq!(client.run("BF.ADD k one"), int(1));
+        }
+        // Without any further addition, the pages are swept and join.
+        wait_until("the memory is free", || info(client, "k").size < few + 20_000);
+        wait_until("the server has it", || client.memory("used_memory") - before < 500_000);
+        assert_eq!(mexists(client, "k", &numbered("later", 100)), [true; 100]);
+        wait_for(client, &replica);
+        assert!(info(&mut replica.client(), "k").size < few + 20_000);
+        // All of it, at once.
+        clock.advance(100 * HOUR);
+        client.run("BF.FORGET k");
+        assert!(info(client, "k").size <= few);
+        assert_eq!(client.run("BF.CARD k"), int(0));
+        assert_unharmed(&server);
     }
-    wait_until("the layers are freed", || client.memory("used_memory") - before < 60 << 20);
-    assert_eq!(client.server_info("bf", "bf_forgotten"), "15");
-    clock.advance(100 * HOUR);
-    assert_eq!(client.run("BF.FORGET k"), int(5));
-    wait_until("the layers are freed", || client.memory("used_memory") - before < 1 << 20);
-    assert_unharmed(&server);
 }
 
+/// Above maxmemory the server refuses every addition before the module sees it, and BF.FORGET runs.
 #[test]
 fn a_full_server_gives_back_memory_by_forget() {
     let clock = Clock::new();
-    let server = Server::with().clock(&clock).start();
+    let server = Server::with().clock(&clock).config("repl-backlog-size 16kb").start();
     let replica = Server::with().clock(&clock).replica_of(&server).start();
     let client = &mut server.client();
     wait_until("the replica is in sync", || {
         client.server_info("replication", "connected_slaves") == "1"
             && replica.client().server_info("replication", "master_link_status") == "up"
     });
-    client.run("BF.RESERVE k 0.01 4000000 WINDOW EX 86400 GENERATIONS 2");
-    for number in 0..2 {
-        client.cmd(&["BF.ADD", "k", &format!("item-{number}")]);
-        clock.advance(13 * HOUR);
-    }
     assert_eq!(client.run("CONFIG SET maxmemory-policy noeviction"), ok());
-    // Room for less than a generation of 3 MB. Both are alive for 36 hours.
-    let used = client.memory("used_memory") + 1_000_000;
-    assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", &used.to_string()]), ok());
-    // The time for a shift, and no memory for it: the addition fails as growth does.
-    assert_eq!(client.run("BF.ADD k new"), err("ERR problem inserting into filter"));
-    assert_eq!(client.run("BF.EXISTS k new"), int(0));
-    client.run("INCR mark");
-    assert_eq!(client.run("WAIT 1 60000"), int(1));
-    assert_eq!(digest(&mut replica.client(), "k"), digest(client, "k"));
+    client.run("BF.RESERVE k 0.01 1000 WINDOW EX 86400 GENERATIONS 2");
+    let limit = client.memory("used_memory") + 1_500_000;
+    let mut number = 0;
+    let refused = |client: &mut Client, number: &mut usize| {
+        let items = numbered(&format!("{number}-"), 1_000);
+        *number += 1;
+        let reply = client.call("BF.MADD", "k", &items);
+        let last = if reply.is_error() { Some(&reply) } else { reply.elements().last() };
+        last.filter(|last| last.is_error()).map_or(String::new(), |last| last.error().to_owned())
+    };
+    assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", &limit.to_string()]), ok());
+    let error = loop {
+        let error = refused(client, &mut number);
+        if !error.is_empty() {
+            break error;
+        }
+    };
+    assert!(error.starts_with("OOM") || error == "ERR problem inserting into filter", "{error}");
+    assert!(number > 100, "{number} batches");
+    wait_for(client, &replica);
     clock.advance(100 * HOUR);
-    // Above maxmemory: the server refuses every addition, before the module sees it.
     assert_eq!(client.run("CONFIG SET maxmemory 100000"), ok());
     assert!(client.run("BF.ADD k new").error().starts_with("OOM"));
-    let used = client.memory("used_memory");
-    assert!(client.run("BF.FORGET k").int() >= 2);
-    let less = used - 4_000_000;
-    assert_eq!(client.run("CONFIG SET maxmemory 0"), ok());
-    wait_until("the memory is there", || client.memory("used_memory") < less);
-    let limit = (used + 1_000_000).to_string();
-    assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", &limit]), ok());
+    let size = info(client, "k").size;
+    assert_eq!(client.run("BF.FORGET k"), int(1));
+    assert!(info(client, "k").size < size / 10);
+    wait_until("the memory is there", || client.memory("used_memory") < limit - 500_000);
+    assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", &limit.to_string()]), ok());
     assert_eq!(client.run("BF.ADD k new"), int(1));
-    assert_eq!(client.run("WAIT 1 60000"), int(1));
-    assert_eq!(digest(&mut replica.client(), "k"), digest(client, "k"));
-    assert_eq!(replica.client().server_info("bf", "bf_unapplied"), "0");
+    wait_for(client, &replica);
 }
 
-/// A generation comes for one that goes, so the filter becomes no larger.
+/// The slots of forgotten items take those that come.
 #[test]
-fn a_full_server_takes_a_generation_in_the_place_of_another() {
+fn a_window_that_may_not_grow_takes_items_for_those_that_go() {
     let clock = Clock::new();
     let server = Server::with().clock(&clock).start();
+    let replica = Server::with().clock(&clock).replica_of(&server).start();
     let client = &mut server.client();
-    client.run("CONFIG SET maxmemory-policy noeviction");
-    client.run("BF.RESERVE time 0.01 4000000 WINDOW EX 3600 GENERATIONS 1");
-    for number in 0..2 {
-        client.cmd(&["BF.ADD", "time", &format!("item-{number}")]);
-        clock.advance(HOUR + 1_000);
-    }
-    client.run("BF.RESERVE count 0.01 200000 WINDOW COUNT GENERATIONS 1");
-    let (items, rest) = (numbered("a-", 390_000), numbered("b-", 20_000));
-    madd(client, "count", &items);
-    assert!(client.run("BF.CARD count").int() > 380_000);
-    let layers = client.server_info("bf", "bf_layers");
-    // Room for the command and its items, not for a generation of 5 MB or of 250 kB.
-    let limit = (client.memory("used_memory") + 200_000).to_string();
-    assert_eq!(client.cmd(&["CONFIG", "SET", "maxmemory", &limit]), ok());
-    assert_eq!(client.run("BF.ADD time new"), int(1));
-    wait_until("the layer is freed", || client.memory("used_memory") < limit.parse().unwrap());
-    madd(client, "count", &rest);
-    assert!(client.run("BF.CARD count").int() < 300_000);
-    assert_eq!(mexists(client, "count", &rest), [true; 20_000]);
-    assert_eq!(client.server_info("bf", "bf_layers"), layers);
-    assert_eq!(client.server_info("bf", "bf_refused_growth"), "0");
-}
-
-#[test]
-fn a_refused_shift_is_replicated_as_far_as_it_went() {
-    let clock = Clock::new();
-    let server = Server::with().clock(&clock).start();
-    let replica = server.replica();
-    let client = &mut server.client();
-    client.run("BF.RESERVE k 0.01 400000 WINDOW EX 86400");
-    for number in 0..5 {
-        client.cmd(&["BF.ADD", "k", &format!("item-{number}")]);
-        clock.advance(6 * HOUR + 60_000);
-    }
-    // No room for any generation: two thirds of what is there, as the first one is dropped.
     let name = crate::harness::config_name("max-filter-bytes");
     assert_eq!(client.cmd(&["CONFIG", "SET", &name, "100000"]), ok());
-    assert_eq!(client.run("BF.ADD k new"), err("ERR problem inserting into filter"));
-    assert_eq!(client.run("BF.MADD k new more").elements().len(), 1);
-    assert_eq!(client.server_info("bf", "bf_forgotten"), "1");
-    assert_eq!(client.server_info("bf", "bf_refused_growth"), "2");
-    client.run("INCR mark");
-    assert_eq!(client.run("WAIT 1 60000"), int(1));
-    assert_eq!(digest(&mut replica.client(), "k"), digest(client, "k"));
-    assert_eq!(client.cmd(&["CONFIG", "SET", &name, "0"]), ok());
-    assert_eq!(client.run("BF.ADD k new"), int(1));
-    assert_eq!(client.run("WAIT 1 60000"), int(1));
-    assert_eq!(digest(&mut replica.client(), "k"), digest(client, "k"));
+    client.run("BF.RESERVE k 0.000000001 1000 WINDOW EX 86400 GENERATIONS 1");
+    let (first, error) = add_until_refused(client, "k", "first");
+    assert_eq!(error, "ERR problem inserting into filter");
+    let size = info(client, "k").size;
+    assert!((80_000..=100_000).contains(&size), "{size} bytes");
+    assert_eq!(mexists(client, "k", &first), vec![true; first.len()]);
+    wait_for(client, &replica);
+    // The items that are known live on, in the next generation.
+    clock.advance(25 * HOUR);
+    let (stay, go) = first.split_at(first.len() / 2);
+    assert!(!madd(client, "k", stay).contains(&true));
+    assert_eq!(client.run("BF.ADD k another"), err(&error));
+    clock.advance(24 * HOUR);
+    assert_eq!(mexists(client, "k", stay), vec![true; stay.len()]);
+    assert!(!mexists(client, "k", go).contains(&true));
+    // Half of the slots are free once they are swept.
+    assert_eq!(client.run("BF.FORGET k"), int(1));
+    wait_for(client, &replica);
+    wait_until("an item is taken", || client.run("BF.ADD k another") == int(1));
+    let (second, _) = add_until_refused(client, "k", "second");
+    let least = go.len() * 9 / 10;
+    assert!(second.len() > least, "{} after {} were forgotten", second.len(), go.len());
+    assert!(info(client, "k").size <= 100_000);
+    assert_eq!(mexists(client, "k", &second), vec![true; second.len()]);
+    assert_eq!(mexists(client, "k", stay), vec![true; stay.len()]);
+    wait_for(client, &replica);
     assert_unharmed(&server);
 }
 

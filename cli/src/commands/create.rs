@@ -9,13 +9,13 @@ use std::ffi::OsString;
 
 use bloom::{
     command::number,
-    filter::{CellKind, MAX_EXPANSION, Params, Rules, Span},
+    filter::{CellKind, MAX_EXPANSION, Params, Rules, Span, paged::expected_bytes},
     sharding::MAX_SHARDS,
 };
 use redis::Cmd;
 use serde::Serialize;
 
-use super::plan::{Variant, bits_per_item, refused};
+use super::plan::{bits_per_item, refused};
 use crate::{
     amount,
     connection::{Connection, Options},
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Highest rate of false positives, such as 0.001 or 0.1%
     #[arg(long, value_name = "P", value_parser = amount::rate)]
     error: f64,
-    /// Makes counters in place of bits: items can be deleted, for four times the memory
+    /// Makes a filter from which items can be deleted, for twice the memory
     #[arg(long, conflicts_with = "window")]
     counting: bool,
     /// Makes a sharded filter: so many filters that together are one, each on a node of a cluster
@@ -51,8 +51,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "shards")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     poll: u64,
-    /// Size of each new layer over the size of the one before; without it, the server's setting, or
-    /// 1 for shards
+    /// How BF.INFO counts the layers of a filter that grows; without it, the server's setting, or 1
+    /// for shards
     #[arg(long, value_name = "N", conflicts_with = "nonscaling")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_EXPANSION)))]
     expansion: Option<u64>,
@@ -71,14 +71,14 @@ pub(crate) struct Arguments {
 struct Size {
     /// Bytes of the empty filter.
     bytes: u64,
-    /// Bytes with all generations that may be alive at once, of a filter that forgets.
-    steady: Option<u64>,
+    /// Bytes with all items that it is made for, if these are more.
+    full: Option<u64>,
 }
 
 impl Size {
     /// Bytes in the end, if no more items come than it is made for.
     fn most(self) -> u64 {
-        self.steady.unwrap_or(self.bytes)
+        self.full.unwrap_or(self.bytes)
     }
 }
 
@@ -94,9 +94,9 @@ struct Created<'n> {
     capacity: u64,
     error_rate: f64,
     bytes: Option<u64>,
-    /// Bytes when all generations of a filter that forgets are there.
+    /// Bytes with all items that it is made for, if these are more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    steady_bytes: Option<u64>,
+    full_bytes: Option<u64>,
     bits_per_item: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<Window>,
@@ -121,7 +121,7 @@ impl Arguments {
             capacity: self.items,
             error_rate: self.error,
             bytes: Some(planned.bytes),
-            steady_bytes: planned.steady,
+            full_bytes: planned.full,
             bits_per_item: Some(bits_per_item(planned.most(), self.items)),
             window: rules.map(Window::from),
             shards: None,
@@ -141,7 +141,10 @@ impl Arguments {
                 Ok(info) => {
                     created.module = Some(info.module);
                     created.bytes = Some(info.bytes);
-                    let most = planned.steady.unwrap_or(info.bytes);
+                    if info.module != Module::RedisBloom {
+                        created.full_bytes = None;
+                    }
+                    let most = created.full_bytes.unwrap_or(info.bytes);
                     created.bits_per_item = Some(bits_per_item(most, self.items));
                     if self.counting && info.cells != Cells::Counters {
                         return Err(no_counters());
@@ -149,7 +152,7 @@ impl Arguments {
                 }
                 // A user who may write and not read.
                 Err(Error::Refused { .. }) => {
-                    (created.bytes, created.bits_per_item) = (None, None);
+                    (created.bytes, created.full_bytes, created.bits_per_item) = (None, None, None);
                 }
                 Err(error) => return Err(error),
             }
@@ -174,15 +177,11 @@ impl Arguments {
             seed: 0,
             cells: if self.counting { CellKind::Counters } else { CellKind::Bits },
         };
-        let Some(rules) = rules else {
-            let bytes = Variant::of(&params, items)?.bytes;
-            return Ok(Size { bytes, steady: None });
-        };
-        let bytes = |generations| {
-            let plan = window::plan(&params, rules, generations);
-            plan.map(|plan| plan.bytes()).map_err(|error| refused(&error, &params))
-        };
-        Ok(Size { bytes: bytes(1)?, steady: Some(bytes(rules.most_generations())?) })
+        let bytes =
+            |items| expected_bytes(&params, rules, items).map_err(|error| refused(&error, &params));
+        let has_pages = params.has_pages(rules);
+        let full = has_pages.then(|| bytes(window::most_items(rules, items))).transpose()?;
+        Ok(Size { bytes: bytes(0)?, full })
     }
 
     /// `BF.RESERVE`, as all modules have it, but for counters and windows.
@@ -222,8 +221,8 @@ impl Arguments {
         );
         if let (Some(bytes), Some(bits)) = (created.bytes, created.bits_per_item) {
             text += &format!(", {}", amount::readable_bytes(bytes));
-            if let Some(steady) = created.steady_bytes {
-                text += &format!(", {} in the end", amount::readable_bytes(steady));
+            if let Some(full) = created.full_bytes {
+                text += &format!(", {} when full", amount::readable_bytes(full));
             }
             text += &format!(", {bits:.2} bits an item");
         }

@@ -6,7 +6,7 @@ use std::{ffi::OsString, fmt::Write as _};
 
 use serde::Serialize;
 
-use super::{plan::bits_per_item, top};
+use super::top;
 use crate::{
     amount,
     at_once::Servers,
@@ -106,14 +106,7 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
         ("fill", rate(info.fill)),
         ("rate now", rate(info.rate_now)),
         ("asked", rate(info.error_rate)),
-        (
-            "memory",
-            format!(
-                "{}, {:.2} bits an item at capacity",
-                amount::readable_bytes(info.bytes),
-                bits_per_item(info.bytes, info.capacity)
-            ),
-        ),
+        ("memory", amount::readable_bytes(info.bytes)),
         (
             "expansion",
             info.expansion
@@ -131,13 +124,18 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
     }
     if info.cells == Cells::Counters {
         let count = |count: Option<u64>| count.map_or_else(unknown, |count| count.to_string());
-        lines.push(("counters at 15", count(info.saturated_counters)));
+        lines.push(("counts above 15", count(info.saturated_counters)));
         lines.push(("refused deletions", count(info.refused_deletions)));
     }
     if let Some((index, count)) = info.shard {
         lines.push(("shard", format!("{index} of {count}")));
     }
-    lines.push(("layers", info.layer_count.to_string()));
+    // A growing filter reports as many filters as a stack of layers would have.
+    let count = match info.layers.len() {
+        0 => info.layer_count,
+        shown => shown as u64,
+    };
+    lines.push(("layers", count.to_string()));
     if !info.generations.is_empty() {
         lines.push(("generations", info.readable_generations()));
     }
@@ -164,9 +162,6 @@ fn generations(info: &FilterInfo) -> Table {
         Column::Number("GENERATION"),
         Column::Text("STARTED"),
         Column::Number("ITEMS"),
-        Column::Number("OF"),
-        Column::Number("LAYERS"),
-        Column::Number("MEMORY"),
         Column::Text("ALIVE"),
     ]);
     for (number, generation) in info.generations.iter().enumerate() {
@@ -175,9 +170,6 @@ fn generations(info: &FilterInfo) -> Table {
             (number + 1).to_string(),
             started,
             amount::readable_items(generation.items),
-            amount::readable_items(generation.capacity),
-            generation.layers.to_string(),
-            amount::readable_bytes(generation.bytes),
             if generation.alive { "yes" } else { "no" }.to_owned(),
         ];
         table.row(cells, Style::Plain);

@@ -1,7 +1,7 @@
 //! `redis-bloom plan`: the size of a filter before it is made. Asks no server.
 //!
-//! The sizes come from the library of the module (`Plan::for_items`), so the filter that a server
-//! makes has exactly these bytes.
+//! The sizes come from the library of the module (`expected_bytes`). Plain bits have exactly these
+//! bytes on a server, pages on average.
 
 mod shards;
 mod window;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use bloom::{
     command::number,
-    filter::{CellKind, Error as Refused, Expansion, MAX_EXPANSION, Params, Plan},
+    filter::{CellKind, Error as Refused, Expansion, Params, Rules, paged::expected_bytes},
     sharding::MAX_SHARDS,
 };
 use serde::Serialize;
@@ -40,10 +40,6 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = amount::items)]
     #[arg(conflicts_with_all = ["nonscaling", "window"])]
     initial: Option<u64>,
-    /// Size of each new layer over the size of the one before
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_EXPANSION)))]
-    expansion: u64,
     /// Chooses the filter that does not grow
     #[arg(long)]
     nonscaling: bool,
@@ -52,7 +48,7 @@ pub(crate) struct Arguments {
     counting: bool,
     /// Shows into how many shards to divide it over so many primaries of a cluster
     #[arg(long, value_name = "M", requires = "error")]
-    #[arg(conflicts_with_all = ["max_memory", "initial", "expansion", "nonscaling", "counting"])]
+    #[arg(conflicts_with_all = ["max_memory", "initial", "nonscaling", "counting"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_SHARDS)))]
     nodes: Option<u64>,
     /// Largest shard: 256mb move by every means, 512mb by MIGRATE, 2gb by Redis 8.4 and Valkey 9
@@ -86,55 +82,47 @@ pub(super) struct Variant {
     /// Whether this is the filter of the options.
     chosen: bool,
     pub(super) counting: bool,
-    /// Size of each new layer over the size of the one before; null if the filter does not grow.
-    expansion: Option<u64>,
+    /// Whether it takes more items than it is reserved for.
+    grows: bool,
     /// Items that it is reserved for.
     capacity: u64,
     error_rate: f64,
     /// Bytes with all items in it.
     pub(super) bytes: u64,
     pub(super) bits_per_item: f64,
-    /// Bytes when half of the items are in it.
+    /// Bytes with half of the items in it.
     bytes_at_half: u64,
-    layers: usize,
-    /// Bits or counters that an item sets in the first layer.
-    probes: u16,
-    /// Bytes that the filter adds when it gets more items than its layers are made for; null if it
-    /// refuses them.
-    next_layer_bytes: Option<u64>,
+    /// Bytes with twice as many items in it; null if it refuses them.
+    bytes_at_double: Option<u64>,
 }
 
 impl Variant {
     /// The filter of `params` with `items` items in it.
     pub(super) fn of(params: &Params, items: u64) -> Result<Self, Error> {
-        let plan = Plan::for_items(params, items).map_err(|error| refused(&error, params))?;
-        let half = Plan::for_items(params, items.div_ceil(2));
-        let half = half.map_err(|error| refused(&error, params))?;
-        let full: u64 = plan.layers.iter().map(|layer| layer.capacity).fold(0, u64::saturating_add);
-        let next = full.checked_add(1).and_then(|more| Plan::for_items(params, more).ok());
+        let bytes = |items| expected_bytes(params, None, items);
+        let of = |items| bytes(items).map_err(|error| refused(&error, params));
+        let full = of(items)?;
         Ok(Self {
             chosen: false,
             counting: params.cells == CellKind::Counters,
-            expansion: params.expansion.factor().map(u64::from),
+            grows: params.expansion.factor().is_some(),
             capacity: params.capacity,
             error_rate: params.error_rate,
-            bytes: plan.bytes(),
-            bits_per_item: bits_per_item(plan.bytes(), items),
-            bytes_at_half: half.bytes(),
-            layers: plan.layers.len(),
-            probes: plan.layers.first().map_or(0, |layer| layer.shape.probes()),
-            next_layer_bytes: next.map(|next| next.bytes().saturating_sub(plan.bytes())),
+            bytes: full,
+            bits_per_item: bits_per_item(full, items),
+            bytes_at_half: of(items.div_ceil(2))?,
+            bytes_at_double: bytes(items.saturating_mul(2)).ok(),
         })
     }
 
     /// What distinguishes it from the other filters of the table.
     fn name(&self, items: u64) -> String {
-        let mut name = match self.expansion {
-            Some(_) if self.capacity != items => {
+        let mut name = match self.grows {
+            true if self.capacity != items => {
                 format!("growing from {}", amount::readable_items(self.capacity))
             }
-            Some(_) => "growing".to_owned(),
-            None => "NONSCALING".to_owned(),
+            true => "growing".to_owned(),
+            false => "NONSCALING".to_owned(),
         };
         if self.counting {
             name += ", COUNTING";
@@ -153,8 +141,7 @@ impl Arguments {
         if self.error.is_some_and(|rate| rate < rate_of(0)) {
             output.remark("No filter keeps a rate below 1e-30: its hash has 128 bits.");
         }
-        // The default of --expansion is for filters that grow.
-        let rules = self.window.rules((self.expansion != 2).then_some(self.expansion))?;
+        let rules = self.window.rules(None)?;
         if let Some((nodes, rate)) = self.nodes.zip(self.error) {
             let planned = self.planned_shards(nodes, rate, rules)?;
             output.data(&planned, planned.text(output.coloured()))?;
@@ -172,26 +159,27 @@ impl Arguments {
 
     fn planned(&self) -> Result<Planned, Error> {
         let cells = if self.counting { CellKind::Counters } else { CellKind::Bits };
-        let factor = if self.nonscaling { 0 } else { self.expansion };
-        let chosen = (self.initial.unwrap_or(self.items), factor, cells);
+        let chosen = (self.initial.unwrap_or(self.items), !self.nonscaling, cells);
         let mut choices = vec![
-            (self.items, self.expansion, CellKind::Bits),
-            (self.items, 0, CellKind::Bits),
-            (self.items, self.expansion, CellKind::Counters),
+            (self.items, true, CellKind::Bits),
+            (self.items, false, CellKind::Bits),
+            (self.items, true, CellKind::Counters),
         ];
+        if self.items > UNRESERVED {
+            choices.insert(2, (UNRESERVED, true, CellKind::Bits));
+        }
         if !choices.contains(&chosen) {
             choices.insert(0, chosen);
         }
         let mut filters = Vec::new();
         for choice in choices {
-            let (capacity, expansion, cells) = choice;
-            let expansion = Expansion::new(expansion)
-                .map_err(|error| Error::usage(error.to_string(), "Lower --expansion."))?;
+            let (capacity, grows, cells) = choice;
+            let expansion = growth(grows);
             let mut params = Params { error_rate: 0.5, capacity, expansion, seed: 0, cells };
-            let plan = |params: &Params| Plan::for_items(params, self.items);
+            let bytes = |params: &Params| expected_bytes(params, None, self.items);
             match (self.error, self.max_memory) {
                 (Some(rate), _) => params.error_rate = rate,
-                (None, Some(memory)) => match lowest_rate(params, memory, plan)? {
+                (None, Some(memory)) => match lowest_rate(params, None, memory, bytes)? {
                     Some(rate) => params.error_rate = rate,
                     // The other filters may fit.
                     None if choice != chosen => continue,
@@ -214,16 +202,12 @@ impl Planned {
             Column::Number("RATE"),
             Column::Number("MEMORY"),
             Column::Number("BITS/ITEM"),
-            Column::Number("LAYERS"),
-            Column::Number("PROBES"),
             Column::Number("AT HALF"),
-            Column::Number("NEXT LAYER"),
+            Column::Number("AT DOUBLE"),
         ]);
         for filter in &self.filters {
-            let next = filter.next_layer_bytes.map_or_else(
-                || "refused".to_owned(),
-                |bytes| format!("+{}", amount::readable_bytes(bytes)),
-            );
+            let double = filter.bytes_at_double;
+            let double = double.map_or_else(|| "refused".to_owned(), amount::readable_bytes);
             let cells = vec![
                 if filter.chosen { "*" } else { " " }.to_owned(),
                 filter.name(self.items),
@@ -231,32 +215,12 @@ impl Planned {
                 number::shortest(filter.error_rate),
                 amount::readable_bytes(filter.bytes),
                 format!("{:.2}", filter.bits_per_item),
-                filter.layers.to_string(),
-                filter.probes.to_string(),
                 amount::readable_bytes(filter.bytes_at_half),
-                next,
+                double,
             ];
             table.row(cells, Style::Plain);
         }
         let mut text = table.text(coloured);
-        let mut same = self.filters.iter().rev();
-        if let Some(grown) = self.filters.iter().find(|filter| filter.layers > 1)
-            && let Some(reserved) = same.find(|filter| {
-                filter.layers == 1
-                    && filter.counting == grown.counting
-                    && filter.expansion.is_some()
-            })
-        {
-            // Writing to a string does not fail.
-            let _ = write!(
-                text,
-                "\nGrowing from {}: {:.1} times the memory, and {} layers. A question about an\n\
-                 absent item reads each layer.",
-                amount::readable_items(grown.capacity),
-                grown.bytes as f64 / reserved.bytes as f64,
-                grown.layers,
-            );
-        }
         let chosen = self.filters.iter().find(|filter| filter.chosen);
         if let Some(chosen) = chosen.filter(|filter| filter.bytes > LARGEST_KEY && !filter.counting)
         {
@@ -273,15 +237,23 @@ impl Planned {
 
 /// The longest string of a server (`proto-max-bulk-len`): MIGRATE sends a key as one.
 const LARGEST_KEY: u64 = 512 << 20;
+/// The capacity of a filter that BF.ADD makes, unless the server's settings say otherwise.
+const UNRESERVED: u64 = 100;
 /// The number of rates of three digits in a factor of ten.
 const RATES_PER_DECADE: u32 = 900;
 /// The lowest power of ten that is tried. The module sizes lower rates as 1e-30.
 const LOWEST: i32 = -30;
 /// The number of rates of three digits from 1e-30 up to 0.999.
 const RATES: u32 = RATES_PER_DECADE * LOWEST.unsigned_abs();
-
-/// Steps below a rate that fits where others may fit, too.
+/// The first rate that pages keep: 1e-10.
+const LOWEST_OF_PAGES: u32 = RATES_PER_DECADE * 20;
+/// Steps below a rate that fits where others may fit, too, of plain bits.
 const STEPS_BELOW: u32 = 200;
+
+/// Whether a filter grows, as the library takes it. The factor decides no memory.
+pub(super) fn growth(grows: bool) -> Expansion {
+    if grows { Expansion::stored(2) } else { Expansion::NONSCALING }
+}
 
 /// Rate number `index`: 1.00e-30, 1.01e-30 ... 0.999.
 fn rate_of(index: u32) -> f64 {
@@ -292,21 +264,24 @@ fn rate_of(index: u32) -> f64 {
 }
 
 /// The lowest rate, in three digits, whose filter takes at most `memory` bytes; `None` if there is
-/// none. `plan` is the filter of some parameters.
+/// none. `bytes` is the memory of a filter.
 fn lowest_rate(
     params: Params,
+    rules: Option<Rules>,
     memory: u64,
-    plan: impl Fn(&Params) -> Result<Plan, Refused>,
+    bytes: impl Fn(&Params) -> Result<u64, Refused>,
 ) -> Result<Option<f64>, Error> {
+    let has_pages = params.has_pages(rules);
     let fits = |index| {
         let params = Params { error_rate: rate_of(index), ..params };
-        match plan(&params) {
-            Ok(plan) => Ok(plan.bytes() <= memory),
+        match bytes(&params) {
+            Ok(bytes) => Ok(bytes <= memory),
             Err(Refused::Ceiling { .. }) => Ok(false),
             Err(error) => Err(refused(&error, &params)),
         }
     };
-    let (mut low, mut high) = (0, RATES);
+    let first = if has_pages { LOWEST_OF_PAGES } else { 0 };
+    let (mut low, mut high) = (first, RATES);
     while low < high {
         let middle = low.midpoint(high);
         if fits(middle)? {
@@ -315,18 +290,17 @@ fn lowest_rate(
             low = middle + 1;
         }
     }
-    if low == RATES {
-        return Ok(None);
-    }
-    // A lower rate nearly always takes more memory. At 1e-3 and 1e-4 it may take 2 % less, because
-    // the sizing allows less for blocks there. At 15 bits an item, 2 % is what a rate lower by a
-    // seventh takes, which is at most 143 of these steps.
-    for index in low.saturating_sub(STEPS_BELOW)..low {
+    // A lower rate nearly always takes more memory. With bits, at 1e-3 and 1e-4 it may take 2 %
+    // less, because the sizing allows less for blocks there. At 15 bits an item, 2 % is what a rate
+    // lower by a seventh takes, which is at most 143 of these steps. Pages may fill the classes of
+    // the allocator better at any rate.
+    let first = if has_pages { first } else { low.saturating_sub(STEPS_BELOW) };
+    for index in first..RATES.min(low + 1) {
         if fits(index)? {
             return Ok(Some(rate_of(index)));
         }
     }
-    Ok(Some(rate_of(low)))
+    Ok(None)
 }
 
 fn too_small(memory: u64, items: u64) -> Error {
@@ -344,8 +318,6 @@ fn too_small(memory: u64, items: u64) -> Error {
 pub(super) fn refused(error: &Refused, params: &Params) -> Error {
     let hint = match error {
         Refused::Capacity(_) => "Name 1 to 2^62 items.",
-        Refused::Layers => "Raise --initial or --expansion.",
-        Refused::Full => "Leave out --nonscaling, or reserve for all items.",
         _ => "Lower --items, or raise --error.",
     };
     Error::usage(
@@ -358,11 +330,6 @@ pub(super) fn refused(error: &Refused, params: &Params) -> Error {
 mod tests {
     use super::*;
 
-    fn params(cells: CellKind, expansion: u64, capacity: u64) -> Params {
-        let expansion = Expansion::new(expansion).unwrap();
-        Params { error_rate: 0.5, capacity, expansion, seed: 0, cells }
-    }
-
     #[test]
     fn rates_have_three_digits() {
         for (index, expected) in
@@ -374,32 +341,22 @@ mod tests {
 
     #[test]
     fn the_lowest_rate_that_fits_is_found() {
-        for (params, items, memory) in [
-            (params(CellKind::Bits, 2, 1_000), 1_000, 1_360),
-            (params(CellKind::Bits, 2, 1_000), 1_000, 1_959),
-            (params(CellKind::Bits, 0, 1_000_000), 1_000_000, 1_900_000),
-            (params(CellKind::Bits, 2, 1_000_000), 1_000_000, 1_950_000),
-            (params(CellKind::Bits, 0, 1_000_000), 1_000_000, 2_480_000),
-            (params(CellKind::Counters, 2, 1_000), 10_000, 100_000),
-            (params(CellKind::Bits, 2, 1_000), 1_000, 87),
-            (params(CellKind::Bits, 2, 1_000), 1_000, 1 << 30),
+        let params = |cells, capacity| {
+            let expansion = growth(true);
+            Params { error_rate: 0.5, capacity, expansion, seed: 0, cells }
+        };
+        let (bits, counters) = (CellKind::Bits, CellKind::Counters);
+        for (params, items, memory, expected) in [
+            (params(bits, 1_000_000), 1_000_000, 2 << 20, Some(0.000_566)),
+            (params(bits, 1_000), 1_000, 87, None),
+            (params(bits, 1_000), 1_000, 1 << 30, Some(1e-30)),
+            // No pages keep a lower rate.
+            (params(bits, 100), 1_000, 1 << 30, Some(1e-10)),
+            (params(counters, 1_000), 1_000, 1 << 30, Some(1e-10)),
         ] {
-            let fits = |&index: &u32| {
-                let params = Params { error_rate: rate_of(index), ..params };
-                Plan::for_items(&params, items).unwrap().bytes() <= memory
-            };
-            let case = format!("{params:?}, {items} items, {memory} bytes");
-            let plan = |params: &Params| Plan::for_items(params, items);
-            let found = lowest_rate(params, memory, plan).unwrap();
-            let Some(found) = (0..RATES).find(|&index| Some(rate_of(index)) == found) else {
-                assert_eq!(found, None, "{case}");
-                assert!(!(0..RATES).step_by(997).any(|index| fits(&index)), "{case}");
-                continue;
-            };
-            assert!(fits(&found), "{case}");
-            // Each rate that is a little lower, and some of the others.
-            let mut lower = (found.saturating_sub(1000)..found).chain((0..found).step_by(997));
-            assert_eq!(lower.find(fits).map(rate_of), None, "{case}");
+            let bytes = |params: &Params| expected_bytes(params, None, items);
+            let found = lowest_rate(params, None, memory, bytes).unwrap();
+            assert_eq!(found, expected, "{params:?}, {items} items, {memory} bytes");
         }
     }
 }

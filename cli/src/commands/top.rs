@@ -311,7 +311,6 @@ mod tests {
     use crate::{
         filter_info::{Cells, Module},
         scan::Node,
-        window::Generation,
     };
 
     fn info(bytes: u64) -> FilterInfo {
@@ -347,41 +346,28 @@ mod tests {
         State::of(vec![Node { name: "a:1".to_owned(), filters, complete: true, ..Node::default() }])
     }
 
-    /// A filter that does not grow, with generations of these items of 100 each.
-    fn fixed(span: Option<Span>, generations: &[u64]) -> FilterInfo {
-        let generation = |&items| Generation {
-            started: None,
+    /// A filter of 100 items that does not grow.
+    fn fixed(span: Option<Span>, items: u64) -> FilterInfo {
+        FilterInfo {
             items,
             capacity: 100,
-            layers: 1,
-            bytes: 1,
-            alive: true,
-        };
-        FilterInfo {
-            items: generations.iter().sum(),
-            capacity: 100 * generations.len() as u64,
             expansion: None,
             window: span.map(|span| Rules { span, generations: 4, refresh: true }.into()),
-            generations: match span {
-                Some(_) => generations.iter().map(generation).collect(),
-                None => Vec::new(),
-            },
             ..info(1)
         }
     }
 
-    /// A window of time that does not grow refuses additions while its newest generation is full.
     #[test]
     fn a_filter_that_is_nearly_full_is_yellow() {
         let time = Some(Span::Time(1_000));
         for (info, style_of_it) in [
-            (fixed(None, &[89]), Style::Plain),
-            (fixed(None, &[90]), Style::Yellow),
-            (FilterInfo { expansion: Some(2), ..fixed(None, &[90]) }, Style::Plain),
-            (fixed(time, &[10, 90]), Style::Yellow),
-            (fixed(time, &[100, 100, 100, 89]), Style::Plain),
-            (FilterInfo { expansion: Some(2), ..fixed(time, &[100]) }, Style::Plain),
-            (fixed(Some(Span::Items), &[100, 100]), Style::Plain),
+            (fixed(None, 89), Style::Plain),
+            (fixed(None, 90), Style::Yellow),
+            (FilterInfo { expansion: Some(2), ..fixed(None, 90) }, Style::Plain),
+            (fixed(time, 90), Style::Yellow),
+            (fixed(time, 89), Style::Plain),
+            (FilterInfo { expansion: Some(2), ..fixed(time, 100) }, Style::Plain),
+            (fixed(Some(Span::Items), 125), Style::Plain),
         ] {
             let text = format!("{info:?}");
             // Alone, and as a shard.
@@ -396,7 +382,7 @@ mod tests {
     #[test]
     fn a_shard_that_forgets_otherwise_is_a_fault() {
         let forgets = |shard, span: u64| {
-            let info = fixed(Some(Span::Time(span)), &[1]);
+            let info = fixed(Some(Span::Time(span)), 1);
             (format!("{{all:{shard}}}:1").into(), FilterInfo { shard: Some((shard, 3)), ..info })
         };
         let day = 24 * 3_600_000;

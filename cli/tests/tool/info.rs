@@ -8,9 +8,9 @@ use crate::{
     schema::checked,
 };
 
-/// A grown filter of bits and an empty one of counters, whose seeds are known.
+/// A filter of bits with pages above them, and an empty one of counters, whose seeds are known.
 pub(crate) fn two_filters(client: &mut Client) {
-    assert_eq!(client.run("BF.RESERVE grown 0.01 100 SEED 1"), ok());
+    assert_eq!(client.run("BF.RESERVE grown 0.01 200 SEED 1"), ok());
     assert_eq!(client.run("BF.RESERVE undo 0.001 1000 COUNTING NONSCALING SEED 1"), ok());
     for items in numbered("item", 500).chunks(100) {
         madd(client, "grown", items);
@@ -34,8 +34,9 @@ fn info_in_json_has_the_fields_of_the_schema() {
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["name"], "grown");
     assert_eq!(lines[0]["cells"], "bits");
-    assert_eq!(lines[0]["layer_count"], 3);
-    assert_eq!(lines[0]["layers"][0]["capacity"], 100);
+    assert_eq!(lines[0]["layer_count"], 2);
+    assert_eq!(lines[0]["layers"][0]["capacity"], 200);
+    assert_eq!(lines[0]["layers"].as_array().map(Vec::len), Some(2));
     assert_eq!(lines[0]["expansion"], 2);
     assert_eq!(lines[1]["cells"], "counters");
     assert!(lines[1]["expansion"].is_null());

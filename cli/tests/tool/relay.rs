@@ -1,4 +1,5 @@
-//! The tool behind a relay, which does something before the Nth command that the tool sends.
+//! The tool behind a relay, which does something before the Nth command that the tool sends, or
+//! before each one.
 
 use std::{
     io::{Read as _, Write as _},
@@ -43,6 +44,34 @@ pub(crate) fn relayed(
     before: Before,
     event: impl FnOnce(u32) -> bool,
 ) -> Relayed {
+    let mut event = Some(event);
+    let mut run =
+        run(server, dir, words, Some(before), |pid| event.take().is_some_and(|event| event(pid)));
+    run.reached = event.is_none();
+    run
+}
+
+/// Runs the tool in `dir`, and calls `event` before each command that it sends.
+pub(crate) fn relayed_each(
+    server: &Server,
+    dir: &Path,
+    words: &str,
+    mut event: impl FnMut(),
+) -> Output {
+    let event = |_| {
+        event();
+        true
+    };
+    run(server, dir, words, None, event).output
+}
+
+fn run(
+    server: &Server,
+    dir: &Path,
+    words: &str,
+    before: Option<Before>,
+    mut event: impl FnMut(u32) -> bool,
+) -> Relayed {
     let relay = Relay::start(server.port(), before);
     let mut command = command();
     command.args(["-p", &relay.port.to_string(), "--quiet"]);
@@ -54,31 +83,30 @@ pub(crate) fn relayed(
     thread::spawn(move || {
         let _ = sender.send(child.wait_with_output().expect("the tool ends"));
     });
-    let mut event = Some(event);
     let output = loop {
         if let Ok(output) = ended.recv_timeout(Duration::from_millis(5)) {
             break output;
         }
         let Ok(go) = relay.reached.try_recv() else { continue };
-        if event.take().is_some_and(|event| event(pid)) {
+        if event(pid) {
             go.send(()).expect("the relay waits");
         }
     };
     let later = relay.later.lock().expect("no thread panicked").clone();
-    Relayed { output, reached: event.is_none(), later }
+    Relayed { output, reached: false, later }
 }
 
 /// The tool's way to the server.
 struct Relay {
     port: u16,
-    /// Receives a sender at the chosen command, which waits for it.
+    /// Receives a sender at the chosen command, or at each one, which waits for it.
     reached: mpsc::Receiver<mpsc::Sender<()>>,
     later: Arc<Mutex<Vec<u8>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Relay {
-    fn start(server: u16, before: Before) -> Self {
+    fn start(server: u16, before: Option<Before>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let (sender, reached) = mpsc::channel();
@@ -86,7 +114,8 @@ impl Relay {
         let stop = Arc::new(AtomicBool::new(false));
         let (kept, stopped) = (later.clone(), stop.clone());
         thread::spawn(move || {
-            let left = Arc::new(Mutex::new((before.after, Some(before.command))));
+            let left = before.map_or(("", Left::Each), |at| (at.after, Left::Some(at.command)));
+            let left = Arc::new(Mutex::new(left));
             while let Ok((tool, _)) = listener.accept() {
                 if stopped.load(Ordering::SeqCst) {
                     return;
@@ -109,11 +138,20 @@ impl Relay {
     }
 }
 
+/// The commands before the next one that waits.
+#[derive(Clone, Copy)]
+enum Left {
+    Some(usize),
+    None,
+    /// Each command waits.
+    Each,
+}
+
 /// Sends on what the tool sends, and stops where it was killed.
 fn pass(
     mut tool: TcpStream,
     mut there: &TcpStream,
-    left: &Mutex<(&str, Option<usize>)>,
+    left: &Mutex<(&str, Left)>,
     later: &Mutex<Vec<u8>>,
     sender: &mpsc::Sender<mpsc::Sender<()>>,
 ) {
@@ -126,17 +164,19 @@ fn pass(
         }
         match left.1 {
             _ if waits => {}
-            Some(0) => {
-                left.1 = None;
+            Left::Some(more @ 1..) => left.1 = Left::Some(more - 1),
+            Left::None => {}
+            Left::Some(0) | Left::Each => {
+                if let Left::Some(_) = left.1 {
+                    left.1 = Left::None;
+                }
                 let (go, gone) = mpsc::channel();
                 if sender.send(go).is_err() || gone.recv().is_err() {
                     return;
                 }
             }
-            Some(more) => left.1 = Some(more - 1),
-            None => {}
         }
-        if left.1.is_none() {
+        if matches!(left.1, Left::None) {
             later.lock().expect("no thread panicked").extend_from_slice(&buffer[..length]);
         }
         drop(left);

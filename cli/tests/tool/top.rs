@@ -21,11 +21,11 @@ fn top_without_a_terminal_prints_all_filters_once() {
     client.run("BF.RESERVE 5percent 0.05 10 NONSCALING SEED 1");
     madd(&mut client, "5percent", &numbered("item", 9));
     for (words, names) in [
-        ("top", ["undo", "grown", "5percent"]),
-        ("top --sort memory --once", ["undo", "grown", "5percent"]),
+        ("top", ["grown", "undo", "5percent"]),
+        ("top --sort memory --once", ["grown", "undo", "5percent"]),
         ("top --sort items", ["grown", "5percent", "undo"]),
         ("top --sort rate", ["5percent", "grown", "undo"]),
-        ("top --sort fill", ["grown", "5percent", "undo"]),
+        ("top --sort fill", ["5percent", "grown", "undo"]),
     ] {
         let ran = run_at(&server, words);
         assert_eq!((ran.code, &*ran.stderr), (0, ""), "{words}");

@@ -1,39 +1,64 @@
 //! Checks a filter that a decoder accepted from any bytes: its plan is valid, it answers queries,
 //! accepts additions and deletions, and reads back as it was written.
 
-use redis_bloom::filter::{Author, Dropped, Filter, NEVER, Plan, Window};
+#![allow(clippy::allow_attributes, dead_code, reason = "not every target uses every item")]
 
-/// The most bytes of bits that a decoder may allocate.
+use redis_bloom::{
+    codec::native::{
+        kinds::{self, Load, Stored},
+        paged, rdb,
+    },
+    filter::{
+        Author, Error, Filter, NEVER, Plan,
+        paged::{Paged, PagedPlan},
+    },
+};
+
+use super::strings::{Reading, Strings};
+
+/// The most bytes of bits or pages that a decoder may allocate.
 pub(crate) const CEILING: u64 = 4 << 20;
+
+/// Checks what was stored, complete or not.
+pub(crate) fn check_stored(stored: Stored) {
+    match stored {
+        Stored::Layers(mut filter) => check(&mut filter),
+        Stored::Pages(mut filter) => check_pages(&mut filter),
+        Stored::Partial(load) => {
+            let written = written(&load);
+            let again = kinds::load(&mut Reading(written.0.iter()), CEILING);
+            let Ok(Stored::Partial(again)) = again else {
+                panic!("the load's own RDB is refused");
+            };
+            assert!(self::written(&again).0 == written.0);
+        }
+    }
+}
+
+fn written(load: &Load) -> Strings {
+    let mut strings = Strings::default();
+    load.save(&mut strings);
+    strings
+}
 
 pub(crate) fn check(filter: &mut Filter) {
     shape(filter);
-    let mut strings = super::strings::Strings::default();
-    redis_bloom::codec::native::rdb::save(filter, &mut strings);
-    let again = redis_bloom::codec::native::rdb::load(
-        &mut super::strings::Reading(strings.0.iter()),
-        CEILING,
-    );
-    let Ok(redis_bloom::codec::native::rdb::Stored::Complete(again)) = again else {
+    let mut strings = Strings::default();
+    rdb::save(filter, &mut strings);
+    let again = kinds::load(&mut Reading(strings.0.iter()), CEILING);
+    let Ok(Stored::Layers(again)) = again else {
         panic!("the filter's own RDB is refused");
     };
     assert_eq!(Plan::of(&again), Plan::of(filter));
-    if let Ok(mut window) = Window::try_from(again) {
-        forget(&mut window);
-    }
     for number in 0..20_u64 {
         let hash = filter.hash(&number.to_le_bytes());
         match filter.add(hash, |_| CEILING) {
             Ok(_) => assert!(filter.contains(hash)),
+            Err(Error::Overflow) => {
+                let mut paged = filter.overflow().expect("memory");
+                return check_pages(&mut paged);
+            }
             Err(_) => break,
-        }
-    }
-    if filter.counts() {
-        for number in 0..20_u64 {
-            let hash = filter.hash(&number.to_le_bytes());
-            let before = filter.count(hash);
-            assert!(filter.delete(hash) || filter.count(hash) == before);
-            assert!(filter.count(hash) <= before);
         }
     }
     let estimate = filter.estimate();
@@ -41,40 +66,58 @@ pub(crate) fn check(filter: &mut Filter) {
     shape(filter);
 }
 
-/// Adds to a filter that forgets while its clock runs, jumps and is set back. A copy that gets only
-/// the effects is equal.
-fn forget(window: &mut Window) {
-    let newest = match window.ring().newest().start {
-        NEVER => 0,
-        start => start,
-    };
-    let mut copy = window.filter().duplicate().ok().and_then(|copy| Window::try_from(copy).ok());
-    let mut dropped = Dropped::default();
-    for (number, after) in [0, 1, 1_000, 1 << 30, -1_000_000, 1 << 40].into_iter().enumerate() {
-        let now = newest.saturating_add(after);
-        let (shift, turned) = window.turn(now, |_| CEILING, &mut dropped);
-        let hash = window.filter().hash(&number.to_le_bytes());
-        let added = window.add(hash, Author::Client(now), |_| CEILING, &mut dropped);
-        if turned.is_ok() && added.is_ok() {
-            assert!(window.contains(hash, now));
-        }
-        if let Some(copy) = &mut copy {
-            if let Some(shift) = shift {
-                copy.obey(shift, |_| u64::MAX, &mut dropped).expect("its author's shift");
-            }
-            if added.is_ok_and(|added| added.changed) {
-                let obeyed = copy.add(hash, Author::Obeyed, |_| u64::MAX, &mut dropped);
-                assert!(obeyed.is_ok_and(|added| added.changed));
-            }
-            assert_eq!(Plan::of(copy.filter()), Plan::of(window.filter()));
-        }
-        shape(window.filter());
-    }
-    window.forget(i64::MAX, &mut dropped);
-    shape(window.filter());
-}
-
 fn shape(filter: &Filter) {
     assert_eq!(Plan::of(filter).check(), Ok(()));
     assert!(filter.bit_bytes() <= CEILING && filter.items() <= filter.capacity());
+}
+
+fn saved(filter: &Paged) -> Strings {
+    let mut strings = Strings::default();
+    paged::rdb::save(filter, &mut strings);
+    strings
+}
+
+fn read(strings: &Strings) -> Paged {
+    match kinds::load(&mut Reading(strings.0.iter()), u64::MAX) {
+        Ok(Stored::Pages(filter)) => filter,
+        other => panic!("the filter's own RDB is refused: {other:?}"),
+    }
+}
+
+/// Adds to a filter of pages while its clock, if it has one, runs, jumps and is set back, and
+/// deletes. A copy that gets only the effects is equal.
+pub(crate) fn check_pages(filter: &mut Paged) {
+    let strings = saved(filter);
+    let mut copy = read(&strings);
+    assert!(saved(&copy).0 == strings.0);
+    let newest = filter.window().map_or(0, |window| window.newest().start);
+    let newest = if newest == NEVER { 0 } else { newest };
+    for (number, after) in (0..20_u64).zip([0, 1, 1_000, 1 << 30, -1_000_000, 1 << 40].repeat(4)) {
+        let now = newest.saturating_add(after);
+        if let Some(shift) = filter.turn(now) {
+            copy.obey(shift).expect("its author's shift");
+        }
+        let hash = filter.hash(&number.to_le_bytes());
+        if let Ok(added) = filter.add(hash, Author::Client(now), |_| CEILING) {
+            assert!(filter.contains(hash, now));
+            if added.changed {
+                let obeyed = copy.add(hash, Author::Obeyed, |_| u64::MAX);
+                assert!(obeyed.is_ok_and(|obeyed| obeyed.changed));
+            }
+        }
+        assert_eq!(PagedPlan::of(filter).check(), Ok(()));
+    }
+    for number in 0..20_u64 {
+        let hash = filter.hash(&number.to_le_bytes());
+        let before = filter.count(hash);
+        let deleted = filter.delete(hash).expect("memory");
+        assert_eq!(copy.delete(hash), Ok(deleted));
+        assert_eq!(filter.count(hash), before - u64::from(deleted));
+    }
+    for shift in [filter.forget(i64::MAX), filter.sweep(16)].into_iter().flatten() {
+        copy.obey(shift).expect("its author's shift");
+    }
+    assert!(saved(&copy).0 == saved(filter).0);
+    let estimate = filter.estimate();
+    assert!(estimate.fill >= 0.0 && (0.0..=1.0).contains(&estimate.error_rate));
 }

@@ -19,8 +19,7 @@
 //! A dump takes many commands, and the filter may change between them. Additions only set bits, so
 //! the copy has all items that were in the filter when the dump began. Each frame carries the
 //! newest item count, so the copy counts the items that were added during the dump. A filter that
-//! grows or is replaced gets another identity, and its chunks are refused. A filter with counters
-//! gets another identity with every change.
+//! grows or is replaced gets another identity, and its chunks are refused.
 //!
 //! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same
 //! iterators, chunks without a frame, and a header without a magic. The first 8 bytes of that
@@ -210,12 +209,7 @@ impl<'a> Chunk<'a> {
             return Err(Error::TooBig { from: self.first, to, total });
         }
         let newest = filter.newest();
-        // The count of a counting layer is part of the identity. It may exceed the capacity.
-        let counts = match newest.counting() {
-            Some(_) => self.items == newest.counted(),
-            None => self.items <= newest.capacity(),
-        };
-        if self.identity != identity() || !counts {
+        if self.identity != identity() || self.items > newest.capacity() {
             return Err(Error::OtherFilter);
         }
         if self.bits.is_empty()
@@ -361,9 +355,9 @@ impl Load {
         self.make_room(to, ceiling)?;
         stream::merge(&mut self.filter, place, chunk.first, chunk.bits, &mut changed);
         let newest = self.filter.newest_mut();
-        let before = newest.items();
+        let before = newest.counted();
         newest.set_counted(newest.counted().max(chunk.items));
-        changed(before, newest.items());
+        changed(before, newest.counted());
         self.received = self.received.max(to);
         self.place = self.filter.layer_near(self.received, place);
         Ok(if self.received == self.total { Taken::Last } else { Taken::Next })
@@ -406,7 +400,7 @@ pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> 
 pub(crate) mod tests {
     use super::*;
     use crate::filter::{
-        CellKind, Classic, Counting, Expansion, Geometry, LayerPlan, RedisBloom, Rule, Shape,
+        Classic, Expansion, LayerPlan, RedisBloom, Rule,
         foreign::redisbloom::{bits_per_item, probes},
         steps,
     };
@@ -427,78 +421,10 @@ pub(crate) mod tests {
             error_rate: rate,
             expansion: Expansion::new(1)?,
             shard: None,
-            window: None,
             layers: vec![layer; count],
         };
         plan.check()?;
         Ok(plan.allocate(u64::MAX)?)
-    }
-
-    /// Makes an empty native filter of `count` layers, of one block of one word each.
-    fn native(count: usize, cells: CellKind) -> Result<Filter, Error> {
-        let geometry = Geometry { blocks: 1, block_words: 1, probes: 1 };
-        let shape = match cells {
-            CellKind::Bits => Shape::Blocked(geometry),
-            CellKind::Counters => Shape::Counting(Counting::of(geometry)),
-        };
-        let layer = LayerPlan { capacity: 1, items: 1, error_rate: 0.25, shape };
-        let plan = Plan {
-            family: Family::Native,
-            seed: 5,
-            error_rate: 0.25,
-            expansion: Expansion::new(1)?,
-            shard: None,
-            window: None,
-            layers: vec![layer; count],
-        };
-        plan.check()?;
-        Ok(plan.allocate(u64::MAX)?)
-    }
-
-    /// Makes a chunk of one empty word, at byte `first`.
-    fn word(identity: u64, first: u64) -> Vec<u8> {
-        let mut out = open(MAGIC, VERSION);
-        for number in [identity, first, 1, 0] {
-            out.extend(number.to_le_bytes());
-        }
-        seal(out)
-    }
-
-    /// The chunks of a native dump span layers, but a client may cut it into words: the search for
-    /// a chunk begins at the layer where the load stopped.
-    #[test]
-    fn the_steps_of_a_native_load_are_those_of_its_words() -> Result<(), Error> {
-        for cells in [CellKind::Bits, CellKind::Counters] {
-            for count in [1, 2, 3, 1_000, 10_000] {
-                let filter = native(count, cells)?;
-                let (identity, total) = (identity(&filter), filter.bit_bytes());
-                let (_, header) = header(&filter);
-                let mut load = Load::begin(&header, u64::MAX)?;
-                let chunks: Vec<_> = (0..total)
-                    .step_by(8)
-                    .map(|first| (first as i64 + 9, word(identity, first)))
-                    .collect();
-                let (taken, steps) = steps::counted(|| {
-                    // Each chunk is repeated before the next.
-                    let twice = chunks.iter().flat_map(|chunk| [chunk, chunk]);
-                    let last = twice.clone().count() - 1;
-                    twice
-                        .take(last)
-                        .map(|(iterator, data)| load.take(*iterator, data))
-                        .collect::<Result<Vec<_>, _>>()
-                });
-                let taken = taken?;
-                assert_eq!(taken.last(), Some(&Taken::Last));
-                // Five visits at most: two searches, the check of the room, the merge, the
-                // comparison. Each visits a layer and its neighbour.
-                let most = 10 * taken.len() as u64;
-                assert!(
-                    steps <= most,
-                    "{count} layers of {cells:?}: {steps} steps, {most} at most"
-                );
-            }
-        }
-        Ok(())
     }
 
     /// The most layers that may be visited to handle `chunks` chunks of one layer each, in a filter

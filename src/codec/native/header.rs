@@ -17,8 +17,8 @@
 //! `present` is the number of bytes of bits that follow the header: all bytes of a complete filter,
 //! fewer while BF.LOADCHUNK fills the filter.
 //!
-//! Version 2, for all other filters, puts a family before the layers. Each kind of layer has its
-//! own length. A new family or kind takes the next number.
+//! Version 2, for filters of other products, puts a family before the layers. Each kind of layer
+//! has its own length. A new family or kind takes the next number.
 //!
 //! ```text
 //!   bytes 0 to 40 of version 1, with version = 2, then:
@@ -27,7 +27,7 @@
 //!   │ family │ fields of  │ layers,      │ XXH3-64 │
 //!   │ u8     │ the family │ oldest first │ of all  │
 //!   └────────┴─ ─ ─ ─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
-//!   family 0, native filters with counting layers: no fields
+//!   family 0, native filters, in version 3: no fields
 //!   family 1, RedisBloom: options u8, RedisBloom's numbers: 1 exact (not rounded), 4 64-bit hash
 //!   family 2, valkey-bloom: seed, 32 bytes; tightening ratio, f64
 //!   family 3, Guava: no fields
@@ -39,13 +39,6 @@
 //!   │ u8     │ u8   │ u16    │ u64  │ u64   │ u64      │ u64   │ f64        │
 //!   └────────┴──────┴────────┴──────┴───────┴──────────┴───────┴────────────┘
 //!   rule (filter/layer/classic/positions.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
-//!   kind 2, counting, 48 bytes:
-//!   ┌────────┬────────┬───────────┬────────┬──────────┬───────┬────────────┬─────────┬───────────┐
-//!   │ kind 2 │ probes │ block     │ blocks │ capacity │ items │ error rate │ changes │ deletions │
-//!   │ u8     │ u8     │ words u16 │ u32    │ u64      │ u64   │ f64        │ u64     │ u64       │
-//!   └────────┴────────┴───────────┴────────┴──────────┴───────┴────────────┴─────────┴───────────┘
-//!   block words and blocks are those of the bits; the counters take four times as many words
-//!   changes is a running hash of all additions and deletions (filter/layer/counting/mod.rs)
 //! ```
 //!
 //! Version 3 is version 2 with records between the fields of the family and the layers, for filters
@@ -59,15 +52,7 @@
 //!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
 //!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
 //!   kind 1, shard, 4 bytes: number of the shard u16, number of shards u16; native filters only
-//!   kind 2, window, 19 bytes and 12 for each generation, oldest first; native filters of bits only
-//!   ┌──────┬────────┬─────────┬────────┬──────────┬───────┬────────┬─ ─ ─┐
-//!   │ span │ gener- │ refresh │ milli- │ capacity │ start │ layers │ next │
-//!   │ u8   │ ations │ u8      │ seconds│ u64      │ i64   │ u32    │      │
-//!   │      │ u8     │         │ u64    │          │       │        │      │
-//!   └──────┴────────┴─────────┴────────┴──────────┴───────┴────────┴─ ─ ─┘
-//!   span: 0 time, 1 items, with 0 milliseconds; refresh: 0 or 1; start: milliseconds since 1970,
-//!   or 2^63 - 1 before the first addition, or the number of the generation in a window of items
-//!   (filter/window/ring.rs)
+//!   kind 3, window: only in version 4
 //! ```
 //!
 //! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
@@ -89,9 +74,8 @@ use crate::{
         reader::{Reader, open, seal},
     },
     filter::{
-        CellKind, Classic, Counting, Error as FilterError, Expansion, Family, Generation, Geometry,
-        LayerPlan, MAX_LAYERS, Plan, RedisBloom, Ring, Rule, Rules, Shape, Span, Valkey, checksum,
-        paged,
+        Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
+        RedisBloom, Rule, Rules, Shape, Span, Valkey, checksum, paged,
     },
     sharding::Shard,
 };
@@ -103,27 +87,25 @@ const NATIVE: u16 = 1;
 const ANY: u16 = 2;
 /// The version for filters with records.
 const RECORDS: u16 = 3;
+/// The version for filters in pages.
+pub(super) const PAGED: u16 = 4;
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
 /// Layer kinds.
 pub(super) const BLOCKED: u8 = 0;
 const CLASSIC: u8 = 1;
-const COUNTING: u8 = 2;
-/// Families of version 2. Family 0 is for native filters with counting layers.
+/// Families of versions 2 and 3.
 const OWN: u8 = 0;
 const REDISBLOOM: u8 = 1;
 const VALKEY: u8 = 2;
 const GUAVA: u8 = 3;
 /// Kinds of records.
 const SHARD: u16 = 1;
-const WINDOW: u16 = 2;
 /// Only in version 4.
-pub(super) const PAGED_WINDOW: u16 = 3;
+pub(super) const WINDOW: u16 = 3;
 /// Spans of a window.
 const TIME: u8 = 0;
 const ITEMS: u8 = 1;
-/// Bytes of a generation in the record of a window.
-const GENERATION: usize = 12;
 /// The first kind of the records that a release which does not know them may skip.
 const OPTIONAL: u16 = 1 << 15;
 /// Options of the family `REDISBLOOM`.
@@ -138,12 +120,11 @@ const MITZ64: u8 = 4;
 
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
 pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
-    let counting = |layer: &LayerPlan| matches!(layer.shape, Shape::Counting(_));
-    let records = records_of(plan);
+    let records: Vec<_> = plan.shard.map(shard_record).into_iter().collect();
     let version = match plan.family {
         _ if !records.is_empty() => RECORDS,
-        Family::Native if !plan.layers.iter().any(counting) => NATIVE,
-        Family::Native | Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
+        Family::Native => NATIVE,
+        Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
     };
     let mut out = open(MAGIC, version);
     // Most layers are of that length.
@@ -176,7 +157,6 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     for layer in &plan.layers {
         match layer.shape {
             Shape::Blocked(geometry) => put_geometry(&mut out, BLOCKED, geometry),
-            Shape::Counting(counting) => put_geometry(&mut out, COUNTING, counting.geometry),
             Shape::Classic(classic) => {
                 let rule = match classic.rule {
                     Rule::Remainder => REMAINDER,
@@ -192,10 +172,6 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
             }
         }
         put_numbers(&mut out, layer);
-        if let Shape::Counting(counting) = layer.shape {
-            out.extend(counting.changes.to_le_bytes());
-            out.extend(counting.deletions.to_le_bytes());
-        }
     }
     seal(out)
 }
@@ -219,13 +195,6 @@ pub(super) fn layer(reader: &mut Reader) -> Result<LayerPlan, Error> {
     let shape = shape(reader, NATIVE)?;
     let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
     Ok(LayerPlan { capacity, items, error_rate, shape })
-}
-
-/// The records of a plan, by ascending kinds.
-fn records_of(plan: &Plan) -> Vec<(u16, Vec<u8>)> {
-    let window = |ring: &Ring| (WINDOW, put_window(ring));
-    let records = [plan.shard.map(shard_record), plan.window.as_ref().map(window)];
-    records.into_iter().flatten().collect()
 }
 
 /// The record of a shard: kind and bytes.
@@ -256,20 +225,16 @@ pub(super) fn put_span(rules: Rules) -> Vec<u8> {
     out
 }
 
-fn put_window(ring: &Ring) -> Vec<u8> {
-    let mut out = put_span(ring.rules);
-    out.extend(ring.capacity.to_le_bytes());
-    for generation in &ring.generations {
-        out.extend(generation.start.to_le_bytes());
-        out.extend(generation.layers.to_le_bytes());
-    }
-    out
-}
-
 fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
     out.extend([kind, geometry.probes]);
     out.extend(geometry.block_words.to_le_bytes());
     out.extend(geometry.blocks.to_le_bytes());
+}
+
+/// Whether a header is one of a filter in pages.
+pub(super) fn is_paged(bytes: &[u8]) -> bool {
+    let version = bytes.strip_prefix(MAGIC.as_bytes()).and_then(<[u8]>::first_chunk);
+    version.is_some_and(|version| u16::from_le_bytes(*version) == PAGED)
 }
 
 /// Reads and checks a header: the plan, and the bytes of bits that follow.
@@ -282,9 +247,9 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let present = reader.u64()?;
     let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
     let records = if version == RECORDS { reader.u16()? } else { 0 };
-    let Records { shard, window, paged } = Records::read(&mut reader, records)?;
-    if paged.is_some() {
-        return Err(Error::Record(PAGED_WINDOW));
+    let Records { shard, window } = Records::read(&mut reader, records)?;
+    if window.is_some() {
+        return Err(Error::Record(WINDOW));
     }
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
@@ -300,15 +265,12 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let mut layers = Vec::new();
     layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for _ in 0..count {
-        let mut shape = shape(&mut reader, version)?;
+        let shape = shape(&mut reader, version)?;
         let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
-        if let Shape::Counting(counting) = &mut shape {
-            (counting.changes, counting.deletions) = (reader.u64()?, reader.u64()?);
-        }
         layers.push(LayerPlan { capacity, items, error_rate, shape });
     }
     reader.end()?;
-    let plan = Plan { family, seed, error_rate, expansion, shard, window, layers };
+    let plan = Plan { family, seed, error_rate, expansion, shard, layers };
     plan.check()?;
     let total = plan.bit_bytes();
     if present > total {
@@ -337,9 +299,8 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
 #[derive(Default)]
 pub(super) struct Records {
     pub(super) shard: Option<Shard>,
-    pub(super) window: Option<Ring>,
     /// Only in version 4.
-    pub(super) paged: Option<paged::Window>,
+    pub(super) window: Option<paged::Window>,
 }
 
 impl Records {
@@ -355,8 +316,7 @@ impl Records {
             last = kind;
             match kind {
                 SHARD => records.shard = Some(shard(&mut record)?),
-                WINDOW => records.window = Some(window(&mut record)?),
-                PAGED_WINDOW => records.paged = Some(super::paged::window(&mut record)?),
+                WINDOW => records.window = Some(super::paged::window(&mut record)?),
                 OPTIONAL.. => continue,
                 kind => return Err(Error::Record(kind)),
             }
@@ -388,20 +348,6 @@ pub(super) fn span(record: &mut Reader) -> Result<Rules, Error> {
     Ok(Rules { span, generations, refresh })
 }
 
-fn window(record: &mut Reader) -> Result<Ring, Error> {
-    let (rules, capacity) = (span(record)?, record.u64()?);
-    let mut ring = Ring { rules, capacity, generations: vec![] };
-    // `Plan::check` bounds the number of generations.
-    if record.left() > ring.rules.most_generations().saturating_mul(GENERATION) {
-        return Err(Error::Window);
-    }
-    while record.left() > 0 {
-        let (start, layers) = (record.u64()? as i64, record.u32()?);
-        ring.generations.push(Generation { start, layers });
-    }
-    Ok(ring)
-}
-
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
     match reader.u8()? {
         BLOCKED => Ok(Shape::Blocked(geometry(reader)?)),
@@ -417,8 +363,6 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
             Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))
         }
-        // `decode` reads changes and deletions, which follow the numbers of all kinds.
-        COUNTING if version != NATIVE => Ok(Shape::Counting(Counting::of(geometry(reader)?))),
         kind => Err(Error::Kind(kind)),
     }
 }
@@ -431,13 +375,10 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
 }
 
 /// A checksum of the numbers of a filter: two filters with the same identity have the same bits for
-/// the same items. The identity changes when the filter grows. It includes the item counts of
-/// counting layers only: parts of such a layer from before and after a change do not fit together.
+/// the same items. The identity changes when the filter grows.
 pub(in crate::codec) fn identity(mut plan: Plan) -> u64 {
     for layer in &mut plan.layers {
-        if layer.shape.cells() == CellKind::Bits {
-            layer.items = 0;
-        }
+        layer.items = 0;
     }
     checksum(&encode(&plan, 0))
 }

@@ -10,7 +10,12 @@
 //! The server compresses each string into a second buffer of its size. With strings of 1 MiB,
 //! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers the bits.
 
-use super::{dump::Load, header, stream};
+use super::{
+    dump::Load,
+    header,
+    kinds::{self, Stored},
+    stream,
+};
 use crate::{
     codec::{
         Error,
@@ -24,15 +29,6 @@ pub const ENCODING_VERSION: i32 = 100;
 
 /// Bytes of bits in a string, at most.
 const PIECE: usize = 1 << 20;
-
-/// A stored filter: complete, or still being loaded by BF.LOADCHUNK.
-#[derive(Debug)]
-pub enum Stored {
-    /// The filter has all its bits.
-    Complete(Filter),
-    /// BF.LOADCHUNK has not sent all bits yet.
-    Partial(Load),
-}
 
 /// Writes a complete filter.
 pub fn save(filter: &Filter, sink: &mut impl Sink) {
@@ -58,19 +54,16 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     }
 }
 
-/// Reads the strings of [`save`] or [`save_partial`] into a filter of at most `ceiling` bytes of
-/// bits.
+/// Reads the strings of [`save`] or [`save_partial`], of which the first is the header
+/// ([`kinds::load`](super::kinds::load)).
 ///
-/// Memory is allocated as the bits arrive ([`Layer::arriving`]), so a forged size costs nothing. A
-/// partial filter gets the memory for its missing bits when BF.LOADCHUNK continues.
-///
-/// A filter that the allocator refuses is read to its end all the same, so that what comes after it
-/// can be read.
-///
-/// # Errors
-/// Any [`Error`]; nothing stays allocated.
-pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
-    let header = source.next().ok_or(Error::Truncated)?;
+/// Memory is allocated as the bits arrive ([`Layer::arriving`]). A partial filter gets the memory
+/// for its missing bits when BF.LOADCHUNK continues.
+pub(super) fn load<S: Source>(
+    header: S::Piece,
+    source: &mut S,
+    ceiling: u64,
+) -> Result<Stored, Error> {
     let (plan, present) = header::decode(header.as_ref())?;
     drop(header);
     let total = plan.bit_bytes();
@@ -84,9 +77,9 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
         Err(error) => return Err(error),
     };
     Ok(if present == total {
-        Stored::Complete(filter)
+        Stored::Layers(filter)
     } else {
-        Stored::Partial(Load::resume(filter, present))
+        Stored::Partial(kinds::Load::Layers(Load::resume(filter, present)))
     })
 }
 

@@ -93,9 +93,9 @@ pub(in crate::codec) fn merge(
     let (index, skip) = seek(filter, near, from);
     let mut skip = skip / WORD;
     for layer in filter.layers_from_mut(index) {
-        let before = layer.items();
+        let before = layer.counted();
         let more = layer.merge(skip as usize, &mut new);
-        changed(before, layer.items());
+        changed(before, layer.counted());
         if !more {
             return;
         }

@@ -41,7 +41,7 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         };
         out.extend(shape.bytes.to_le_bytes());
         out.extend(bits.to_le_bytes());
-        out.extend(layer.items().to_le_bytes());
+        out.extend(layer.counted().to_le_bytes());
         out.extend(layer.error_rate().to_le_bytes());
         out.extend(foreign::redisbloom::bits_per_item(layer.error_rate()).to_le_bytes());
         out.extend(u32::from(shape.probes).to_le_bytes());

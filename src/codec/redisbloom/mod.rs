@@ -100,7 +100,6 @@ impl Chain {
             error_rate: if self.scales { doubled } else { first },
             expansion: self.expansion,
             shard: None,
-            window: None,
             layers,
         };
         plan.check()?;

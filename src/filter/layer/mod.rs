@@ -8,7 +8,6 @@
 pub(super) mod bits;
 mod blocked;
 mod classic;
-mod counting;
 pub(super) mod item_set;
 pub(super) mod occupancy;
 mod shape;
@@ -16,12 +15,10 @@ mod shape;
 pub(super) use blocked::BlockAddress;
 pub use blocked::{Blocked, uses_avx512};
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
-pub use counting::CountingLayer;
-pub use shape::{Counting, Shape};
+pub use shape::Shape;
 
 use bits::Bits;
-use counting::{Decremented, counters};
-use item_set::{FirstGroups, ItemSet};
+use item_set::{CHUNK, FirstGroups, ItemSet, NO_GROUP};
 
 use super::{error::Error, hash::Hash};
 
@@ -29,9 +26,7 @@ use super::{error::Error, hash::Hash};
 #[derive(Debug)]
 pub struct Layer {
     kind: Kind,
-    /// Items counted so far: items that tested absent when they were added, minus items that tested
-    /// absent after they were deleted. Exceeds `capacity` only in a counting layer
-    /// (`counting/fullness.rs`).
+    /// Items counted so far: items that tested absent when they were added.
     counted: u64,
     /// Items that the layer is sized for, at least 1.
     capacity: u64,
@@ -45,7 +40,6 @@ pub struct Layer {
 enum Kind {
     Blocked(Blocked),
     Classic(Box<ClassicLayer>),
-    Counting(Box<CountingLayer>),
 }
 
 // The tag of `Kind` lies in a niche of `Blocked`: the other kinds add no memory.
@@ -94,10 +88,6 @@ impl Layer {
         let kind = match shape {
             Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry, bits)),
             Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic, bits))),
-            Shape::Counting(counting) => {
-                let layer = CountingLayer::new(counting, capacity, error_rate, bits);
-                Kind::Counting(Box::new(layer))
-            }
         };
         Self { kind, counted: 0, capacity, error_rate }
     }
@@ -135,20 +125,8 @@ impl Layer {
                 copy.set_start(layer.start());
                 Kind::Classic(Box::new(copy))
             }
-            Kind::Counting(layer) => Kind::Counting(Box::new(layer.duplicate()?)),
         };
         Ok(Self { kind, ..*self })
-    }
-
-    /// Estimates the number of items in the layer, at most its capacity. A layer of bits returns
-    /// its count; a counting layer combines the count with the number of nonzero counters
-    /// (`counting/fullness.rs`).
-    #[must_use]
-    pub fn items(&self) -> u64 {
-        match self.counting() {
-            None => self.counted,
-            Some(layer) => layer.items(self.counted),
-        }
     }
 
     /// Items counted so far. This is the number that is stored.
@@ -178,16 +156,13 @@ impl Layer {
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        match self.counting() {
-            None => self.counted >= self.capacity,
-            Some(layer) => layer.is_full(self.counted),
-        }
+        self.counted >= self.capacity
     }
 
     /// The number of items that the layer still takes.
     #[inline]
     pub(super) fn room(&self) -> u64 {
-        self.capacity.saturating_sub(self.items())
+        self.capacity.saturating_sub(self.counted)
     }
 
     /// The shape of the bit array.
@@ -196,7 +171,6 @@ impl Layer {
         match &self.kind {
             Kind::Blocked(layer) => layer.geometry().into(),
             Kind::Classic(layer) => layer.shape().into(),
-            Kind::Counting(layer) => layer.shape().into(),
         }
     }
 
@@ -208,9 +182,6 @@ impl Layer {
             Kind::Classic(layer) => {
                 Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer)))
             }
-            Kind::Counting(layer) => {
-                Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer)))
-            }
         }
     }
 
@@ -219,7 +190,6 @@ impl Layer {
         match shape {
             Shape::Blocked(_) => 0,
             Shape::Classic(_) => size_of::<ClassicLayer>(),
-            Shape::Counting(_) => size_of::<CountingLayer>(),
         }
     }
 
@@ -229,7 +199,6 @@ impl Layer {
         match &self.kind {
             Kind::Blocked(layer) => layer.bits(),
             Kind::Classic(layer) => layer.bits(),
-            Kind::Counting(layer) => layer.bits(),
         }
     }
 
@@ -237,7 +206,7 @@ impl Layer {
     pub(super) fn span(&self) -> Option<(Start, Start)> {
         match &self.kind {
             Kind::Classic(layer) => Some((layer.start(), layer.end())),
-            Kind::Blocked(_) | Kind::Counting(_) => None,
+            Kind::Blocked(_) => None,
         }
     }
 
@@ -251,40 +220,24 @@ impl Layer {
     }
 
     /// Sets the bits of `words`, starting at word `from` of the layer, and keeps the bits already
-    /// set. Returns false when `words` ends before the layer does. Decoders write only through this
-    /// method, so that a counting layer can count its nonzero counters.
+    /// set. Returns false when `words` ends before the layer does.
     pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
             Kind::Classic(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
-            Kind::Counting(layer) => layer.merge(from, words),
         }
     }
 
-    /// Adds what the layers `others` hold, all of the same shape but for the history of counters.
-    /// Bits are united. Counters are added, also `own` times those of this layer itself. The caller
-    /// sets the count.
-    pub(super) fn unite(&mut self, own: usize, others: &[&Self]) {
-        let bits = || others.iter().map(|other| other.bits()).collect::<Vec<_>>();
-        let or = |a, b| a | b;
-        match &mut self.kind {
-            Kind::Blocked(layer) => layer.bits_mut().combine(0, &bits(), or, |_, _| {}),
-            Kind::Classic(layer) => layer.bits_mut().combine(0, &bits(), or, |_, _| {}),
-            Kind::Counting(layer) => {
-                let others: Vec<_> = others.iter().filter_map(|other| other.counting()).collect();
-                layer.add_all(own, &others);
-            }
-        }
+    /// Adds what the layers `others` hold, all of the same shape. The caller sets the count.
+    pub(super) fn unite(&mut self, others: &[&Self]) {
+        let bits: Vec<_> = others.iter().map(|other| other.bits()).collect();
+        self.bits_to_move().combine(0, &bits, |a, b| a | b, |_, _| {});
     }
 
-    /// The number of nonzero positions of each layer, and of their union. All are of one shape.
+    /// The number of set bits of each layer, and of their union. All are of one shape.
     pub(super) fn count_union(layers: &[&Self]) -> (Vec<u64>, u64) {
         let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
-        if layers.iter().any(|layer| layer.counts()) {
-            Bits::count_union(&bits, counters::nonzero)
-        } else {
-            Bits::count_union(&bits, u64::count_ones)
-        }
+        Bits::count_union(&bits, u64::count_ones)
     }
 
     /// Lets an allocator move the bit array ([`Bits::relocate`]).
@@ -300,7 +253,6 @@ impl Layer {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut(),
             Kind::Classic(layer) => layer.bits_mut(),
-            Kind::Counting(layer) => layer.bits_to_move(),
         }
     }
 
@@ -319,7 +271,7 @@ impl Layer {
     pub(super) fn block_address(&self) -> Option<BlockAddress> {
         match &self.kind {
             Kind::Blocked(layer) => layer.block_address(),
-            Kind::Classic(_) | Kind::Counting(_) => None,
+            Kind::Classic(_) => None,
         }
     }
 
@@ -380,6 +332,14 @@ impl Layer {
         }
     }
 
+    /// Returns which items of a chunk may be in this layer, which is the only one. Prefetches.
+    #[inline]
+    pub(super) fn present(&self, hashes: &[Hash]) -> ItemSet {
+        let (items, mut first_groups) = (ItemSet::first(hashes.len()), [NO_GROUP; CHUNK]);
+        self.prefetch_first_lines(hashes, items, &mut first_groups);
+        self.filter_present_staged(hashes, items, &mut first_groups, None)
+    }
+
     /// Like [`Self::filter_present`], for items prepared by [`Self::prefetch_first_lines`]; fastest
     /// if most of them are absent. Prefetches the `next` layer for the items that may be there.
     #[inline]
@@ -395,11 +355,11 @@ impl Layer {
                 // All layers of a filter are of one kind (`check.rs`).
                 let next = next.and_then(|next| match &next.kind {
                     Kind::Blocked(next) => Some(next),
-                    Kind::Classic(_) | Kind::Counting(_) => None,
+                    Kind::Classic(_) => None,
                 });
                 layer.filter_present_staged(hashes, items, first_groups, next)
             }
-            Kind::Classic(_) | Kind::Counting(_) => {
+            Kind::Classic(_) => {
                 // A small chunk is done with this layer before memory delivers the next one, so the
                 // next layer is prefetched first, for every item. A large chunk prefetches it only
                 // for the items that were not found here.
@@ -450,72 +410,11 @@ impl Layer {
     }
 
     /// Adds an item to a layer that may be full, and returns whether it tested absent. A full layer
-    /// of bits does not count the item. A counting layer does, because a deletion of the item
-    /// subtracts it again.
+    /// does not count it.
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         let absent = self.kind.add(hash);
-        self.counted = self.counted.saturating_add(u64::from(absent));
-        if !self.counts() {
-            self.counted = self.counted.min(self.capacity);
-        }
+        self.counted = self.counted.saturating_add(u64::from(absent)).min(self.capacity);
         absent
-    }
-
-    /// The layer of counters; `None` for the other kinds.
-    #[must_use]
-    pub fn counting(&self) -> Option<&CountingLayer> {
-        match &self.kind {
-            Kind::Counting(layer) => Some(layer),
-            Kind::Blocked(_) | Kind::Classic(_) => None,
-        }
-    }
-
-    fn counting_mut(&mut self) -> Option<&mut CountingLayer> {
-        match &mut self.kind {
-            Kind::Counting(layer) => Some(layer),
-            Kind::Blocked(_) | Kind::Classic(_) => None,
-        }
-    }
-
-    /// Returns whether the layer has counters.
-    #[inline]
-    #[must_use]
-    pub fn counts(&self) -> bool {
-        self.counting().is_some()
-    }
-
-    /// Increments the counters of an item, and counts it if it tested absent. Returns whether it
-    /// did. The count may exceed the capacity (`counting/fullness.rs`).
-    pub(super) fn increment(&mut self, hash: Hash) -> bool {
-        let absent = self.counting_mut().is_some_and(|layer| layer.increment(hash));
-        self.counted = self.counted.saturating_add(u64::from(absent));
-        absent
-    }
-
-    /// Decrements the counters of an item, and subtracts it from the count if it then tests absent.
-    /// Returns whether a counter changed, or `None` if the item tested absent before.
-    pub(super) fn decrement(&mut self, hash: Hash) -> Option<bool> {
-        let decremented = self.counting_mut()?.decrement(hash)?;
-        self.counted = match decremented {
-            Decremented { last: true, .. } => 0,
-            Decremented { absent, .. } => self.counted.saturating_sub(u64::from(absent)),
-        };
-        Some(decremented.any)
-    }
-
-    pub(super) fn note_refused_deletions(&mut self, count: u64) {
-        if let Some(layer) = self.counting_mut() {
-            layer.refused_deletions = layer.refused_deletions.saturating_add(count);
-        }
-    }
-
-    /// The number of nonzero positions in a word of `bits`, and the number of positions in a word.
-    pub(super) fn taken(&self, word: u64) -> (u32, u32) {
-        if self.counts() {
-            (counters::nonzero(word), counters::PER_WORD as u32)
-        } else {
-            (word.count_ones(), u64::BITS)
-        }
     }
 }
 
@@ -527,7 +426,6 @@ impl Kind {
         match self {
             Self::Blocked(layer) => layer.prefetch(hash),
             Self::Classic(layer) => layer.prefetch(hash),
-            Self::Counting(layer) => layer.prefetch(hash),
         }
     }
 
@@ -536,7 +434,6 @@ impl Kind {
         match self {
             Self::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
             Self::Classic(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
-            Self::Counting(layer) => layer.prefetch_each(hashes, items),
         }
     }
 
@@ -545,7 +442,6 @@ impl Kind {
         match self {
             Self::Blocked(layer) => layer.contains(hash),
             Self::Classic(layer) => layer.contains(hash),
-            Self::Counting(layer) => layer.contains(hash),
         }
     }
 
@@ -554,7 +450,6 @@ impl Kind {
         match self {
             Self::Blocked(layer) => layer.filter_present(hashes, items),
             Self::Classic(layer) => items.keep(|i| u64::from(layer.contains(hashes[i]))),
-            Self::Counting(layer) => layer.filter_present(hashes, items),
         }
     }
 
@@ -563,7 +458,6 @@ impl Kind {
         match self {
             Self::Blocked(layer) => layer.add(hash),
             Self::Classic(layer) => layer.add(hash),
-            Self::Counting(layer) => layer.increment(hash),
         }
     }
 }

@@ -1,5 +1,4 @@
-//! How many items a layer holds, computed from its nonzero positions: its set bits, or its counters
-//! that are not 0.
+//! How many items a layer holds, computed from its nonzero positions: its set bits.
 //!
 //! An item has k' different positions among the c positions of its block (of the layer, in a
 //! classic layer):
@@ -39,7 +38,6 @@ const SMALL: f64 = 1e-15;
 pub(in crate::filter) fn variance(shape: Shape, nonzero: u64) -> f64 {
     let (positions, block, lines) = match shape {
         Shape::Blocked(geometry) => (geometry.words() * 64, block(geometry), geometry.lines()),
-        Shape::Counting(shape) => (shape.counters(), block(shape.geometry), shape.geometry.lines()),
         Shape::Classic(Classic { bits, .. }) => (bits, bits as f64, None),
     };
     let (positions, probes) = (positions as f64, f64::from(shape.probes()));
@@ -60,7 +58,6 @@ fn block(geometry: Geometry) -> f64 {
 pub(in crate::filter) fn items(shape: Shape, nonzero: u64) -> f64 {
     let (positions, distinct) = match shape {
         Shape::Blocked(geometry) => (geometry.words() * 64, distinct(geometry)),
-        Shape::Counting(shape) => (shape.counters(), distinct(shape.geometry)),
         Shape::Classic(Classic { bits, probes, .. }) => (bits, hit(bits as f64, probes)),
     };
     let positions = positions as f64;

@@ -16,15 +16,13 @@
 //! [`Paged::room`] for all items of a piece, they go to the pages at once. Otherwise the item is
 //! looked for first ([`Paged::prepare`]), because only a new one may be refused.
 
-use super::{Paged, base_bytes};
+use super::{Addition, Additions, Author, Paged, Span, base_bytes};
 use crate::filter::{
-    batch::found_in,
     error::Error,
     hash::Hash,
     layer::item_set::{Answers, CHUNK, ItemSet},
     pages::Payload,
     plan::Demand,
-    window::{Addition, Additions, Author, Span},
 };
 
 /// What an addition writes into the slot of an item.
@@ -234,7 +232,7 @@ impl Paged {
 
     /// How many new items a filter takes before it is full.
     fn left(&self, author: Author) -> u64 {
-        match (author, self.expansion.factor(), self.window()) {
+        match (author, self.expansion().factor(), self.window()) {
             (Author::Client(now), None, None) => self.capacity.saturating_sub(self.items(now)),
             (Author::Client(now), None, Some(window)) if window.rules.span != Span::Items => {
                 self.capacity.saturating_sub(window.items(now))
@@ -303,7 +301,7 @@ impl Paged {
     #[inline]
     fn note(&mut self, writing: Writing, before: Option<u64>) -> Addition {
         let addition = writing.addition(before);
-        if addition.changed && self.window.is_some() {
+        if addition.changed && self.window().is_some() {
             self.moved_to_newest(before);
         }
         addition
@@ -329,7 +327,7 @@ impl Paged {
     fn found_in_base(&self, hashes: &[Hash]) -> ItemSet {
         match self.base() {
             None => ItemSet::default(),
-            Some(base) => found_in(std::iter::once(base), hashes, ItemSet::first(hashes.len())),
+            Some(base) => base.present(hashes),
         }
     }
 }
@@ -343,28 +341,4 @@ fn without(hashes: &[Hash], found: ItemSet) -> ([Hash; CHUNK], usize) {
         count += 1;
     }
     (missing, count)
-}
-
-impl Additions {
-    fn push(&mut self, Addition { new, changed }: Addition) {
-        self.new.push(new);
-        self.changed.push(changed);
-    }
-
-    /// The answers for `count` items, of which those in `known` changed nothing, and these are the
-    /// answers for the others. If some have no answer, the answers end there.
-    fn among(self, known: ItemSet, count: usize) -> Self {
-        let mut others = self.new.each().zip(self.changed.each());
-        let mut all = Self::default();
-        for index in 0..count {
-            if known.has(index) {
-                all.push(Addition::default());
-            } else if let Some((new, changed)) = others.next() {
-                all.push(Addition { new, changed });
-            } else {
-                break;
-            }
-        }
-        all
-    }
 }

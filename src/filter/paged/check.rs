@@ -65,10 +65,10 @@ impl PagedPlan {
             seed: filter.seed,
             error_rate: filter.error_rate,
             capacity: filter.capacity,
-            expansion: filter.expansion,
-            shard: filter.shard,
+            expansion: filter.expansion(),
+            shard: filter.shard(),
             base: filter.base().map(layer_plan),
-            pages: *filter.pages.plan(),
+            pages: filter.pages.plan(),
             page_count: filter.pages.pages().len() as u64,
             slots: filter.pages.slot_count(),
             copies: filter.pages.copies(),
@@ -106,8 +106,8 @@ impl PagedPlan {
         let most = self.pages.most_slots(self.page_count.max(1));
         let copies = if counted { self.copies <= self.slots } else { self.copies == 0 };
         let count = match self.page_count {
-            0 => self.pages.first_pages == 1 && self.copies == 0,
-            count => (self.pages.first_pages..=MAX_PAGES).contains(&count),
+            0 => self.copies == 0,
+            count => count <= MAX_PAGES,
         };
         if copies && count && (!counted || self.slots - self.copies <= most) {
             Ok(())
@@ -118,8 +118,7 @@ impl PagedPlan {
 
     /// Checks the layer below the pages as the only layer of a filter that has just become full.
     fn check_base(&self, base: &LayerPlan) -> Result<(), Broken> {
-        let bits = base.shape.cells() == CellKind::Bits;
-        if !bits || base.items != base.capacity || base.capacity != self.capacity {
+        if base.items != base.capacity || base.capacity != self.capacity {
             let &LayerPlan { capacity, items, .. } = base;
             return Err(Broken::Items { index: 0, items, capacity });
         }
@@ -129,7 +128,6 @@ impl PagedPlan {
             error_rate: self.error_rate,
             expansion: self.expansion,
             shard: self.shard,
-            window: None,
             layers: vec![*base],
         };
         match self.expansion.factor() {
@@ -141,7 +139,7 @@ impl PagedPlan {
     /// Compares the layer and the pages that were read with the plan.
     pub(super) fn compare(&self, base: Option<&Layer>, pages: &Pages) -> Result<(), Mismatch> {
         let equal = base.map(layer_plan) == self.base
-            && *pages.plan() == self.pages
+            && pages.plan() == self.pages
             && pages.pages().len() as u64 == self.page_count
             && (pages.slot_count(), pages.copies()) == (self.slots, self.copies);
         if equal { Ok(()) } else { Err(Mismatch) }

@@ -27,7 +27,9 @@ impl Paged {
         }
         let before = self.pages.lower(hash)?;
         let refused = before == self.pages.highest_count();
-        self.refused = self.refused.saturating_add(refused.into());
+        if refused {
+            self.refuse(1);
+        }
         Ok(before > 0 && !refused)
     }
 
@@ -58,7 +60,9 @@ impl Paged {
                 hashes.iter().for_each(|_| answers.push(false));
                 Ok(())
             };
-            self.refused = self.refused.saturating_add(refused);
+            if refused > 0 {
+                self.refuse(refused);
+            }
             answer(answers);
             outcome?;
         }
@@ -76,6 +80,12 @@ impl Paged {
     /// server.
     #[must_use]
     pub fn refused_deletions(&self) -> u64 {
-        self.refused.into()
+        self.rest.as_deref().map_or(0, |rest| rest.refused.into())
+    }
+
+    #[cold]
+    fn refuse(&mut self, deletions: u32) {
+        let rest = self.rest_mut();
+        rest.refused = rest.refused.saturating_add(deletions);
     }
 }

@@ -21,8 +21,8 @@
 //! # What always holds
 //! 1. An item that was added and not deleted is found; in a window, for as long as the window says.
 //! 2. The state follows from the sequence of changing operations: additions that answer
-//!    [`changed`](super::Addition::changed), deletions that answer true, and [`Shift`]s. A copy
-//!    that gets these as [`Obeyed`](super::Author::Obeyed) is equal word for word.
+//!    [`changed`](Addition::changed), deletions that answer true, and [`Shift`]s. A copy
+//!    that gets these as [`Obeyed`](Author::Obeyed) is equal word for word.
 //! 3. An operation that fails has changed nothing.
 //!
 //! # Copies that run out of memory
@@ -30,32 +30,32 @@
 //! kilobytes: pages that should be joined, or emptied, stay as they are and are tried later. All
 //! answers stay right, but such a copy is no longer equal word for word.
 //!
-//! # Where it will stand
-//! No command uses it yet; its bytes are in `codec/native/paged/`. A value of the module will be
-//! one of three kinds, chosen once a command: a `Filter` (one layer of blocks, or the stack of
-//! another product), a `Paged`, or a load of either. Then a reserved filter that is full hands its
-//! layer to [`Paged::above`]; BF.SHIFT replicates [`Shift`]; and these go: growth, counters and
-//! generations in `stack.rs`, `deletion.rs`, `window/`, `layer/counting/`, with their records in
-//! `codec/native/header.rs`. Still to be written for a `Paged`: a union (BF.MERGE), an estimate,
-//! defragmentation, and freeing at a billion items.
-//!
 //! Bytes on disk, commands and the clock do not belong here.
 
 mod add;
+mod additions;
+mod allocations;
 mod check;
 mod count;
+mod figures;
+mod merge;
+mod rules;
+mod size;
 mod window;
 
+pub use additions::{Addition, Additions, Author};
 pub use check::{Mismatch, PagedPlan};
-pub use window::{Generation, SWEEP_EVERY, Shift, Sweep, Window};
+pub use merge::{MOST_UNITED, Member, NoUnion};
+pub use rules::{Fault, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
+pub use size::expected_bytes;
+pub use window::{Generation, MOST_SWEPT, SWEEP_EVERY, Shift, Sweep, Window};
 
 use super::{
     error::Error,
     hash::Hash,
     layer::Layer,
-    pages::{self, Growth, Pages, Payload},
+    pages::{self, Growth, Page, Pages, Payload},
     params::{CellKind, Expansion, MAX_CAPACITY, Params},
-    window::{Rules, Span},
 };
 use crate::sharding::Shard;
 
@@ -76,18 +76,36 @@ pub struct Paged {
     /// Items that it was reserved for: of the first layer of a stack, or of the whole window.
     capacity: u64,
     pages: Pages,
-    /// The first layer, which is full.
-    base: Option<Box<Layer>>,
-    /// How the filter forgets, if it does.
-    window: Option<Box<Window>>,
+    /// What most filters do not have.
+    rest: Option<Box<Rest>>,
+}
+
+/// What most paged filters do not have.
+#[derive(Debug)]
+struct Rest {
+    part: Part,
     expansion: Expansion,
     shard: Option<Shard>,
     /// Deletions of saturated items since it was made, loaded or copied on this server. Not stored.
     refused: u32,
+    /// Pages of slots that are all forgotten, to be freed.
+    leaving: Vec<Page>,
 }
 
-// Small filters are many: one more word would take the next class of the allocator.
-const _: () = assert!(size_of::<Paged>() <= 128);
+/// What a filter has besides pages.
+#[derive(Debug, Default)]
+enum Part {
+    #[default]
+    Nothing,
+    /// The first layer, which is full.
+    Base(Layer),
+    /// How the filter forgets.
+    Window(Window),
+}
+
+// Small filters are many: one more word would take the next class of the allocator. A value of the
+// module is a filter of either kind.
+const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
 
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
@@ -112,10 +130,9 @@ impl Paged {
         if wanted > ceiling {
             return Err(Error::Ceiling { wanted, ceiling });
         }
-        let window = rules.map(Window::new).transpose()?.map(Box::new);
-        let pages = Pages::new(plan)?;
-        let (base, shard) = (None, None);
-        Ok(Self { seed, error_rate, capacity, pages, base, window, expansion, shard, refused: 0 })
+        let part = rules.map(Window::new).transpose()?.map_or(Part::Nothing, Part::Window);
+        let (pages, rest) = (Pages::new(plan)?, Rest::boxed(part, expansion, None));
+        Ok(Self { seed, error_rate, capacity, pages, rest })
     }
 
     /// The filter with empty pages above a full layer of plain bits. `params` are those of the
@@ -125,18 +142,12 @@ impl Paged {
     /// Those of [`Params::check`].
     pub fn above(base: Layer, params: &Params, shard: Option<Shard>) -> Result<Self, Error> {
         params.check()?;
-        let rate = (params.error_rate * SHARE_ABOVE).max(f64::MIN_POSITIVE);
-        let pages = pages::Plan::new(rate, 0, Growth::Endless, Payload::Nothing)?;
         Ok(Self {
             seed: params.seed,
             error_rate: params.error_rate,
             capacity: params.capacity,
-            pages: Pages::new(pages)?,
-            base: Some(Box::new(base)),
-            window: None,
-            expansion: params.expansion,
-            shard,
-            refused: 0,
+            pages: Pages::new(plan_above(params.error_rate)?)?,
+            rest: Rest::boxed(Part::Base(base), params.expansion, shard),
         })
     }
 
@@ -154,24 +165,22 @@ impl Paged {
         if let Some(window) = &plan.window {
             window.tell(&mut pages);
         }
-        Ok(Self {
-            seed: plan.seed,
-            error_rate: plan.error_rate,
-            capacity: plan.capacity,
-            pages,
-            base: base.map(Box::new),
-            window: plan.window.clone().map(Box::new),
-            expansion: plan.expansion,
-            shard: plan.shard,
-            refused: 0,
-        })
+        let part = match base {
+            Some(base) => Part::Base(base),
+            None => plan.window.clone().map_or(Part::Nothing, Part::Window),
+        };
+        let &PagedPlan { seed, error_rate, capacity, expansion, shard, .. } = plan;
+        let rest = Rest::boxed(part, expansion, shard);
+        Ok(Self { seed, error_rate, capacity, pages, rest })
     }
 
     /// Makes the filter a shard of a sharded filter, or of none. The filter does not check its
     /// items: its caller does.
     #[must_use]
     pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
-        self.shard = shard;
+        if shard != self.shard() {
+            self.rest_mut().shard = shard;
+        }
         self
     }
 
@@ -180,14 +189,13 @@ impl Paged {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let base = self.base.as_ref().map(|base| base.duplicate()).transpose()?;
-        Ok(Self {
-            pages: self.pages.duplicate()?,
-            base: base.map(Box::new),
-            window: self.window.clone(),
-            refused: 0,
-            ..*self
-        })
+        let part = match self.part() {
+            Part::Nothing => Part::Nothing,
+            Part::Base(base) => Part::Base(base.duplicate()?),
+            Part::Window(window) => Part::Window(window.clone()),
+        };
+        let rest = Rest::boxed(part, self.expansion(), self.shard());
+        Ok(Self { pages: self.pages.duplicate()?, rest, ..*self })
     }
 
     /// The key of the filter's hash. It is secret: never send it to a client.
@@ -209,27 +217,41 @@ impl Paged {
     }
 
     /// Whether it refuses new items at its capacity, and the factor for [`Self::stack`].
+    #[inline]
     #[must_use]
     pub fn expansion(&self) -> Expansion {
-        self.expansion
+        self.rest.as_deref().map_or(Expansion::USUAL, |rest| rest.expansion)
     }
 
     /// The shard that the filter is; `None` for a filter that takes all items.
     #[inline]
     #[must_use]
     pub fn shard(&self) -> Option<Shard> {
-        self.shard
+        self.rest.as_deref().and_then(|rest| rest.shard)
+    }
+
+    fn rest_mut(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_default()
+    }
+
+    #[inline(always)]
+    fn part(&self) -> &Part {
+        self.rest.as_deref().map_or(&Part::Nothing, |rest| &rest.part)
     }
 
     /// The full layer of plain bits below the pages.
+    #[inline]
     #[must_use]
     pub fn base(&self) -> Option<&Layer> {
-        self.base.as_deref()
+        if let Part::Base(base) = self.part() { Some(base) } else { None }
     }
 
     /// The layer below the pages, mutable only so that an allocator may move it.
     pub fn base_mut(&mut self) -> Option<&mut Layer> {
-        self.base.as_deref_mut()
+        match self.rest.as_deref_mut() {
+            Some(Rest { part: Part::Base(base), .. }) => Some(base),
+            _ => None,
+        }
     }
 
     /// The pages.
@@ -247,7 +269,7 @@ impl Paged {
     #[inline]
     #[must_use]
     pub fn window(&self) -> Option<&Window> {
-        self.window.as_deref()
+        if let Part::Window(window) = self.part() { Some(window) } else { None }
     }
 
     /// Whether items can be deleted.
@@ -261,7 +283,8 @@ impl Paged {
     #[must_use]
     pub fn params(&self) -> Params {
         let cells = if self.counts() { CellKind::Counters } else { CellKind::Bits };
-        let &Self { error_rate, capacity, expansion, seed, .. } = self;
+        let &Self { error_rate, capacity, seed, .. } = self;
+        let expansion = self.expansion();
         Params { error_rate, capacity, expansion, seed, cells }
     }
 
@@ -276,7 +299,7 @@ impl Paged {
     /// items that were taken for others by chance when they were added.
     #[must_use]
     pub fn items(&self, now: i64) -> u64 {
-        match &self.window {
+        match self.window() {
             Some(window) => window.items(now),
             None => self.base().map_or(0, Layer::counted) + self.pages.items(),
         }
@@ -285,9 +308,15 @@ impl Paged {
     /// Bytes of the whole filter. Equal filters give equal numbers.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let base = self.base().map_or(0, |base| base_bytes(base) + size_of::<Layer>() as u64);
-        let window = self.window().map_or(0, Window::bytes);
-        size_of::<Self>() as u64 + self.pages.bytes() + base + window
+        let part = match self.part() {
+            Part::Nothing => 0,
+            Part::Base(base) => base_bytes(base),
+            Part::Window(window) => window.bytes(),
+        };
+        // Not by whether it is there: a copy of a filter with refused deletions has none.
+        let none = Rest::is_nothing(self.part(), self.expansion(), self.shard());
+        let rest = if none { 0 } else { size_of::<Rest>() as u64 };
+        size_of::<Self>() as u64 + self.pages.bytes() + rest + part
     }
 
     /// What a stack of layers would have that grows by the expansion: the number of layers for
@@ -295,7 +324,7 @@ impl Paged {
     /// each next one for expansion times as many as the last. `BF.INFO` reports both.
     #[must_use]
     pub fn stack(&self, items: u64) -> (u64, u64) {
-        match self.expansion.factor() {
+        match self.expansion().factor() {
             None => (1, self.capacity),
             Some(1) => {
                 let layers = items.div_ceil(self.capacity).max(1);
@@ -310,6 +339,33 @@ impl Paged {
                 }
                 (layers, sum)
             }
+        }
+    }
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        let (part, expansion, leaving) = (Part::Nothing, Expansion::USUAL, Vec::new());
+        Self { part, expansion, shard: None, refused: 0, leaving }
+    }
+}
+
+impl Rest {
+    fn is_nothing(part: &Part, expansion: Expansion, shard: Option<Shard>) -> bool {
+        matches!(part, Part::Nothing) && expansion == Expansion::USUAL && shard.is_none()
+    }
+
+    /// Boxes the parts, or returns `None` if there are none.
+    fn boxed(part: Part, expansion: Expansion, shard: Option<Shard>) -> Option<Box<Self>> {
+        let is_something = !Self::is_nothing(&part, expansion, shard);
+        is_something.then(|| Box::new(Self { part, expansion, shard, ..Self::default() }))
+    }
+
+    #[inline]
+    fn window(this: &mut Option<Box<Self>>) -> Option<&mut Window> {
+        match this.as_deref_mut() {
+            Some(Self { part: Part::Window(window), .. }) => Some(window),
+            _ => None,
         }
     }
 }
@@ -346,6 +402,12 @@ fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
         return Ok(plan);
     }
     pages::Plan::new(error_rate, 0, Growth::Endless, payload)
+}
+
+/// The pages above a full layer, of a filter of rate `asked`.
+fn plan_above(asked: f64) -> Result<pages::Plan, Error> {
+    let rate = (asked * SHARE_ABOVE).max(f64::MIN_POSITIVE);
+    pages::Plan::new(rate, 0, Growth::Endless, Payload::Nothing)
 }
 
 /// Bytes of the first pages of a plan when they are full, without what an allocator rounds up.

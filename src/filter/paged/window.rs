@@ -38,16 +38,21 @@
 //! generation started. A window that does not scale refuses new items by that sum, therefore none
 //! while at most its capacity of distinct items came within T (1 + 1/G).
 
-use super::Paged;
+use super::{Fault, MAX_TIME, NEVER, Paged, Rest, Rules, Span};
 use crate::filter::{
     error::Error,
     pages::{BLOCKS, MAX_PAGES, Pages},
-    window::{Fault, MAX_TIME, NEVER, Rules, Span},
 };
 
 /// Additions that change a window, for each page that is swept. A page holds some 2,000 slots, so a
 /// pass ends while a sixtieth of the items come, and a page takes some 10 µs.
 pub const SWEEP_EVERY: u8 = 32;
+
+/// The most pages of one [`Shift::Sweep`]: a millisecond.
+pub const MOST_SWEPT: u64 = 16;
+
+/// Pages of an emptied window that are freed with each page that is swept.
+const RELEASED: usize = 32;
 
 /// Items that came last in one part of the window, and are forgotten together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +80,7 @@ pub enum Shift {
     },
     /// Removes the forgotten slots of so many pages.
     Sweep {
-        /// Pages of the present pass.
+        /// Pages of the present pass, at most [`MOST_SWEPT`].
         pages: u64,
     },
 }
@@ -114,6 +119,11 @@ pub(super) fn number_bits(rules: Rules) -> u8 {
 /// Additions that a generation of a window of items takes, of a window of `capacity` items.
 pub(super) fn generation_items(rules: Rules, capacity: u64) -> u64 {
     capacity.div_ceil(u64::from(rules.generations).max(1))
+}
+
+/// Bytes of the list of generations.
+pub(super) fn list_bytes(rules: Rules) -> u64 {
+    (rules.most_generations() * size_of::<Generation>()) as u64
 }
 
 impl Window {
@@ -158,9 +168,9 @@ impl Window {
         alive.fold(0, |sum, generation| sum.saturating_add(generation.items))
     }
 
-    /// Bytes of the window in memory. Equal filters give equal numbers.
+    /// Bytes of the list of generations. Equal filters give equal numbers.
     pub(super) fn bytes(&self) -> u64 {
-        (size_of::<Self>() + self.rules.most_generations() * size_of::<Generation>()) as u64
+        list_bytes(self.rules)
     }
 
     /// How many additions may change the filter up to the one after which a generation is opened,
@@ -182,7 +192,8 @@ impl Window {
     }
 
     /// The number of the oldest generation that is alive.
-    fn first_alive(&self) -> u64 {
+    #[must_use]
+    pub fn first_alive(&self) -> u64 {
         self.number + 1 - self.generations.len() as u64
     }
 
@@ -196,6 +207,13 @@ impl Window {
             // The clock went back by more than T/G.
             || rules.is_more_than_a_generation(start, newest);
         (due && rules.span != Span::Items).then_some(start)
+    }
+
+    /// Whether an addition at `now` must start a generation first, or move them back.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self, now: i64) -> bool {
+        self.due(now).is_some()
     }
 
     /// Moves all starts back, so that the newest generation starts at `start`. If the clock was
@@ -218,7 +236,7 @@ impl Window {
     /// Tells the pages which numbers are alive.
     pub(super) fn tell(&self, pages: &mut Pages) {
         let newest = self.number & ((1 << number_bits(self.rules)) - 1);
-        pages.turn(newest as u8, self.generations.len() as u16);
+        pages.turn(newest as u8, self.generations.len() as u8);
     }
 
     /// Checks a window that may come from anywhere, of a filter that scales or not.
@@ -281,9 +299,11 @@ impl Paged {
         self.drop_dead(start).then_some(Shift::Forget { start })
     }
 
-    /// Removes the forgotten slots of up to `pages` pages, and joins up to as many: some 60 µs
-    /// each. Returns the change for copies to obey, or `None` if there was nothing to do.
+    /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
+    /// as many: some 60 µs each. Returns the change for copies to obey, or `None` if there was
+    /// nothing to do.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
+        let pages = pages.min(MOST_SWEPT);
         self.sweep_pages(pages).then_some(Shift::Sweep { pages })
     }
 
@@ -293,8 +313,9 @@ impl Paged {
     /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
     /// then.
     pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
-        let window = self.window.as_deref_mut().ok_or(Error::Window)?;
+        let window = Rest::window(&mut self.rest).ok_or(Error::Window)?;
         let start = match shift {
+            Shift::Sweep { pages } if pages > MOST_SWEPT => return Err(Error::Window),
             Shift::Sweep { pages } => {
                 self.sweep_pages(pages);
                 return Ok(());
@@ -319,7 +340,7 @@ impl Paged {
         } else {
             self.drop_dead(start);
             let is_empty = self.window().is_some_and(|window| window.newest().items == 0);
-            match self.window.as_deref_mut() {
+            match Rest::window(&mut self.rest) {
                 Some(window) if is_empty => window.stamp(start),
                 _ => self.open(start),
             }
@@ -331,7 +352,7 @@ impl Paged {
     /// was one. Sweeps a page and opens a generation if it is time.
     #[inline]
     pub(super) fn moved_to_newest(&mut self, before: Option<u64>) {
-        let Some(window) = self.window.as_deref_mut() else {
+        let Some(window) = Rest::window(&mut self.rest) else {
             return;
         };
         let newest = window.generations.len() - 1;
@@ -352,6 +373,7 @@ impl Paged {
         if is_due {
             window.sweep.changes = 0;
             self.sweep_pages(1);
+            self.release(RELEASED);
         }
         if is_over {
             self.open(0);
@@ -360,7 +382,7 @@ impl Paged {
 
     /// Opens a generation. If its number is in use, finishes the passes first.
     fn open(&mut self, start: i64) {
-        if let Some(window) = self.window.as_deref_mut()
+        if let Some(window) = Rest::window(&mut self.rest)
             && window.generations.len() >= window.rules.most_generations()
         {
             window.generations.remove(0);
@@ -372,7 +394,7 @@ impl Paged {
         while self.window().is_some_and(in_use) {
             self.sweep_pages(1);
         }
-        if let Some(window) = self.window.as_deref_mut() {
+        if let Some(window) = Rest::window(&mut self.rest) {
             window.number += 1;
             window.generations.push(Generation { start, items: 0 });
             window.tell(&mut self.pages);
@@ -382,7 +404,7 @@ impl Paged {
     /// Drops the generations that are out of the window at `now`; returns whether there were any.
     /// If all are out, the filter is emptied, and a generation waits for the first addition.
     fn drop_dead(&mut self, now: i64) -> bool {
-        let Some(window) = self.window.as_deref_mut() else {
+        let Some(window) = Rest::window(&mut self.rest) else {
             return false;
         };
         let dead = window.dead(now);
@@ -392,19 +414,37 @@ impl Paged {
         window.generations.drain(..dead);
         window.tell(&mut self.pages);
         if window.generations.is_empty() {
-            if self.pages.clear().is_ok() {
-                let next = window.number + 1;
-                window.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
+            let next = window.number + 1;
+            window.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
+            let mut gone = self.pages.clear();
+            let leaving = &mut self.rest_mut().leaving;
+            // Without memory for a list of both, these are freed at once.
+            if leaving.try_reserve(gone.len()).is_ok() {
+                leaving.append(&mut gone);
             }
             self.open(NEVER);
         }
         true
     }
 
+    /// Frees up to `pages` pages of a window that was emptied, some 100 ns each. Returns whether
+    /// there are more. Additions free them in passing. No copy needs to do the same.
+    pub fn release(&mut self, pages: usize) -> bool {
+        let Some(rest) = self.rest.as_deref_mut() else {
+            return false;
+        };
+        let left = rest.leaving.len().saturating_sub(pages);
+        rest.leaving.truncate(left);
+        if left == 0 {
+            rest.leaving = Vec::new();
+        }
+        left > 0
+    }
+
     /// Sweeps the next `count` pages, as long as there are forgotten slots, and joins pages.
     /// Returns whether there was anything to do.
     fn sweep_pages(&mut self, count: u64) -> bool {
-        let Some(window) = self.window.as_deref_mut() else {
+        let Some(window) = Rest::window(&mut self.rest) else {
             return false;
         };
         let first_alive = window.first_alive();

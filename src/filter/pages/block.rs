@@ -93,15 +93,9 @@ pub(super) struct Found {
     pub(super) slot: Option<(usize, u64)>,
 }
 
-/// Looks for the slot of a bucket that matches the tag bits `tag`.
+/// The indices of the slots of a bucket, and the place of its end among the ends.
 #[inline(always)]
-pub(super) fn find(
-    select: impl Select,
-    block: &[u64],
-    format: Format,
-    bucket: usize,
-    tag: u64,
-) -> Found {
+pub(super) fn bounds(select: impl Select, block: &[u64], bucket: usize) -> (Range<usize>, usize) {
     let start = match bucket {
         0 => 0,
         _ => select_end(select, block, bucket as u32 - 1) + 1,
@@ -111,10 +105,21 @@ pub(super) fn find(
         let zeros = read(block, end).trailing_zeros() as usize;
         end += zeros;
         if zeros < WORD {
-            break;
+            return (start - bucket..end - bucket, end);
         }
     }
-    let indices = start - bucket..end - bucket;
+}
+
+/// Looks for the slot of a bucket that matches the tag bits `tag`.
+#[inline(always)]
+pub(super) fn find(
+    select: impl Select,
+    block: &[u64],
+    format: Format,
+    bucket: usize,
+    tag: u64,
+) -> Found {
+    let (indices, end) = bounds(select, block, bucket);
     // The slots that a word holds are compared without a branch between them.
     let slot = match format.width() {
         ..=16 => find_slot::<4>(block, format, indices, tag),
@@ -298,7 +303,7 @@ mod tests {
     }
 
     fn check(select: impl Select, block: &[u64], buckets: &Buckets, format: Format) {
-        assert_eq!(slots(select, block), buckets.iter().map(Vec::len).sum());
+        assert_eq!(slots(select, block), buckets.iter().map(Vec::len).sum::<usize>());
         let mut before = 0;
         for (number, bucket) in buckets.iter().enumerate() {
             for tag in 0..64 {

@@ -16,7 +16,7 @@ pub(super) fn class(bytes: usize) -> usize {
 }
 
 /// Elements in the size class of `len` elements.
-fn room<T>(len: usize) -> usize {
+pub(super) fn room<T>(len: usize) -> usize {
     class(len.saturating_mul(size_of::<T>())) / size_of::<T>()
 }
 

@@ -68,14 +68,18 @@ mod memory;
 mod page;
 mod pieces;
 mod plan;
+mod sample;
 mod select;
+mod size;
 mod slot;
 mod small;
+mod unite;
 mod words;
 
 pub use page::{Page, PageFault};
 pub use pieces::{END, Piece, Pieces, Reach};
 pub use plan::{Growth, MAX_PAGES, Payload, Plan};
+pub use sample::Sample;
 pub use slot::Format;
 
 use page::{PAGE_BUCKETS, Place};
@@ -95,19 +99,24 @@ pub const BLOCKS: usize = page::BLOCKS;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pages {
     body: Body,
-    plan: Plan,
-    /// Which page an item belongs to; it follows from the plan and the number of pages.
-    levels: Levels,
     /// Slots in all pages.
     slots: u64,
     /// Void slots that a split copied; 0 if payloads are generations.
     copies: u64,
+    /// Bytes of all pages: a sum over billions of items would take too long.
+    bytes: u64,
+    numbers: Numbers,
+    /// Which page an item belongs to; it follows from the plan and the number of pages.
+    levels: Levels,
     generations: Generations,
 }
 
+// Small filters are many.
+const _: () = assert!(size_of::<Pages>() <= 64);
+
 #[derive(Debug, PartialEq, Eq)]
 enum Body {
-    /// The first items, if one page is reserved.
+    /// The first items, if one page is reserved, and after [`Pages::clear`].
     Small(Small),
     /// At least one page.
     Table(Vec<Page>),
@@ -119,7 +128,7 @@ struct Generations {
     /// The number of the newest generation.
     newest: u8,
     /// How many numbers are alive, counted back from the newest.
-    alive: u16,
+    alive: u8,
 }
 
 /// What becomes of a slot.
@@ -144,6 +153,32 @@ pub struct Slot {
     pub known: u8,
     /// The payload.
     pub payload: u64,
+}
+
+/// A [`Plan`] in 10 bytes, without an alignment above 2: it lies beside other short fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
+    /// Low and high half.
+    first_pages: [u16; 2],
+    page_slots: u16,
+    payload: Payload,
+    tag_bits: u8,
+    doublings: u8,
+}
+
+impl Numbers {
+    /// The numbers of a plan that passed [`Plan::check`].
+    fn of(&Plan { tag_bits, payload, doublings, page_slots, first_pages }: &Plan) -> Self {
+        let first_pages = [first_pages as u16, (first_pages >> 16) as u16];
+        Self { first_pages, page_slots, payload, tag_bits, doublings }
+    }
+
+    #[inline(always)]
+    fn plan(self) -> Plan {
+        let Self { first_pages: [low, high], page_slots, payload, tag_bits, doublings } = self;
+        let first_pages = u64::from(low) | u64::from(high) << 16;
+        Plan { tag_bits, payload, doublings, page_slots, first_pages }
+    }
 }
 
 /// The two levels of a table: that of the pages that are still to be split, and the next one. Four
@@ -203,6 +238,14 @@ fn level_of(page: usize, pages: usize) -> u32 {
     level + u32::from(is_split)
 }
 
+/// Counts that a page had `before` words.
+#[inline(always)]
+fn resized(bytes: &mut u64, before: usize, page: &Page) {
+    if page.words().len() != before {
+        *bytes = *bytes + page.bytes() - memory::bytes::<u64>(before);
+    }
+}
+
 #[inline(always)]
 fn place(hash: Hash) -> Place {
     Place(scale(hash.probes, PAGE_BUCKETS as u64) as u16)
@@ -218,14 +261,29 @@ impl Pages {
         let generations = Generations { newest: 0, alive: 1 };
         let body = Body::empty(&plan)?;
         let levels = Levels::new(&plan, plan.first_pages);
-        Ok(Self { body, plan, levels, slots: 0, copies: 0, generations })
+        let numbers = Numbers::of(&plan);
+        let bytes = body.page_bytes();
+        Ok(Self { body, slots: 0, copies: 0, bytes, numbers, levels, generations })
+    }
+
+    /// The small form of a plan that was checked, empty.
+    fn small(plan: Plan) -> Self {
+        Self {
+            body: Body::Small(Small::default()),
+            slots: 0,
+            copies: 0,
+            bytes: 0,
+            numbers: Numbers::of(&plan),
+            levels: Levels::new(&plan, 1),
+            generations: Generations { newest: 0, alive: 1 },
+        }
     }
 
     /// The numbers with which it was made.
     #[inline]
     #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    pub fn plan(&self) -> Plan {
+        self.numbers.plan()
     }
 
     /// The number of slots.
@@ -265,11 +323,22 @@ impl Pages {
         }
     }
 
+    /// Lets an allocator move the array of the small form.
+    ///
+    /// # Safety
+    /// As for [`Page::relocate`].
+    pub(super) unsafe fn relocate_small(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
+        if let Body::Small(small) = &mut self.body {
+            // SAFETY: the caller's promise.
+            unsafe { small.relocate(mover) };
+        }
+    }
+
     /// The entries of the small form.
     #[must_use]
     pub fn small_lanes(&self) -> Option<&[u32]> {
         match &self.body {
-            Body::Small(small) => Some(small.lanes_of()),
+            Body::Small(small) => Some(small.lanes_of(self.plan().format(0), self.slots)),
             Body::Table(_) => None,
         }
     }
@@ -280,9 +349,7 @@ impl Pages {
     pub fn bytes(&self) -> u64 {
         match &self.body {
             Body::Small(small) => small.bytes(),
-            Body::Table(table) => {
-                memory::bytes::<Page>(table.len()) + table.iter().map(Page::bytes).sum::<u64>()
-            }
+            Body::Table(table) => memory::bytes::<Page>(table.len()) + self.bytes,
         }
     }
 
@@ -302,29 +369,31 @@ impl Pages {
                 Body::Table(copy)
             }
         };
-        Ok(Self { body, ..*self })
+        Ok(Self { bytes: body.page_bytes(), body, ..*self })
     }
 
     /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. What
     /// it relies on is checked. Its newest generation is 0 until [`Self::turn`].
     ///
     /// # Errors
-    /// Those of [`Plan::check`]; `Error::Capacity` if there are fewer pages than the plan has, or
-    /// more slots than they may have, or more copies than slots.
+    /// Those of [`Plan::check`]; `Error::Capacity` if there is no page, or more slots than the
+    /// pages may have, or more copies than slots.
     pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
         plan.check()?;
         let pages = table.len() as u64;
         let slots = table.iter().map(Page::count).sum::<u64>();
         let counted = !matches!(plan.payload, Payload::Generation { .. });
         let most = plan.most_slots(pages);
-        let sound = (plan.first_pages..=MAX_PAGES).contains(&pages)
+        let sound = (1..=MAX_PAGES).contains(&pages)
             && if counted { copies <= slots && slots - copies <= most } else { copies == 0 };
         if !sound {
             return Err(Error::Capacity(slots));
         }
         let generations = Generations { newest: 0, alive: 1 };
         let levels = Levels::new(&plan, pages);
-        Ok(Self { body: Body::Table(table), plan, levels, slots, copies, generations })
+        let (body, numbers) = (Body::Table(table), Numbers::of(&plan));
+        let bytes = body.page_bytes();
+        Ok(Self { body, slots, copies, bytes, numbers, levels, generations })
     }
 
     /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere.
@@ -332,13 +401,14 @@ impl Pages {
     /// # Errors
     /// As those of [`Self::from_pages`].
     pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, Error> {
-        let mut made = Self::new(plan)?;
+        plan.check()?;
+        let mut made = Self::small(plan);
         let format = plan.format(0);
-        let Body::Small(small) = &mut made.body else {
-            return Err(Error::Capacity(plan.first_pages));
-        };
-        *small = Small::from_lanes(lanes, format)?.ok_or(Error::Capacity(lanes.len() as u64))?;
-        made.slots = small.len(format) as u64;
+        if !small::are_sound(lanes, format) {
+            return Err(Error::Capacity(lanes.len() as u64));
+        }
+        made.body = Body::Small(Small::of(lanes)?);
+        made.slots = (lanes.len() / small::lanes(format)) as u64;
         Ok(made)
     }
 
@@ -353,8 +423,9 @@ impl Pages {
     fn find_by(&self, select: impl Select, hash: Hash) -> Option<u64> {
         match &self.body {
             Body::Small(small) => {
-                let format = self.plan.format(0);
-                let index = small.find(format, Small::key_of(format, place(hash), hash.block))?;
+                let format = self.plan().format(0);
+                let key = small::key_of(format, place(hash), hash.block);
+                let index = small.find(format, self.slots, key)?;
                 Some(small.payload(format, index))
             }
             Body::Table(table) => {
@@ -404,9 +475,11 @@ impl Pages {
             }
             return Ok(Some(payload));
         }
+        let before = page.words().len();
         page.insert(select, format, at.place, found.end, format.slot(at.tag, fresh))?;
+        resized(&mut self.bytes, before, page);
         self.slots += 1;
-        if self.slots > self.plan.most_slots(pages as u64) {
+        if self.slots > self.plan().most_slots(pages as u64) {
             self.split_for(hash)?;
         }
         Ok(None)
@@ -420,29 +493,32 @@ impl Pages {
         fresh: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let format = self.plan.format(0);
+        let format = self.plan().format(0);
         let Body::Small(small) = &mut self.body else {
             return Ok(None);
         };
-        let key = Small::key_of(format, place(hash), hash.block);
-        if let Some(index) = small.find(format, key) {
+        let key = small::key_of(format, place(hash), hash.block);
+        if let Some(index) = small.find(format, self.slots, key) {
             let payload = small.payload(format, index);
             small.set_payload(format, index, change(payload));
             return Ok(Some(payload));
         }
-        if small.is_full() {
+        if Small::is_full(format, self.slots) {
             let mut page = Page::empty(format)?;
             let last = (place(hash), hash.block, fresh);
-            for (place, tag, payload) in small.entries(format).chain([last]) {
+            for (place, tag, payload) in
+                small::entries(small.lanes_of(format, self.slots), format).chain([last])
+            {
                 let end = page.find(select::Portable, format, place, tag).end;
                 page.insert(select::Portable, format, place, end, format.slot(tag, payload))?;
             }
             let mut table = Vec::new();
             memory::reserve(&mut table, 1)?;
+            self.bytes = page.bytes();
             table.push(page);
             self.body = Body::Table(table);
         } else {
-            small.push(format, key, fresh)?;
+            small.push(format, self.slots, key, fresh)?;
         }
         self.slots += 1;
         Ok(None)
@@ -475,7 +551,7 @@ impl Pages {
             return self.alter_small(hash, change);
         };
         let left = self.slots.saturating_sub(1);
-        let join = may_join && self.plan.joins_below(table.len() as u64, left);
+        let join = may_join && self.numbers.plan().joins_below(table.len() as u64, left);
         let at = self.levels.address(hash, table.len());
         let (page, format) = (&mut table[at.page], at.format);
         let Some((index, slot)) = page.find(select, format, at.place, at.tag).slot else {
@@ -490,7 +566,9 @@ impl Pages {
             }
             Change::Remove if join => return self.alter_joining(hash, change),
             Change::Remove => {
+                let before = page.words().len();
                 page.remove(select, format, at.place, index);
+                resized(&mut self.bytes, before, page);
                 self.removed(1);
             }
         }
@@ -517,12 +595,12 @@ impl Pages {
         hash: Hash,
         change: &impl Fn(u64) -> Change,
     ) -> Result<Option<u64>, Error> {
-        let format = self.plan.format(0);
+        let format = self.plan().format(0);
         let Body::Small(small) = &mut self.body else {
             return Ok(None);
         };
-        let key = Small::key_of(format, place(hash), hash.block);
-        let Some(index) = small.find(format, key) else {
+        let key = small::key_of(format, place(hash), hash.block);
+        let Some(index) = small.find(format, self.slots, key) else {
             return Ok(None);
         };
         let payload = small.payload(format, index);
@@ -530,7 +608,7 @@ impl Pages {
             Change::Nothing => {}
             Change::Payload(payload) => small.set_payload(format, index, payload),
             Change::Remove => {
-                small.remove(format, index);
+                small.remove(format, self.slots, index);
                 self.removed(1);
             }
         }
@@ -544,7 +622,7 @@ impl Pages {
         // A join may make one slot of two copies.
         self.copies = self.copies.min(self.slots);
         if self.slots == 0 && matches!(&self.body, Body::Table(table) if table.len() == 1) {
-            self.body = Body::Small(Small::default());
+            self.clear();
         }
     }
 
@@ -559,9 +637,11 @@ impl Pages {
             let at = self.levels.address(hash, table.len());
             let (page, format) = (&mut table[at.page], at.format);
             let found = page.find(select::Portable, format, at.place, at.tag).slot;
+            let before = page.words().len();
             found.into_iter().for_each(|(index, _)| {
                 page.remove(select::Portable, format, at.place, index);
             });
+            resized(&mut self.bytes, before, page);
             self.slots -= 1;
         }
         split
@@ -575,12 +655,13 @@ impl Pages {
         memory::reserve(table, table.len() + 1)?;
         let level = table.len().ilog2();
         let page = table.len() - (1 << level);
-        let ([zero, one], voids) = self.plan.split(&table[page], level)?;
+        let ([zero, one], voids) = self.numbers.plan().split(&table[page], level)?;
+        self.bytes = self.bytes + zero.bytes() + one.bytes() - table[page].bytes();
         table[page] = zero;
         table.push(one);
-        self.levels = Levels::new(&self.plan, table.len() as u64);
+        self.levels = Levels::new(&self.numbers.plan(), table.len() as u64);
         self.slots += voids;
-        if self.plan.counts_copies() {
+        if self.plan().counts_copies() {
             self.copies += voids;
         }
         Ok(())
@@ -593,13 +674,13 @@ impl Pages {
     /// `Error::OutOfMemory`; nothing has changed then.
     pub fn join_if_due(&mut self) -> Result<bool, Error> {
         let pages = self.pages().len() as u64;
-        Ok(self.plan.joins_below(pages, self.slots) && self.join()?)
+        Ok(self.plan().joins_below(pages, self.slots) && self.join()?)
     }
 
     /// Joins the last page with the one that it was split from. Slots of dead generations leave.
     /// Returns false if the slots do not fit into one page.
     fn join(&mut self) -> Result<bool, Error> {
-        let (plan, generations) = (self.plan, self.generations);
+        let (plan, generations) = (self.plan(), self.generations);
         let Body::Table(table) = &mut self.body else {
             return Ok(false);
         };
@@ -622,6 +703,7 @@ impl Pages {
         let Some((page, fewer)) = Page::join(pages, from, to, dead, merge)? else {
             return Ok(false);
         };
+        self.bytes = self.bytes + page.bytes() - table[first].bytes() - table[last].bytes();
         table[first] = page;
         table.truncate(last);
         memory::fit(table);
@@ -632,7 +714,7 @@ impl Pages {
 
     /// Starts a generation: `newest` is its number modulo 2^c, and `alive` numbers are alive from
     /// now on, counted back from it.
-    pub fn turn(&mut self, newest: u8, alive: u16) {
+    pub fn turn(&mut self, newest: u8, alive: u8) {
         self.generations = Generations { newest, alive };
     }
 
@@ -645,58 +727,65 @@ impl Pages {
 
     /// How many generations are alive, counted back from the newest.
     #[must_use]
-    pub fn generations_alive(&self) -> u16 {
-        self.generations.alive
+    pub fn generations_alive(&self) -> u64 {
+        self.generations.alive.into()
     }
 
     /// Whether a payload is the number of a generation that is alive.
     #[inline]
     #[must_use]
     pub fn is_alive(&self, payload: u64) -> bool {
-        self.generations.is_alive(payload, self.plan.payload.most())
+        self.generations.is_alive(payload, self.plan().payload.most())
     }
 
     /// Removes the slots of dead generations from block `block` (in [0, 30]) of a page; returns
     /// their number. The small form counts as a page of one block.
     pub fn sweep(&mut self, page: usize, block: usize) -> u64 {
-        let (generations, most) = (self.generations, self.plan.payload.most());
+        let (generations, most) = (self.generations, self.plan().payload.most());
         let dead = |payload| !generations.is_alive(payload, most);
+        let plan = self.plan();
         let removed = match &mut self.body {
-            Body::Small(small) if page == 0 && block == 0 => small.sweep(self.plan.format(0), dead),
+            Body::Small(small) if page == 0 && block == 0 => {
+                small.sweep(plan.format(0), self.slots, dead)
+            }
             Body::Table(table) if page < table.len() && block < BLOCKS => {
-                let format = self.plan.format(level_of(page, table.len()));
-                with_select!(select => table[page].sweep(select, format, block, dead))
+                let format = plan.format(level_of(page, table.len()));
+                let page = &mut table[page];
+                let before = page.words().len();
+                let removed = with_select!(select => page.sweep(select, format, block, dead));
+                resized(&mut self.bytes, before, page);
+                removed as u64
             }
             _ => 0,
         };
-        self.removed(removed as u64);
-        removed as u64
+        self.removed(removed);
+        removed
     }
 
-    /// Removes all slots, and returns their memory, at once: a structure as it was made, with the
-    /// same generations.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    pub fn clear(&mut self) -> Result<(), Error> {
-        self.body = Body::empty(&self.plan)?;
-        self.levels = Levels::new(&self.plan, self.plan.first_pages);
-        (self.slots, self.copies) = (0, 0);
-        Ok(())
+    /// Removes all slots at once, and returns the pages for the caller to free: at a billion items
+    /// that takes a tenth of a second. It is small then, also if pages were reserved, and its
+    /// generations stay.
+    pub fn clear(&mut self) -> Vec<Page> {
+        let generations = self.generations;
+        let before = std::mem::replace(self, Self { generations, ..Self::small(self.plan()) });
+        match before.body {
+            Body::Small(_) => Vec::new(),
+            Body::Table(table) => table,
+        }
     }
 
     /// All slots: page by page, in order of their places; in the small form in the order in which
     /// they came.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         let (small, pages) = match &self.body {
-            Body::Small(small) => (Some(small), &[][..]),
+            Body::Small(_) => (self.small_lanes(), &[][..]),
             Body::Table(table) => (None, table.as_slice()),
         };
-        let format = self.plan.format(0);
-        let small = small.into_iter().flat_map(move |small| Slot::of_small(small, format));
+        let (plan, format) = (self.plan(), self.plan().format(0));
+        let small = small.into_iter().flat_map(move |lanes| Slot::of_small(lanes, format));
         let paged = pages.iter().enumerate().flat_map(move |(number, page)| {
             let level = level_of(number, pages.len());
-            Slot::of_page(page, self.plan.format(level), number as u64, level)
+            Slot::of_page(page, plan.format(level), number as u64, level)
         });
         small.chain(paged)
     }
@@ -704,8 +793,8 @@ impl Pages {
 
 impl Slot {
     /// The entries of the small form.
-    fn of_small(small: &Small, format: Format) -> impl Iterator<Item = Self> {
-        small.entries(format).map(move |(place, tag, payload)| Self {
+    fn of_small(lanes: &[u32], format: Format) -> impl Iterator<Item = Self> {
+        small::entries(lanes, format).map(move |(place, tag, payload)| Self {
             place: place.0,
             block: tag,
             known: format.tag_bits,
@@ -729,12 +818,24 @@ impl Slot {
 }
 
 impl Body {
+    /// Bytes of all pages.
+    fn page_bytes(&self) -> u64 {
+        match self {
+            Self::Small(_) => 0,
+            Self::Table(table) => table.iter().map(Page::bytes).sum(),
+        }
+    }
+
     fn empty(plan: &Plan) -> Result<Self, Error> {
         if plan.first_pages == 1 {
             return Ok(Self::Small(Small::default()));
         }
         let pages =
             usize::try_from(plan.first_pages).map_err(|_| Error::OutOfMemory(plan.first_pages))?;
+        // Where there is no memory for all of them, the first ones must not take what there is.
+        let least = memory::bytes::<u64>(page::LEAST_WORDS).saturating_mul(pages as u64);
+        let all = usize::try_from(least).map_err(|_| Error::OutOfMemory(least))?;
+        Vec::<u8>::new().try_reserve_exact(all).map_err(|_| Error::OutOfMemory(least))?;
         let mut table = Vec::new();
         memory::reserve(&mut table, pages)?;
         for page in 0..pages {

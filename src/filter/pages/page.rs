@@ -29,8 +29,10 @@ use crate::filter::{error::Error, layer::bits::prefetch};
 pub(super) const BLOCKS: usize = 31;
 /// Buckets of a page.
 pub(super) const PAGE_BUCKETS: usize = BLOCKS * BUCKETS;
+/// Words of a page without slots.
+pub(super) const LEAST_WORDS: usize = HEADER + BLOCKS;
 /// Words of the starts.
-const HEADER: usize = (BLOCKS + 1) / LANES;
+pub(super) const HEADER: usize = (BLOCKS + 1) / LANES;
 /// Starts in a word.
 const LANES: usize = 4;
 /// 1 in each lane.
@@ -111,7 +113,7 @@ impl Page {
     /// # Errors
     /// What is wrong.
     pub fn from_words(words: &[u64], format: Format) -> Result<Self, PageFault> {
-        if !(HEADER + BLOCKS..=MAX_WORDS).contains(&words.len()) {
+        if !(LEAST_WORDS..=MAX_WORDS).contains(&words.len()) {
             return Err(PageFault::Starts);
         }
         let refused = PageFault::OutOfMemory(words.len() as u64 * 8);
@@ -142,7 +144,8 @@ impl Page {
     }
 
     /// The bytes that the page takes from the allocator.
-    pub(super) fn bytes(&self) -> u64 {
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         memory::bytes::<u64>(self.0.len())
     }
 
@@ -214,6 +217,18 @@ impl Page {
         tag: u64,
     ) -> Found {
         block::find(select, self.block(place.block()), format, place.bucket(), tag)
+    }
+
+    /// The indices of the slots of a bucket, and the place of its end among the ends.
+    #[inline(always)]
+    pub(super) fn bounds(&self, select: impl Select, place: Place) -> (Range<usize>, usize) {
+        block::bounds(select, self.block(place.block()), place.bucket())
+    }
+
+    /// The slot with this index of the block of a place.
+    #[inline(always)]
+    pub(super) fn slot(&self, format: Format, place: Place, index: usize) -> u64 {
+        block::slot(self.block(place.block()), format, index)
     }
 
     /// Writes a slot of the block of a place.

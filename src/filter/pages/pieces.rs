@@ -19,7 +19,7 @@
 
 use super::{
     Body, MAX_PAGES, Page, PageFault, Pages, Payload, Plan, Slot, level_of, memory, page::BLOCKS,
-    small::Small, words::low,
+    small, words::low,
 };
 use crate::filter::{error::Error, hash::Hash};
 
@@ -106,7 +106,7 @@ pub struct Pieces {
     plan: Plan,
     start: u64,
     /// The small form, in place of all pages.
-    small: Option<Small>,
+    small: Option<Vec<u32>>,
     list: Vec<Held>,
     /// Bytes of the pages.
     bytes: u64,
@@ -128,7 +128,10 @@ impl Pages {
             return None;
         }
         let table = match &self.body {
-            Body::Small(small) => return Some((Reach::of(0, 0), Piece::Small(small.lanes_of()))),
+            Body::Small(_) => {
+                let lanes = self.small_lanes().unwrap_or_default();
+                return Some((Reach::of(0, 0), Piece::Small(lanes)));
+            }
             Body::Table(table) => table,
         };
         let level = table.len().ilog2();
@@ -141,12 +144,15 @@ impl Pages {
     /// Whether a slot matches each item that has one in `pieces`.
     #[must_use]
     pub fn holds(&self, pieces: &Pieces) -> bool {
-        // The first hash of a place.
-        let probes = |place: u16| (u128::from(place) << 64).div_ceil(BUCKETS) as u64;
         pieces
             .slots()
             .all(|slot| self.find(Hash { block: slot.block, probes: probes(slot.place) }).is_some())
     }
+}
+
+/// The first hash of a place.
+pub(super) fn probes(place: u16) -> u64 {
+    (u128::from(place) << 64).div_ceil(BUCKETS) as u64
 }
 
 /// Buckets of a page.
@@ -199,14 +205,15 @@ impl Pieces {
     /// # Errors
     /// What is wrong with them; nothing has changed then.
     pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), PageFault> {
-        if self.end() != 0 || self.plan.first_pages != 1 {
+        if self.end() != 0 {
             return Err(PageFault::Position);
         }
-        let small = Small::from_lanes(lanes, self.plan.format(0))
-            .map_err(|_| PageFault::OutOfMemory(size_of_val(lanes) as u64))?
-            .ok_or(PageFault::Entries)?;
-        self.bytes = small.bytes();
-        self.small = Some(small);
+        if !small::are_sound(lanes, self.plan.format(0)) {
+            return Err(PageFault::Entries);
+        }
+        let copy = copied(lanes).map_err(|_| PageFault::OutOfMemory(size_of_val(lanes) as u64))?;
+        self.bytes = memory::bytes::<u32>(copy.len());
+        self.small = Some(copy);
         Ok(())
     }
 
@@ -238,7 +245,6 @@ impl Pieces {
         if later.end() == END {
             let pages = self.list.iter().take(kept).chain(new);
             let least = pages.map(|held| held.reach.least_pages()).max().unwrap_or(0);
-            let least = least.max(self.plan.first_pages);
             if least > MOST_SPLITS * (kept + new.len()) as u64 {
                 return Err(PageFault::Levels);
             }
@@ -254,7 +260,7 @@ impl Pieces {
     #[must_use]
     pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
         if let Some(small) = self.small.as_ref().filter(|_| position < END) {
-            return Some((Reach::of(0, 0), Piece::Small(small.lanes_of())));
+            return Some((Reach::of(0, 0), Piece::Small(small)));
         }
         let behind = self.list.partition_point(|held| held.reach.end() <= position);
         let held = self.list.get(behind).filter(|held| held.reach.start <= position)?;
@@ -266,7 +272,7 @@ impl Pieces {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let small = self.small.as_ref().map(Small::duplicate).transpose()?;
+        let small = self.small.as_deref().map(copied).transpose()?;
         let mut list = Vec::new();
         memory::reserve(&mut list, self.list.len())?;
         for held in &self.list {
@@ -283,7 +289,7 @@ impl Pieces {
     /// `Error::Capacity` if the pages do not cover all positions.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if let Some(small) = &self.small {
-            return Pages::from_small(self.plan, small.lanes_of());
+            return Pages::from_small(self.plan, small);
         }
         if (self.start, self.end()) != (0, END) {
             return Err(Error::Capacity(self.list.len() as u64));
@@ -312,7 +318,7 @@ impl Pieces {
             true => items.div_ceil(self.plan.page_slots.into()),
             false => 0,
         };
-        let pages = least.max(self.plan.first_pages).max(for_items);
+        let pages = least.max(for_items);
         let pages = usize::try_from(pages).map_err(|_| Error::OutOfMemory(pages))?;
         let mut next = 0;
         while let Some(Held { reach, page }) = self.list.get_mut(next) {
@@ -351,6 +357,13 @@ impl Plan {
     pub(super) fn counts_copies(&self) -> bool {
         !matches!(self.payload, Payload::Generation { .. })
     }
+}
+
+fn copied(lanes: &[u32]) -> Result<Vec<u32>, Error> {
+    let mut copy = Vec::new();
+    memory::reserve(&mut copy, lanes.len())?;
+    copy.extend_from_slice(lanes);
+    Ok(copy)
 }
 
 /// Makes room for more pages.

@@ -97,15 +97,22 @@ pub struct Plan {
     pub doublings: u8,
     /// Slots of a page on average when it is split: 1,984 d, in [256, 65535].
     pub page_slots: u16,
-    /// Pages of an empty structure, in [1, `MAX_PAGES`].
+    /// Pages of an empty structure, in [1, `MAX_FIRST`].
     pub first_pages: u64,
 }
 
 /// The most pages.
 pub const MAX_PAGES: u64 = 1 << 40;
 
+/// The most pages of an empty structure: 17 TB and more.
+const MAX_FIRST: u64 = u32::MAX as u64;
+
 /// The longest tag of a plan. It leaves 12 bits for levels of longer tags.
 const MAX_TAG_BITS: u8 = 36;
+
+/// The longest tag of fewer pages than the first ones, so that an entry of the small form has 64
+/// bits.
+const MAX_SMALL_TAG_BITS: u8 = 44;
 
 /// The longest tag of a slot.
 const MAX_SLOT_TAG_BITS: u8 = 48;
@@ -137,7 +144,7 @@ impl Plan {
             let tag_bits =
                 (1..MAX_TAG_BITS).find(|&bits| load(bits) >= LEAST_LOAD).unwrap_or(MAX_TAG_BITS);
             let page_slots = (load(tag_bits) * PAGE_BUCKETS as f64) as u16;
-            let first_pages = capacity.div_ceil(page_slots.into()).clamp(1, MAX_PAGES);
+            let first_pages = capacity.div_ceil(page_slots.into()).clamp(1, MAX_FIRST);
             Self { tag_bits, payload, doublings, page_slots, first_pages }
         };
         // A power of two of pages, of which one is nearly as often the case as all others, has the
@@ -151,7 +158,7 @@ impl Plan {
     /// # Errors
     /// `Error::Capacity` for the number of pages, otherwise `Error::Window`.
     pub fn check(&self) -> Result<(), Error> {
-        if !(1..=MAX_PAGES).contains(&self.first_pages) {
+        if !(1..=MAX_FIRST).contains(&self.first_pages) {
             return Err(Error::Capacity(self.first_pages));
         }
         let payload = self.payload == Payload::Nothing || (1..=8).contains(&self.payload.bits());
@@ -179,8 +186,14 @@ impl Plan {
     #[inline(always)]
     #[must_use]
     pub fn format(&self, level: u32) -> Format {
-        let longer = level.saturating_sub(self.first_pages.ilog2() + u32::from(self.doublings));
-        let tag_bits = (u32::from(self.tag_bits) + longer).min(MAX_SLOT_TAG_BITS.into()) as u8;
+        let (first, tag_bits) = (self.first_pages.ilog2(), u32::from(self.tag_bits));
+        let tag_bits = if level < first {
+            // An item of fewer pages than the first ones gets as many bits as one of those.
+            (tag_bits + first - level).min(MAX_SMALL_TAG_BITS.into()) as u8
+        } else {
+            let longer = level.saturating_sub(first + u32::from(self.doublings));
+            (tag_bits + longer).min(MAX_SLOT_TAG_BITS.into()) as u8
+        };
         Format { tag_bits, payload_bits: self.payload.bits() }
     }
 }

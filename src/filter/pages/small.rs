@@ -23,55 +23,109 @@ const MOST_LANES: usize = 128;
 /// Entries of which one is looked for at once.
 const GROUP: usize = 16;
 
-/// Items as an array of entries.
+/// Lanes of 32 bits in an entry.
+#[inline(always)]
+pub(super) fn lanes(format: Format) -> usize {
+    if 11 + format.tag_bits + format.payload_bits <= 32 { 1 } else { 2 }
+}
+
+#[inline(always)]
+fn entry(of: &[u32], format: Format, index: usize) -> u64 {
+    match lanes(format) {
+        1 => of[index].into(),
+        _ => u64::from(of[2 * index]) | u64::from(of[2 * index + 1]) << 32,
+    }
+}
+
+/// The entry without its payload.
+#[inline(always)]
+fn key(format: Format, entry: u64) -> u64 {
+    entry & !low(format.payload_bits.into())
+}
+
+/// The key of an item.
+#[inline(always)]
+pub(super) fn key_of(format: Format, place: Place, tag: u64) -> u64 {
+    let bits = usize::from(format.tag_bits);
+    (u64::from(place.0) << bits | tag & low(bits)) << format.payload_bits
+}
+
+/// The index of the entry with this key.
+#[inline(always)]
+fn find(of: &[u32], format: Format, key: u64) -> Option<usize> {
+    let mask = !low(format.payload_bits.into());
+    if lanes(format) == 2 {
+        let is = |lanes: &[u32]| (u64::from(lanes[0]) | u64::from(lanes[1]) << 32) & mask == key;
+        return of.chunks_exact(2).position(is);
+    }
+    let is = |&lane: &u32| lane & mask as u32 == key as u32;
+    // Groups without a branch between their entries.
+    let group =
+        of.chunks(GROUP).position(|group| group.iter().fold(false, |any, lane| any | is(lane)))?;
+    let first = group * GROUP;
+    of[first..].iter().position(is).map(|index| first + index)
+}
+
+/// The places, tags without markers, and payloads, in the order in which they came.
+pub(super) fn entries(of: &[u32], format: Format) -> impl Iterator<Item = (Place, u64, u64)> {
+    let (tag, payload) = (usize::from(format.tag_bits), usize::from(format.payload_bits));
+    (0..of.len() / lanes(format)).map(move |index| {
+        let entry = entry(of, format, index);
+        let place = Place((entry >> (tag + payload)) as u16);
+        (place, entry >> payload & low(tag), entry & low(payload))
+    })
+}
+
+/// Whether lanes that may come from anywhere are those of the small form.
+pub(super) fn are_sound(of: &[u32], format: Format) -> bool {
+    let bits = usize::from(format.tag_bits + format.payload_bits);
+    of.len() <= MOST_LANES
+        && of.len().is_multiple_of(lanes(format))
+        && (0..of.len() / lanes(format)).all(|index| {
+            let entry = entry(of, format, index);
+            (entry >> bits) < PAGE_BUCKETS as u64
+                && find(of, format, key(format, entry)) == Some(index)
+        })
+}
+
+/// Items as an array of entries, with zeros up to the end of its allocation. How many there are,
+/// its owner knows: small filters are many, and a word more is a word.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Small(Vec<u32>);
+pub(super) struct Small(Box<[u32]>);
 
 impl Small {
-    /// Lanes of 32 bits in an entry.
-    #[inline(always)]
-    fn lanes(format: Format) -> usize {
-        if 11 + format.tag_bits + format.payload_bits <= 32 { 1 } else { 2 }
+    /// Whether one more than so many items needs a page.
+    pub(super) fn is_full(format: Format, items: u64) -> bool {
+        items as usize * lanes(format) >= MOST_LANES
     }
 
-    /// The number of items.
-    pub(super) fn len(&self, format: Format) -> usize {
-        self.0.len() / Self::lanes(format)
-    }
-
-    /// Whether another item needs a page.
-    pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= MOST_LANES
+    /// The bytes that the array of so many items takes; `None` if they need a page.
+    pub(super) fn bytes_of(format: Format, items: u64) -> Option<u64> {
+        let lanes = items.saturating_mul(lanes(format) as u64);
+        (lanes <= MOST_LANES as u64).then(|| memory::bytes::<u32>(lanes as usize))
     }
 
     /// The bytes that the array takes from the allocator.
     pub(super) fn bytes(&self) -> u64 {
-        memory::bytes::<u32>(self.0.len())
+        size_of_val(&*self.0) as u64
     }
 
-    /// The lanes: low and then high 32 bits of an entry that has 64.
-    pub(super) fn lanes_of(&self) -> &[u32] {
-        &self.0
+    /// The lanes of all items: low and then high 32 bits of an entry that has 64.
+    #[inline(always)]
+    pub(super) fn lanes_of(&self, format: Format, items: u64) -> &[u32] {
+        &self.0[..items as usize * lanes(format)]
     }
 
-    /// The array of these lanes, which may come from anywhere. `None` if they are none.
+    /// The array of these lanes, which are sound.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub(super) fn from_lanes(lanes: &[u32], format: Format) -> Result<Option<Self>, Error> {
-        if lanes.len() > MOST_LANES || !lanes.len().is_multiple_of(Self::lanes(format)) {
-            return Ok(None);
-        }
-        let mut small = Self::default();
-        memory::reserve(&mut small.0, lanes.len())?;
-        small.0.extend_from_slice(lanes);
-        let sound = (0..small.len(format)).all(|index| {
-            let entry = small.entry(format, index);
-            let bits = usize::from(format.tag_bits + format.payload_bits);
-            (entry >> bits) < PAGE_BUCKETS as u64
-                && small.find(format, Self::key(format, entry)) == Some(index)
-        });
-        Ok(sound.then_some(small))
+    pub(super) fn of(lanes: &[u32]) -> Result<Self, Error> {
+        let mut array = Vec::new();
+        memory::reserve(&mut array, lanes.len())?;
+        array.extend_from_slice(lanes);
+        array.resize(memory::room::<u32>(lanes.len()), 0);
+        Ok(Self(array.into_boxed_slice()))
     }
 
     /// Copies the array.
@@ -79,109 +133,103 @@ impl Small {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub(super) fn duplicate(&self) -> Result<Self, Error> {
-        let mut copy = Self::default();
-        memory::reserve(&mut copy.0, self.0.len())?;
-        copy.0.extend_from_slice(&self.0);
-        Ok(copy)
+        Self::of(&self.0)
     }
 
+    /// The index of the entry with this key, of so many items.
     #[inline(always)]
-    fn entry(&self, format: Format, index: usize) -> u64 {
-        match Self::lanes(format) {
-            1 => self.0[index].into(),
-            _ => u64::from(self.0[2 * index]) | u64::from(self.0[2 * index + 1]) << 32,
-        }
+    pub(super) fn find(&self, format: Format, items: u64, key: u64) -> Option<usize> {
+        find(self.lanes_of(format, items), format, key)
     }
 
-    fn set_entry(&mut self, format: Format, index: usize, entry: u64) {
-        match Self::lanes(format) {
+    /// The payload of an entry.
+    pub(super) fn payload(&self, format: Format, index: usize) -> u64 {
+        entry(&self.0, format, index) & low(format.payload_bits.into())
+    }
+
+    /// Writes the payload of an entry.
+    pub(super) fn set_payload(&mut self, format: Format, index: usize, payload: u64) {
+        let key = key(format, entry(&self.0, format, index));
+        self.set(format, index, key | payload);
+    }
+
+    fn set(&mut self, format: Format, index: usize, entry: u64) {
+        match lanes(format) {
             1 => self.0[index] = entry as u32,
             _ => (self.0[2 * index], self.0[2 * index + 1]) = (entry as u32, (entry >> 32) as u32),
         }
     }
 
-    /// The entry without its payload.
-    #[inline(always)]
-    fn key(format: Format, entry: u64) -> u64 {
-        entry & !low(format.payload_bits.into())
-    }
-
-    /// The key of an item.
-    #[inline(always)]
-    pub(super) fn key_of(format: Format, place: Place, tag: u64) -> u64 {
-        let bits = usize::from(format.tag_bits);
-        (u64::from(place.0) << bits | tag & low(bits)) << format.payload_bits
-    }
-
-    /// The index of the entry with this key.
-    #[inline(always)]
-    pub(super) fn find(&self, format: Format, key: u64) -> Option<usize> {
-        let mask = !low(format.payload_bits.into());
-        if Self::lanes(format) == 2 {
-            let is =
-                |lanes: &[u32]| (u64::from(lanes[0]) | u64::from(lanes[1]) << 32) & mask == key;
-            return self.0.chunks_exact(2).position(is);
-        }
-        let is = |&lane: &u32| lane & mask as u32 == key as u32;
-        // Groups without a branch between their entries.
-        let group = self
-            .0
-            .chunks(GROUP)
-            .position(|group| group.iter().fold(false, |any, lane| any | is(lane)))?;
-        let first = group * GROUP;
-        self.0[first..].iter().position(is).map(|index| first + index)
-    }
-
-    /// The payload of an entry.
-    pub(super) fn payload(&self, format: Format, index: usize) -> u64 {
-        self.entry(format, index) & low(format.payload_bits.into())
-    }
-
-    /// Writes the payload of an entry.
-    pub(super) fn set_payload(&mut self, format: Format, index: usize, payload: u64) {
-        let key = Self::key(format, self.entry(format, index));
-        self.set_entry(format, index, key | payload);
-    }
-
-    /// Adds an entry.
+    /// Adds an entry behind those of so many items.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; nothing has changed then.
-    pub(super) fn push(&mut self, format: Format, key: u64, payload: u64) -> Result<(), Error> {
-        let (index, lanes) = (self.len(format), self.0.len() + Self::lanes(format));
-        memory::reserve(&mut self.0, lanes)?;
-        self.0.resize(lanes, 0);
-        self.set_entry(format, index, key | payload);
+    pub(super) fn push(
+        &mut self,
+        format: Format,
+        items: u64,
+        key: u64,
+        payload: u64,
+    ) -> Result<(), Error> {
+        let wanted = memory::room::<u32>((items as usize + 1) * lanes(format));
+        if wanted > self.0.len() {
+            let mut array = std::mem::take(&mut self.0).into_vec();
+            let reserved = memory::reserve(&mut array, wanted);
+            array.resize(if reserved.is_ok() { wanted } else { array.len() }, 0);
+            self.0 = array.into_boxed_slice();
+            reserved?;
+        }
+        self.set(format, items as usize, key | payload);
         Ok(())
     }
 
-    /// Takes out an entry; the others keep their order.
-    pub(super) fn remove(&mut self, format: Format, index: usize) {
-        let lanes = Self::lanes(format);
-        self.0.drain(index * lanes..(index + 1) * lanes);
-        memory::fit(&mut self.0);
+    /// Takes out an entry of so many items; the others keep their order.
+    pub(super) fn remove(&mut self, format: Format, items: u64, index: usize) {
+        let (lanes, end) = (lanes(format), items as usize * lanes(format));
+        self.0.copy_within((index + 1) * lanes..end, index * lanes);
+        self.0[end - lanes..end].fill(0);
+        self.fit(end - lanes);
     }
 
     /// Takes out the entries with a payload for which `dead` holds; returns how many.
-    pub(super) fn sweep(&mut self, format: Format, dead: impl Fn(u64) -> bool) -> usize {
-        let before = self.len(format);
-        for index in (0..before).rev() {
-            if dead(self.payload(format, index)) {
-                let lanes = Self::lanes(format);
-                self.0.drain(index * lanes..(index + 1) * lanes);
+    pub(super) fn sweep(&mut self, format: Format, items: u64, dead: impl Fn(u64) -> bool) -> u64 {
+        let mut kept = 0;
+        for index in 0..items as usize {
+            let entry = entry(&self.0, format, index);
+            if !dead(entry & low(format.payload_bits.into())) {
+                self.set(format, kept, entry);
+                kept += 1;
             }
         }
-        memory::fit(&mut self.0);
-        before - self.len(format)
+        self.0[kept * lanes(format)..].fill(0);
+        self.fit(kept * lanes(format));
+        items - kept as u64
     }
 
-    /// The places, tags without markers, and payloads, in the order in which they came.
-    pub(super) fn entries(&self, format: Format) -> impl Iterator<Item = (Place, u64, u64)> {
-        let (tag, payload) = (usize::from(format.tag_bits), usize::from(format.payload_bits));
-        (0..self.len(format)).map(move |index| {
-            let entry = self.entry(format, index);
-            let place = Place((entry >> (tag + payload)) as u16);
-            (place, entry >> payload & low(tag), entry & low(payload))
-        })
+    /// Returns the memory that so many lanes do not need. Without memory for fewer, it stays.
+    fn fit(&mut self, lanes: usize) {
+        if memory::room::<u32>(lanes) < self.0.len()
+            && let Ok(smaller) = Self::of(&self.0[..lanes])
+        {
+            *self = smaller;
+        }
+    }
+
+    /// Lets an allocator move the array: `mover` gets its address and bytes, and returns the new
+    /// address, or null if it did not move it.
+    ///
+    /// # Safety
+    /// As for [`Page::relocate`](super::Page::relocate).
+    pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
+        if self.0.is_empty() {
+            return;
+        }
+        let (len, bytes) = (self.0.len(), size_of_val(&*self.0));
+        let old: *mut u32 = Box::into_raw(std::mem::take(&mut self.0)).cast();
+        let new: *mut u32 = mover(old.cast(), bytes).cast();
+        let at = if new.is_null() { old } else { new };
+        // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the
+        // caller guarantees.
+        self.0 = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };
     }
 }

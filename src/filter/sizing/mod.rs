@@ -36,9 +36,6 @@
 use std::f64::consts::LN_2;
 
 mod block_rate;
-mod budget;
-
-pub use budget::layer_rate;
 
 use block_rate::Block;
 
@@ -63,10 +60,19 @@ const BLOCK_WORDS: [u16; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 /// A layer that fits in one page of memory is one block.
 const PAGE_BITS: f64 = 32_768.0;
 
+/// The rate that the layer of a filter of rate `asked` is built for. The pages above the layer of a
+/// filter that scales get the rest of the rate.
+#[must_use]
+pub fn layer_rate(asked: f64, scales: bool) -> f64 {
+    // Keeps the rate above zero for an asked rate near the smallest double.
+    (asked * if scales { 0.75 } else { 1.0 }).max(f64::MIN_POSITIVE)
+}
+
 /// The memory that a layer may take, relative to the classic optimum, by its rate.
 ///
-/// The last bound keeps a reserved filter within RedisBloom's ln(2/p) / ln(2)^2 bits per item. Its
-/// first layer is sized for 3/4 p (`budget.rs`), so it may spend ln(1.5) = 0.405 nats per item.
+/// The last bound keeps a reserved filter within RedisBloom's ln(2/p) / ln(2)^2 bits per item. If
+/// it scales, its layer is sized for 3/4 p ([`layer_rate`]), so it may spend ln(1.5) = 0.405 nats
+/// per item.
 fn slack(rate: f64) -> f64 {
     let most: f64 = if rate >= 0.001 {
         1.06

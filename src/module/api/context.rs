@@ -123,6 +123,16 @@ impl Context {
         call!(RedisModule_GetContextFlags(self.0))
     }
 
+    /// The number of the selected database.
+    pub(crate) fn database(self) -> c_int {
+        call!(RedisModule_GetSelectedDb(self.0))
+    }
+
+    /// Selects a database. Returns whether there is one with this number.
+    pub(crate) fn select_database(self, number: c_int) -> bool {
+        call!(RedisModule_SelectDb(self.0, number)) == raw::REDISMODULE_OK as c_int
+    }
+
     /// Subscribes to the server's events of the kind `id` (`REDISMODULE_EVENT_*`).
     pub(crate) fn subscribe(self, id: u64, callback: EventCallback) {
         let event = raw::RedisModuleEvent { id, dataver: 1 };

@@ -55,6 +55,11 @@ impl OwnedStr {
         NonNull::new(string).map(Self)
     }
 
+    /// The string, as a command gets it.
+    pub(crate) fn as_str(&self) -> Str<'_> {
+        Str(self.0.as_ptr(), PhantomData)
+    }
+
     /// Gives the string to the server, which frees it.
     pub(crate) fn into_ptr(self) -> *mut raw::RedisModuleString {
         let pointer = self.0.as_ptr();

@@ -5,20 +5,19 @@
 //! result. An error is the last element of the array: clients stop reading at the first error.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Uses,
+    Argument, Call, Command, CommandSpec, Uses, give_up, pages,
     sharded::{self, OwnItems},
-    windows,
 };
 use crate::{
     command::{args::Options, refusal::Refusal},
-    filter::{Answers, CellKind, Error, Filter, Layer},
+    filter::{Answers, CellKind, Error, Filter},
     module::{
         api::{Access, Key, Str, logged},
         create,
-        effects::{self, Change, CreatedWith, Items, Shape},
+        effects::{self, Change, Items, Shape},
         limit,
         lookahead::Lookahead,
-        stats,
+        stats::{self, Share},
         value::Value,
     },
     sharding::Shard,
@@ -34,7 +33,9 @@ impl Command for Add {
         uses: Uses::Adds,
         categories: "write",
         summary: c"Adds an item to a Bloom filter, which is created if it does not exist",
-        complexity: c"O(L), where L is the number of layers of the filter (1 unless it grew)",
+        complexity:
+            c"O(L), where L is the number of layers of the filter (1 unless another product made \
+              it)",
         since: c"1.0.0",
         tips: None,
         arguments: &[Argument::String(c"item")],
@@ -48,8 +49,8 @@ impl Command for Add {
         let mut key = Key::open(ctx, name, Access::Write);
         let filter = match Value::in_key(&mut key)? {
             Some(Value::Ready(filter)) => filter,
-            Some(Value::Window(window)) => {
-                let Some((addition, shape)) = windows::add_in_place(call, window, bytes) else {
+            Some(Value::Paged(paged)) => {
+                let Some((addition, shape)) = pages::add_in_place(call, paged, bytes) else {
                     return add_one(call, name, key, item);
                 };
                 drop(key);
@@ -61,7 +62,7 @@ impl Command for Add {
             }
             _ => return add_one(call, name, key, item),
         };
-        if !sharded::owns(filter, bytes) {
+        if !sharded::owns(filter.shard(), bytes) {
             return add_one(call, name, key, item);
         }
         let before = Before::of(filter);
@@ -70,8 +71,8 @@ impl Command for Add {
             return add_one(call, name, key, item);
         };
         stats::ADDS.add(1);
-        if new || before.counts() {
-            let shape = before.reshaped(filter, usize::from(new));
+        if new {
+            let shape = before.reshaped(filter, 1);
             drop(key);
             effects::added_all(ctx, name, shape);
         }
@@ -80,14 +81,14 @@ impl Command for Add {
     }
 }
 
-/// Adds one item as a batch: if there is no filter yet, if the filter refused the item, or if a
-/// filter that forgets needs more than a change in place.
+/// Adds one item as a batch: if there is no filter yet, or if the filter refused the item, is full,
+/// or must start a generation.
 #[cold]
 fn add_one(call: &Call, name: Str, mut key: Key, item: Str) -> Result<(), Refusal> {
     let ctx = call.ctx;
     let (answers, change) = add_or_create(call, &mut key, std::slice::from_ref(&item))?;
     drop(key);
-    effects::announce(ctx, name, &change);
+    answers.announce(call, name, &change);
     if let Some(refusal) = answers.error {
         return Err(refusal);
     }
@@ -117,7 +118,7 @@ impl Command for MultiAdd {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let (answers, change) = add_or_create(call, &mut key, items)?;
         drop(key);
-        effects::announce(call.ctx, name, &change);
+        answers.announce(call, name, &change);
         answers.reply(call)
     }
 }
@@ -169,13 +170,13 @@ pub(super) fn check_kind(call: &Call, value: &Value, options: &Options) -> Resul
     if (shard, cells, window) == (None, CellKind::Bits, None) || call.ctx.is_replayed() {
         return Ok(());
     }
-    sharded::check_named(call, value.filter(), shard)?;
-    if cells == CellKind::Counters && !value.filter().counts() {
+    sharded::check_named(call, value.shard(), shard)?;
+    if cells == CellKind::Counters && !value.counts() {
         return Err(Refusal::NotCounting);
     }
     match (window, value.window()) {
         (Some(_), None) => Err(Refusal::NoWindow),
-        (Some(rules), Some(window)) if window.ring().rules != rules => Err(Refusal::OtherWindow),
+        (Some(rules), Some(window)) if window.rules != rules => Err(Refusal::OtherWindow),
         _ => Ok(()),
     }
 }
@@ -183,7 +184,7 @@ pub(super) fn check_kind(call: &Call, value: &Value, options: &Options) -> Resul
 /// Creates a filter in `key` and adds `items` to it.
 ///
 /// # Errors
-/// `NoMemory`; `OtherShard` for the first item, and those of [`windows::check_author`]. The key is
+/// `NoMemory`; `OtherShard` for the first item, and those of [`pages::check_author`]. The key is
 /// unchanged then.
 #[cold]
 pub(super) fn create_with<'a>(
@@ -194,11 +195,10 @@ pub(super) fn create_with<'a>(
 ) -> Result<(Added, Change<'a>), Refusal> {
     sharded::check_first(call, options.shard, items.items())?;
     if options.window.is_some() {
-        windows::check_author(call)?;
+        pages::check_author(call)?;
     }
-    let filter = create::filter(call.ctx, call.key(), options)?;
-    let created = CreatedWith::of(&filter);
-    let answers = Value::of(filter).put_filled(key, |value| add(call, value, items))?;
+    let (value, created) = create::filter(call.ctx, call.key(), options)?;
+    let answers = value.put_filled(key, |value| add(call, value, items))?;
     let change = Change::Created(created, answers.changed(items), answers.shape);
     Ok((answers, change))
 }
@@ -206,15 +206,9 @@ pub(super) fn create_with<'a>(
 /// Adds `items` to a complete filter in order, and stops at the first item that cannot be added, or
 /// that belongs to another shard (`sharded.rs`).
 pub(super) fn add<'a>(call: &Call, value: &mut Value, items: impl Batch<'a>) -> Added {
-    let added = match value {
-        Value::Window(window) => windows::add(call, window, items),
-        value => {
-            let filter = value.filter_mut();
-            match filter.shard() {
-                None => add_items(call, filter, items.items()),
-                Some(shard) => add_to_shard(call, filter, shard, items),
-            }
-        }
+    let added = match value.shard() {
+        None => add_items(call, value, items.items()),
+        Some(shard) => add_to_shard(call, value, shard, items),
     };
     stats::ADDS.add(added.tried() as u64);
     added
@@ -222,69 +216,114 @@ pub(super) fn add<'a>(call: &Call, value: &mut Value, items: impl Batch<'a>) -> 
 
 /// Not inlined, for the reason given in `exists.rs`.
 #[inline(never)]
-fn add_to_shard<'a>(
-    call: &Call,
-    filter: &mut Filter,
-    shard: Shard,
-    items: impl Batch<'a>,
-) -> Added {
+fn add_to_shard<'a>(call: &Call, value: &mut Value, shard: Shard, items: impl Batch<'a>) -> Added {
     let own = OwnItems::of(call, shard);
-    let added = add_items(call, filter, own.before_foreign(items.items()));
+    let added = add_items(call, value, own.before_foreign(items.items()));
     let error = added.error.or_else(|| own.refusal());
     Added { error, ..added }
 }
 
 /// Adds `items` to a filter in order, and stops at the first item that cannot be added.
+fn add_items<'a>(
+    call: &Call,
+    value: &mut Value,
+    items: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Added {
+    let filter = match value {
+        Value::Ready(filter) => filter,
+        Value::Paged(paged) => return pages::add_items(call, paged, items),
+        Value::Loading(_) => return Added::none(Some(Refusal::Loading)),
+    };
+    match add_to_layers(call, filter, items.clone()) {
+        Ok(added) => added,
+        Err(done) => add_above(call, value, done, items),
+    }
+}
+
+/// Goes on in pages above the only layer of a filter, which is full now. `done` is what the items
+/// before did. Not inlined: it happens once to a filter.
+#[cold]
+#[inline(never)]
+fn add_above<'a>(
+    call: &Call,
+    value: &mut Value,
+    mut done: Added,
+    items: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Added {
+    let items = items.skip(done.count());
+    let why = value.overflow().err().unwrap_or(Error::Overflow);
+    let more = match value {
+        Value::Paged(paged) => pages::add_items(call, paged, items),
+        Value::Ready(filter) if call.ctx.is_replayed() => add_uncounted(call, filter, why, items),
+        _ => Added::none(Some(refused(call, why))),
+    };
+    done.answers.extend(more.answers);
+    Added { answers: done.answers, ..more }
+}
+
+/// Adds `items` to a filter of layers in order, and stops at the first item that cannot be added.
 ///
 /// Replicated and AOF additions are accepted even when the filter has no room for them; they are
 /// not counted. A non-scaling filter may be full some items sooner than its original: another
 /// product wrote the original, or its commands create a filter with another hash here. For a filter
 /// that has no memory to grow the addition is reported, since its bits then differ from the
 /// original's.
-fn add_items<'a>(
+///
+/// # Errors
+/// What was added before the filter must go on in pages.
+fn add_to_layers<'a>(
     call: &Call,
     filter: &mut Filter,
     items: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Added {
+) -> Result<Added, Added> {
     let ctx = call.ctx;
     let before = Before::of(filter);
     let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(ctx, demand);
     let outcome = filter.add_each(items.clone(), ceiling, |chunk| answers.push(chunk));
-    let mut error = outcome.err();
-    let count = total(&answers, Answers::count);
-    let mut counted = total(&answers, Answers::ones);
-    if let Some(why) = error
-        && if why == Error::Full { limit::must_obey(ctx) } else { ctx.is_replayed() }
-    {
-        ctx.warn_rate_limited(|| {
-            format!(
-                "key '{}': a full filter took items uncounted, from a primary or an AOF",
-                logged(call.key())
-            )
-        });
-        if why != Error::Full {
-            refused(call, why);
-            call.report_unapplied(c"the filter could not grow, and took items uncounted");
+    let shape = before.reshaped(filter, total(&answers, Answers::ones));
+    let done = Added { answers, changed: Changed::New, shape, error: None };
+    match outcome {
+        Ok(()) => Ok(done),
+        Err(Error::Overflow) => Err(done),
+        Err(why) if if why == Error::Full { limit::must_obey(ctx) } else { ctx.is_replayed() } => {
+            let mut all = done;
+            let more = add_uncounted(call, filter, why, items.skip(all.count()));
+            all.answers.extend(more.answers);
+            Ok(all)
         }
-        let before = stats::items_of(filter);
-        filter.add_each_uncounted(items.skip(count), |chunk| answers.push(chunk));
-        // Other items are counted, if there was memory after all.
-        let more = stats::items_of(filter).wrapping_sub(before);
-        counted = counted.saturating_add(more as usize);
-        error = None;
-    }
-    let changed = if before.counts() { Changed::All } else { Changed::New };
-    Added {
-        answers,
-        changed,
-        shape: before.reshaped(filter, counted),
-        error: error.map(|error| refused(call, error)),
+        Err(why) => Ok(Added { error: Some(refused(call, why)), ..done }),
     }
 }
 
+/// Adds items that a filter refused, `why`, and must take.
+#[cold]
+fn add_uncounted<'a>(
+    call: &Call,
+    filter: &mut Filter,
+    why: Error,
+    items: impl Iterator<Item = &'a [u8]>,
+) -> Added {
+    call.ctx.warn_rate_limited(|| {
+        format!(
+            "key '{}': a full filter took items uncounted, from a primary or an AOF",
+            logged(call.key())
+        )
+    });
+    if why != Error::Full {
+        refused(call, why);
+        call.report_unapplied(c"the filter could not grow, and took items uncounted");
+    }
+    let mut answers = Vec::new();
+    let before = Share::of_layers(filter);
+    filter.add_each_uncounted(items, |chunk| answers.push(chunk));
+    // Other items are counted, if there was memory after all.
+    before.changed(Share::of_layers(filter));
+    Added { answers, changed: Changed::New, shape: Shape::default(), error: None }
+}
+
 /// The sum of `number` over all chunks of answers.
-pub(super) fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
+fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
     answers.iter().copied().map(number).sum()
 }
 
@@ -307,28 +346,16 @@ pub(super) fn refused(call: &Call, error: Error) -> Refusal {
     Refusal::of_addition(error)
 }
 
-/// The state of a filter before additions, to find what they changed.
+/// The state of a filter of layers before additions, to find what they changed.
 struct Before {
     /// The number of the newest layer.
     newest: usize,
-    /// Items of the newest layer, in a filter with counters; `None` in others. With counters, an
-    /// item may be new to a layer but not to the filter.
-    items: Option<u64>,
 }
 
 impl Before {
     #[inline]
     fn of(filter: &Filter) -> Self {
-        Self {
-            newest: filter.newest_number(),
-            items: filter.counts().then(|| filter.newest().items()),
-        }
-    }
-
-    /// Whether every addition changes the filter.
-    #[inline]
-    fn counts(&self) -> bool {
-        self.items.is_some()
+        Self { newest: filter.newest_number() }
     }
 
     /// Counts additions, of which `new` items tested absent. Returns how they changed the shape of
@@ -336,24 +363,13 @@ impl Before {
     #[inline(always)]
     fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
         let layers = filter.newest_number().saturating_sub(self.newest);
-        stats::added(match self.items {
-            Some(items) => items_since(items, filter, layers),
-            None => new as u64,
-        });
+        stats::added(new as u64);
         if layers > 0 {
             stats::scaled(filter, layers);
         }
         let filled = new > 0 && filter.expansion().factor().is_none() && filter.newest().is_full();
-        Shape { layers, filled, ..Shape::default() }
+        Shape { layers: layers as u64, filled, ..Shape::default() }
     }
-}
-
-/// The items that a filter with counters gained since its newest layer had `items`; it grew by
-/// `layers` layers since. Older layers gain no items.
-#[inline(never)]
-fn items_since(items: u64, filter: &Filter, layers: usize) -> u64 {
-    let changed = filter.layers().rev().take(layers + 1).map(Layer::items);
-    changed.fold(0, u64::wrapping_add).wrapping_sub(items)
 }
 
 /// The answer for each item, and the error that stopped the additions.
@@ -369,13 +385,25 @@ pub(super) struct Added {
 pub(super) enum Changed {
     /// Those that were new.
     New,
-    /// All: the filter has counters.
-    All,
-    /// Those whose element is true, chunk by chunk: the filter forgets.
+    /// Those whose element is true, chunk by chunk: the filter counts or forgets.
     These(Vec<Answers>),
 }
 
 impl Added {
+    /// What a command did whose first item was refused, if there was one: nothing.
+    pub(super) fn none(error: Option<Refusal>) -> Self {
+        let (answers, shape) = (Vec::new(), Shape::default());
+        Self { answers, changed: Changed::New, shape, error }
+    }
+
+    /// Announces the change by the additions. A copy that could not take an item is given up.
+    pub(super) fn announce(&self, call: &Call, name: Str, change: &Change) {
+        effects::announce(call.ctx, name, change);
+        if self.error.is_some() {
+            give_up(call);
+        }
+    }
+
     /// The number of items that were new.
     fn ones(&self) -> usize {
         total(&self.answers, Answers::ones)
@@ -390,7 +418,6 @@ impl Added {
     fn changes(&self) -> usize {
         match &self.changed {
             Changed::New => self.ones(),
-            Changed::All => self.count(),
             Changed::These(changed) => total(changed, Answers::ones),
         }
     }
@@ -411,7 +438,6 @@ impl Added {
         }
         match &self.changed {
             Changed::New => items.select(self.each()),
-            Changed::All => items.select(self.each().map(|_| true)),
             Changed::These(changed) => items.select(changed.iter().flat_map(|chunk| chunk.each())),
         }
     }

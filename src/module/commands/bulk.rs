@@ -13,7 +13,7 @@ use crate::{
     command::{args, refusal::Refusal},
     module::{
         api::{Access, Key, Str},
-        effects::{self, Items},
+        effects::Items,
         stats,
         value::Value,
     },
@@ -83,7 +83,7 @@ impl Command for BulkAdd {
             None => create_with(call, &mut key, options, items)?,
         };
         drop(key);
-        effects::announce(call.ctx, name, &change);
+        added.announce(call, name, &change);
         let error = added.error()?;
         reply(call, added.count(), &packed::pack_answers(added.chunks()), error);
         Ok(())
@@ -118,8 +118,8 @@ impl Command for BulkExists {
         let items = Packed::new(format, blob(words.as_slice())?)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let (count, bits) = match queried(&mut key)? {
-            Some(value) => {
-                let found = ask(call, value, items)?;
+            Some(filter) => {
+                let found = ask(call, filter, items)?;
                 (found.count(), packed::pack_answers(found.chunks()))
             }
             None => {

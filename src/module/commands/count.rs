@@ -1,11 +1,11 @@
-//! `BF.COUNT key item`: an upper bound on how often an item is in a filter with counters.
+//! `BF.COUNT key item`: an upper bound on how often an item is in a counting filter.
 
 use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried, sharded};
 use crate::{
     command::refusal::Refusal,
     module::{
         api::{Access, Key},
-        value::Value,
+        value::Complete,
     },
 };
 
@@ -20,7 +20,7 @@ impl Command for Count {
         categories: "read",
         summary:
             c"Tells at most how often an item is in a Bloom filter that was reserved with COUNTING",
-        complexity: c"O(L), where L is the number of layers of the filter (1 unless it grew)",
+        complexity: c"O(1)",
         since: c"0.1.0",
         tips: None,
         arguments: &[Argument::String(c"item")],
@@ -31,12 +31,12 @@ impl Command for Count {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let count = match queried(&mut key)?.map(Value::filter_mut) {
-            Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
-            Some(filter) => {
-                sharded::check(call, filter, item.bytes())?;
-                filter.count(filter.hash(item.bytes()))
+        let count = match queried(&mut key)? {
+            Some(Complete::Pages(paged)) if paged.counts() => {
+                sharded::check(call, paged.shard(), item.bytes())?;
+                paged.count(paged.hash(item.bytes()))
             }
+            Some(_) => return Err(Refusal::NotCounting),
             None => 0,
         };
         call.ctx.reply_integer(count);

@@ -3,10 +3,13 @@
 use super::{Call, Command, CommandSpec, Uses};
 use crate::{
     command::{number, refusal::Refusal},
-    filter::{Family, Generation, Layer, NEVER, RedisBloom, Ring, Rules, Shape, Span},
+    filter::{
+        Family, Layer, NEVER, RedisBloom, Rules, Shape, Span,
+        paged::{Generation, Paged, Window},
+    },
     module::{
         api::{Access, Key},
-        value::Value,
+        value::{Complete, Value, stored_items},
     },
 };
 
@@ -30,40 +33,72 @@ impl Command for Debug {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
-        let layers = filter.layers().map(|layer| describe(layer, filter.family()));
+        let items = match &filter {
+            Complete::Layers(filter) => filter.items(),
+            Complete::Pages(paged) => stored_items(paged),
+        };
         let shard = filter.shard().map_or(String::new(), |shard| {
             format!(" shard:{} shards:{}", shard.index(), shard.count())
         });
-        let window = filter.window().map_or(String::new(), describe_window);
-        let lines: Vec<String> = std::iter::once(format!("size:{}{shard}{window}", filter.items()))
-            .chain(layers)
-            .collect();
+        let mut lines = vec![format!("size:{items}{shard}")];
+        match filter {
+            Complete::Layers(filter) => {
+                lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
+            }
+            Complete::Pages(paged) => {
+                if let (Some(window), Some(first)) = (paged.window(), lines.first_mut()) {
+                    first.push_str(&describe_window(window));
+                }
+                lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
+                lines.push(describe_pages(paged, items));
+            }
+        }
         call.ctx.reply_array(lines.len());
         lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
         Ok(())
     }
 }
 
-/// What the first line says of a window: its rules, and the start and number of layers of each
-/// generation, oldest first.
-fn describe_window(ring: &Ring) -> String {
-    let Rules { span, generations, refresh } = ring.rules;
+/// What the first line says of a window: its rules, and the start and items of each generation,
+/// oldest first.
+fn describe_window(window: &Window) -> String {
+    let Rules { span, generations, refresh } = window.rules;
     let span = match span {
         Span::Time(span) => format!("{span}ms"),
         Span::Items => "count".into(),
     };
-    let present: Vec<String> = ring
+    let present: Vec<String> = window
         .generations
         .iter()
-        .map(|&Generation { start, layers }| match start {
-            NEVER => format!("-+{layers}"),
-            start => format!("{start}+{layers}"),
+        .map(|&Generation { start, items }| match start {
+            NEVER => format!("-+{items}"),
+            start => format!("{start}+{items}"),
         })
         .collect();
     format!(
         " window:{span} generations:{generations} refresh:{} starts:{}",
         u8::from(refresh),
         present.join(",")
+    )
+}
+
+/// The line for the pages: RedisBloom's fields, then their own. One hash finds the place of a slot.
+fn describe_pages(paged: &Paged, items: u64) -> String {
+    let (pages, plan) = (paged.pages(), paged.pages().plan());
+    let (_, capacity) = paged.stack(items);
+    let (below, held) = paged.base().map_or((0, 0), |base| (base.capacity(), base.counted()));
+    let bytes = pages.bytes();
+    format!(
+        "bytes:{bytes} bits:{} hashes:1 hashwidth:64 capacity:{} size:{} ratio:{} pages:{} \
+         slots:{} tagbits:{} payloadbits:{}",
+        bytes.saturating_mul(8),
+        capacity.saturating_sub(below),
+        items.saturating_sub(held),
+        number::six_digits(paged.error_rate_of_pages()),
+        pages.pages().len(),
+        pages.slot_count(),
+        plan.tag_bits,
+        plan.payload.bits(),
     )
 }
 
@@ -79,14 +114,6 @@ fn describe(layer: &Layer, family: Family) -> String {
             );
             (blocked.words() * 8, blocked.words() * 64, own)
         }
-        Shape::Counting(counting) => {
-            let own = format!(
-                " blocks:{} blockcounters:{} counterbits:4",
-                counting.geometry.blocks,
-                u32::from(counting.geometry.block_words) * 64
-            );
-            (counting.words() * 8, counting.words() * 64, own)
-        }
         Shape::Classic(classic) => (classic.bytes, classic.bits, String::new()),
     };
     let width = match family {
@@ -97,7 +124,7 @@ fn describe(layer: &Layer, family: Family) -> String {
         "bytes:{bytes} bits:{bits} hashes:{} hashwidth:{width} capacity:{} size:{} ratio:{}{own}",
         shape.probes(),
         layer.capacity(),
-        layer.items(),
+        layer.counted(),
         number::six_digits(layer.error_rate()),
     )
 }

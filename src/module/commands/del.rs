@@ -1,19 +1,21 @@
-//! `BF.DEL key item [item ...]`: deletes items from a filter with counters, each item once.
+//! `BF.DEL key item [item ...]`: deletes items from a counting filter, each item once.
 //!
-//! The answer says whether the item was deleted. It is false if the item tests absent, or if the
-//! deletion could cause a false negative for another item (`filter/deletion.rs`). The filter
-//! allocates nothing, so the command runs without `deny-oom`.
+//! The answer says whether the item was deleted. It is false if the item tests absent, and if its
+//! count is the highest: then nobody knows how often the item is there (`filter/paged/count.rs`).
+//! The command makes no filter larger, so it runs without `deny-oom`. When it makes a filter
+//! smaller, it needs memory for a page at first. If there is none, an error is the last element.
 
 use super::{
     Argument, Call, Command, CommandSpec, Uses, add::Batch, exists::queried, sharded::OwnItems,
 };
 use crate::{
     command::refusal::Refusal,
-    filter::Answers,
+    filter::{self, Answers},
     module::{
         api::{Access, Key},
-        effects, stats,
-        value::Value,
+        effects,
+        stats::{self, Share},
+        value::Complete,
     },
 };
 
@@ -27,8 +29,7 @@ impl Command for Del {
         uses: Uses::Deletes,
         categories: "write",
         summary: c"Deletes items, each once, from a Bloom filter that was reserved with COUNTING",
-        complexity:
-            c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity: c"O(N), where N is the number of items",
         since: c"0.1.0",
         tips: None,
         arguments: &[Argument::Items],
@@ -41,22 +42,24 @@ impl Command for Del {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let mut error = None;
         let mut deleted = Vec::with_capacity(items.len());
-        match queried(&mut key)?.map(Value::filter_mut) {
-            Some(filter) if !filter.counts() => return Err(Refusal::NotCounting),
-            Some(filter) => {
-                let (before, refused) = (stats::Share::of(filter), filter.refused_deletions());
+        match queried(&mut key)? {
+            Some(Complete::Pages(paged)) if paged.counts() => {
+                let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
                 let answer = |gone: Answers| deleted.extend(gone.each());
-                match filter.shard() {
-                    None => filter.delete_each(items.items(), answer),
+                let outcome = match paged.shard() {
+                    None => paged.delete_each(items.items(), answer),
                     Some(shard) => {
                         let own = OwnItems::of(call, shard);
-                        filter.delete_each(own.before_foreign(items.items()), answer);
+                        let outcome = paged.delete_each(own.before_foreign(items.items()), answer);
                         error = own.refusal();
+                        outcome
                     }
-                }
-                before.changed(filter);
-                stats::UNDELETED.add(filter.refused_deletions().saturating_sub(refused));
+                };
+                error = outcome.err().map(|why| refused_deletion(call, why)).or(error);
+                before.changed(Share::of_pages(paged));
+                stats::UNDELETED.add(paged.refused_deletions().saturating_sub(refused));
             }
+            Some(_) => return Err(Refusal::NotCounting),
             None => deleted.resize(items.len(), false),
         }
         drop(key);
@@ -79,4 +82,10 @@ impl Command for Del {
         }
         Ok(())
     }
+}
+
+/// Logs that there is no memory to make the filter smaller.
+#[cold]
+fn refused_deletion(call: &Call, why: filter::Error) -> Refusal {
+    super::refused(call, "BF.DEL", why.into(), Refusal::NoGrowth)
 }

@@ -7,8 +7,8 @@
 use super::{
     Argument, Call, Command, CommandSpec, Uses,
     add::Batch,
+    pages,
     sharded::{self, OwnItems},
-    windows,
 };
 use crate::{
     command::refusal::Refusal,
@@ -18,7 +18,7 @@ use crate::{
         config,
         lookahead::Lookahead,
         stats,
-        value::Value,
+        value::{Complete, Value},
     },
     sharding::Shard,
 };
@@ -33,7 +33,9 @@ impl Command for Exists {
         uses: Uses::Reads,
         categories: "read",
         summary: c"Tells whether an item may have been added to a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter (1 unless it grew)",
+        complexity:
+            c"O(L), where L is the number of layers of the filter (1 unless another product made \
+              it)",
         since: c"1.0.0",
         tips: None,
         arguments: &[Argument::String(c"item")],
@@ -46,24 +48,19 @@ impl Command for Exists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let found = match Value::in_key(&mut key)? {
             Some(Value::Ready(filter)) => {
-                sharded::check(call, filter, bytes)?;
+                sharded::check(call, filter.shard(), bytes)?;
                 filter.contains(lookahead.hash(filter))
             }
-            _ => exists_elsewhere(call, &mut key, bytes)?,
+            Some(Value::Paged(paged)) => pages::contains(call, paged, bytes)?,
+            _ => {
+                queried(&mut key)?;
+                false
+            }
         };
         stats::CHECKS.add(1);
         stats::POSITIVES.add(u64::from(found));
         call.ctx.reply_bool(found);
         Ok(())
-    }
-}
-
-/// Asks for one item if there is no filter, or one that forgets.
-#[cold]
-fn exists_elsewhere(call: &Call, key: &mut Key, item: &[u8]) -> Result<bool, Refusal> {
-    match queried(key)?.and_then(|value| value.window()) {
-        Some(window) => windows::contains(call, window, item),
-        None => Ok(false),
     }
 }
 
@@ -87,7 +84,7 @@ impl Command for MultiExists {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let Some(value) = queried(&mut key)? else {
+        let Some(filter) = queried(&mut key)? else {
             stats::CHECKS.add(items.len() as u64);
             call.ctx.reply_array(items.len());
             items.iter().for_each(|_| call.ctx.reply_bool(false));
@@ -95,7 +92,7 @@ impl Command for MultiExists {
         };
         // Compute all answers before the reply begins: an array that stops in the middle leaves the
         // client out of step.
-        let found = ask(call, value, items)?;
+        let found = ask(call, filter, items)?;
         call.ctx.reply_array(found.count());
         for chunk in found.chunks() {
             chunk.each().for_each(|found| call.ctx.reply_bool(found));
@@ -108,16 +105,17 @@ impl Command for MultiExists {
 ///
 /// # Errors
 /// [`Refusal::OtherShard`] if an item belongs to another shard.
-pub(super) fn ask<'a>(call: &Call, value: &Value, items: impl Batch<'a>) -> Result<Found, Refusal> {
-    let found = match value {
-        Value::Window(window) => windows::ask(call, window, items)?,
-        value => {
-            let filter = value.filter();
-            match filter.shard() {
-                None => found_in(filter, items.items()),
-                Some(shard) => ask_shard(call, filter, shard, items)?,
-            }
-        }
+pub(super) fn ask<'a>(
+    call: &Call,
+    filter: Complete,
+    items: impl Batch<'a>,
+) -> Result<Found, Refusal> {
+    let found = match filter {
+        Complete::Pages(paged) => pages::ask(call, paged, items)?,
+        Complete::Layers(filter) => match filter.shard() {
+            None => found_in(filter, items.items()),
+            Some(shard) => ask_shard(call, filter, shard, items)?,
+        },
     };
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
@@ -174,8 +172,8 @@ impl Found {
 /// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that
 /// an error.
 #[inline]
-pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
-    match Value::complete_in_key(key)? {
+pub(super) fn queried(key: &mut Key) -> Result<Option<Complete<'_>>, Refusal> {
+    match Value::filter_in_key(key)? {
         None => missing(),
         value => Ok(value),
     }
@@ -183,7 +181,7 @@ pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
 
 /// Counts a query of a missing key, which is how a guard finds out that its filter is lost.
 #[cold]
-fn missing<'a>() -> Result<Option<&'a mut Value>, Refusal> {
+fn missing<'a>() -> Result<Option<Complete<'a>>, Refusal> {
     stats::MISSING.add(1);
     if config::missing_key_error() { Err(Refusal::NotFound) } else { Ok(None) }
 }

@@ -1,20 +1,24 @@
-//! `BF.FORGET key`: gives back the generations that are out of the window.
-//! `BF.SHIFT key start capacity`: what time did to the generations of a filter elsewhere.
+//! `BF.FORGET key`: forgets the generations that are out of the window.
+//! `BF.SHIFT key OPEN ms | FORGET ms | SWEEP pages`: what time did to a filter elsewhere.
 //!
-//! Additions give back memory too, but a server at `maxmemory` refuses them. BF.FORGET runs without
-//! `deny-oom`, because it makes no filter larger.
+//! Additions forget too, but a server at `maxmemory` refuses them. BF.FORGET runs without
+//! `deny-oom`, because it makes no filter larger. The memory is freed between later commands
+//! (`module/sweeps.rs`).
 //!
-//! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/window/mod.rs`). It
-//! is refused to clients: a wrong time would make the filter forget what it must remember.
+//! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/paged/window.rs`).
+//! It is refused to clients: a wrong time would make the filter forget what it must remember.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, windows};
+use super::{Argument, Call, Command, CommandSpec, Uses, pages::Before};
 use crate::{
-    command::{number, refusal::Refusal},
-    filter::{Dropped, Error, MAX_TIME, Shift},
+    command::{args, refusal::Refusal},
+    filter::{
+        Author,
+        paged::{Paged, Shift},
+    },
     module::{
         api::{Access, Key, clock},
-        effects, limit, stats,
-        value::Value,
+        effects, limit, sweeps,
+        value::{Complete, Value},
     },
 };
 
@@ -28,7 +32,7 @@ impl Command for Forget {
         uses: Uses::Deletes,
         categories: "write",
         summary: c"Gives back the memory of what is out of the window of a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter",
+        complexity: c"O(1); the memory is freed later, in slices of at most a millisecond",
         since: c"0.1.0",
         tips: None,
         arguments: &[],
@@ -39,26 +43,31 @@ impl Command for Forget {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let Value::Window(window) = Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?
-        else {
-            return Err(Refusal::NoWindow);
-        };
+        let paged = window(Value::filter_in_key(&mut key)?)?;
         // A replica forgets when its primary does.
         if limit::must_obey(call.ctx) {
             return Err(Refusal::OnReplica);
         }
-        let (now, mut dropped) = (clock().clamp(0, MAX_TIME), Dropped::default());
-        let before = stats::Share::of(window.filter());
-        let count = window.forget(now, &mut dropped);
-        before.changed(window.filter());
+        let now = clock();
+        let before = Before::of(paged, Author::Client(now));
+        let shift = paged.forget(now);
+        let forgotten = before.shifted(call, paged, shift);
         drop(key);
-        if count > 0 {
-            let shift = Shift { start: now, capacity: 0 };
-            windows::count_shift(shift, count);
+        if let Some(shift) = shift {
             effects::shifted(call.ctx, name, shift);
         }
-        call.ctx.reply_integer(count as u64);
+        // A pass may be left of a server that stopped, or was the primary of this one.
+        sweeps::begin(call.ctx, name.bytes());
+        call.ctx.reply_integer(forgotten);
         Ok(())
+    }
+}
+
+/// The window that a filter is.
+fn window(filter: Option<Complete<'_>>) -> Result<&mut Paged, Refusal> {
+    match filter.ok_or(Refusal::NotFound)? {
+        Complete::Pages(paged) if paged.window().is_some() => Ok(paged),
+        _ => Err(Refusal::NoWindow),
     }
 }
 
@@ -72,39 +81,39 @@ impl Command for Shifted {
         uses: Uses::Fills,
         categories: "write",
         summary: c"Internal: repeats what time did to the generations of a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter",
+        complexity: c"O(P), where P is the number of pages, and O(1) without one",
         since: c"0.1.0",
         tips: None,
-        arguments: &[Argument::Integer(c"start"), Argument::Integer(c"capacity")],
+        arguments: &[Argument::Choice(
+            c"shift",
+            &[
+                Argument::Option(c"open", c"OPEN", &Argument::Integer(c"milliseconds")),
+                Argument::Option(c"forget", c"FORGET", &Argument::Integer(c"milliseconds")),
+                Argument::Option(c"sweep", c"SWEEP", &Argument::Integer(c"pages")),
+            ],
+        )],
     };
 
     const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [start, capacity]) = call.key_and()?;
+        let (name, [word, number]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let value = Value::complete_in_key(&mut key)?;
+        let filter = Value::filter_in_key(&mut key)?;
         if !call.ctx.is_replayed() {
             return Err(Refusal::NotReplicated);
         }
-        let start = number::integer(start.bytes()).ok_or(Refusal::BadShift)?;
-        let capacity = number::unsigned(capacity.bytes()).ok_or(Refusal::BadShift)?;
-        let Value::Window(window) = value.ok_or(Refusal::NotFound)? else {
-            return Err(Refusal::NoWindow);
-        };
-        let (before, mut dropped) = (stats::Share::of(window.filter()), Dropped::default());
-        let dead = window.ring().dead(start);
-        let ceiling = |demand| limit::ceiling(call.ctx, demand);
-        let shift = Shift { start, capacity };
-        let outcome = window.obey(shift, ceiling, &mut dropped);
-        before.changed(window.filter());
+        let shift = args::shift(word.bytes(), number.bytes())?;
+        let paged = window(filter)?;
+        let before = Before::of(paged, Author::Obeyed);
+        paged.obey(shift).map_err(|_| Refusal::BadShift)?;
+        before.shifted(call, paged, Some(shift));
         drop(key);
-        if outcome == Err(Error::Window) {
-            return Err(Refusal::BadShift);
+        if let Shift::Sweep { .. } = shift {
+            effects::swept(call.ctx, name, shift);
+        } else {
+            effects::shifted(call.ctx, name, shift);
         }
-        windows::count_shift(shift, dead);
-        effects::shifted(call.ctx, name, shift);
-        outcome.map_err(|_| Refusal::NoGrowth)?;
         call.ctx.reply_ok();
         Ok(())
     }

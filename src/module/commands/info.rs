@@ -9,10 +9,13 @@ use std::ffi::CStr;
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     command::refusal::Refusal,
-    filter::{Estimate, Generation, Layer, NEVER, Ring, Rules, Span},
+    filter::{
+        Estimate, Filter, Layer, NEVER, Rules, Span,
+        paged::{Generation, Paged},
+    },
     module::{
         api::{Access, Context, Key, clock},
-        value::Value,
+        value::{Complete, Value, items_of, stored_items},
     },
     sharding::Shard,
 };
@@ -56,14 +59,14 @@ impl Command for Info {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(0)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let value = match words {
-            [] | [_] => &*Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
+        let filter = match words {
+            [] | [_] => &Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
             _ => return Err(Refusal::Arity),
         };
         let ctx = call.ctx;
         match words.first() {
             None => {
-                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(value)).collect();
+                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect();
                 ctx.reply_map(full.len());
                 full.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
             }
@@ -71,7 +74,7 @@ impl Command for Info {
                 let field = FIELDS
                     .iter()
                     .find(|field| word.bytes().eq_ignore_ascii_case(field.word.as_bytes()));
-                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(value);
+                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(filter);
                 if ctx.speaks_resp3() {
                     ctx.reply_map(1);
                     shown.reply_under(ctx, label);
@@ -85,25 +88,49 @@ impl Command for Info {
     }
 }
 
-/// A field: the argument that requests it, its name in the reply, and its value.
+/// A field: the argument that requests it, its name in the reply, and its value for a filter of
+/// layers and for one of pages.
 struct Field {
     word: &'static str,
     label: &'static CStr,
-    value: fn(&Value) -> Shown,
+    layers: fn(&Filter) -> Shown,
+    pages: fn(&Paged) -> Shown,
 }
 
 /// The value of a field. All values are computed before the reply begins, because a map that stops
 /// in the middle leaves the client out of step.
-enum Shown<'f> {
+enum Shown {
     Integer(u64),
     Double(f64),
     Null,
     Identity(u64),
     Shard(Shard),
-    Window(&'f Ring),
-    /// The generations, their layers, and whether they are alive.
-    Generations(Vec<(Option<u64>, Vec<&'f Layer>, bool)>),
-    Layers(Vec<(&'f Layer, Estimate)>),
+    /// The rules, and the capacity of the whole window.
+    Window(Rules, u64),
+    Generations(Vec<Started>),
+    Layers(Vec<Part>),
+}
+
+/// A layer, or all pages.
+struct Part {
+    capacity: u64,
+    items: u64,
+    bytes: u64,
+    /// The rate for which it was made.
+    error_rate: f64,
+    now: Estimate,
+}
+
+/// A generation.
+struct Started {
+    /// Only one of a window of time has a start, and only once it has an item.
+    started: Option<u64>,
+    items: u64,
+    /// Items of the window for each part of it.
+    capacity: u64,
+    /// Bytes of the pages, by its share of their slots.
+    bytes: u64,
+    alive: bool,
 }
 
 /// The number of fields in the full reply: the first five of `FIELDS`.
@@ -113,109 +140,179 @@ const FIELDS: [Field; 15] = [
     Field {
         word: "CAPACITY",
         label: c"Capacity",
-        value: |value| Shown::Integer(value.filter().capacity()),
+        layers: |filter| Shown::Integer(filter.capacity()),
+        pages: |paged| Shown::Integer(paged.stack(stored_items(paged)).1),
     },
-    Field { word: "SIZE", label: c"Size", value: |value| Shown::Integer(value.filter().bytes()) },
+    Field {
+        word: "SIZE",
+        label: c"Size",
+        layers: |filter| Shown::Integer(filter.bytes()),
+        pages: |paged| Shown::Integer(paged.bytes()),
+    },
+    // Of pages, the layers that a stack would have.
     Field {
         word: "FILTERS",
         label: c"Number of filters",
-        value: |value| Shown::Integer(value.filter().layers().len() as u64),
+        layers: |filter| Shown::Integer(filter.layers().len() as u64),
+        pages: |paged| Shown::Integer(paged.stack(stored_items(paged)).0),
     },
     Field {
         word: "ITEMS",
         label: c"Number of items inserted",
-        value: |value| Shown::Integer(value.items()),
+        layers: |filter| Shown::Integer(filter.items()),
+        pages: |paged| Shown::Integer(items_of(paged)),
     },
     Field {
         word: "EXPANSION",
         label: c"Expansion rate",
-        value: |value| count(value.filter().expansion().factor().map(u64::from)),
+        layers: |filter| count(filter.expansion().factor().map(u64::from)),
+        pages: |paged| count(paged.expansion().factor().map(u64::from)),
     },
     // The requested rate, which the filter does not exceed on average.
     Field {
         word: "ERROR",
         label: c"Error rate",
-        value: |value| Shown::Double(value.filter().error_rate()),
+        layers: |filter| Shown::Double(filter.error_rate()),
+        pages: |paged| Shown::Double(paged.error_rate()),
     },
-    // The current rate, estimated from the bits that are set.
+    // The current rate: of layers estimated from the bits that are set, of pages exact.
     Field {
         word: "FPR",
         label: c"False positive rate",
-        value: |value| Shown::Double(value.filter().estimate().error_rate),
+        layers: |filter| Shown::Double(filter.estimate().error_rate),
+        pages: |paged| Shown::Double(paged.estimate().error_rate),
     },
-    // The share of bits that are set, or of counters above 0; about one half at capacity.
+    // The share of bits that are set, about one half at capacity; of pages, the share of slots.
     Field {
         word: "FILL",
         label: c"Fill",
-        value: |value| Shown::Double(value.filter().estimate().fill),
+        layers: |filter| Shown::Double(filter.estimate().fill),
+        pages: |paged| Shown::Double(paged.estimate().fill),
     },
     Field {
         word: "LAYERS",
         label: c"Layers",
-        value: |value| Shown::Layers(value.filter().estimate_layers().collect()),
+        layers: |filter| {
+            Shown::Layers(
+                filter.estimate_layers().map(|(layer, own)| Part::of(layer, own)).collect(),
+            )
+        },
+        pages: |paged| Shown::Layers(Part::all(paged)),
     },
-    // Counters that reached 15 and stay there; null for a filter without counters.
+    // Slots whose count is the highest, which stay; null for a filter without counts.
     Field {
         word: "SATURATED",
         label: c"Saturated counters",
-        value: |value| count(value.filter().saturated()),
+        layers: |_| Shown::Null,
+        pages: |paged| count(paged.saturated()),
     },
     // Refused deletions of items that tested present, since the filter was created, loaded or
-    // copied on this server; null for a filter without counters.
+    // copied on this server; null for a filter without counts.
     Field {
         word: "UNDELETED",
         label: c"Refused deletions",
-        value: |value| count(value.filter().counts().then(|| value.filter().refused_deletions())),
+        layers: |_| Shown::Null,
+        pages: |paged| count(paged.counts().then(|| paged.refused_deletions())),
     },
     // The number of the shard and the number of shards; null for a filter that is no shard.
     Field {
         word: "SHARD",
         label: c"Shard",
-        value: |value| value.filter().shard().map_or(Shown::Null, Shown::Shard),
+        layers: |filter| filter.shard().map_or(Shown::Null, Shown::Shard),
+        pages: |paged| paged.shard().map_or(Shown::Null, Shown::Shard),
     },
     // How the filter forgets; null for one that does not.
     Field {
         word: "WINDOW",
         label: c"Window",
-        value: |value| value.filter().window().map_or(Shown::Null, Shown::Window),
+        layers: |_| Shown::Null,
+        pages: |paged| match paged.window() {
+            Some(window) => Shown::Window(window.rules, paged.capacity()),
+            None => Shown::Null,
+        },
     },
     // The generations of such a filter, oldest first.
-    Field { word: "GENERATIONS", label: c"Generations", value: generations },
+    Field {
+        word: "GENERATIONS",
+        label: c"Generations",
+        layers: |_| Shown::Null,
+        pages: generations,
+    },
     // Which filter it is. No addition changes it, and a filter with another seed has another one.
     Field {
         word: "IDENTITY",
         label: c"Identity",
-        value: |value| Shown::Identity(value.filter().identity()),
+        layers: |filter| Shown::Identity(filter.identity()),
+        pages: |paged| Shown::Identity(paged.identity()),
     },
 ];
 
-fn generations(value: &Value) -> Shown<'_> {
-    let Some(window) = value.window() else {
+fn generations(paged: &Paged) -> Shown {
+    let Some(window) = paged.window() else {
         return Shown::Null;
     };
-    let (now, rules) = (clock(), window.ring().rules);
-    let generations = window.generations().map(|(Generation { start, .. }, layers)| {
-        let started = match rules.span {
+    let (now, rules) = (clock(), window.rules);
+    let capacity = paged.capacity().div_ceil(u64::from(rules.generations).max(1));
+    let (bytes, slots) = (paged.pages().bytes(), paged.pages().slot_count());
+    let share = |items: u64| u128::from(bytes) * u128::from(items) / u128::from(slots.max(1));
+    let generations = window.generations.iter().map(|&Generation { start, items }| Started {
+        started: match rules.span {
             Span::Time(_) if start != NEVER => u64::try_from(start).ok(),
             Span::Time(_) | Span::Items => None,
-        };
-        (started, layers, rules.is_alive(start, now))
+        },
+        items,
+        capacity,
+        bytes: share(items).try_into().unwrap_or(bytes),
+        alive: rules.is_alive(start, now),
     });
     Shown::Generations(generations.collect())
 }
 
 impl Field {
     /// The name and the value of this field for a filter.
-    fn of<'f>(&self, value: &'f Value) -> (&'static CStr, Shown<'f>) {
-        (self.label, (self.value)(value))
+    fn of(&self, filter: &Complete) -> (&'static CStr, Shown) {
+        let shown = match filter {
+            Complete::Layers(filter) => (self.layers)(filter),
+            Complete::Pages(paged) => (self.pages)(paged),
+        };
+        (self.label, shown)
     }
 }
 
-fn count(count: Option<u64>) -> Shown<'static> {
+impl Part {
+    /// A layer.
+    fn of(layer: &Layer, now: Estimate) -> Self {
+        Self {
+            capacity: layer.capacity(),
+            items: layer.counted(),
+            bytes: size_of_val(layer.bits().words()) as u64,
+            error_rate: layer.error_rate(),
+            now,
+        }
+    }
+
+    /// The layer below the pages, if there is one, and all pages.
+    fn all(paged: &Paged) -> Vec<Self> {
+        let base = paged.base().map(|layer| Self::of(layer, layer.estimate()));
+        let items = stored_items(paged);
+        let (_, capacity) = paged.stack(items);
+        let (below, held) = base.as_ref().map_or((0, 0), |base| (base.capacity, base.items));
+        let pages = Self {
+            capacity: capacity.saturating_sub(below),
+            items: items.saturating_sub(held),
+            bytes: paged.pages().bytes(),
+            error_rate: paged.error_rate_of_pages(),
+            now: paged.estimate_pages(),
+        };
+        base.into_iter().chain([pages]).collect()
+    }
+}
+
+fn count(count: Option<u64>) -> Shown {
     count.map_or(Shown::Null, Shown::Integer)
 }
 
-impl Shown<'_> {
+impl Shown {
     fn reply_under(&self, ctx: Context, label: &CStr) {
         ctx.reply_simple(label);
         self.reply(ctx);
@@ -232,24 +329,22 @@ impl Shown<'_> {
                 ctx.reply_integer(shard.index().into());
                 ctx.reply_integer(shard.count().into());
             }
-            Self::Window(ring) => reply_window(ctx, ring),
+            Self::Window(rules, capacity) => reply_window(ctx, *rules, *capacity),
             Self::Generations(generations) => {
                 ctx.reply_array(generations.len());
-                generations.iter().for_each(|(started, layers, alive)| {
-                    reply_generation(ctx, *started, layers, *alive);
-                });
+                generations.iter().for_each(|generation| reply_generation(ctx, generation));
             }
-            Self::Layers(layers) => {
-                ctx.reply_array(layers.len());
-                layers.iter().for_each(|(layer, estimate)| reply_layer(ctx, layer, *estimate));
+            Self::Layers(parts) => {
+                ctx.reply_array(parts.len());
+                parts.iter().for_each(|part| reply_part(ctx, part));
             }
         }
     }
 }
 
-/// Replies a map that describes how a filter forgets. The capacity is that of the whole window.
-fn reply_window(ctx: Context, ring: &Ring) {
-    let Rules { span, generations, refresh } = ring.rules;
+/// Replies a map that describes how a filter forgets.
+fn reply_window(ctx: Context, rules: Rules, capacity: u64) {
+    let Rules { span, generations, refresh } = rules;
     let (kind, milliseconds) = match span {
         Span::Time(span) => (c"time", Shown::Integer(span)),
         Span::Items => (c"count", Shown::Null),
@@ -261,38 +356,30 @@ fn reply_window(ctx: Context, ring: &Ring) {
     Shown::Integer(generations.into()).reply_under(ctx, c"Generations");
     ctx.reply_simple(c"Refresh");
     ctx.reply_bool(refresh);
-    Shown::Integer(ring.capacity).reply_under(ctx, c"Capacity");
+    Shown::Integer(capacity).reply_under(ctx, c"Capacity");
 }
 
-/// Replies a map that describes a generation. Only one of a window of time has a start, and only
-/// once it has an item.
-fn reply_generation(ctx: Context, started: Option<u64>, layers: &[&Layer], alive: bool) {
-    let sum = |number: fn(&Layer) -> u64| {
-        let numbers = layers.iter().map(|layer| number(layer));
-        Shown::Integer(numbers.fold(0, u64::saturating_add))
-    };
-    let fields = [
-        (c"Started", started.map_or(Shown::Null, Shown::Integer)),
-        (c"Items", sum(Layer::items)),
-        (c"Capacity", sum(Layer::capacity)),
-        (c"Layers", Shown::Integer(layers.len() as u64)),
-        (c"Size", sum(|layer| size_of_val(layer.bits().words()) as u64)),
-    ];
-    ctx.reply_map(fields.len() + 1);
-    fields.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
+/// Replies a map that describes a generation.
+fn reply_generation(ctx: Context, generation: &Started) {
+    ctx.reply_map(6);
+    count(generation.started).reply_under(ctx, c"Started");
+    Shown::Integer(generation.items).reply_under(ctx, c"Items");
+    Shown::Integer(generation.capacity).reply_under(ctx, c"Capacity");
+    Shown::Integer(1).reply_under(ctx, c"Layers");
+    Shown::Integer(generation.bytes).reply_under(ctx, c"Size");
     ctx.reply_simple(c"Alive");
-    ctx.reply_bool(alive);
+    ctx.reply_bool(generation.alive);
 }
 
-/// Replies a map that describes a layer.
-fn reply_layer(ctx: Context, layer: &Layer, estimate: Estimate) {
+/// Replies a map that describes a layer, or all pages.
+fn reply_part(ctx: Context, part: &Part) {
     let fields = [
-        (c"Capacity", Shown::Integer(layer.capacity())),
-        (c"Items", Shown::Integer(layer.items())),
-        (c"Size", Shown::Integer(size_of_val(layer.bits().words()) as u64)),
-        (c"Error rate", Shown::Double(layer.error_rate())),
-        (c"False positive rate", Shown::Double(estimate.error_rate)),
-        (c"Fill", Shown::Double(estimate.fill)),
+        (c"Capacity", Shown::Integer(part.capacity)),
+        (c"Items", Shown::Integer(part.items)),
+        (c"Size", Shown::Integer(part.bytes)),
+        (c"Error rate", Shown::Double(part.error_rate)),
+        (c"False positive rate", Shown::Double(part.now.error_rate)),
+        (c"Fill", Shown::Double(part.now.fill)),
     ];
     ctx.reply_map(fields.len());
     fields.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));

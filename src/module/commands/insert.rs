@@ -13,7 +13,6 @@ use crate::{
     command::{args, refusal::Refusal, replayed},
     module::{
         api::{Access, Key},
-        effects,
         value::Value,
     },
 };
@@ -78,7 +77,7 @@ impl Command for Insert {
             None => create_with(call, &mut key, options, items)?,
         };
         drop(key);
-        effects::announce(call.ctx, name, &change);
+        answers.announce(call, name, &change);
         answers.reply(call)
     }
 }

@@ -9,7 +9,11 @@ use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
     codec::{
         self,
-        native::dump::{self, Load, Taken},
+        native::{
+            dump::{self, Taken},
+            kinds::Load,
+            paged,
+        },
     },
     command::{number, refusal::Refusal},
     module::{
@@ -67,20 +71,24 @@ fn take(
     data: &[u8],
 ) -> Result<Taken, codec::Error> {
     match value {
-        Value::Ready(_) | Value::Window(_) => {
-            dump::repeat(value.filter(), iterator, data)?;
+        Value::Ready(filter) => {
+            dump::repeat(filter, iterator, data)?;
+            Ok(Taken::Repeated)
+        }
+        Value::Paged(filter) => {
+            paged::dump::repeat(filter, iterator, data)?;
             Ok(Taken::Repeated)
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
             let ceiling = |demand| limit::ceiling(ctx, demand);
-            let room = load.room();
-            let taken = load.take_and_tell(iterator, data, ceiling, stats::changed);
-            stats::given_room(load.room().saturating_sub(room));
+            let bytes = load.bytes();
+            let taken = load.take(iterator, data, ceiling, stats::changed);
+            stats::given_room(load.bytes().wrapping_sub(bytes));
             let taken = taken?;
             if taken == Taken::Last {
+                value.finish_load()?;
                 stats::LOADS.add(1);
-                value.finish_load();
             }
             Ok(taken)
         }

@@ -1,5 +1,6 @@
 //! `BF.MERGE destination source [source ...]`: makes the destination the union of itself and the
-//! sources. All have equal parameters and seeds (`filter/merge.rs`).
+//! sources. All have equal parameters and seeds (`filter/merge.rs`,
+//! `filter/paged/merge.rs`).
 //!
 //! Replicas and the AOF get the command as it was called: they hold the same filters at that point,
 //! and the union follows from them. Everything that can be refused is refused before anything
@@ -7,15 +8,18 @@
 
 use std::{collections::BTreeMap, iter::repeat_n};
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec, Uses, give_up};
 use crate::{
     command::refusal::Refusal,
-    filter::{self, Filter, Union, Unmergeable},
+    filter::{
+        self, Demand, Filter, Union, Unmergeable,
+        paged::{Member, NoUnion, Paged},
+    },
     module::{
         api::{Access, Context, Key, Str, logged},
         effects::{self, Shape},
         limit, stats,
-        value::Value,
+        value::{Complete, Value},
     },
 };
 
@@ -39,6 +43,7 @@ impl Command for Merge {
     const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
+        // Without the items of the sources, the destination would answer "absent" of them.
         merge(call).inspect_err(|_| give_up(call))
     }
 }
@@ -50,19 +55,16 @@ fn merge(call: &Call) -> Result<(), Refusal> {
     let mut key = Key::open(ctx, name, Access::Write);
     let own = sources.own;
     let mut created = false;
-    let shape = match Value::filter_in_key(&mut key)? {
-        Some(filter) => {
-            let own = filter::repeats(filter, own);
-            merge_into(call, filter, own, &sources.filters()?)?
-        }
+    let shape = match Value::complete_in_key(&mut key)? {
+        Some(value) => merge_into(call, value, own, &sources.filters()?)?,
         // The missing destination is named as a source.
         None if own > 0 => return Err(Refusal::NotFound),
         None => {
-            let filter = union_of(call, &sources.filters()?)?;
+            let value = union_of(call, &sources.filters()?)?;
             // A new key is published: a subscriber may delete a source.
             sources.keys.clear();
-            let filled = is_filled(&filter);
-            Value::Ready(filter).put(&mut key)?;
+            let filled = member(&value).is_ok_and(is_filled);
+            value.put(&mut key)?;
             created = true;
             Some(Shape { filled, ..Shape::default() })
         }
@@ -74,21 +76,6 @@ fn merge(call: &Call) -> Result<(), Refusal> {
     }
     ctx.reply_ok();
     Ok(())
-}
-
-/// Deletes the destination if a primary, an AOF or a slot migration sent the merge: without the
-/// items of the sources it would answer "absent" of them. `Call::refuse` puts a placeholder there.
-#[cold]
-fn give_up(call: &Call) {
-    let Some(&name) = call.words.get(1).filter(|_| call.ctx.is_replayed()) else {
-        return;
-    };
-    let mut key = Key::open(call.ctx, name, Access::Write);
-    if matches!(Value::filter_in_key(&mut key), Ok(Some(_))) {
-        key.delete();
-        drop(key);
-        effects::dropped(call.ctx, name);
-    }
 }
 
 /// The sources of a merge. Each key is opened once, however often it is named: there may be only
@@ -119,57 +106,134 @@ impl Sources {
     }
 
     /// The filters, each as often as its name has an effect.
-    fn filters(&mut self) -> Result<Vec<&Filter>, Refusal> {
+    fn filters(&mut self) -> Result<Vec<Member<'_>>, Refusal> {
         let mut filters = Vec::with_capacity(self.keys.len());
         for (key, times) in &mut self.keys {
-            let filter = &*Value::filter_in_key(key)?.ok_or(Refusal::NotFound)?;
-            let more = filter::repeats(filter, times.saturating_sub(1));
+            let filter = match Value::filter_in_key(key)?.ok_or(Refusal::NotFound)? {
+                Complete::Layers(filter) => Member::Layer(filter),
+                Complete::Pages(paged) => Member::Pages(paged),
+            };
+            let more = repeats(filter, times.saturating_sub(1));
             filters.extend(repeat_n(filter, more.saturating_add(1)));
         }
         Ok(filters)
     }
 }
 
-/// Makes `filter` the union of itself, `own` times more of itself, and `others`. Returns how its
-/// layers changed, or `None` if nothing changed.
+/// A complete value as a part of a union.
+fn member(value: &Value) -> Result<Member<'_>, Refusal> {
+    match value {
+        Value::Ready(filter) => Ok(Member::Layer(filter)),
+        Value::Paged(paged) => Ok(Member::Pages(paged)),
+        Value::Loading(_) => Err(Refusal::Loading),
+    }
+}
+
+/// How often a filter that is in a union once can be in it again, of `times`, with an effect.
+fn repeats(filter: Member, times: usize) -> usize {
+    match filter {
+        Member::Layer(_) => 0,
+        Member::Pages(paged) => paged.repeats(times),
+    }
+}
+
+/// The filters, if all of them are of layers.
+fn layers<'a>(filters: &[Member<'a>]) -> Option<Vec<&'a Filter>> {
+    let layers = filters.iter().map(|filter| match filter {
+        Member::Layer(filter) => Some(*filter),
+        Member::Pages(_) => None,
+    });
+    layers.collect()
+}
+
+/// Makes a filter the union of itself, `own` times more of itself, and `others`. Returns how it
+/// changed, or `None` if nothing changed.
 fn merge_into(
     call: &Call,
-    filter: &mut Filter,
+    value: &mut Value,
     own: usize,
-    others: &[&Filter],
+    others: &[Member],
 ) -> Result<Option<Shape>, Refusal> {
-    let filters: Vec<&Filter> =
-        repeat_n(&*filter, own.saturating_add(1)).chain(others.iter().copied()).collect();
-    let union = union(call, &filters, filter.bit_bytes())?;
-    if !union.changes() {
-        return Ok(None);
+    let first = member(value)?;
+    let own = repeats(first, own);
+    let was_filled = is_filled(first);
+    let before = value.share();
+    match (&mut *value, layers(others)) {
+        (Value::Ready(filter), Some(others)) => {
+            let filters: Vec<&Filter> =
+                repeat_n(&*filter, own.saturating_add(1)).chain(others.iter().copied()).collect();
+            let union = union(call, &filters, filter.bit_bytes())?;
+            if !union.changes() {
+                return Ok(None);
+            }
+            union.write(filter, &others).map_err(|error| refused(call, error))?;
+        }
+        _ => {
+            let all = repeat_n(member(value)?, own.saturating_add(1)).chain(others.iter().copied());
+            let Some(union) = union_of_pages(call, &all.collect::<Vec<_>>())? else {
+                return Ok(None);
+            };
+            *value = Value::Paged(union);
+        }
     }
-    let (items, newest) = (stats::items_of(filter), filter.newest_number());
-    let was_filled = is_filled(filter);
-    union.write(filter, own, others).map_err(|error| refused(call, error))?;
-    let layers = filter.newest_number().saturating_sub(newest);
-    stats::changed(items, stats::items_of(filter));
+    let after = value.share();
+    before.changed(after);
+    let layers = after.layers.saturating_sub(before.layers);
     if layers > 0 {
-        stats::scaled(filter, layers);
+        stats::grew(layers);
     }
-    let filled = is_filled(filter) && !was_filled;
+    let filled = !was_filled && is_filled(member(value)?);
     Ok(Some(Shape { layers, filled, ..Shape::default() }))
 }
 
 /// Whether the filter is non-scaling and full.
-fn is_filled(filter: &Filter) -> bool {
-    filter.expansion().factor().is_none() && filter.newest().is_full()
+fn is_filled(filter: Member) -> bool {
+    match filter {
+        Member::Layer(filter) => filter.expansion().factor().is_none() && filter.newest().is_full(),
+        Member::Pages(paged) => {
+            paged.expansion().factor().is_none() && paged.items(0) >= paged.capacity()
+        }
+    }
 }
 
 /// The union of `filters`, for a destination that is missing.
-fn union_of(call: &Call, filters: &[&Filter]) -> Result<Filter, Refusal> {
-    let union = union(call, filters, 0)?;
-    let [first, others @ ..] = filters else {
+fn union_of(call: &Call, filters: &[Member]) -> Result<Value, Refusal> {
+    let Some(filters) = layers(filters) else {
+        // A union that takes no more than its first filter asks for no memory.
+        let bytes = filters.iter().map(|filter| match filter {
+            Member::Layer(filter) => filter.bit_bytes(),
+            Member::Pages(paged) => paged.bytes(),
+        });
+        let (present, wanted) = (0, bytes.max().unwrap_or(0));
+        let ceiling = limit::ceiling(call.ctx, Demand { present, wanted });
+        if wanted > ceiling {
+            return Err(refused(call, filter::Error::Ceiling { wanted, ceiling }));
+        }
+        return match (union_of_pages(call, filters)?, filters) {
+            (Some(union), _) => Ok(Value::Paged(union)),
+            (None, [Member::Pages(paged), ..]) => {
+                paged.duplicate().map(Value::Paged).map_err(|error| refused(call, error))
+            }
+            (None, _) => Err(Refusal::Internal),
+        };
+    };
+    let union = union(call, &filters, 0)?;
+    let [first, others @ ..] = filters.as_slice() else {
         return Err(Refusal::Arity);
     };
     let mut filter = first.duplicate().map_err(|error| refused(call, error))?;
-    union.write(&mut filter, 0, others).map_err(|error| refused(call, error))?;
-    Ok(filter)
+    union.write(&mut filter, others).map_err(|error| refused(call, error))?;
+    Ok(Value::Ready(filter))
+}
+
+/// The union of filters of which at least one has pages; `None` if it is the first one.
+fn union_of_pages(call: &Call, filters: &[Member]) -> Result<Option<Paged>, Refusal> {
+    let limited = !limit::must_obey(call.ctx);
+    let union = Paged::union(filters, limited, |demand| limit::ceiling(call.ctx, demand));
+    union.map_err(|why| match why {
+        NoUnion::Refused(why) => unmergeable(call, why),
+        NoUnion::Memory(error) => refused(call, error),
+    })
 }
 
 /// The numbers of a union, which may take its memory in the place of `present` bytes of bits.
@@ -182,11 +246,11 @@ fn union(call: &Call, filters: &[&Filter], present: u64) -> Result<Union, Refusa
     Ok(union)
 }
 
-/// The refusal of filters that cannot be merged. One for too many items is counted and logged.
+/// The refusal of filters that cannot be merged. One for what they hold is counted and logged.
 #[cold]
 fn unmergeable(call: &Call, why: Unmergeable) -> Refusal {
     let refusal = Refusal::Unmergeable(why);
-    if matches!(why, Unmergeable::Full { .. }) {
+    if matches!(why, Unmergeable::Full { .. } | Unmergeable::Rate | Unmergeable::Large(_)) {
         stats::REFUSED.add(1);
         call.ctx.warn_rate_limited(|| {
             let text = refusal.text(std::iter::empty());

@@ -5,22 +5,23 @@
 //! server passed, catches a panic, and sends a refusal. For a command with two keys the server may
 //! also ask at which positions the keys are; then `entry` answers, and `run` is not called.
 
+mod pages;
 mod registration;
 #[cfg(test)]
 mod reply_order;
 mod sharded;
 mod spec;
-mod windows;
 
 use std::ffi::{CStr, c_int};
 
 use spec::{Argument, CommandSpec, Uses};
 
 use super::{
-    api::{Context, Str, logged, raw},
-    limit,
+    api::{Access, Context, Key, Str, logged, raw},
+    effects, limit,
     panic_guard::guarded,
     stats, unapplied,
+    value::Value,
 };
 use crate::{codec, command::refusal::Refusal};
 
@@ -200,6 +201,22 @@ impl Call<'_> {
             return;
         }
         unapplied::report(self.ctx, self.word(0), self.key(), why.to_string_lossy());
+    }
+}
+
+/// Deletes the filter in the key if a primary, an AOF or a slot migration sent the command, which
+/// failed here: the filter would answer "absent" of items that it should have. [`Call::refuse`]
+/// puts a placeholder there.
+#[cold]
+fn give_up(call: &Call) {
+    let Some(&name) = call.words.get(1).filter(|_| call.ctx.is_replayed()) else {
+        return;
+    };
+    let mut key = Key::open(call.ctx, name, Access::Write);
+    if matches!(Value::filter_in_key(&mut key), Ok(Some(_))) {
+        key.delete();
+        drop(key);
+        effects::dropped(call.ctx, name);
     }
 }
 

@@ -14,7 +14,8 @@ use super::{
     Command, bulk::BulkExists, debug::Debug, exists::MultiExists, info::Info, scandump::ScanDump,
 };
 use crate::{
-    filter::{CellKind, Error, Expansion, Filter, Params, steps},
+    codec::{Error, native::dump::tests::of_layers},
+    filter::steps,
     module::{api::raw, value::Value},
 };
 
@@ -105,17 +106,7 @@ fn run<C: Command>(words: usize) -> (usize, bool) {
 
 #[test]
 fn no_command_visits_a_layer_after_its_reply_began() -> Result<(), Error> {
-    let params = Params {
-        error_rate: 0.01,
-        capacity: 10,
-        expansion: Expansion::new(2)?,
-        seed: 7,
-        cells: CellKind::Bits,
-    };
-    let mut filter = Filter::new(&params, u64::MAX)?;
-    filter.grow(|_| u64::MAX)?;
-    filter.grow(|_| u64::MAX)?;
-    let mut value = Value::Ready(filter);
+    let mut value = Value::Ready(of_layers(3)?);
     VALUE.set(ptr::from_mut(&mut value).cast());
     fill_table();
     WORD.set(c"item");

@@ -7,7 +7,7 @@ use crate::{
     module::{
         api::{Access, Key},
         create,
-        effects::{self, Change, CreatedWith, Items, Shape},
+        effects::{self, Change, Items, Shape},
         value::Value,
     },
 };
@@ -25,7 +25,7 @@ impl Command for Reserve {
         uses: Uses::Fills,
         categories: "write fast",
         summary: c"Creates an empty Bloom filter for a capacity and an error rate",
-        complexity: c"O(1)",
+        complexity: c"O(1); with COUNTING or WINDOW O(N), where N is the capacity",
         since: c"1.0.0",
         tips: None,
         arguments: &[
@@ -57,9 +57,8 @@ impl Command for Reserve {
         if Value::in_key(&mut key)?.is_some() {
             return Err(Refusal::Exists);
         }
-        let filter = create::filter(call.ctx, name.bytes(), options)?;
-        let created = CreatedWith::of(&filter);
-        Value::of(filter).put(&mut key)?;
+        let (value, created) = create::filter(call.ctx, name.bytes(), options)?;
+        value.put(&mut key)?;
         drop(key);
         let change = Change::Created(created, Items::Listed(Vec::new()), Shape::default());
         effects::announce(call.ctx, name, &change);

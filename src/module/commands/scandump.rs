@@ -2,7 +2,6 @@
 
 use super::{Argument, Call, Command, CommandSpec, Uses};
 use crate::{
-    codec::native::dump,
     command::{number, refusal::Refusal},
     module::{
         api::{Access, Key},
@@ -29,10 +28,10 @@ impl Command for ScanDump {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [iterator]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
+        let value = Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
         let chunk = match number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)? {
-            0 => Some(dump::header(filter)),
-            from => dump::at(filter, from),
+            0 => Some(value.dump_header()),
+            from => value.dump_at(from),
         };
         // The last reply has an empty string, because go-redis and redis-rs do not accept null.
         let (next, data) = chunk.unwrap_or_default();

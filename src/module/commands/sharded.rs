@@ -22,15 +22,14 @@ use std::cell::Cell;
 use super::Call;
 use crate::{
     command::refusal::Refusal,
-    filter::Filter,
     module::{api::logged, stats},
     sharding::Shard,
 };
 
 /// Whether the item of a single command belongs to the filter.
 #[inline]
-pub(super) fn owns(filter: &Filter, item: &[u8]) -> bool {
-    filter.shard().is_none_or(|shard| is_owner(shard, item))
+pub(super) fn owns(shard: Option<Shard>, item: &[u8]) -> bool {
+    shard.is_none_or(|shard| is_owner(shard, item))
 }
 
 #[inline(never)]
@@ -40,8 +39,8 @@ fn is_owner(shard: Shard, item: &[u8]) -> bool {
 
 /// Refuses the item of a single question if it belongs to another shard than the filter is.
 #[inline]
-pub(super) fn check(call: &Call, filter: &Filter, item: &[u8]) -> Result<(), Refusal> {
-    match filter.shard() {
+pub(super) fn check(call: &Call, shard: Option<Shard>, item: &[u8]) -> Result<(), Refusal> {
+    match shard {
         None => Ok(()),
         Some(shard) => check_item(call, shard, item),
     }
@@ -73,13 +72,11 @@ pub(super) fn check_first<'a>(
 /// Refuses a client's command that names another shard than the filter is, if it names one.
 pub(super) fn check_named(
     call: &Call,
-    filter: &Filter,
+    shard: Option<Shard>,
     named: Option<Shard>,
 ) -> Result<(), Refusal> {
     match named {
-        Some(named) if filter.shard() != Some(named) => {
-            Err(refused(call, filter.shard(), Refusal::NotShard(named)))
-        }
+        Some(named) if shard != Some(named) => Err(refused(call, shard, Refusal::NotShard(named))),
         _ => Ok(()),
     }
 }

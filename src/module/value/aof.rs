@@ -6,7 +6,7 @@ use std::ffi::{c_longlong, c_void};
 
 use super::Value;
 use crate::{
-    codec::{native::dump, valkey_bloom},
+    codec::valkey_bloom,
     module::{
         api::{call, raw},
         panic_guard::guarded,
@@ -38,12 +38,9 @@ fn emit_chunks(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, va
             data.len(),
         ));
     };
-    let (mut from, header) = dump::header(value.filter());
+    let (mut from, header) = value.dump_header();
     emit(from, &header);
-    while let Some((to, data)) = match value {
-        Value::Loading(load) => load.at(from),
-        value => dump::at(value.filter(), from),
-    } {
+    while let Some((to, data)) = value.dump_at(from) {
         emit(to, &data);
         from = to;
     }
@@ -60,7 +57,9 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
         // SAFETY: the server passes a live value. Nothing writes to it until this returns: this
         // runs in a child process, or between commands.
         let value = unsafe { Value::borrow(value) };
-        if let Some(blob) = valkey_bloom::blob(value.filter()) {
+        if let Value::Ready(filter) = value
+            && let Some(blob) = valkey_bloom::blob(filter)
+        {
             call!(RedisModule_EmitAOF(
                 io,
                 c"BF.LOAD".as_ptr(),

@@ -105,7 +105,7 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c
     guarded("free_effort", 1, || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         let value = unsafe { Value::borrow(value) };
-        (value.filter().bit_bytes() / 1024) as usize + 1
+        (value.bytes() / 1024) as usize + 1
     })
 }
 
@@ -119,11 +119,7 @@ unsafe extern "C" fn copy(
         let value = unsafe { Value::borrow(value) };
         // No ceiling: the server does not say whose COPY it is, and what comes from a primary or
         // with a slot must be obeyed. The filter that is copied was accepted already.
-        let copied = match value {
-            Value::Loading(load) => load.duplicate().map(|load| Value::Loading(Box::new(load))),
-            value => value.filter().duplicate().map(Value::of),
-        };
-        copied.map_or_else(
+        value.duplicate().map_or_else(
             |error| {
                 stats::REFUSED.add(1);
                 // SAFETY: the server lends the name until the callback returns.

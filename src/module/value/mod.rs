@@ -15,25 +15,45 @@ mod defrag;
 mod rdb;
 
 use crate::{
-    codec::native::dump::{self, Load},
+    codec::{
+        self,
+        native::{
+            dump,
+            kinds::{Load, Stored},
+            paged,
+        },
+    },
     command::refusal::Refusal,
-    filter::{CellKind, Expansion, Family, Filter, Layer, Params, Window},
+    filter::{
+        self, CellKind, Expansion, Family, Filter, Layer, Params,
+        paged::{Paged, Window},
+    },
     module::{
         api::{Key, clock, malloc_size, raw},
-        stats,
+        stats::{self, BEFORE_ALL, Share},
     },
+    sharding::Shard,
 };
 
 /// The value behind a key.
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// A filter without a window.
+    /// A filter of layers: one that was reserved, or another product's.
     Ready(Filter),
-    /// A filter that forgets. Boxed, so that other filters stay small.
-    Window(Box<Window>),
+    /// A filter that grows, counts or forgets.
+    Paged(Paged),
     /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will
     /// hold is not all in. [`Value::placeholder`] is one, too.
     Loading(Box<Load>),
+}
+
+/// A filter that is complete.
+#[derive(Debug)]
+pub(crate) enum Complete<'a> {
+    /// Of layers.
+    Layers(&'a mut Filter),
+    /// Of pages.
+    Pages(&'a mut Paged),
 }
 
 /// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun.
@@ -41,7 +61,7 @@ const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
 #[cold]
 fn is_placeholder(load: &Load) -> bool {
-    load.filter().seed() == PLACEHOLDER_SEED
+    matches!(load, Load::Layers(load) if load.filter().seed() == PLACEHOLDER_SEED)
 }
 
 /// The server's handle of the type, set by `keep_types`.
@@ -57,11 +77,24 @@ fn keep_types(own: *mut raw::RedisModuleType, valkeys: *mut raw::RedisModuleType
 }
 
 impl Value {
-    /// The value of a complete filter.
-    pub(crate) fn of(filter: Filter) -> Self {
-        match Window::try_from(filter) {
-            Ok(window) => Self::Window(Box::new(window)),
-            Err(filter) => Self::Ready(filter),
+    /// The value of what was stored.
+    pub(crate) fn of(stored: Stored) -> Self {
+        match stored {
+            Stored::Layers(filter) => Self::Ready(filter),
+            Stored::Pages(paged) => Self::Paged(paged),
+            Stored::Partial(load) => Self::Loading(Box::new(load)),
+        }
+    }
+
+    /// Copies the value.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
+    pub(crate) fn duplicate(&self) -> Result<Self, filter::Error> {
+        match self {
+            Self::Ready(filter) => filter.duplicate().map(Self::Ready),
+            Self::Paged(paged) => paged.duplicate().map(Self::Paged),
+            Self::Loading(load) => load.duplicate().map(|load| Self::Loading(Box::new(load))),
         }
     }
 
@@ -99,7 +132,7 @@ impl Value {
                 let second = VALKEY_TYPE.load(Relaxed);
                 if second.is_null() { DATA_TYPE.load(Relaxed) } else { second }
             }
-            Self::Ready(_) | Self::Window(_) | Self::Loading(_) => DATA_TYPE.load(Relaxed),
+            Self::Ready(_) | Self::Paged(_) | Self::Loading(_) => DATA_TYPE.load(Relaxed),
         }
     }
 
@@ -111,19 +144,23 @@ impl Value {
     #[inline]
     pub(crate) fn complete_in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
         match Self::in_key(key)? {
-            Some(Self::Loading(load)) if is_placeholder(load) => Err(Refusal::Placeholder),
-            Some(Self::Loading(_)) => Err(Refusal::Loading),
+            Some(Self::Loading(load)) => Err(incomplete(load)),
             value => Ok(value),
         }
     }
 
-    /// The filter in an open key. One with a window has all layers that are allocated.
+    /// The filter in an open key.
     ///
     /// # Errors
     /// Those of [`Self::complete_in_key`].
     #[inline]
-    pub(crate) fn filter_in_key(key: &mut Key) -> Result<Option<&mut Filter>, Refusal> {
-        Ok(Self::complete_in_key(key)?.map(Self::filter_mut))
+    pub(crate) fn filter_in_key(key: &mut Key) -> Result<Option<Complete<'_>>, Refusal> {
+        match Self::in_key(key)? {
+            Some(Self::Ready(filter)) => Ok(Some(Complete::Layers(filter))),
+            Some(Self::Paged(paged)) => Ok(Some(Complete::Pages(paged))),
+            Some(Self::Loading(load)) => Err(incomplete(load)),
+            None => Ok(None),
+        }
     }
 
     /// A load that has nothing in it. It takes the place of a filter that exists elsewhere and
@@ -141,8 +178,8 @@ impl Value {
         };
         let filter = Filter::new(&params, u64::MAX).ok()?;
         let (_, header) = dump::header(&filter);
-        let load = Load::begin(&header, u64::MAX).ok()?;
-        Some(Self::Loading(Box::new(load)))
+        let load = dump::Load::begin(&header, u64::MAX).ok()?;
+        Some(Self::Loading(Box::new(Load::Layers(load))))
     }
 
     /// Puts the value into an open, empty key.
@@ -165,7 +202,7 @@ impl Value {
     ) -> Result<T, Refusal> {
         let data_type = self.data_type();
         // Counted before `fill`, which counts what it changes.
-        stats::made(self.filter());
+        stats::made(self.share());
         let mut value = Box::new(self);
         let filled = fill(&mut value);
         let raw = Box::into_raw(value).cast();
@@ -178,19 +215,50 @@ impl Value {
     }
 
     /// Makes a filter of a load that is complete.
-    pub(crate) fn finish_load(&mut self) {
-        if let Self::Loading(load) = self {
-            // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or
-            // drop it again: nothing in between can panic.
-            let load = unsafe { std::ptr::read(load) };
-            // SAFETY: `self` is valid for writes; its old content was moved out by the line above.
-            unsafe { std::ptr::write(self, Self::of(load.into_filter())) };
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory` for one of pages. It is a load then as before, and another try may
+    /// succeed.
+    pub(crate) fn finish_load(&mut self) -> Result<(), codec::Error> {
+        let Self::Loading(load) = self else {
+            return Ok(());
+        };
+        if let Load::Pages(pages) = load.as_mut() {
+            let before = Share::of_load(pages.bytes());
+            let paged = pages.finish()?;
+            before.changed(Share::of_pages(&paged));
+            *self = Self::Paged(paged);
+            return Ok(());
         }
+        // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or drop
+        // it again: nothing in between can panic.
+        let load = unsafe { std::ptr::read(load) };
+        if let Load::Layers(load) = *load {
+            // SAFETY: `self` is valid for writes; its old content was moved out above.
+            unsafe { std::ptr::write(self, Self::Ready(load.into_filter())) };
+        }
+        Ok(())
+    }
+
+    /// Makes a filter whose only layer is full one of pages above that layer, in which additions
+    /// go on.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    #[cold]
+    pub(crate) fn overflow(&mut self) -> Result<(), filter::Error> {
+        if let Self::Ready(filter) = self {
+            let before = Share::of_layers(filter);
+            let paged = filter.overflow()?;
+            before.changed(Share::of_pages(&paged));
+            *self = Self::Paged(paged);
+        }
+        Ok(())
     }
 
     /// Gives it to the server.
     pub(crate) fn into_raw(self) -> *mut c_void {
-        stats::made(self.filter());
+        stats::made(self.share());
         Box::into_raw(Box::new(self)).cast()
     }
 
@@ -201,7 +269,7 @@ impl Value {
     pub(super) unsafe fn from_raw(raw: *mut c_void) -> Box<Self> {
         // SAFETY: the caller's promise.
         let value: Box<Self> = unsafe { Box::from_raw(raw.cast()) };
-        stats::freed(value.filter());
+        stats::freed(value.share());
         value
     }
 
@@ -215,53 +283,127 @@ impl Value {
         unsafe { &*raw.cast() }
     }
 
-    /// The filter, complete or not: to measure, save and copy.
-    pub(crate) fn filter(&self) -> &Filter {
+    /// The header of a dump, and the iterator that goes with it.
+    pub(crate) fn dump_header(&self) -> (i64, Vec<u8>) {
         match self {
-            Self::Ready(filter) => filter,
-            Self::Window(window) => window.filter(),
-            Self::Loading(load) => load.filter(),
+            Self::Ready(filter) => dump::header(filter),
+            Self::Paged(paged) => paged::dump::header(paged),
+            Self::Loading(load) => load.header(),
         }
     }
 
-    /// The filter, complete or not: to move its memory.
-    pub(crate) fn filter_mut(&mut self) -> &mut Filter {
+    /// The next iterator and the chunk of a dump for iterator `from`; `None` behind the end.
+    pub(crate) fn dump_at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
         match self {
-            Self::Ready(filter) => filter,
-            Self::Window(window) => window.filter_mut(),
-            Self::Loading(load) => load.filter_mut(),
+            Self::Ready(filter) => dump::at(filter, from),
+            Self::Paged(paged) => paged::dump::at(paged, from),
+            Self::Loading(load) => load.at(from),
         }
     }
 
-    /// The filter that forgets, if it is one.
+    /// What it adds to the totals over all filters.
+    pub(crate) fn share(&self) -> Share {
+        match self {
+            Self::Ready(filter) => Share::of_layers(filter),
+            Self::Paged(paged) => Share::of_pages(paged),
+            Self::Loading(load) => match load.as_ref() {
+                Load::Layers(load) => Share::of_layers(load.filter()),
+                Load::Pages(load) => Share::of_load(load.bytes()),
+            },
+        }
+    }
+
+    /// The shard that it is, if it is one.
+    #[inline]
+    pub(crate) fn shard(&self) -> Option<Shard> {
+        match self {
+            Self::Ready(filter) => filter.shard(),
+            Self::Paged(paged) => paged.shard(),
+            Self::Loading(_) => None,
+        }
+    }
+
+    /// How it forgets, if it does.
     pub(crate) fn window(&self) -> Option<&Window> {
         match self {
-            Self::Window(window) => Some(window),
+            Self::Paged(paged) => paged.window(),
             Self::Ready(_) | Self::Loading(_) => None,
+        }
+    }
+
+    /// Whether items can be deleted.
+    pub(crate) fn counts(&self) -> bool {
+        matches!(self, Self::Paged(paged) if paged.counts())
+    }
+
+    /// Bytes of bits and pages.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Ready(filter) => filter.bit_bytes(),
+            Self::Paged(paged) => paged.bytes(),
+            Self::Loading(load) => load.bytes(),
+        }
+    }
+
+    /// Bytes that the allocator really spends on it.
+    pub(super) fn memory(&self) -> usize {
+        let own = malloc_size(std::ptr::from_ref(self));
+        own + match self {
+            Self::Ready(filter) => memory_of_layers(filter),
+            Self::Paged(paged) => paged.memory(malloc_size),
+            Self::Loading(load) => {
+                malloc_size(std::ptr::from_ref::<Load>(load))
+                    + match load.as_ref() {
+                        Load::Layers(load) => memory_of_layers(load.filter()),
+                        // Its pages have the sizes that the allocator gives.
+                        Load::Pages(load) => load.bytes() as usize,
+                    }
+            }
+        }
+    }
+}
+
+impl Complete<'_> {
+    /// The shard that it is, if it is one.
+    #[inline]
+    pub(crate) fn shard(&self) -> Option<Shard> {
+        match self {
+            Self::Layers(filter) => filter.shard(),
+            Self::Pages(paged) => paged.shard(),
         }
     }
 
     /// The items that are remembered now.
     pub(crate) fn items(&self) -> u64 {
         match self {
-            Self::Window(window) => window.items(clock()),
-            Self::Ready(_) | Self::Loading(_) => self.filter().items(),
+            Self::Layers(filter) => filter.items(),
+            Self::Pages(paged) => items_of(paged),
         }
     }
+}
 
-    /// Bytes that the allocator really spends on it.
-    pub(super) fn memory(&self) -> usize {
-        let boxed = match self {
-            Self::Ready(_) => 0,
-            Self::Window(window) => malloc_size(std::ptr::from_ref::<Window>(window)),
-            Self::Loading(load) => malloc_size(std::ptr::from_ref::<Load>(load)),
-        };
-        let filter = self.filter();
-        let list: usize = filter.older_memory().into_iter().flatten().map(malloc_size).sum();
-        let bits: usize =
-            filter.layers().map(|layer| malloc_size(layer.bits().words().as_ptr())).sum();
-        let boxes: usize =
-            filter.layers().filter_map(Layer::boxed).map(|(address, _)| malloc_size(address)).sum();
-        malloc_size(std::ptr::from_ref(self)) + boxed + list + bits + boxes
-    }
+/// The items of a filter of pages that are remembered now.
+pub(crate) fn items_of(paged: &Paged) -> u64 {
+    // Only a window needs the time.
+    paged.items(if paged.window().is_some() { clock() } else { 0 })
+}
+
+/// The items of a filter of pages, also those that are out of the window but not removed: the same
+/// number in all copies, whatever their clocks show.
+pub(crate) fn stored_items(paged: &Paged) -> u64 {
+    paged.items(BEFORE_ALL)
+}
+
+/// Why a load answers nothing.
+#[cold]
+fn incomplete(load: &Load) -> Refusal {
+    if is_placeholder(load) { Refusal::Placeholder } else { Refusal::Loading }
+}
+
+fn memory_of_layers(filter: &Filter) -> usize {
+    let list: usize = filter.older_memory().into_iter().flatten().map(malloc_size).sum();
+    let bits: usize = filter.layers().map(|layer| malloc_size(layer.bits().words().as_ptr())).sum();
+    let boxes: usize =
+        filter.layers().filter_map(Layer::boxed).map(|(address, _)| malloc_size(address)).sum();
+    list + bits + boxes
 }

@@ -18,7 +18,7 @@ use crate::{
     codec::{
         Error,
         io::{self, NumberSink},
-        native::{self, rdb::Stored},
+        native::{self, kinds::Stored},
         redisbloom, valkey_bloom,
     },
     filter::Error as FilterError,
@@ -33,8 +33,9 @@ use crate::{
 /// Writes a value as RDB and DUMP have it.
 pub(super) fn write(value: &Value, sink: &mut impl io::Sink) {
     match value {
-        Value::Loading(load) => native::rdb::save_partial(load, sink),
-        value => native::rdb::save(value.filter(), sink),
+        Value::Ready(filter) => native::rdb::save(filter, sink),
+        Value::Paged(paged) => native::paged::rdb::save(paged, sink),
+        Value::Loading(load) => load.save(sink),
     }
 }
 
@@ -51,9 +52,9 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
     guarded("rdb_load", std::ptr::null_mut(), || {
         let (stream, ceiling) = (&mut Stream(io), limit::load_ceiling());
         let stored = match version {
-            native::rdb::ENCODING_VERSION => native::rdb::load(stream, ceiling),
+            native::rdb::ENCODING_VERSION => native::kinds::load(stream, ceiling),
             old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
-                redisbloom::load(stream, old, ceiling).map(Stored::Complete)
+                redisbloom::load(stream, old, ceiling).map(Stored::Layers)
             }
             _ => {
                 context(io).warn_rate_limited(|| {
@@ -81,11 +82,11 @@ fn placeholder() -> *mut c_void {
 /// The value of what was read; null, and a line in the log, for what was not.
 fn accept(io: *mut raw::RedisModuleIO, stored: Result<Stored, Error>) -> *mut c_void {
     match stored {
-        Ok(Stored::Complete(filter)) => {
-            stats::LOADS.add(1);
-            Value::of(filter).into_raw()
+        Ok(stored) => {
+            let complete = !matches!(stored, Stored::Partial(_));
+            stats::LOADS.add(complete.into());
+            Value::of(stored).into_raw()
         }
-        Ok(Stored::Partial(load)) => Value::Loading(Box::new(load)).into_raw(),
         Err(error) => {
             let key: *const raw::RedisModuleString = call!(RedisModule_GetKeyNameFromIO(io));
             // SAFETY: the server lends the name until the callback returns. For null it returns
@@ -115,8 +116,8 @@ pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: 
     guarded("rdb_save", (), || {
         // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
         match unsafe { Value::borrow(value) } {
-            Value::Loading(_) => Stream(io).unsigned(PLACEHOLDER),
-            value => valkey_bloom::save(value.filter(), &mut Stream(io)),
+            Value::Ready(filter) => valkey_bloom::save(filter, &mut Stream(io)),
+            Value::Paged(_) | Value::Loading(_) => Stream(io).unsigned(PLACEHOLDER),
         }
     });
 }
@@ -137,7 +138,7 @@ pub(super) unsafe extern "C" fn load_valkey(
             // If more follows, the server refuses the value. A number of layers above the maximum
             // is not told apart, and does no harm: a placeholder answers no query.
             Err(Error::Filter(FilterError::Layers)) => placeholder(),
-            stored => accept(io, stored.map(Stored::Complete)),
+            stored => accept(io, stored.map(Stored::Layers)),
         }
     })
 }

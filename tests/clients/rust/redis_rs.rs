@@ -170,8 +170,10 @@ fn a_dump_loads_into_an_equal_filter() -> Result<(), RedisError> {
         assert_eq!(redis.bf_info(&copy)?, redis.bf_info(&key)?);
         assert_eq!(redis.bf_mexists(&copy, &(0..1000).collect::<Vec<_>>())?, [true; 1000]);
 
-        // Past the end, the reply is the end mark with empty data, which this client requires.
-        let end = redis.bf_scandump(&key, 1 << 40)?;
+        // Past the last bit, the reply is the end mark with empty data, which this client requires.
+        let reserved = format!("{key}:3");
+        redis.bf_reserve(&reserved, 0.01, 1000)?;
+        let end = redis.bf_scandump(&reserved, 1 << 40)?;
         assert_eq!((end.iterator, end.data), (0, Vec::new()));
     }
     Ok(())

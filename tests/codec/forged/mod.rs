@@ -1,17 +1,15 @@
 //! Invalid numbers under a correct checksum: each is refused with its own error before memory of
 //! its size is allocated. `filter/check.rs` lists the invariants.
 
-mod counting;
 mod numbers;
 mod records;
 mod sizes;
-mod window;
 
 use redis_bloom::{
     codec::{
         Error,
         native::dump::{self, Load},
-        native::rdb,
+        native::kinds,
     },
     filter::{Broken, Filter},
 };
@@ -37,7 +35,7 @@ fn refused(header: &[u8], ceiling: u64, case: &str) -> Error {
     let error = outcome.expect_err(case);
     assert!(most < OVERHEAD, "{case}: {most} bytes");
     let strings = Strings(vec![header.to_vec(), vec![0; 1 << 16]]);
-    let (outcome, most) = peak(|| rdb::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
+    let (outcome, most) = peak(|| kinds::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
     let other = outcome.expect_err(case);
     assert!(most < OVERHEAD, "{case}: {most} bytes");
     // Compared as text, because NaN is not equal to itself.
@@ -79,7 +77,7 @@ fn inputs_without_a_header_are_refused() {
     for bytes in [&b""[..], b"r", b"rbloom", b"rbloom\x01\0", &[0; 48], &[255; 48]] {
         assert!(Load::begin(bytes, 1 << 20).is_err(), "{bytes:?}");
         let strings = Strings(vec![bytes.to_vec()]);
-        assert!(rdb::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(), "{bytes:?}");
+        assert!(kinds::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(), "{bytes:?}");
     }
-    assert!(matches!(rdb::load(&mut Reading([].iter()), 1 << 20), Err(Error::Truncated)));
+    assert!(matches!(kinds::load(&mut Reading([].iter()), 1 << 20), Err(Error::Truncated)));
 }

@@ -5,7 +5,7 @@ use redis_bloom::{
         Error,
         native::dump::{self, Load},
     },
-    filter::{Broken, CellKind, FIXED_SEED, Family, Params, Plan, TIGHTENING, Valkey},
+    filter::{Broken, FIXED_SEED, Family, Plan, TIGHTENING, Valkey},
     sharding::{MAX_SHARDS, Shard},
 };
 
@@ -13,7 +13,7 @@ use super::{check, refused};
 use crate::{
     forge::{self, header::FIRST},
     sample,
-    support::{CELLS, Strings, filter, params},
+    support::{Strings, filter, params},
 };
 
 /// Offsets in the header of a filter with one record, which follows the family's byte.
@@ -28,7 +28,7 @@ const OPTIONAL: u16 = 32_768;
 
 #[test]
 fn a_shard_that_cannot_be_is_refused() {
-    let filter = sample::shard_of(CellKind::Bits);
+    let filter = sample::shard();
     let shard = |index, count| Error::Shard { index, count };
     check(
         &filter,
@@ -40,7 +40,7 @@ fn a_shard_that_cannot_be_is_refused() {
             ("1,025 shards", COUNT, &(MAX_SHARDS + 1).to_le_bytes(), shard(5, MAX_SHARDS + 1)),
             ("65,535 shards", COUNT, &[255, 255], shard(5, u16::MAX)),
             ("a record of kind 0", KIND, &[0, 0], Error::Record(0)),
-            ("a record of kind 2, which is a window", KIND, &[2, 0], Error::Truncated),
+            ("a record of kind 2", KIND, &[2, 0], Error::Record(2)),
             ("a record of kind 3, which only version 4 has", KIND, &[3, 0], Error::Truncated),
             ("a record of kind 4", KIND, &[4, 0], Error::Record(4)),
             ("a record of kind 32,767", KIND, &[255, 127], Error::Record(32_767)),
@@ -69,43 +69,39 @@ fn with_records(header: &[u8], records: &[(u16, &[u8])]) -> Vec<u8> {
 /// the filter is the same without them.
 #[test]
 fn records_of_later_releases_are_skipped_or_refused() {
-    for cells in CELLS {
-        let filter = sample::shard_of(cells);
-        let (_, header) = dump::header(&filter);
-        let shard = &header[INDEX..LAYERS];
-        let records = [(1, shard), (OPTIONAL, b"any bytes"), (OPTIONAL + 7, b""), (u16::MAX, b"x")];
-        let load = Load::begin(&with_records(&header, &records), u64::MAX).expect("a header");
-        assert_eq!(load.filter().shard(), Shard::new(5, 8));
-        // The filter is the one without the optional records, which are not written again.
-        assert!(load.began_with(&header));
-        assert_eq!(dump::header(load.filter()).1, header);
-        let refused = Load::begin(&with_records(&header, &[(1, shard), (4, b"matters")]), u64::MAX);
-        assert_eq!(refused.map(|_| ()), Err(Error::Record(4)));
-    }
+    let filter = sample::shard();
+    let (_, header) = dump::header(&filter);
+    let shard = &header[INDEX..LAYERS];
+    let records = [(1, shard), (OPTIONAL, b"any bytes"), (OPTIONAL + 7, b""), (u16::MAX, b"x")];
+    let load = Load::begin(&with_records(&header, &records), u64::MAX).expect("a header");
+    assert_eq!(load.filter().shard(), Shard::new(5, 8));
+    // The filter is the one without the optional records, which are not written again.
+    assert!(load.began_with(&header));
+    assert_eq!(dump::header(load.filter()).1, header);
+    let refused = Load::begin(&with_records(&header, &[(1, shard), (4, b"matters")]), u64::MAX);
+    assert_eq!(refused.map(|_| ()), Err(Error::Record(4)));
 }
 
 /// A header of version 3 whose records are all optional, or which has none, is that of the filter
 /// that takes all items: a header of version 1 or 2.
 #[test]
 fn a_filter_with_optional_records_alone_is_a_plain_one() {
-    for cells in CELLS {
-        let (_, header) = dump::header(&sample::shard_of(cells));
-        let (_, plain) = dump::header(&sample::small_of(cells));
-        let optional = [(OPTIONAL, &b"any bytes"[..]), (u16::MAX, b"")];
-        for records in [&optional[..0], &optional[..1], &optional] {
-            let load = Load::begin(&with_records(&header, records), u64::MAX).expect("a header");
-            assert_eq!(load.filter().shard(), None);
-            assert!(load.began_with(&plain), "{cells:?} {records:?}");
-            assert_eq!(dump::header(load.filter()).1, plain, "{cells:?} {records:?}");
-            assert!(!load.began_with(&header), "the chunks of a shard are of another filter");
-        }
+    let (_, header) = dump::header(&sample::shard());
+    let (_, plain) = dump::header(&sample::small());
+    let optional = [(OPTIONAL, &b"any bytes"[..]), (u16::MAX, b"")];
+    for records in [&optional[..0], &optional[..1], &optional] {
+        let load = Load::begin(&with_records(&header, records), u64::MAX).expect("a header");
+        assert_eq!(load.filter().shard(), None);
+        assert!(load.began_with(&plain), "{records:?}");
+        assert_eq!(dump::header(load.filter()).1, plain, "{records:?}");
+        assert!(!load.began_with(&header), "the chunks of a shard are of another filter");
     }
 }
 
 /// Kinds ascend from 1 on.
 #[test]
 fn records_out_of_order_are_refused() {
-    let (_, header) = dump::header(&sample::shard_of(CellKind::Bits));
+    let (_, header) = dump::header(&sample::shard());
     let shard = &header[INDEX..LAYERS];
     let (first, next) = ((OPTIONAL, &b"x"[..]), (OPTIONAL + 1, &b""[..]));
     for (case, records, kind) in [
@@ -123,28 +119,25 @@ fn records_out_of_order_are_refused() {
 
 /// A filter that no shard is has the bytes that it had before there were shards.
 #[test]
-fn only_shards_and_windows_have_records() {
+fn only_shards_have_records() {
     let versions = |filter| Strings::of(filter).0[0][6];
-    let [bits, counters, shard, window] = sample::smalls();
-    let all = [&bits, &counters, &shard, &window];
-    assert_eq!(all.map(versions), [1, 2, 3, 3]);
-    let back = shard.with_shard(None);
-    assert_eq!(Strings::of(&back), Strings::of(&bits));
-    // The header of a shard differs in the version and the record alone.
-    let (with, without) =
-        (Strings::of(&sample::shard_of(CellKind::Counters)), Strings::of(&counters));
+    let [plain, stack, shard] = sample::smalls();
+    assert_eq!([&plain, &stack, &shard].map(versions), [1, 2, 3]);
+    // The header of a shard differs in the version, the family and the record alone.
+    let (with, without) = (Strings::of(&shard), Strings::of(&plain));
     let (with, without) = (&with.0[0], &without.0[0]);
-    assert_eq!(with[8..RECORDS], without[8..RECORDS]);
-    assert_eq!(with[RECORDS..LAYERS], [1, 0, 1, 0, 4, 0, 0, 0, 5, 0, 8, 0]);
-    assert_eq!(with[LAYERS..with.len() - 8], without[RECORDS..without.len() - 8]);
+    assert_eq!(with[8..FIRST], without[8..FIRST]);
+    assert_eq!(with[FIRST..LAYERS], [0, 1, 0, 1, 0, 4, 0, 0, 0, 5, 0, 8, 0]);
+    assert_eq!(with[LAYERS..with.len() - 8], without[FIRST..without.len() - 8]);
+    assert_eq!(Strings::of(&shard.with_shard(None)), Strings::of(&plain));
 }
 
-/// The headers of three small filters as the first releases wrote them: version 1 for bits, 2 for
-/// counters, 3 for a shard. Only version 3 has records, and the other versions do not change.
+/// The headers of small filters as the first releases wrote them: version 1 for native filters, 3
+/// for a shard. Only version 3 has records, and the other versions do not change.
 #[test]
 fn headers_keep_their_bytes() {
-    let header = |cells, shard| {
-        let empty = filter(&Params { cells, ..params(0.01, 100, 2, 0x5EED) }).with_shard(shard);
+    let header = |shard| {
+        let empty = filter(&params(0.01, 100, 2, 0x5EED)).with_shard(shard);
         let (_, header) = dump::header(&empty);
         header.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
     };
@@ -152,24 +145,16 @@ fn headers_keep_their_bytes() {
     let start = "ed5e000000000000 7b14ae47e17a843f 02000000 01000000 0000000000000000";
     // Probes, words of a block, blocks, capacity, items, rate.
     let layer = "07 1000 01000000 6400000000000000 0000000000000000 b81e85eb51b87e3f";
-    let zeros = "0000000000000000";
-    for (cells, shard, before, behind) in [
-        (CellKind::Bits, None, "0100", format!("00 {layer} 43be462395ba7297")),
+    for (shard, before, behind) in [
+        (None, "0100", format!("00 {layer} 43be462395ba7297")),
         (
-            CellKind::Counters,
-            None,
-            "0200",
-            format!("00 02 {layer} {zeros} {zeros} 7309a01c8f7740f2"),
-        ),
-        (
-            CellKind::Bits,
             Shard::new(5, 8),
             "0300",
             format!("00 0100 0100 04000000 0500 0800 00 {layer} 82836921e5a850f5"),
         ),
     ] {
         let expected = format!("72626c6f6f6d {before} {start} {behind}").replace(' ', "");
-        assert_eq!(header(cells, shard), expected, "{cells:?} {shard:?}");
+        assert_eq!(header(shard), expected, "{shard:?}");
     }
 }
 
@@ -179,7 +164,7 @@ fn headers_keep_their_bytes() {
 fn a_filter_of_another_product_is_no_shard() {
     let shard = Shard::new(0, 2).expect("in range");
     let valkey = Valkey { seed: FIXED_SEED, tightening: TIGHTENING };
-    let params = Params { cells: CellKind::Bits, ..params(0.01, 100, 2, 0) };
+    let params = params(0.01, 100, 2, 0);
     let foreign = redis_bloom::filter::Filter::of_valkey(valkey, &params, u64::MAX);
     let foreign = foreign.expect("memory").with_shard(Some(shard));
     assert_eq!(foreign.shard(), None);

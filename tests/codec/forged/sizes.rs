@@ -4,9 +4,9 @@ use redis_bloom::{
     codec::{
         Error,
         native::dump::{self, Load, Taken},
-        native::rdb,
+        native::kinds,
     },
-    filter::{Broken, CellKind, Error as FilterError, MAX_LAYERS, Params},
+    filter::Error as FilterError,
 };
 
 use super::{OVERHEAD, refused};
@@ -14,10 +14,10 @@ use crate::{
     allocation::peak,
     forge::{
         self,
-        header::{BLOCK_WORDS, BLOCKS, CAPACITY, FIRST, LAYER, LAYERS, PRESENT},
+        header::{BLOCK_WORDS, BLOCKS, FIRST, PRESENT},
     },
     sample,
-    support::{Reading, Strings, fill, filter, params},
+    support::{Reading, Strings, filter, params},
 };
 
 #[test]
@@ -35,7 +35,7 @@ fn headers_that_announce_too_many_bits_are_refused() {
         let header = forge::patched(&header, PRESENT, &present.to_le_bytes());
         assert!(Load::begin(&header, 1 << 20).is_err(), "a dump has no bits in its header");
         let strings = Strings(vec![header, vec![0; present as usize]]);
-        let read = rdb::load(&mut Reading(strings.0.iter()), 1 << 20);
+        let read = kinds::load(&mut Reading(strings.0.iter()), 1 << 20);
         assert_eq!(read.is_ok(), present.is_multiple_of(8), "{present} bytes present");
     }
 }
@@ -43,13 +43,12 @@ fn headers_that_announce_too_many_bits_are_refused() {
 #[test]
 fn enormous_shapes_are_refused_before_anything_is_allocated() {
     let (_, header) = dump::header(&sample::small());
-    let shape = |header: &[u8], index, words: u16, blocks: u32| {
-        let header =
-            forge::patched(header, FIRST + index * LAYER + BLOCK_WORDS, &words.to_le_bytes());
-        forge::patched(&header, FIRST + index * LAYER + BLOCKS, &blocks.to_le_bytes())
+    let shape = |header: &[u8], words: u16, blocks: u32| {
+        let header = forge::patched(header, FIRST + BLOCK_WORDS, &words.to_le_bytes());
+        forge::patched(&header, FIRST + BLOCKS, &blocks.to_le_bytes())
     };
     for (words, blocks) in [(u16::MAX, u32::MAX), (1, u32::MAX), (4_096, 1 << 31), (u16::MAX, 16)] {
-        let forged = shape(&header, 2, words, blocks);
+        let forged = shape(&header, words, blocks);
         for ceiling in [0, 1 << 20] {
             let error = refused(&forged, ceiling, "one enormous layer");
             let Error::Filter(FilterError::Ceiling { wanted, .. }) = error else {
@@ -102,51 +101,23 @@ fn what_a_dump_announces_is_not_allocated() {
 #[test]
 fn announced_bits_that_do_not_arrive_are_not_allocated() {
     const CAME: usize = 1 << 16;
-    // One layer. A counting layer comes after the family byte and has four times as many words.
-    for (cells, layer, width) in [(CellKind::Bits, FIRST, 1), (CellKind::Counters, FIRST + 1, 4)] {
-        let one = filter(&Params { cells, ..params(0.01, 20, 2, 1) });
-        let (_, header) = dump::header(&one);
-        for blocks in [1 << 16, 1 << 20, 1 << 24, 1 << 28, u32::MAX] {
-            let forged = forge::patched(&header, layer + BLOCK_WORDS, &64_u16.to_le_bytes());
-            let forged = forge::patched(&forged, layer + BLOCKS, &blocks.to_le_bytes());
-            let announced = u64::from(blocks) * 64 * 8 * width;
-            for present in [announced, announced / 2] {
-                let forged = forge::patched(&forged, PRESENT, &present.to_le_bytes());
-                for pieces in [0, 1, 3] {
-                    let strings =
-                        Strings([vec![forged.clone()], vec![vec![0; CAME]; pieces]].concat());
-                    let read = || rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
-                    let (outcome, most) = peak(read);
-                    assert_eq!(outcome, Err(Error::Truncated), "{blocks} blocks, {present} bytes");
-                    // While an array grows, the old and the new one are both allocated.
-                    let bound = pieces * CAME * 9 + OVERHEAD;
-                    assert!(most < bound, "{most} bytes for {pieces} pieces of {present} bytes");
-                }
+    let (_, header) = dump::header(&filter(&params(0.01, 20, 2, 1)));
+    for blocks in [1 << 16, 1 << 20, 1 << 24, 1 << 28, u32::MAX] {
+        let forged = forge::patched(&header, FIRST + BLOCK_WORDS, &64_u16.to_le_bytes());
+        let forged = forge::patched(&forged, FIRST + BLOCKS, &blocks.to_le_bytes());
+        let announced = u64::from(blocks) * 64 * 8;
+        for present in [announced, announced / 2] {
+            let forged = forge::patched(&forged, PRESENT, &present.to_le_bytes());
+            for pieces in [0, 1, 3] {
+                let strings = Strings([vec![forged.clone()], vec![vec![0; CAME]; pieces]].concat());
+                let read = || kinds::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
+                let (outcome, most) = peak(read);
+                assert_eq!(outcome, Err(Error::Truncated), "{blocks} blocks, {present} bytes");
+                // While an array grows, the old and the new one are both allocated.
+                let bound = pieces * CAME * 9 + OVERHEAD;
+                assert!(most < bound, "{most} bytes for {pieces} pieces of {present} bytes");
             }
         }
-    }
-}
-
-#[test]
-fn layers_that_only_together_are_too_large_are_refused() {
-    // 2^48 words each: 200 layers exceed the address space, 2^18 layers exceed a u64 of bytes.
-    let mut one = filter(&params(0.5, 1, 1, 1));
-    fill(&mut one, 1, 1);
-    let (_, header) = dump::header(&one);
-    let mut layer = header[FIRST..FIRST + LAYER].to_vec();
-    layer[BLOCK_WORDS..BLOCKS].fill(255);
-    layer[BLOCKS..CAPACITY].fill(255);
-    for count in [200, MAX_LAYERS] {
-        let mut forged = header[..FIRST].to_vec();
-        forged[LAYERS..PRESENT].copy_from_slice(&(count as u32).to_le_bytes());
-        forged.extend(std::iter::repeat_n(&layer, count).flatten());
-        forged.extend([0; forge::SEAL]);
-        forge::seal(&mut forged);
-        let outcome = Load::begin(&forged, u64::MAX).map(|_| ());
-        let Err(Error::Broken(Broken::Range(FilterError::Ceiling { wanted, .. }))) = outcome else {
-            panic!("{count} layers: {outcome:?}");
-        };
-        assert!(wanted > 1 << 58, "{count} layers: {wanted}");
     }
 }
 

@@ -37,7 +37,7 @@ fn any_iterator_is_answered() {
             assert!(frame::first(&chunk) < iterator as u64, "{name} {iterator}");
             assert!(next > iterator, "{name} {iterator}");
             // A load that has nothing takes a chunk of the beginning only.
-            let mut load = Load::begin(&dump::header(&filter).1).expect(name);
+            let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect(name);
             let taken = load.take(next, &chunk, |_| u64::MAX).is_ok();
             assert_eq!(taken, frame::first(&chunk) == 0, "{name} {iterator}");
         }
@@ -112,7 +112,7 @@ fn a_copy_has_counts_of_the_time_of_the_dump() {
         }
         model.begin();
         let (mut iterator, header) = dump::header(&paged(&model.pages));
-        let mut load = Load::begin(&header).expect("its header");
+        let mut load = Load::begin(&header, u64::MAX).expect("its header");
         loop {
             let pages = model.pages.pages().len();
             if random.below(3) > 0 {
@@ -159,7 +159,7 @@ fn a_filter_that_grows_is_copied() {
     for (tag_bits, chunks) in [(20, 3), (20, 40), (4, 3)] {
         let mut original = filled(crowded(tag_bits, Payload::Nothing), 20_000);
         let (mut iterator, header) = dump::header(&paged(&original));
-        let mut load = Load::begin(&header).expect("its header");
+        let mut load = Load::begin(&header, u64::MAX).expect("its header");
         let mut number = 20_000;
         let each = original.pages().len() / chunks + 1;
         while load.received() < END {
@@ -185,7 +185,7 @@ fn a_filter_that_grows_is_copied() {
 #[test]
 fn a_filter_that_grows_too_much_is_refused() {
     let mut original = filled(crowded(20, Payload::Nothing), 2_000);
-    let mut load = Load::begin(&dump::header(&paged(&original)).1).expect("its header");
+    let mut load = Load::begin(&dump::header(&paged(&original)).1, u64::MAX).expect("its header");
     let (_, chunk) = dump::at(&paged(&original), 1).expect("a chunk");
     let (next, chunk) = frame::cut(&chunk, 0, frame::records(&chunk, 0).len() - 1);
     load.take(next, &chunk, |_| u64::MAX).expect("a chunk");
@@ -202,7 +202,7 @@ fn a_filter_that_grows_too_much_is_refused() {
 fn chunks_of_another_filter_or_generation_are_refused() {
     let mut original = filled(crowded(9, GENERATION), 1_900);
     let (_, header) = dump::header(&paged(&original));
-    let mut load = Load::begin(&header).expect("its header");
+    let mut load = Load::begin(&header, u64::MAX).expect("its header");
     let (_, chunk) = dump::at(&paged(&original), 1).expect("a chunk");
     let (next, head) = frame::cut(&chunk, 0, 2);
     assert_eq!(load.take(next, &head, |_| u64::MAX), Ok(Taken::Next));
@@ -248,7 +248,7 @@ fn a_pass_that_went_on_begins_again() {
     );
     for (then, expected) in [(early, early), (late, Sweep { oldest: 3, ..late })] {
         let before = with(early);
-        let mut load = Load::begin(&dump::header(&before).1).expect("its header");
+        let mut load = Load::begin(&dump::header(&before).1, u64::MAX).expect("its header");
         let (_, chunk) = dump::at(&before, 1).expect("a chunk");
         let (next, chunk) = frame::cut(&chunk, 0, 2);
         assert_eq!(load.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next));

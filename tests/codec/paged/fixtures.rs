@@ -6,9 +6,10 @@ use std::{fs, path::PathBuf};
 use redis_bloom::{
     codec::native::{
         dump::Taken,
+        kinds::{self, Stored},
         paged::{
             dump::{self, Load},
-            rdb::{self, Stored},
+            rdb,
         },
     },
     filter::{
@@ -82,7 +83,7 @@ fn files_are_read_and_written_again() {
             let (data, after) = after.split_at(u32::from_le_bytes(*length) as usize);
             rest = after;
             match &mut load {
-                None => load = Some(Load::begin(data).expect(name)),
+                None => load = Some(Load::begin(data, u64::MAX).expect(name)),
                 Some(load) => {
                     last = Some(load.take(i64::from_le_bytes(*iterator), data, |_| u64::MAX));
                 }
@@ -100,7 +101,7 @@ fn a_half_loaded_file_is_completed() {
     let [_, _, _, (_, grown), ..] = fixtures();
     let (_, chunk) = dump::at(&grown, 1).expect("a chunk");
     let (end, head) = frame::cut(&chunk, bits(&grown), 3);
-    let mut load = Load::begin(&dump::header(&grown).1).expect("its header");
+    let mut load = Load::begin(&dump::header(&grown).1, u64::MAX).expect("its header");
     load.take(end, &head, |_| u64::MAX).expect("the first chunk");
     let mut strings = Strings::default();
     rdb::save_partial(&load, &mut strings);
@@ -109,7 +110,9 @@ fn a_half_loaded_file_is_completed() {
         fs::write(&path, framed(&strings)).expect("a file that can be written");
     }
     assert_eq!(unframed(&read("rdb", "partial")), strings);
-    let Ok(Stored::Partial(mut load)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+    let Ok(Stored::Partial(kinds::Load::Pages(mut load))) =
+        kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
+    else {
         panic!("not partial");
     };
     let (next, rest) = dump::at(&grown, load.received() as i64 + 1).expect("the rest");

@@ -6,7 +6,10 @@ mod fixtures;
 mod round_trip;
 
 use redis_bloom::{
-    codec::native::paged::rdb::{self, Stored},
+    codec::native::{
+        kinds::{self, Stored},
+        paged::rdb,
+    },
     filter::{
         Author, Hash,
         paged::{Generation, Paged, PagedPlan, Sweep, Window},
@@ -30,7 +33,7 @@ fn hash(number: u64) -> Hash {
 #[track_caller]
 fn paged(pages: &Pages) -> Paged {
     let payload = pages.plan().payload;
-    let (newest, alive) = (pages.generation(), u64::from(pages.generations_alive()));
+    let (newest, alive) = (pages.generation(), pages.generations_alive());
     let generation = |i| Generation { start: i as i64 * 1_250, items: 1 };
     let swept = newest + 9 - alive;
     let window = Window {
@@ -46,7 +49,7 @@ fn paged(pages: &Pages) -> Paged {
         expansion: params(0.01, 100, 2, 0).expansion,
         shard: None,
         base: None,
-        pages: *pages.plan(),
+        pages: pages.plan(),
         page_count: pages.pages().len() as u64,
         slots: pages.slot_count(),
         copies: pages.copies(),
@@ -163,8 +166,8 @@ fn strings(filter: &Paged) -> Strings {
 /// The complete filter that the strings have.
 #[track_caller]
 fn loaded(strings: &Strings) -> Paged {
-    match rdb::load(&mut Reading(strings.0.iter()), u64::MAX) {
-        Ok(Stored::Complete(filter)) => filter,
+    match kinds::load(&mut Reading(strings.0.iter()), u64::MAX) {
+        Ok(Stored::Pages(filter)) => filter,
         other => panic!("not a complete filter: {other:?}"),
     }
 }

@@ -5,9 +5,10 @@ use redis_bloom::{
         Error,
         native::{
             dump::Taken,
+            kinds::{self, Stored},
             paged::{
                 dump::{self, Load},
-                rdb::{self, Stored},
+                rdb,
             },
         },
     },
@@ -35,7 +36,7 @@ fn an_unchanged_filter_gives_the_same_words_in_any_chunks() {
     for (name, filter) in all() {
         for count in [1, 2, 3, 7, usize::MAX] {
             let (mut iterator, header) = dump::header(&filter);
-            let mut load = Load::begin(&header).expect(name);
+            let mut load = Load::begin(&header, u64::MAX).expect(name);
             assert!(load.began_with(&header), "{name}");
             while let Some((_, chunk)) = dump::at(&filter, iterator) {
                 let (next, chunk) = frame::cut(&chunk, bits(&filter), count);
@@ -67,14 +68,16 @@ fn an_unchanged_filter_gives_the_same_words_in_any_chunks() {
 fn resumed(load: &Load) -> Load {
     let mut strings = Strings::default();
     rdb::save_partial(load, &mut strings);
-    let Ok(Stored::Partial(again)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
+    let Ok(Stored::Partial(kinds::Load::Pages(again))) =
+        kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
+    else {
         panic!("not a partial filter");
     };
     let mut stored = Strings::default();
     rdb::save_partial(&again, &mut stored);
     assert_eq!(stored, strings);
     assert_eq!(again.received(), load.received());
-    *again
+    again
 }
 
 /// A half-loaded filter can be dumped, as a rewritten AOF needs, and the rest continues from there.
@@ -84,11 +87,11 @@ fn a_half_loaded_filter_is_dumped_and_completed() {
         let (_, whole) = dump::at(&filter, 1).expect("a chunk");
         for part in 1..frame::records(&whole, bits(&filter)).len().min(6) {
             let (_, header) = dump::header(&filter);
-            let mut load = Load::begin(&header).expect(name);
+            let mut load = Load::begin(&header, u64::MAX).expect(name);
             assert_eq!(load.at(1), None);
             let (middle, head) = frame::cut(&whole, bits(&filter), part);
             load.take(middle, &head, |_| u64::MAX).expect(name);
-            let mut copy = Load::begin(&load.header().1).expect(name);
+            let mut copy = Load::begin(&load.header().1, u64::MAX).expect(name);
             let (next, chunk) = load.at(1).expect(name);
             assert_eq!(next, middle, "{name}");
             assert_eq!(copy.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next), "{name}");
@@ -115,7 +118,7 @@ fn chunks_and_strings_are_bounded() {
     }
     let filter = paged(&pages);
     let (mut iterator, mut lengths) = (1, Vec::new());
-    let mut load = Load::begin(&dump::header(&filter).1).expect("its header");
+    let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
     while let Some((next, chunk)) = dump::at(&filter, iterator) {
         load.take(next, &chunk, |_| u64::MAX).expect("the next chunk");
         lengths.push(chunk.len());
@@ -138,13 +141,13 @@ fn chunks_and_strings_are_bounded() {
 fn a_filter_above_the_ceiling_is_refused() {
     let filter = paged(&filled(crowded(9, COUNT), 3_000));
     let stored = strings(&filter);
-    let table = |ceiling| rdb::load(&mut Reading(stored.0.iter()), ceiling);
+    let table = |ceiling| kinds::load(&mut Reading(stored.0.iter()), ceiling);
     let bytes = filter.pages().pages().len() as u64 * 500;
     assert!(matches!(
         table(bytes).map(drop),
         Err(Error::Filter(FilterError::Ceiling { ceiling, .. })) if ceiling == bytes
     ));
-    let mut load = Load::begin(&dump::header(&filter).1).expect("its header");
+    let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
     let (next, chunk) = dump::at(&filter, 1).expect("a chunk");
     let refused = load.take(next, &chunk, |demand| demand.wanted - 1);
     assert!(matches!(refused, Err(Error::Filter(FilterError::Ceiling { .. }))), "{refused:?}");

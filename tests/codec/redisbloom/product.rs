@@ -175,7 +175,7 @@ fn debug(filter: &Filter) -> Vec<String> {
             shape.probes,
             if hash64 { 64 } else { 32 },
             layer.capacity(),
-            layer.items(),
+            layer.counted(),
             layer.error_rate()
         ));
     }

@@ -5,7 +5,7 @@ use redis_bloom::filter::{Author, Error, paged::Paged};
 use super::{check_equal, counting, growing, paged};
 use crate::{
     pages::allocation::starved,
-    support::{fill, filter, item, last_items, params, time},
+    support::{fill, filter, item, params, time},
 };
 
 /// Does an operation with memory for no, one, two ... allocations until it succeeds. Returns the
@@ -39,7 +39,7 @@ fn an_addition_without_memory_changes_nothing() {
         &|| growing(0.01),
         &|| Paged::above(base(), &params(0.01, 100, 2, 1), None).expect("a sound filter"),
         &|| counting(0.01, 100, 2),
-        &|| paged(&shared, Some(last_items(4, true))),
+        &|| paged(&shared, Some(super::last_items(4, true))),
         &|| paged(&shared, Some(time(60_000, 4, true))),
     ];
     for make in kinds {

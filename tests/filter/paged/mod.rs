@@ -4,13 +4,16 @@
 #[cfg(not(feature = "module"))]
 mod allocation;
 mod count;
+mod figures;
 mod grow;
+mod merge;
 mod model;
+mod size;
 mod stored;
 mod window;
 
 use redis_bloom::filter::{
-    Addition, Author, CellKind, Error, Expansion, Params, Rules,
+    Addition, Author, CellKind, Error, Expansion, Params, Rules, Span,
     paged::{Paged, PagedPlan},
     pages::{Page, Pages},
 };
@@ -24,6 +27,11 @@ pub(crate) const CLIENT: Author = Author::Client(0);
 #[track_caller]
 pub(crate) fn paged(params: &Params, rules: Option<Rules>) -> Paged {
     Paged::new(params, rules, u64::MAX).unwrap_or_else(|error| panic!("{params:?}: {error}"))
+}
+
+/// A window of the last N items, divided into `generations`.
+pub(crate) fn last_items(generations: u8, refresh: bool) -> Rules {
+    Rules { span: Span::Items, generations, refresh }
 }
 
 /// An empty filter that grows from nothing.

@@ -29,7 +29,7 @@ use redis_bloom::filter::{
 use super::{check_equal, paged, stored};
 use crate::{
     steps::bytes,
-    support::{last_items, params, time},
+    support::{params, time},
 };
 
 /// The length of a window of time, in milliseconds. No number of generations but 1, 2, 4 and 10
@@ -258,7 +258,7 @@ fn rules() -> impl Strategy<Value = (Rules, u64)> {
             (time(LENGTH, generations, refresh), expansion)
         }),
         1 => (generations(), any::<bool>())
-            .prop_map(|(generations, refresh)| (last_items(generations, refresh), 0)),
+            .prop_map(|(generations, refresh)| (super::last_items(generations, refresh), 0)),
     ]
 }
 

@@ -7,7 +7,7 @@ use redis_bloom::filter::{
 };
 
 use super::{CLIENT, add, check_equal, counting, expansion, growing, paged, stored};
-use crate::support::{self, filter, item, last_items, params, time};
+use crate::support::{self, filter, item, params, time};
 
 /// One filter of each kind, small and in pages.
 fn kinds() -> Vec<Paged> {
@@ -17,7 +17,7 @@ fn kinds() -> Vec<Paged> {
         let mut each = vec![
             growing(0.01),
             counting(0.01, 1_000, 2),
-            paged(&shared, Some(last_items(4, true))),
+            paged(&shared, Some(super::last_items(4, true))),
             paged(&Params { expansion: expansion(2), ..shared }, Some(time(60_000, 32, false))),
         ];
         for paged in &mut each {
@@ -151,7 +151,7 @@ fn windows_whose_generations_do_not_follow_are_refused() {
     assert!(!sound(&two, 10, Sweep { page: 1, ..sweep }), "a page without a pass");
     assert!(!sound(&two, 10, Sweep { changes: 32, ..sweep }), "a page that is due");
     let items = |generations: &[(i64, u64)]| {
-        window_plan(last_items(4, true), generations, 9, sweep).check().is_ok()
+        window_plan(super::last_items(4, true), generations, 9, sweep).check().is_ok()
     };
     assert!(items(&[(0, 249)]) && !items(&[(0, 250)]) && !items(&[(1, 0)]));
 }

@@ -2,8 +2,11 @@
 
 use redis_bloom::filter::{Author, Error, Rules, paged::Paged};
 
-use super::{check_rate, paged};
-use crate::support::{item, last_items, params, time};
+use super::{check_equal, check_rate, paged, stored};
+use crate::{
+    pages::exact_rate,
+    support::{item, params, time},
+};
 
 /// Milliseconds of a generation.
 const SLOT: i64 = 1_000;
@@ -123,16 +126,37 @@ fn memory_returns_after_a_burst_and_nothing_of_it() {
 
 #[test]
 fn a_window_of_which_nothing_is_alive_is_emptied_at_once() {
-    let mut window = paged(&params(0.01, 1_000, 2, 1), Some(timed(4, true)));
-    let empty = window.pages().bytes();
+    for capacity in [1_000, 50_000] {
+        emptied_at_once(capacity);
+    }
+}
+
+fn emptied_at_once(capacity: u64) {
+    let mut window = paged(&params(0.01, capacity, 2, 1), Some(timed(4, true)));
     for number in 0..100_000 {
         add(&mut window, 1, number, 0).expect("room");
     }
     assert_eq!(window.forget(5 * SLOT - 1), None);
     let mut other = window.duplicate().expect("memory");
+    let (full, used) = (window.pages().pages().len(), window.memory(|_| 0));
+    assert!(!window.release(1), "nothing is emptied yet");
     assert!(window.forget(5 * SLOT).is_some());
-    assert_eq!((window.items(5 * SLOT), window.pages().bytes()), (0, empty));
+    assert_eq!((window.items(5 * SLOT), window.pages().bytes()), (0, 0));
     assert_eq!(window.sweep(1), None);
+    // Its pages are freed some at a time, and counted until then.
+    assert!(window.memory(|_| 0) > used * 9 / 10);
+    assert!(window.release(full - 1));
+    assert!((1..10_000).contains(&window.memory(|_| 0)));
+    assert!(!window.release(1));
+    assert_eq!(window.memory(|_| 0), 0);
+    check_equal(&stored(&window), &window, "emptied");
+    // It grows again, with the same rate.
+    for number in 0..100_000 {
+        add(&mut window, 3, number, 5 * SLOT).expect("room");
+    }
+    assert!(exact_rate(window.pages()) <= 0.01);
+    assert_eq!(found(&window, 3, 100_000, 5 * SLOT), 100_000);
+    check_equal(&stored(&window), &window, "grown again");
     assert_eq!(add(&mut other, 2, 0, 5 * SLOT), Ok(true));
     assert_eq!((other.items(5 * SLOT), other.pages().slot_count()), (1, 1));
 }
@@ -142,7 +166,8 @@ fn a_window_of_which_nothing_is_alive_is_emptied_at_once() {
 fn a_window_of_items_holds_the_last_ones() {
     for generations in [1, 2, 4, 32] {
         let capacity = 2_000;
-        let mut window = paged(&params(0.01, capacity, 0, 1), Some(last_items(generations, true)));
+        let mut window =
+            paged(&params(0.01, capacity, 0, 1), Some(super::last_items(generations, true)));
         for number in 0..20 * capacity {
             add(&mut window, 1, number, 0).expect("never full");
             if number >= capacity && number % 997 == 0 {
@@ -181,7 +206,7 @@ fn windows_that_cannot_be_are_refused() {
     let made = |params: &Params, rules| Paged::new(params, Some(rules), u64::MAX).map(drop);
     let sound = params(0.01, 100, 2, 1);
     assert_eq!(made(&sound, timed(4, true)), Ok(()));
-    assert_eq!(made(&sound, last_items(4, true)), Err(Error::Window));
+    assert_eq!(made(&sound, super::last_items(4, true)), Err(Error::Window));
     assert_eq!(made(&sound, time(3, 4, true)), Err(Error::Window));
     assert_eq!(made(&sound, timed(0, true)), Err(Error::Window));
     assert_eq!(made(&sound, timed(33, true)), Err(Error::Window));

@@ -121,7 +121,7 @@ fn an_operation_without_memory_changes_nothing() {
 fn nothing_is_made_without_memory() {
     let full = pages(0.01, 10_000, Growth::Endless, Payload::Nothing);
     for left in 0..4 {
-        let made = starved(left, || Pages::new(*full.plan()).map(drop));
+        let made = starved(left, || Pages::new(full.plan()).map(drop));
         assert!(matches!(made, Err(Error::OutOfMemory(_))), "{made:?}");
         let copied = starved(left, || full.duplicate().map(drop));
         assert!(matches!(copied, Err(Error::OutOfMemory(_))), "{copied:?}");
@@ -132,7 +132,7 @@ fn nothing_is_made_without_memory() {
 #[test]
 fn a_copy_without_memory_keeps_its_pages() {
     let mut original = crowded(12, Payload::Nothing);
-    let mut pieces = Pieces::new(*original.plan(), 0);
+    let mut pieces = Pieces::new(original.plan(), 0);
     for number in 0..4_000 {
         original.raise(hash(number)).expect("memory");
         if number == 2_000 {

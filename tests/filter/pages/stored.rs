@@ -7,7 +7,7 @@ use super::{COUNT, add, crowded, hash, pages, raise};
 
 /// Writes all words out and reads them in.
 fn copy(pages: &Pages) -> Pages {
-    let plan = *pages.plan();
+    let plan = pages.plan();
     if let Some(lanes) = pages.small_lanes() {
         return Pages::from_small(plan, lanes).expect("sound entries");
     }
@@ -72,7 +72,7 @@ fn a_page_with_a_flipped_bit_is_refused_or_sound() {
     let (mut refused, mut sound) = (0, 0);
     let mut pages = crowded(11, COUNT);
     raise(&mut pages, 0..2_000);
-    let (plan, count) = (*pages.plan(), pages.pages().len());
+    let (plan, count) = (pages.plan(), pages.pages().len());
     let format = plan.format_of(0, count);
     let words = pages.pages()[0].words().to_vec();
     for bit in 0..words.len() * 64 {
@@ -114,7 +114,7 @@ fn words_without_sense_are_refused() {
         raise(&mut pages, 0..2_000);
         pages
     };
-    let (plan, count) = (*pages.plan(), pages.pages().len());
+    let (plan, count) = (pages.plan(), pages.pages().len());
     let format = plan.format_of(0, count);
     let sound = pages.pages()[0].words();
     let read = |words: &[u64]| Page::from_words(words, format).map(drop);

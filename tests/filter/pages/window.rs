@@ -8,7 +8,7 @@ use redis_bloom::filter::pages::{BLOCKS, Growth, Pages, Payload};
 use super::{crowded, exact_rate, hash, pages};
 
 /// G + 1 generations alive of 2^c.
-const ALIVE: u16 = 5;
+const ALIVE: u8 = 5;
 const PAYLOAD: Payload = Payload::Generation { bits: 3 };
 
 /// A window, and when each item came last.

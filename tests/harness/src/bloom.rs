@@ -135,6 +135,22 @@ pub fn numbered(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
 }
 
+/// Adds `prefix-0`, `prefix-1`, … until an error refuses one; returns the items before it and the
+/// error. Panics after a million items.
+#[track_caller]
+pub fn add_until_refused(client: &mut Client, key: &str, prefix: &str) -> (Vec<String>, String) {
+    let mut added = numbered(prefix, 1_000_000);
+    for start in (0..added.len()).step_by(100) {
+        let reply = client.call("BF.MADD", key, &added[start..start + 100]);
+        let answers = reply.elements();
+        if let Some(last) = answers.last().filter(|last| last.is_error()) {
+            added.truncate(start + answers.len() - 1);
+            return (added, last.error().to_owned());
+        }
+    }
+    panic!("{key} refuses no item")
+}
+
 /// Adds `prefix-0`, `prefix-1`, … until the filter counts exactly `card` items; returns all items
 /// that were added. Their number may exceed `card`, because a false positive is not counted. Panics
 /// if the filter is saturated: then it counts no further items.

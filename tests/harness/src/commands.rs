@@ -79,7 +79,7 @@ pub const REDISBLOOMS: [Command; 11] = [
 pub const OWN: [Command; 9] = [
     command("BF.DEL k a", -3, &["write"], DELETES, "0.1.0", "key item"),
     command("BF.FORGET k", 2, &["write"], DELETES, "0.1.0", "key"),
-    command("BF.SHIFT k 1 1", 4, &["write"], CREATES, "0.1.0", "key start capacity"),
+    command("BF.SHIFT k SWEEP 1", 4, &["write"], CREATES, "0.1.0", "key shift"),
     command("BF.COUNT k a", 3, READ, READS, "0.1.0", "key item"),
     // The filter with itself: each call of this table has one key.
     command("BF.MERGE k k", -3, WRITE, ADDS, "0.1.0", "key source"),

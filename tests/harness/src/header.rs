@@ -6,8 +6,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The numbers of a filter header of version 1, or of version 2 with the native family (filters
-/// with counting layers).
+/// The numbers of a filter header of version 1: a filter of one layer of blocks.
 #[derive(Clone, Debug)]
 pub struct Header {
     pub version: u16,
@@ -31,17 +30,9 @@ pub struct StoredLayer {
     pub capacity: u64,
     pub items: u64,
     pub error_rate: f64,
-    /// Hash of the changes; only in a layer of kind 2.
-    pub changes: u64,
-    /// Number of deletions; only in a layer of kind 2.
-    pub deletions: u64,
 }
 
 const MAGIC: &[u8] = b"rbloom";
-/// Family byte of native filters, in version 2.
-const NATIVE: u8 = 0;
-/// Kind of a counting layer.
-pub const COUNTING: u8 = 2;
 
 /// Takes a little-endian number from the front of the bytes.
 macro_rules! take {
@@ -61,12 +52,10 @@ impl Header {
         let version = take!(rest, u16);
         let (seed, error_rate) = (take!(rest, u64), take!(rest, f64));
         let (expansion, count, present) = (take!(rest, u32), take!(rest, u32), take!(rest, u64));
-        if version == 2 {
-            assert_eq!(take!(rest, u8), NATIVE);
-        }
+        assert_eq!(version, 1);
         let mut layers = Vec::new();
         while !rest.is_empty() {
-            let mut layer = StoredLayer {
+            layers.push(StoredLayer {
                 kind: take!(rest, u8),
                 probes: take!(rest, u8),
                 block_words: take!(rest, u16),
@@ -74,13 +63,7 @@ impl Header {
                 capacity: take!(rest, u64),
                 items: take!(rest, u64),
                 error_rate: take!(rest, f64),
-                changes: 0,
-                deletions: 0,
-            };
-            if layer.kind == COUNTING {
-                (layer.changes, layer.deletions) = (take!(rest, u64), take!(rest, u64));
-            }
-            layers.push(layer);
+            });
         }
         let header = Header { version, seed, error_rate, expansion, count, present, layers };
         assert_eq!(header.bytes(), bytes, "encoding the parsed header gives the same bytes");
@@ -95,9 +78,6 @@ impl Header {
         bytes.extend(self.expansion.to_le_bytes());
         bytes.extend(self.count.to_le_bytes());
         bytes.extend(self.present.to_le_bytes());
-        if self.version == 2 {
-            bytes.push(NATIVE);
-        }
         for layer in &self.layers {
             bytes.extend([layer.kind, layer.probes]);
             bytes.extend(layer.block_words.to_le_bytes());
@@ -105,20 +85,15 @@ impl Header {
             bytes.extend(layer.capacity.to_le_bytes());
             bytes.extend(layer.items.to_le_bytes());
             bytes.extend(layer.error_rate.to_le_bytes());
-            if layer.kind == COUNTING {
-                bytes.extend(layer.changes.to_le_bytes());
-                bytes.extend(layer.deletions.to_le_bytes());
-            }
         }
         sealed_with_xxh3(bytes)
     }
 }
 
 impl StoredLayer {
-    /// Bytes of the layer's bits, or of its counters of four bits each.
+    /// Bytes of the layer's bits.
     pub fn bytes(&self) -> u64 {
-        let words = u64::from(self.blocks) * u64::from(self.block_words);
-        words * if self.kind == COUNTING { 32 } else { 8 }
+        u64::from(self.blocks) * u64::from(self.block_words) * 8
     }
 }
 

@@ -36,14 +36,16 @@ mod table;
 mod version;
 mod wait;
 
-pub use bloom::{add_until_card, bits, digest, info, layers, madd, mexists, numbered};
+pub use bloom::{
+    add_until_card, add_until_refused, bits, digest, info, layers, madd, mexists, numbered,
+};
 pub use builder::{Builder, can_contain, module_path};
 pub use child::{Stopped, child, signal};
 pub use client::{Client, Protocol};
 pub use clock::Clock;
 pub use cluster::{Cluster, ClusterClient, PRIMARIES, SLOTS, slot};
 pub use commands::{ADDS, CREATES, Command, DELETES, OWN, READS, REDISBLOOMS, commands, listed};
-pub use header::{COUNTING, Header, StoredLayer, sealed_with_xxh3};
+pub use header::{Header, StoredLayer, sealed_with_xxh3};
 pub use pieces::{Piece, dump, load};
 pub use port::free_port;
 pub use proxy::{Fault, Proxy};

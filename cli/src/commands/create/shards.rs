@@ -134,13 +134,13 @@ impl Arguments {
             capacity: self.items,
             error_rate: self.error,
             bytes: Some(all(making.planned.bytes)),
-            steady_bytes: making.planned.steady.map(all),
+            full_bytes: making.planned.full.map(all),
             bits_per_item: Some(bits_per_item(all(making.planned.most()), self.items)),
             window: rules.map(Window::from),
             shards: Some(Made {
                 shards: count,
                 shard_capacity,
-                shard_bytes: making.planned.bytes,
+                shard_bytes: making.planned.most(),
                 generation,
                 nodes: making.having.len(),
             }),
@@ -408,11 +408,7 @@ impl Making<'_> {
     fn is_own(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<(), Error> {
         let mut ask = |word: &str| server.call_for_key(&with_key(&["BF.INFO", "", word], key));
         let shard = [place as i64, i64::from(self.count)].map(Value::Int).to_vec();
-        // A filter that forgets begins with one generation.
-        let capacity = self
-            .rules
-            .map_or(self.shard_capacity, |rules| rules.generation_capacity(self.shard_capacity));
-        let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
+        let capacity = i64::try_from(self.shard_capacity).unwrap_or(i64::MAX);
         let own = ask("SHARD")? == Value::Array(vec![Value::Array(shard)])
             && ask("CAPACITY")? == Value::Array(vec![Value::Int(capacity)])
             && ask("ITEMS")? == Value::Array(vec![Value::Int(0)]);

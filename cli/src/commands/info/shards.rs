@@ -8,7 +8,6 @@ use serde::Serialize;
 use crate::{
     amount,
     at_once::{Servers, on_each},
-    commands::plan::bits_per_item,
     connection::{Connection, Nodes},
     error::Error,
     filter_info::{Detail, FilterInfo, Reader},
@@ -342,14 +341,7 @@ impl<'d> Seen<'d> {
                     format!("{:.3} times the mean of items in #{}", most.value, most.shard),
                 ));
             }
-            lines.push((
-                "memory",
-                format!(
-                    "{}, {:.2} bits an item at capacity",
-                    amount::readable_bytes(whole.bytes),
-                    bits_per_item(whole.bytes, whole.capacity)
-                ),
-            ));
+            lines.push(("memory", amount::readable_bytes(whole.bytes)));
             lines.push((
                 "expansion",
                 whole

@@ -4,12 +4,12 @@
 //! More shards are smaller, and a cluster moves small keys in more ways, and sooner.
 
 use bloom::{
-    filter::{CellKind, Params, Rules},
+    filter::{CellKind, Params, Rules, paged::expected_bytes},
     sharding::{MAX_SHARDS, shard_capacity},
 };
 use serde::Serialize;
 
-use super::{Arguments, Variant, refused};
+use super::{Arguments, refused};
 use crate::{
     amount,
     error::Error,
@@ -155,12 +155,8 @@ impl Arguments {
             seed: 0,
             cells: CellKind::Bits,
         };
-        let shard_bytes = match rules {
-            None => Variant::of(&params, capacity)?.bytes,
-            Some(rules) => window::plan(&params, rules, rules.most_generations())
-                .map_err(|error| refused(&error, &params))?
-                .bytes(),
-        };
+        let shard_bytes = expected_bytes(&params, rules, window::most_items(rules, capacity))
+            .map_err(|error| refused(&error, &params))?;
         let node_shards = u64::from(shards).div_ceil(nodes);
         Ok(Choice {
             chosen: false,

@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloom::{
-    codec::native::dump::Load,
+    codec::native::kinds::Load,
     sharding::{Descriptor, Generation, Shard, State},
 };
 use serde::Serialize;
@@ -274,7 +274,7 @@ pub(crate) fn check_shard(
     let checked = Checked::of(&path, interrupt, watch)?;
     let entry = &manifest.files[at];
     let shard = u16::try_from(at).ok().and_then(|at| Shard::new(at, manifest.shards));
-    let held = Load::begin(&checked.header, u64::MAX).ok().and_then(|load| load.filter().shard());
+    let held = Load::begin(&checked.header, u64::MAX).ok().and_then(|load| load.shard());
     if !entry.is_of(checked.checksums) || held.is_none() || held != shard {
         return Err(Error::usage(
             format!("{}: a file of another dump, or of another shard", name::readable_path(&path)),

@@ -132,13 +132,18 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins with the header of a dump. Memory is allocated as bits and pages arrive
-    /// ([`Self::take`]).
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes. Memory is
+    /// allocated as bits and pages arrive ([`Self::take`]).
     ///
     /// # Errors
     /// Any [`Error`] for bad bytes.
-    pub fn begin(data: &[u8]) -> Result<Self, Error> {
-        Ok(Self::new(read_header(data)?)?)
+    pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
+        let plan = read_header(data)?;
+        let wanted = bits(&plan);
+        if wanted > ceiling {
+            return Err(FilterError::Ceiling { wanted, ceiling }.into());
+        }
+        Ok(Self::new(plan)?)
     }
 
     pub(super) fn new(plan: PagedPlan) -> Result<Self, FilterError> {
@@ -159,7 +164,7 @@ impl Load {
         read_header(data).is_ok_and(|plan| header::identity(&plan) == self.identity)
     }
 
-    pub(super) fn plan(&self) -> &PagedPlan {
+    pub(in crate::codec::native) fn plan(&self) -> &PagedPlan {
         &self.plan
     }
 

@@ -38,8 +38,8 @@ use crate::{
     codec::{
         Error,
         native::header::{
-            BLOCKED, MAGIC, PAGED_WINDOW, Records, layer, put_layer, put_records, put_span,
-            shard_record, span,
+            BLOCKED, MAGIC, PAGED as VERSION, Records, WINDOW, layer, put_layer, put_records,
+            put_span, shard_record, span,
         },
         reader::{Reader, open, seal},
     },
@@ -50,7 +50,6 @@ use crate::{
     },
 };
 
-const VERSION: u16 = 4;
 /// Kinds of payloads.
 const NOTHING: u8 = 0;
 const COUNT: u8 = 1;
@@ -61,7 +60,7 @@ const GENERATION_BYTES: usize = 16;
 /// Writes the header of a plan, to be followed by what is before the place `present`. The plan's
 /// numbers of pages and slots are not written: the pages say them.
 pub(super) fn encode(plan: &PagedPlan, present: u64) -> Vec<u8> {
-    let window = plan.window.as_ref().map(|window| (PAGED_WINDOW, put_window(window)));
+    let window = plan.window.as_ref().map(|window| (WINDOW, put_window(window)));
     let records: Vec<_> = plan.shard.map(shard_record).into_iter().chain(window).collect();
     let payload = match plan.pages.payload {
         Payload::Nothing => [NOTHING, 0],
@@ -120,10 +119,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(PagedPlan, u64), Error> {
     let page_slots = reader.u16()?;
     let (layers, records) = (reader.u16()?, reader.u16()?);
     let (first_pages, copies, present) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let Records { shard, window: ring, paged: window } = Records::read(&mut reader, records)?;
-    if ring.is_some() {
-        return Err(Error::Window);
-    }
+    let Records { shard, window } = Records::read(&mut reader, records)?;
     let base = match layers {
         0 => None,
         1 => Some(layer(&mut reader)?),

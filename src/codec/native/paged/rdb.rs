@@ -19,6 +19,7 @@ use crate::{
     codec::{
         Error,
         io::{Sink, Source},
+        native::kinds::{self, Stored},
     },
     filter::{
         Error as FilterError,
@@ -29,15 +30,6 @@ use crate::{
 
 /// Bytes of bits or records in a string, unless one page has more.
 const PIECE: usize = 1 << 20;
-
-/// A stored filter: complete, or still being loaded by BF.LOADCHUNK.
-#[derive(Debug)]
-pub enum Stored {
-    /// The filter has all its bits and pages.
-    Complete(Paged),
-    /// BF.LOADCHUNK has not sent all of them yet.
-    Partial(Box<Load>),
-}
 
 /// Writes a complete filter.
 pub fn save(filter: &Paged, sink: &mut impl Sink) {
@@ -64,16 +56,15 @@ fn put<'a>(
     }
 }
 
-/// Reads the strings of [`save`] or [`save_partial`] into a filter whose bits and pages take at
-/// most `ceiling` bytes.
-///
-/// Memory is allocated as they arrive. A filter that the allocator refuses is read to its end all
-/// the same, so that what comes after it can be read.
-///
-/// # Errors
-/// Any [`Error`]; nothing stays allocated.
-pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
-    let (plan, present) = header::decode(source.next().ok_or(Error::Truncated)?.as_ref())?;
+/// Reads the strings of [`save`] or [`save_partial`], of which the first is the header
+/// ([`kinds::load`](crate::codec::native::kinds::load)).
+pub(in crate::codec::native) fn load<S: Source>(
+    header: S::Piece,
+    source: &mut S,
+    ceiling: u64,
+) -> Result<Stored, Error> {
+    let (plan, present) = header::decode(header.as_ref())?;
+    drop(header);
     let (bits, total) = (bits(&plan), end(&plan));
     if bits > ceiling {
         return Err(FilterError::Ceiling { wanted: bits, ceiling }.into());
@@ -114,8 +105,8 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     }
     let mut load = load?;
     Ok(if present < total {
-        Stored::Partial(Box::new(load))
+        Stored::Partial(kinds::Load::Pages(load))
     } else {
-        Stored::Complete(load.finish()?)
+        Stored::Pages(load.finish()?)
     })
 }

@@ -1,0 +1,66 @@
+//! The allocations of a paged filter: their size, and how an allocator moves them, some at a time.
+
+use super::{Paged, Part, Rest};
+use crate::filter::pages::Page;
+
+impl Paged {
+    /// Bytes that the allocator spends on all that the filter has besides itself. `size` gives
+    /// those of an allocation; pages are not asked for one by one, because they fill their classes
+    /// (`pages/memory.rs`).
+    pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
+        let mut others = Vec::with_capacity(4);
+        if let Some(rest) = self.rest.as_deref() {
+            others.push(std::ptr::from_ref::<Rest>(rest).cast());
+            match &rest.part {
+                Part::Nothing => {}
+                Part::Base(base) => others.push(base.bits().words().as_ptr().cast()),
+                Part::Window(window) => others.push(window.generations.as_ptr().cast()),
+            }
+        }
+        let others: usize = others.into_iter().map(size).sum();
+        others + self.pages.bytes() as usize + self.leaving_bytes() as usize
+    }
+
+    /// Bytes of pages that were forgotten and are not freed yet.
+    fn leaving_bytes(&self) -> u64 {
+        self.rest.as_deref().map_or(0, |rest| rest.leaving.iter().map(Page::bytes).sum())
+    }
+
+    /// Lets an allocator move allocations, from number `from` on, until `stop` says so after one of
+    /// them. Returns the number of the next, or `None` after the last. `mover` gets the address and
+    /// the bytes of each, and returns the new address, or null if it did not move it. The list of
+    /// the pages and the box of the rare parts stay.
+    ///
+    /// # Safety
+    /// A new address must point to an allocation of the same allocator and layout with the same
+    /// content, and `mover` must have freed the old one. If `mover` returns null, the old
+    /// allocation must be untouched.
+    pub unsafe fn relocate(
+        &mut self,
+        from: u64,
+        mut mover: impl FnMut(*mut u8, usize) -> *mut u8,
+        mut stop: impl FnMut() -> bool,
+    ) -> Option<u64> {
+        if from == 0 {
+            if let Some(base) = self.base_mut() {
+                let bytes = size_of_val(base.bits().words());
+                // SAFETY: the caller's promise.
+                unsafe { base.relocate(|words| mover(words.cast(), bytes).cast()) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { self.pages.relocate_small(&mut mover) };
+        }
+        let first = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
+        let pages = self.pages.pages_mut();
+        let last = pages.len().saturating_sub(1);
+        for (number, page) in pages.iter_mut().enumerate().skip(first) {
+            let bytes = page.bytes() as usize;
+            // SAFETY: the caller's promise.
+            unsafe { page.relocate(|words| mover(words.cast(), bytes).cast()) };
+            if number < last && stop() {
+                return Some(number as u64 + 2);
+            }
+        }
+        None
+    }
+}

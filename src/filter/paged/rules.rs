@@ -1,0 +1,129 @@
+//! How a window forgets: its rules, and the times that it may have.
+//!
+//! ```text
+//!   time    ──────┬───────────┬───────────┬───────────┬───────────┬──────▶
+//!   starts        s0          s1          s2          s3          s4     at least T/G apart
+//!                 └────────── alive for T (1 + 1/G) ──────────┘
+//! ```
+//!
+//! A generation takes additions for at least T/G: the next one starts with the first addition after
+//! that. It is alive while less than T (1 + 1/G) has passed since its start, so its last item was
+//! added T ago or earlier when it dies. Starts lie at least T/G apart, so at most G + 1 generations
+//! are alive.
+//!
+//! A window of items has no clock. A generation takes N/G items, and the last G + 1 generations are
+//! alive.
+//!
+//! Times are milliseconds since 1970 by the clock of the server that wrote them. This file reads no
+//! clock.
+
+use std::cmp::Ordering;
+
+use crate::filter::error::Error;
+
+/// The most generations into which a window is divided.
+pub const MAX_GENERATIONS: u8 = 32;
+
+/// The longest window: ten years, in milliseconds.
+pub const MAX_MILLISECONDS: u64 = 3_650 * 24 * 60 * 60 * 1_000;
+
+/// The latest time that a generation may start, in the year 141,000. Sums of times and windows
+/// below it are exact.
+pub const MAX_TIME: i64 = 1 << 52;
+
+/// The start of a generation that waits for its first addition. It is later than every time, so
+/// such a generation is alive.
+pub const NEVER: i64 = i64::MAX;
+
+/// What a window remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// The items of the last so many milliseconds.
+    Time(u64),
+    /// The last N items, where N is the capacity of the filter.
+    Items,
+}
+
+/// How a filter forgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What is remembered.
+    pub span: Span,
+    /// Generations into which the span is divided, in [1, `MAX_GENERATIONS`]: G. One more is alive.
+    pub generations: u8,
+    /// Whether an item is remembered since its last addition, or else since its first.
+    pub refresh: bool,
+}
+
+impl Rules {
+    /// Checks the ranges. `scales` is whether the filter has an expansion, which a window of items
+    /// cannot have.
+    ///
+    /// # Errors
+    /// `Error::Window`.
+    pub fn check(&self, scales: bool) -> Result<(), Error> {
+        let generations = u64::from(self.generations);
+        let span = match self.span {
+            Span::Time(span) => (generations..=MAX_MILLISECONDS).contains(&span),
+            Span::Items => !scales,
+        };
+        if span && (1..=u64::from(MAX_GENERATIONS)).contains(&generations) {
+            Ok(())
+        } else {
+            Err(Error::Window)
+        }
+    }
+
+    /// The most generations that are alive at once.
+    #[must_use]
+    pub fn most_generations(&self) -> usize {
+        usize::from(self.generations) + 1
+    }
+
+    /// Compares the time that passed between `from` and `to` with `parts` times T/G. Always less in
+    /// a window of items.
+    fn passed(&self, from: i64, to: i64, parts: u64) -> Ordering {
+        let Span::Time(span) = self.span else {
+            return Ordering::Less;
+        };
+        let passed = (i128::from(to) - i128::from(from)) * i128::from(self.generations);
+        passed.cmp(&(i128::from(span) * i128::from(parts)))
+    }
+
+    /// Whether a generation may start at `start` if the one before it started at `before`: at least
+    /// T/G later.
+    #[must_use]
+    pub fn is_over(&self, before: i64, start: i64) -> bool {
+        self.passed(before, start, 1).is_ge()
+    }
+
+    /// Whether more than T/G passed between two times.
+    pub(in crate::filter) fn is_more_than_a_generation(&self, from: i64, to: i64) -> bool {
+        self.passed(from, to, 1).is_gt()
+    }
+
+    /// Whether a generation that started at `start` may hold items of the window at `now`.
+    #[must_use]
+    pub fn is_alive(&self, start: i64, now: i64) -> bool {
+        // No generation starts later, so that it would be dead at once.
+        let now = now.min(MAX_TIME);
+        self.passed(start, now, u64::from(self.generations) + 1).is_lt()
+    }
+}
+
+/// What is wrong with a stored window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The rules or the capacity are out of range.
+    #[error("a window that cannot be reserved")]
+    Rules,
+    /// None, or more than can be alive.
+    #[error("{0} generations")]
+    Generations(usize),
+    /// Starts that are out of order, too close, out of range, or out of the window.
+    #[error("generations that do not follow each other")]
+    Starts,
+    /// Numbers of generations that do not follow each other, or a pass over pages that none began.
+    #[error("generations with wrong numbers")]
+    Numbers,
+}

@@ -1,0 +1,140 @@
+//! The union of two structures of equal plans: the slots of the smaller one move into the larger.
+//!
+//! A slot says which page, which bucket and which tag its items have, as far as their bits are
+//! known. The larger structure has at least as high levels, so nothing is lost: the low bits of the
+//! tag become a part of the address. Where one tag begins another one of the same bucket, the
+//! shorter stands for both, and their counts add up. A tag that is used up goes to each page that
+//! its items may belong to.
+//!
+//! Items that both have once count once more than they came, if one of them has a copied void slot:
+//! the numbers of copies add up, less those that meet a void slot.
+
+use super::{
+    Body, Pages, Payload, Place, Slot, level_of, marker,
+    page::Page,
+    select::{Select, with_select},
+    slot::{Format, VOID},
+    words::low,
+};
+use crate::filter::{error::Error, hash::Hash};
+
+impl Pages {
+    /// Adds the slots of another structure with at most as many pages. Counts add up; generations
+    /// cannot be united.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`: some slots were added then, and this structure is no longer sound.
+    pub(in crate::filter) fn unite(&mut self, other: &Self) -> Result<(), Error> {
+        let (mut copies, mut met) = (other.copies, 0);
+        with_select!(select => other.slots().try_for_each(|slot| {
+            let (pages, voids) = self.unite_slot(select, slot)?;
+            copies += pages - 1;
+            met += voids;
+            Ok(())
+        }))?;
+        let met = copies.min(self.copies).min(met);
+        self.copies = (self.copies + copies - met).min(self.slots);
+        Ok(())
+    }
+
+    /// Adds a slot. Returns to how many pages, and how many void slots it met there as one.
+    #[inline(always)]
+    fn unite_slot(&mut self, select: impl Select, slot: Slot) -> Result<(u64, u64), Error> {
+        let (plan, most) = (self.plan(), self.plan().payload.most());
+        let merge = |a, b| match plan.payload {
+            Payload::Count { .. } => most.min(a + b + 1),
+            Payload::Nothing | Payload::Generation { .. } => a,
+        };
+        let Body::Table(table) = &mut self.body else {
+            // All bits of a tag are known, and no more belong to an address.
+            let hash = slot.hash();
+            self.insert(hash, slot.payload, |payload| merge(payload, slot.payload))?;
+            return Ok((1, 0));
+        };
+        let count = table.len();
+        let (first, step) = if u32::from(slot.known) > count.ilog2() {
+            (self.levels.page(slot.hash(), count).0, count)
+        } else {
+            (slot.block as usize, 1 << slot.known)
+        };
+        let (mut pages, mut voids) = (0, 0);
+        let copied = first + step < count;
+        let payload = if copied && plan.payload != Payload::Nothing { most } else { slot.payload };
+        for number in (first..count).step_by(step) {
+            let level = level_of(number, count);
+            let (page, format) = (&mut table[number], plan.format(level));
+            let before = page.words().len();
+            let met = page.unite(select, format, level, Slot { payload, ..slot }, merge)?;
+            super::resized(&mut self.bytes, before, page);
+            self.slots = self.slots + 1 - met.slots;
+            pages += 1;
+            voids += u64::from(met.void);
+        }
+        if self.slots > plan.most_slots(count as u64) {
+            self.split()?;
+        }
+        Ok((pages, voids))
+    }
+
+    /// Gives longer tags to all levels above those that the pages have, as if no more doublings
+    /// were planned.
+    pub(in crate::filter) fn plan_no_doublings(&mut self) {
+        let first = self.plan().first_pages.ilog2();
+        let upper = u32::from(self.levels.level) + 1;
+        let doublings = upper.saturating_sub(first) as u8;
+        self.numbers.doublings = self.numbers.doublings.min(doublings);
+    }
+}
+
+impl Slot {
+    /// A hash that agrees with all that is known.
+    fn hash(self) -> Hash {
+        Hash { block: self.block, probes: super::pieces::probes(self.place) }
+    }
+}
+
+/// What a slot met in its bucket.
+struct Met {
+    /// Slots that it is one with now.
+    slots: u64,
+    /// Whether a void slot met a void slot.
+    void: bool,
+}
+
+impl Page {
+    /// Adds a slot to a page of a level.
+    #[inline(always)]
+    fn unite(
+        &mut self,
+        select: impl Select,
+        format: Format,
+        level: u32,
+        Slot { place, block, known, payload }: Slot,
+        merge: impl Fn(u64, u64) -> u64,
+    ) -> Result<Met, Error> {
+        let place = Place(place);
+        let len = usize::from(known).saturating_sub(level as usize).min(format.tag_bits.into());
+        let tag = block >> level & low(len) | 1 << len;
+        let (indices, end) = self.bounds(select, place);
+        let (mut payload, mut slots) = (payload, 0);
+        // From the last one down: what lies below a removed slot does not move.
+        for index in indices.rev() {
+            let slot = self.slot(format, place, index);
+            let (other, before) = (format.tag(slot), format.payload(slot));
+            if (other ^ tag) & low(len.min(marker(other))) != 0 {
+                continue;
+            }
+            payload = merge(before, payload);
+            if marker(other) <= len {
+                // It is the only one that matches, and stands for both.
+                self.set_slot(format, place, index, format.with_payload(other, payload));
+                return Ok(Met { slots: 1, void: tag == VOID });
+            }
+            self.remove(select, format, place, index);
+            slots += 1;
+        }
+        let slot = format.with_payload(tag, payload);
+        self.insert(select, format, place, end - slots, slot)?;
+        Ok(Met { slots: slots as u64, void: false })
+    }
+}

@@ -1,0 +1,261 @@
+//! Filters that grow, count or forget (`filter/paged/mod.rs`): additions and queries of a command.
+//!
+//! Time matters to windows alone. Only an addition by an ordinary client of a primary looks at a
+//! clock, once. What a primary, an AOF or a slot migration sends is obeyed, and so is every
+//! addition on a replica: time comes there as BF.SHIFT. A query is answered by the clock of this
+//! server, and changes nothing.
+
+use super::{
+    Call,
+    add::{Added, Batch, Changed, refused},
+    exists::Found,
+    sharded::{self, OwnItems},
+};
+use crate::{
+    command::refusal::Refusal,
+    filter::{
+        Addition, Author, Span,
+        paged::{Paged, Shift},
+    },
+    module::{
+        api::clock,
+        effects::Shape,
+        limit,
+        stats::{self, BEFORE_ALL, Share},
+        sweeps,
+    },
+};
+
+/// Adds `items` in order, and stops at the first item that cannot be added.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+pub(super) fn add_items<'a>(
+    call: &Call,
+    paged: &mut Paged,
+    items: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Added {
+    // The first item may belong to another shard, and then not even a generation may start.
+    if items.clone().next().is_none() {
+        return Added::none(None);
+    }
+    let Some(author) = author(call, paged) else {
+        return Added::none(Some(Refusal::OnReplica));
+    };
+    let shift = turn(call, paged, author);
+    let before = Before::of(paged, author);
+    let (mut answers, mut changed) = (Vec::new(), Vec::new());
+    let grows = paged.window().is_none() && !paged.counts();
+    let outcome = paged.add_each(
+        items,
+        author,
+        |demand| limit::ceiling(call.ctx, demand),
+        |chunk| {
+            answers.push(chunk.new);
+            if !grows {
+                changed.push(chunk.changed);
+            }
+        },
+    );
+    let shape = Shape { shift, ..before.changed(call, paged) };
+    Added {
+        answers,
+        changed: if grows { Changed::New } else { Changed::These(changed) },
+        shape,
+        error: outcome.err().map(|error| refused(call, error)),
+    }
+}
+
+/// Adds an item, if no generation must start for it. Otherwise returns `None`, also if the item is
+/// refused: [`add_items`] does it, or refuses the item.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+pub(super) fn add_in_place(
+    call: &Call,
+    paged: &mut Paged,
+    item: &[u8],
+) -> Option<(Addition, Shape)> {
+    if !sharded::owns(paged.shard(), item) {
+        return None;
+    }
+    let author = author(call, paged)?;
+    if is_due(paged, author) {
+        return None;
+    }
+    let before = Before::of(paged, author);
+    let hash = paged.hash(item);
+    let addition = paged.add(hash, author, |demand| limit::ceiling(call.ctx, demand)).ok()?;
+    stats::ADDS.add(1);
+    let shape = if addition.changed { before.changed(call, paged) } else { Shape::default() };
+    Some((addition, shape))
+}
+
+/// For whom the command adds. Reads the clock for a client of a primary and a window alone. `None`
+/// for a window and a client of a writable replica: its items would go into a generation that may
+/// be out of the window, since time comes there from the primary.
+#[inline]
+fn author(call: &Call, paged: &Paged) -> Option<Author> {
+    match (paged.window(), limit::must_obey(call.ctx)) {
+        (None, true) => Some(Author::Obeyed),
+        (None, false) => Some(Author::Client(0)),
+        (Some(_), true) => call.ctx.is_replayed().then_some(Author::Obeyed),
+        (Some(_), false) => Some(Author::Client(clock())),
+    }
+}
+
+/// Refuses a client's additions to a window that is not there yet, on a writable replica.
+///
+/// # Errors
+/// `OnReplica`.
+pub(super) fn check_author(call: &Call) -> Result<(), Refusal> {
+    let refuses = limit::must_obey(call.ctx) && !call.ctx.is_replayed();
+    if refuses { Err(Refusal::OnReplica) } else { Ok(()) }
+}
+
+/// Whether a generation must start before an addition.
+#[inline]
+fn is_due(paged: &Paged, author: Author) -> bool {
+    matches!((paged.window(), author), (Some(window), Author::Client(now)) if window.is_due(now))
+}
+
+/// Does what time demands before a client's addition. Returns the change, for copies to obey.
+fn turn(call: &Call, paged: &mut Paged, author: Author) -> Option<Shift> {
+    let Author::Client(now) = author else {
+        return None;
+    };
+    if !is_due(paged, author) {
+        return None;
+    }
+    let before = Before::of(paged, author);
+    let shift = paged.turn(now);
+    before.shifted(call, paged, shift);
+    shift
+}
+
+/// The numbers of a filter before a change.
+pub(super) struct Before {
+    share: Share,
+    /// Whether it refuses new items.
+    full: bool,
+    author: Author,
+    /// The number of the newest generation, and how many there are.
+    generations: Option<(u64, usize)>,
+}
+
+impl Before {
+    pub(super) fn of(paged: &Paged, author: Author) -> Self {
+        Self {
+            share: Share::of_pages(paged),
+            full: is_full(paged, author),
+            author,
+            generations: paged.window().map(|window| (window.number, window.generations.len())),
+        }
+    }
+
+    /// Counts what additions, deletions or a union changed.
+    pub(super) fn changed(self, call: &Call, paged: &Paged) -> Shape {
+        let (opened, _) = self.generations(paged);
+        let after = Share::of_pages(paged);
+        let layers = after.layers.saturating_sub(self.share.layers);
+        if layers > 0 {
+            stats::grew(layers);
+        }
+        let filled = !self.full && is_full(paged, self.author);
+        self.share.changed(after);
+        stats::SHIFTS.add(opened);
+        if opened > 0 || is_left_unswept(paged) {
+            sweep_later(call, self.author);
+        }
+        Shape { shift: None, opened: opened > 0, layers, filled }
+    }
+
+    /// Counts what a shift changed. Returns how many generations were forgotten.
+    pub(super) fn shifted(self, call: &Call, paged: &mut Paged, shift: Option<Shift>) -> u64 {
+        let (_, forgotten) = self.generations(paged);
+        self.share.changed(Share::of_pages(paged));
+        stats::SHIFTS.add(matches!(shift, Some(Shift::Open { .. })).into());
+        // A copy has to free its pages, if it was emptied.
+        if paged.release(0) {
+            sweeps::begin(call.ctx, call.key());
+        } else if shift.is_some() {
+            sweep_later(call, self.author);
+        }
+        forgotten
+    }
+
+    /// How many generations were opened, and how many were forgotten, which it counts.
+    fn generations(&self, paged: &Paged) -> (u64, u64) {
+        let (Some((number, count)), Some(window)) = (self.generations, paged.window()) else {
+            return (0, 0);
+        };
+        let opened = window.number.saturating_sub(number);
+        let forgotten =
+            (count as u64).saturating_add(opened).saturating_sub(window.generations.len() as u64);
+        stats::FORGOTTEN.add(forgotten);
+        (opened, forgotten)
+    }
+}
+
+/// Whether a pass goes on that nobody may work at: its server stopped, or was the primary of this
+/// one. Looked at when an addition has swept a page.
+#[inline]
+fn is_left_unswept(paged: &Paged) -> bool {
+    paged.window().is_some_and(|window| {
+        window.sweep.changes == 0 && window.sweep.oldest < window.first_alive()
+    })
+}
+
+/// On a primary, the slots of forgotten items are removed between commands.
+fn sweep_later(call: &Call, author: Author) {
+    if let Author::Client(_) = author {
+        sweeps::begin(call.ctx, call.key());
+    }
+}
+
+/// Whether it refuses new items.
+#[inline]
+fn is_full(paged: &Paged, author: Author) -> bool {
+    let now = match author {
+        Author::Client(now) => now,
+        Author::Obeyed => BEFORE_ALL,
+    };
+    let drops = paged.window().is_some_and(|window| window.rules.span == Span::Items);
+    paged.expansion().factor().is_none() && !drops && paged.items(now) >= paged.capacity()
+}
+
+/// The time by which a query is answered.
+#[inline]
+fn now(paged: &Paged) -> i64 {
+    if paged.window().is_some() { clock() } else { 0 }
+}
+
+/// Whether the item may have been added, within the window that ends now if it is one.
+#[inline(never)]
+pub(super) fn contains(call: &Call, paged: &Paged, item: &[u8]) -> Result<bool, Refusal> {
+    sharded::check(call, paged.shard(), item)?;
+    Ok(paged.contains(paged.hash(item), now(paged)))
+}
+
+/// Queries items.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+///
+/// # Errors
+/// [`Refusal::OtherShard`] if an item belongs to another shard.
+#[inline(never)]
+pub(super) fn ask<'a>(call: &Call, paged: &Paged, items: impl Batch<'a>) -> Result<Found, Refusal> {
+    let (now, mut found) = (now(paged), Found::default());
+    match paged.shard() {
+        None => paged.contains_each(items.items(), now, |chunk| found.push(chunk)),
+        Some(shard) => {
+            let own = OwnItems::of(call, shard);
+            let items = own.before_foreign(items.items());
+            paged.contains_each(items, now, |chunk| found.push(chunk));
+            if let Some(refusal) = own.refusal() {
+                return Err(refusal);
+            }
+        }
+    }
+    Ok(found)
+}

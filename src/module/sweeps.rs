@@ -1,0 +1,147 @@
+//! Removes what windows forgot, between commands.
+//!
+//! A generation that starts, or BF.FORGET, forgets items at once. Their slots stay in the pages
+//! (`filter/paged/window.rs`), and leave in passes over all pages. Each addition sweeps some; the
+//! rest is done here, so that a window that gets no more additions frees its memory too:
+//!
+//! ```text
+//!   generation starts ─▶ queue of (database, key) ─▶ timer ─▶ 16 pages ─▶ replicas, AOF: BF.SHIFT
+//!   BF.FORGET                     ▲                             │
+//!                                 └──────── more to do ◀────────┘
+//! ```
+//!
+//! Only a primary sweeps. Its replicas, and the AOF, get each slice as BF.SHIFT. But the pages of a
+//! window that was emptied are freed here by each server for itself: no state depends on it. A key
+//! that is gone when its turn comes, or that holds something else, leaves the queue. If a server
+//! stops, or is promoted, the next additions or BF.FORGET put the windows into its queue that are
+//! not clean.
+
+use std::{
+    collections::BTreeSet,
+    ffi::{c_int, c_void},
+    ops::Bound,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    api::{Access, Context, Key, OwnedStr, call, raw},
+    effects, limit,
+    panic_guard::guarded,
+    stats::Share,
+    value::{Complete, Value},
+};
+
+/// Pages of a slice: at most a millisecond.
+const PAGES: u64 = 16;
+
+/// Pages of an emptied window that are freed in a slice: less than a millisecond, too.
+const FREED: usize = 4_096;
+
+/// Milliseconds between two slices: commands have at least four fifths of the time.
+const PAUSE: i64 = 5;
+
+/// A database and the name of a key in it.
+type Place = (c_int, Vec<u8>);
+
+struct Queue {
+    waiting: BTreeSet<Place>,
+    /// The key that had the last turn.
+    last: Place,
+    /// Whether a timer is set.
+    armed: bool,
+}
+
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { waiting: BTreeSet::new(), last: (0, Vec::new()), armed: false });
+
+/// The queue. It is locked for no longer than a statement: a subscriber to what a slice publishes
+/// may add to a window.
+fn queue() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Queue {
+    /// The key that is next, after the last one in turn.
+    fn next(&mut self) -> Option<Place> {
+        let after = (Bound::Excluded(&self.last), Bound::Unbounded);
+        let next = self.waiting.range(after).next().or_else(|| self.waiting.first())?.clone();
+        self.last.clone_from(&next);
+        Some(next)
+    }
+}
+
+/// Removes what the window in a key forgot, from now on.
+#[cold]
+pub(crate) fn begin(ctx: Context, key: &[u8]) {
+    let place = (ctx.database(), key.to_vec());
+    queue().waiting.insert(place);
+    arm(ctx);
+}
+
+/// Sets the timer, if there is work.
+fn arm(ctx: Context) {
+    let mut queue = queue();
+    if !queue.armed && !queue.waiting.is_empty() {
+        queue.armed = true;
+        drop(queue);
+        let no_data = std::ptr::null_mut();
+        let _: u64 = call!(RedisModule_CreateTimer(ctx.as_ptr(), PAUSE, Some(ring), no_data));
+    }
+}
+
+/// The timer.
+unsafe extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
+    guarded("timer", (), || {
+        // SAFETY: the server's own context, for this call.
+        let ctx = unsafe { Context::new(ctx) };
+        queue().armed = false;
+        // While clients are paused for a failover, nothing may be replicated.
+        let paused: c_int = call!(RedisModule_AvoidReplicaTraffic());
+        if paused == 0 {
+            let next = queue().next();
+            if let Some(place) = next
+                && !sweep(ctx, &place)
+            {
+                queue().waiting.remove(&place);
+            }
+        }
+        arm(ctx);
+    });
+}
+
+/// Sweeps a slice of a window. Returns whether there may be more to do.
+fn sweep(ctx: Context, (database, name): &Place) -> bool {
+    let Some(name) = OwnedStr::new(name).filter(|_| ctx.select_database(*database)) else {
+        return false;
+    };
+    let name = name.as_str();
+    let mut key = Key::open(ctx, name, Access::Write);
+    let Ok(Some(Complete::Pages(paged))) = Value::filter_in_key(&mut key) else {
+        return false;
+    };
+    let before = Share::of_pages(paged);
+    // The primary of a replica sweeps.
+    let shift = if limit::must_obey(ctx) { None } else { paged.sweep(PAGES) };
+    let more = paged.release(FREED);
+    before.changed(Share::of_pages(paged));
+    drop(key);
+    if let Some(shift) = shift {
+        effects::swept(ctx, name, shift);
+    }
+    more || shift.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_take_turns() {
+        let place = |name: &str| (0, name.as_bytes().to_vec());
+        let mut queue = Queue { waiting: BTreeSet::new(), last: place("b"), armed: false };
+        assert_eq!(queue.next(), None);
+        queue.waiting.extend(["c", "a", "b"].map(place));
+        let turns: Vec<_> = (0..4).filter_map(|_| queue.next()).collect();
+        assert_eq!(turns, ["c", "a", "b", "c"].map(place));
+    }
+}

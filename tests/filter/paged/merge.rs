@@ -1,0 +1,259 @@
+//! Unions: they hold what their members held, counts add up, the rate holds, and what is refused.
+
+use std::collections::HashMap;
+
+use redis_bloom::{
+    filter::{
+        Demand, Difference, Error, Expansion, Filter, Params, Unmergeable,
+        paged::{Member, NoUnion, Paged, PagedPlan},
+        pages::Pages,
+    },
+    sharding::Shard,
+};
+
+use super::{add, check_equal, check_rate, counting, false_positives, growing, has, paged, stored};
+use crate::{
+    pages::exact_rate,
+    support::{self, fill, filter, item, params},
+};
+
+fn union(members: &[Member]) -> Result<Option<Paged>, NoUnion> {
+    Paged::union(members, true, |_| u64::MAX)
+}
+
+/// The union of two filters, which changes the first.
+#[track_caller]
+fn both(a: &Paged, b: &Paged) -> Paged {
+    union(&[Member::Pages(a), Member::Pages(b)]).expect("a union").expect("a change")
+}
+
+/// A filter of these items.
+fn with(mut filter: Paged, set: u64, numbers: std::ops::Range<u64>) -> Paged {
+    numbers.for_each(|number| _ = add(&mut filter, &item(set, number)));
+    filter
+}
+
+const SIZES: [u64; 7] = [0, 10, 130, 1_000, 3_000, 20_000, 70_000];
+
+#[test]
+fn a_union_holds_what_its_members_held_at_every_pair_of_sizes() {
+    let asked = 0.01;
+    for a in SIZES {
+        for b in SIZES {
+            // A third of the smaller one is in both.
+            let shared = a.min(b) / 3;
+            let first = with(growing(asked), 1, 0..a);
+            let second = with(growing(asked), 1, a - shared..a - shared + b);
+            let last = a - shared + b;
+            let members = [Member::Pages(&first), Member::Pages(&second)];
+            let Some(mut united) = union(&members).expect("a union") else {
+                assert!((0..last).all(|number| has(&first, &item(1, number))), "{a} {b}");
+                continue;
+            };
+            let what = format!("{a} and {b}");
+            assert!((0..last).all(|number| has(&united, &item(1, number))), "{what}");
+            // Items that are taken for others are fewer than two deviations above the mean.
+            let rate = exact_rate(united.pages());
+            assert!(rate <= asked, "{what}: {rate}");
+            let distinct = united.items(0);
+            let fewest = last as f64 * (1.0 - rate) - 5.0 * (last as f64 * rate).sqrt() - 5.0;
+            assert!(distinct <= last && distinct as f64 >= fewest, "{what}: {distinct} of {last}");
+            check_equal(&stored(&united), &united, &what);
+            assert_eq!(PagedPlan::of(&united).check(), Ok(()));
+            // The same again changes nothing, from either side.
+            let again = |one| union(&[Member::Pages(&united), Member::Pages(one)]);
+            assert!(again(&first).is_ok_and(|none| none.is_none()), "{what}");
+            assert!(again(&second).is_ok_and(|none| none.is_none()), "{what}");
+            (0..20_000).for_each(|number| _ = add(&mut united, &item(2, number)));
+            assert!((0..20_000).all(|number| has(&united, &item(2, number))), "{what}");
+            check_rate(false_positives(&united, 20_000), 20_000, asked, &what);
+        }
+    }
+}
+
+/// A union of many may be at the limit of its rate, but never above it, also when it grows.
+#[test]
+fn a_union_is_refused_before_it_passes_its_rate() {
+    let (asked, size) = (0.01, 30_000);
+    let mut united = with(growing(asked), 1, 0..size);
+    let mut merged = 1;
+    let refused = loop {
+        let next = with(growing(asked), 1, merged * size..(merged + 1) * size);
+        match union(&[Member::Pages(&united), Member::Pages(&next)]) {
+            Ok(Some(more)) => united = more,
+            Ok(None) => panic!("{size} new items change nothing"),
+            Err(refused) => break refused,
+        }
+        merged += 1;
+        assert!(exact_rate(united.pages()) <= asked, "{merged}");
+    };
+    assert_eq!(refused, NoUnion::Refused(Unmergeable::Rate));
+    assert!(merged >= 4, "{merged} filters of {size} items");
+    assert!((0..merged * size).all(|number| has(&united, &item(1, number))));
+    (0..1_000_000).for_each(|number| _ = add(&mut united, &item(2, number)));
+    assert!(exact_rate(united.pages()) <= asked, "it grew");
+    check_rate(false_positives(&united, 100_000), 100_000, asked, "it grew");
+    // What another server did is done.
+    let next = with(growing(asked), 3, 0..size);
+    let obeyed = [Member::Pages(&united), Member::Pages(&next)];
+    assert!(Paged::union(&obeyed, false, |_| u64::MAX).is_ok_and(|done| done.is_some()));
+}
+
+/// Two filters of a million items each.
+#[test]
+fn two_filters_of_a_million_items_can_be_united() {
+    let (a, b) = (with(growing(0.01), 1, 0..1_000_000), with(growing(0.01), 2, 0..1_000_000));
+    let united = both(&a, &b);
+    assert!(exact_rate(united.pages()) <= 0.01);
+    let found = |set| (0..1_000_000).filter(|&number| has(&united, &item(set, number))).count();
+    assert_eq!((found(1), found(2)), (1_000_000, 1_000_000));
+    let second = both(&with(growing(0.01), 3, 0..1_000_000), &with(growing(0.01), 4, 0..1_000_000));
+    let refused = union(&[Member::Pages(&united), Member::Pages(&second)]).map(drop);
+    assert_eq!(refused, Err(NoUnion::Refused(Unmergeable::Rate)));
+}
+
+/// A counting filter with short tags and the smallest pages, or with those of its plan.
+fn counts(crowded: Option<u8>) -> Paged {
+    let filter = counting(0.01, 100, 2);
+    let Some(tag_bits) = crowded else {
+        return filter;
+    };
+    let mut plan = PagedPlan::of(&filter);
+    (plan.pages.tag_bits, plan.pages.page_slots) = (tag_bits, 256);
+    let pages = Pages::new(plan.pages).expect("a plan in range");
+    Paged::from_parts(&plan, None, pages).expect("an empty filter")
+}
+
+#[test]
+fn counts_add_up_and_saturate() {
+    for crowded in [None, Some(36), Some(4)] {
+        for (a, b) in [(50, 60), (300, 4_000), (4_000, 300), (5_000, 5_000)] {
+            let mut counted: HashMap<u64, u64> = HashMap::new();
+            let mut fill = |first: u64, many: u64| {
+                let mut filter = counts(crowded);
+                for number in first..first + many {
+                    for _ in 0..number % 9 + 1 {
+                        assert!(
+                            filter
+                                .add(filter.hash(&item(1, number)), super::CLIENT, |_| u64::MAX)
+                                .is_ok()
+                        );
+                        *counted.entry(number).or_default() += 1;
+                    }
+                }
+                filter
+            };
+            let (first, second) = (fill(0, a), fill(a / 2, b));
+            let members = [Member::Pages(&first), Member::Pages(&second)];
+            let united = Paged::union(&members, false, |_| u64::MAX).expect("a union");
+            let mut united = united.expect("a change");
+            check_equal(&stored(&united), &united, "a union of counts");
+            let mut above = 0;
+            for (&number, &count) in &counted {
+                let shown = united.count(united.hash(&item(1, number)));
+                assert!(shown >= count.min(16), "{number}: {shown} and not {count}");
+                above += u64::from(shown > count.min(16));
+            }
+            if crowded == Some(36) {
+                assert_eq!((above, united.items(0)), (0, counted.len() as u64));
+            }
+            // What was added as often as it was counted can be deleted as often.
+            for (&number, &count) in &counted {
+                for _ in 0..count {
+                    united.delete(united.hash(&item(1, number))).expect("memory");
+                }
+            }
+            if crowded == Some(36) {
+                let saturated = counted.values().filter(|&&count| count >= 16).count() as u64;
+                assert_eq!(united.items(0), saturated);
+            }
+        }
+    }
+    // With itself, as often as it has an effect.
+    let mut one = counts(None);
+    add(&mut one, b"a");
+    let times = one.repeats(100);
+    let members = vec![Member::Pages(&one); times + 1];
+    let united = union(&members).expect("a union").expect("a change");
+    assert_eq!(united.count(united.hash(b"a")), 16);
+    assert_eq!(growing(0.01).repeats(100), 0);
+}
+
+/// Reserved filters: one that is not full, and one in pages above its layer.
+#[test]
+fn a_layer_below_is_united_if_it_has_room() {
+    let params = params(0.01, 2_000, 2, 0x5EED);
+    let mut full = filter(&params);
+    let count = fill(&mut full, 1, 2_000);
+    let above = with(full.overflow().expect("memory"), 1, count..9_000);
+    let filled = |set, numbers: std::ops::Range<u64>| {
+        let mut part = filter(&params);
+        numbers.for_each(|number| _ = support::add(&mut part, &item(set, number)));
+        part
+    };
+    // What is in the layer already changes nothing.
+    let same = filled(1, 0..1_000);
+    let members = [Member::Pages(&above), Member::Layer(&same)];
+    assert!(union(&members).is_ok_and(|none| none.is_none()));
+    let reversed = [Member::Layer(&same), Member::Pages(&above)];
+    check_equal(&union(&reversed).expect("a union").expect("a change"), &above, "the pages");
+    // Other pages above the same layer.
+    let other = with(stored(&above), 2, 0..5_000);
+    let united = both(&above, &other);
+    assert!((0..9_000).all(|number| has(&united, &item(1, number))));
+    assert!((0..5_000).all(|number| has(&united, &item(2, number))));
+    check_equal(&stored(&united), &united, "above a layer");
+    // A layer of other items has no room.
+    let refused = union(&[Member::Pages(&above), Member::Layer(&filled(2, 0..1_000))]).map(drop);
+    assert!(
+        matches!(refused, Err(NoUnion::Refused(Unmergeable::Full { capacity: 2_000, .. }))),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn filters_that_differ_are_refused_and_nothing_is_done_without_memory() {
+    let base = params(0.01, 100, 2, 0x5EED);
+    let filled = |filter| with(filter, 1, 0..50);
+    let made = |params: &Params| filled(paged(params, None));
+    let one = made(&base);
+    let differs =
+        |other: &Paged| match union(&[Member::Pages(&one), Member::Pages(other)]).map(drop) {
+            Err(NoUnion::Refused(Unmergeable::Differ(difference))) => difference,
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(differs(&made(&Params { seed: 1, ..base })), Difference::Seed);
+    assert_eq!(differs(&made(&Params { error_rate: 0.02, ..base })), Difference::ErrorRate);
+    assert_eq!(differs(&made(&Params { capacity: 101, ..base })), Difference::Capacity);
+    let expansion = Expansion::new(4).expect("in range");
+    assert_eq!(differs(&made(&Params { expansion, ..base })), Difference::Expansion);
+    assert_eq!(differs(&filled(counting(0.01, 100, 2))), Difference::Kind);
+    assert_eq!(differs(&made(&base).with_shard(Shard::new(1, 4))), Difference::Shard);
+    let plain = |params: &Params| Filter::new(params, u64::MAX).expect("memory");
+    let kind = union(&[Member::Pages(&one), Member::Layer(&plain(&base))]).map(drop);
+    assert_eq!(kind, Err(NoUnion::Refused(Unmergeable::Differ(Difference::Kind))));
+    let window = paged(&params(0.01, 100, 0, 1), Some(super::last_items(4, true)));
+    let windows = union(&[Member::Pages(&window), Member::Pages(&window)]).map(drop);
+    assert_eq!(windows, Err(NoUnion::Refused(Unmergeable::Window)));
+
+    let other = with(growing(0.01), 2, 0..50);
+    let demand = std::cell::Cell::new(None);
+    let refused = Paged::union(&[Member::Pages(&one), Member::Pages(&other)], true, |asked| {
+        demand.set(Some(asked));
+        asked.wanted - 1
+    });
+    let Some(Demand { present, wanted }) = demand.get() else { panic!("nobody asked") };
+    assert_eq!((present, wanted), (one.pages().bytes(), 2 * present));
+    let ceiling = wanted - 1;
+    assert_eq!(refused.map(drop), Err(NoUnion::Memory(Error::Ceiling { wanted, ceiling })));
+}
+
+#[test]
+fn a_non_scaling_union_holds_at_most_its_capacity() {
+    let shared = |from| with(counting(0.001, 100, 0), 1, from..from + 60);
+    let fits = both(&shared(0), &shared(40));
+    assert_eq!(fits.items(0), 100);
+    let refused = union(&[Member::Pages(&fits), Member::Pages(&shared(60))]).map(drop);
+    let full = Unmergeable::Full { index: 0, layers: 1, items: 120, capacity: 100 };
+    assert_eq!(refused, Err(NoUnion::Refused(full)));
+}
