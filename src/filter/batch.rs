@@ -9,17 +9,22 @@
 //!   layer n-1   probe ...
 //! ```
 //!
-//! Nothing is allocated. The hashes of a chunk (1 KiB) are on the stack, and so are the first probe
-//! groups that older layers need (1 KiB). The items found are a set in a `u64`
-//! (`layer/item_set.rs`).
+//! Nothing is allocated. The hashes of a chunk (1 KiB) are on the stack. The items found are a set
+//! in a `u64` (`layer/item_set.rs`).
 
 use super::{
     error::Error,
     hash::Hash,
-    layer::item_set::{Answers, CHUNK, ItemSet, NO_GROUP},
+    layer::{
+        Layer,
+        item_set::{Answers, CHUNK, ItemSet},
+    },
     plan::Demand,
     stack::Filter,
 };
+
+/// A chunk with fewer items than this prefetches the next layer early.
+const SMALL_BATCH: usize = 32;
 
 impl Filter {
     /// Answers whether each item may have been added, in order, one chunk at a time.
@@ -38,12 +43,12 @@ impl Filter {
             }
             let items = ItemSet::first(hashes.len());
             let found = if memory_bound {
-                self.found_below(0, hashes, items)
+                self.newest().present(hashes)
             } else {
-                let found = self.newest().filter_present(hashes, items);
-                found.with(self.found_below(1, hashes, items.without(found)))
+                self.newest().filter_present(hashes, items)
             };
-            answer(Answers::new(found, hashes.len()));
+            let older = self.found_in_older(hashes, items.without(found));
+            answer(Answers::new(found.with(older), hashes.len()));
         }
     }
 
@@ -67,11 +72,10 @@ impl Filter {
                 return Ok(());
             }
             let items = ItemSet::first(hashes.len());
-            let in_older = self.found_below(1, hashes, items);
-            let missing = items.without(in_older);
+            let missing = items.without(self.found_in_older(hashes, items));
             self.newest().prefetch_remaining(hashes, missing);
             if self.newest().room() < missing.len() {
-                self.add_growing(hashes, in_older, &ceiling, &mut answer)?;
+                self.add_growing(hashes, &ceiling, &mut answer)?;
             } else {
                 let new = self.newest_mut().add_chunk(hashes, missing);
                 answer(Answers::new(new, hashes.len()));
@@ -79,27 +83,17 @@ impl Filter {
         }
     }
 
-    /// Adds the items of a chunk when the newest layer may become full during the chunk. `in_older`
-    /// are the items that older layers hold.
+    /// Adds the items of a chunk one by one: the newest layer may become full.
     #[inline(never)]
     fn add_growing(
         &mut self,
         hashes: &[Hash],
-        in_older: ItemSet,
         ceiling: &impl Fn(Demand) -> u64,
         answer: &mut impl FnMut(Answers),
     ) -> Result<(), Error> {
-        let number = self.newest_number();
         let mut answers = Answers::default();
-        let outcome = hashes.iter().enumerate().try_for_each(|(i, &hash)| {
-            answers.push(if in_older.has(i) {
-                false
-            } else if self.newest().is_full() || self.newest_number() != number {
-                // A new layer was added, so `in_older` no longer covers every older layer.
-                self.add(hash, ceiling)?
-            } else {
-                self.newest_mut().add(hash)
-            });
+        let outcome = hashes.iter().try_for_each(|&hash| {
+            answers.push(self.add(hash, ceiling)?);
             Ok(())
         });
         answer(answers);
@@ -164,29 +158,32 @@ impl Filter {
         &chunk[..count]
     }
 
-    /// Returns which of these items some layer holds, ignoring the `above` newest layers. Each
-    /// layer is asked only for the items that no newer layer holds. Not inlined: most filters have
-    /// one layer.
+    /// Returns which of these items the older layers hold. Each is asked only for the items that no
+    /// newer one holds. Not inlined: most filters have one layer.
     #[inline(never)]
-    fn found_below(&self, above: usize, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        let layers = self.layers().rev().skip(above);
-        let mut layers = layers.peekable();
-        let Some(first) = layers.peek().filter(|_| !items.is_empty()) else {
-            return ItemSet::default();
+    fn found_in_older(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
+        let prefetch = |layer: Option<&&Layer>, items: ItemSet| {
+            if let Some(layer) = layer {
+                items.members().for_each(|i| layer.prefetch(hashes[i]));
+            }
         };
-        let mut first_groups = [NO_GROUP; CHUNK];
-        first.prefetch_first_lines(hashes, items, &mut first_groups);
+        let mut layers = self.layers().rev().skip(1).peekable();
         let mut missing = items;
+        prefetch(layers.peek(), missing);
         while let Some(layer) = layers.next()
             && !missing.is_empty()
         {
-            let found = layer.filter_present_staged(
-                hashes,
-                missing,
-                &mut first_groups,
-                layers.peek().copied(),
-            );
-            missing = missing.without(found);
+            // A small chunk is done with this layer before memory delivers the next one, so the
+            // next layer is prefetched first, for every item. A large chunk prefetches it only for
+            // the items that were not found here.
+            let small = hashes.len() < SMALL_BATCH;
+            if small {
+                prefetch(layers.peek(), missing);
+            }
+            missing = missing.without(layer.filter_present(hashes, missing));
+            if !small {
+                prefetch(layers.peek(), missing);
+            }
         }
         items.without(missing)
     }

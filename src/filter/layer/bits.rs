@@ -114,78 +114,58 @@ impl Bits {
     }
 
     /// Sets the bits of `words`, starting at word `from` of the array, and keeps the bits already
-    /// set. Returns false when `words` ends before the array does. Calls `seen` with the old and
-    /// the new value of each word that may change.
+    /// set. Returns false when `words` ends before the array does.
     #[inline]
     pub(in crate::filter) fn merge(
         &mut self,
         from: usize,
         words: &mut impl Iterator<Item = u64>,
-        mut seen: impl FnMut(u64, u64),
     ) -> bool {
         for word in self.words_mut().iter_mut().skip(from) {
             match words.next() {
                 // Zero sets nothing, and writing it would make an untouched page resident.
                 Some(0) => {}
-                Some(bits) => {
-                    seen(*word, *word | bits);
-                    *word |= bits;
-                }
+                Some(bits) => *word |= bits,
                 None => return false,
             }
         }
         true
     }
 
-    /// Replaces each word by what `combine` makes of it and of the words at its place: first `own`
-    /// times of itself, then of each of the `others`, which are as long as this array. Calls `seen`
-    /// with the old and the new words of each chunk that changes.
-    pub(in crate::filter) fn combine(
-        &mut self,
-        own: usize,
-        others: &[&Self],
-        combine: impl Fn(u64, u64) -> u64,
-        mut seen: impl FnMut(&[u64], &[u64]),
-    ) {
+    /// Sets the bits of the `others`, which are as long as this array.
+    pub(in crate::filter) fn unite(&mut self, others: &[&Self]) {
         let mut buffer = [0; CHUNK];
         let mut start = 0;
         for words in self.words_mut().chunks_mut(CHUNK) {
             let chunk = &mut buffer[..words.len()];
             chunk.copy_from_slice(words);
-            let others = others.iter().map(|other| &other.words()[start..start + words.len()]);
-            for from in std::iter::repeat_n(&*words, own).chain(others) {
-                for (to, &from) in chunk.iter_mut().zip(from) {
-                    *to = combine(*to, from);
-                }
+            for other in others {
+                let other = &other.words()[start..start + chunk.len()];
+                chunk.iter_mut().zip(other).for_each(|(to, from)| *to |= from);
             }
             // Even a write that changes nothing would copy the page while the server forks for a
             // snapshot, and make an untouched page resident.
             if chunk != words {
-                seen(words, chunk);
                 words.copy_from_slice(chunk);
             }
             start += chunk.len();
         }
     }
 
-    /// The number of positions that are not 0, in each array and in all of them laid over each
-    /// other. `nonzero` counts them in a word; the arrays are equally long.
-    pub(in crate::filter) fn count_union(
-        arrays: &[&Self],
-        nonzero: impl Fn(u64) -> u32,
-    ) -> (Vec<u64>, u64) {
+    /// The number of set bits, in each array and in their union. The arrays are equally long.
+    pub(in crate::filter) fn count_union(arrays: &[&Self]) -> (Vec<u64>, u64) {
         #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
         {
             #[target_feature(enable = "avx2,popcnt")]
-            fn compiled(arrays: &[&Bits], nonzero: impl Fn(u64) -> u32) -> (Vec<u64>, u64) {
-                count_union(arrays, nonzero)
+            fn compiled(arrays: &[&Bits]) -> (Vec<u64>, u64) {
+                count_union(arrays)
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
                 // SAFETY: the processor has the instructions.
-                return unsafe { compiled(arrays, nonzero) };
+                return unsafe { compiled(arrays) };
             }
         }
-        count_union(arrays, nonzero)
+        count_union(arrays)
     }
 
     /// Lets an allocator move the words: `mover` gets their address, and returns the new address,
@@ -229,8 +209,8 @@ impl Bits {
 
 /// [`Bits::count_union`], for the instructions of the caller.
 #[inline(always)]
-fn count_union(arrays: &[&Bits], nonzero: impl Fn(u64) -> u32) -> (Vec<u64>, u64) {
-    let count = |words: &[u64]| words.iter().map(|&word| u64::from(nonzero(word))).sum::<u64>();
+fn count_union(arrays: &[&Bits]) -> (Vec<u64>, u64) {
+    let count = |words: &[u64]| words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
     let (mut each, mut union, mut buffer) = (vec![0; arrays.len()], 0, [0; CHUNK]);
     let len = arrays.first().map_or(0, |array| array.words().len());
     for start in (0..len).step_by(CHUNK) {

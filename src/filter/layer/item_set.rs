@@ -3,21 +3,6 @@
 /// Items in a chunk: as many as an [`ItemSet`] has bits.
 pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 
-/// The first probe group of an item in a layer of blocks: a line, and four bits in it
-/// (`hash/probe.rs`).
-#[derive(Clone, Copy)]
-pub(in crate::filter) struct FirstGroup {
-    /// The index of the line's first word in the array.
-    pub(in crate::filter) start: usize,
-    /// The places of the four bits in the line, as in `ProbeGroup`.
-    pub(in crate::filter) places: u64,
-}
-/// The first probe groups of the items of a chunk.
-pub(in crate::filter) type FirstGroups = [FirstGroup; CHUNK];
-/// The initial value, of items that no stage has prefetched. Its line is out of bounds: to test it
-/// is a bug, and panics.
-pub(in crate::filter) const NO_GROUP: FirstGroup = FirstGroup { start: usize::MAX, places: 0 };
-
 /// A set of items of a chunk, by their indices: bit i is item i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::filter) struct ItemSet(u64);

@@ -18,7 +18,7 @@ pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Sta
 pub use shape::Shape;
 
 use bits::Bits;
-use item_set::{CHUNK, FirstGroups, ItemSet, NO_GROUP};
+use item_set::ItemSet;
 
 use super::{error::Error, hash::Hash};
 
@@ -49,10 +49,6 @@ const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 /// growth copies the words that are present, at most a seventh of the layer in total. A larger
 /// factor lets a forged size allocate more; a smaller one copies more.
 const ROOM_FACTOR: u64 = 8;
-
-/// A chunk with fewer items than this prefetches the next layer early
-/// ([`Layer::filter_present_staged`]).
-const SMALL_BATCH: usize = 32;
 
 /// The number of words to allocate when the first `words` words of a layer have arrived.
 fn with_room(shape: Shape, words: u64) -> u64 {
@@ -102,7 +98,7 @@ impl Layer {
             return Ok(());
         }
         let words = with_room(self.shape(), words);
-        self.bits_to_move().grow(words)
+        self.bits_mut().grow(words)
     }
 
     /// Returns whether all words of the layer have room.
@@ -222,22 +218,19 @@ impl Layer {
     /// Sets the bits of `words`, starting at word `from` of the layer, and keeps the bits already
     /// set. Returns false when `words` ends before the layer does.
     pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
-        match &mut self.kind {
-            Kind::Blocked(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
-            Kind::Classic(layer) => layer.bits_mut().merge(from, words, |_, _| {}),
-        }
+        self.bits_mut().merge(from, words)
     }
 
     /// Adds what the layers `others` hold, all of the same shape. The caller sets the count.
     pub(super) fn unite(&mut self, others: &[&Self]) {
         let bits: Vec<_> = others.iter().map(|other| other.bits()).collect();
-        self.bits_to_move().combine(0, &bits, |a, b| a | b, |_, _| {});
+        self.bits_mut().unite(&bits);
     }
 
     /// The number of set bits of each layer, and of their union. All are of one shape.
     pub(super) fn count_union(layers: &[&Self]) -> (Vec<u64>, u64) {
         let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
-        Bits::count_union(&bits, u64::count_ones)
+        Bits::count_union(&bits)
     }
 
     /// Lets an allocator move the bit array ([`Bits::relocate`]).
@@ -246,10 +239,10 @@ impl Layer {
     /// `mover` meets the conditions of [`Bits::relocate`].
     pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
         // SAFETY: the caller guarantees the conditions of `Bits::relocate`.
-        unsafe { self.bits_to_move().relocate(mover) }
+        unsafe { self.bits_mut().relocate(mover) }
     }
 
-    fn bits_to_move(&mut self) -> &mut Bits {
+    fn bits_mut(&mut self) -> &mut Bits {
         match &mut self.kind {
             Kind::Blocked(layer) => layer.bits_mut(),
             Kind::Classic(layer) => layer.bits_mut(),
@@ -261,7 +254,7 @@ impl Layer {
     pub fn prefetch(&self, hash: Hash) {
         match &self.kind {
             Kind::Blocked(layer) => layer.prefetch(hash),
-            boxed => boxed.prefetch(hash),
+            Kind::Classic(layer) => layer.prefetch(hash),
         }
     }
 
@@ -294,22 +287,7 @@ impl Layer {
     pub fn contains(&self, hash: Hash) -> bool {
         match &self.kind {
             Kind::Blocked(layer) => layer.contains(hash),
-            boxed => boxed.contains(hash),
-        }
-    }
-
-    /// Prefetches the first cache line of each of these items. A blocked layer also records the
-    /// first probe group of each item in `first_groups`.
-    #[inline]
-    pub(super) fn prefetch_first_lines(
-        &self,
-        hashes: &[Hash],
-        items: ItemSet,
-        first_groups: &mut FirstGroups,
-    ) {
-        match &self.kind {
-            Kind::Blocked(layer) => layer.prefetch_first_lines(hashes, items, first_groups),
-            boxed => boxed.prefetch_each(hashes, items),
+            Kind::Classic(layer) => layer.contains(hash),
         }
     }
 
@@ -328,50 +306,19 @@ impl Layer {
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {
             Kind::Blocked(layer) => layer.filter_present(hashes, items),
-            boxed => boxed.filter_present(hashes, items),
+            Kind::Classic(layer) => items.keep(|i| u64::from(layer.contains(hashes[i]))),
         }
     }
 
-    /// Returns which items of a chunk may be in this layer, which is the only one. Prefetches.
+    /// Returns which items of a chunk may be in this layer; fastest if most of them are absent.
+    /// Prefetches.
     #[inline]
     pub(super) fn present(&self, hashes: &[Hash]) -> ItemSet {
-        let (items, mut first_groups) = (ItemSet::first(hashes.len()), [NO_GROUP; CHUNK]);
-        self.prefetch_first_lines(hashes, items, &mut first_groups);
-        self.filter_present_staged(hashes, items, &mut first_groups, None)
-    }
-
-    /// Like [`Self::filter_present`], for items prepared by [`Self::prefetch_first_lines`]; fastest
-    /// if most of them are absent. Prefetches the `next` layer for the items that may be there.
-    #[inline]
-    pub(super) fn filter_present_staged(
-        &self,
-        hashes: &[Hash],
-        items: ItemSet,
-        first_groups: &mut FirstGroups,
-        next: Option<&Self>,
-    ) -> ItemSet {
         match &self.kind {
-            Kind::Blocked(layer) => {
-                // All layers of a filter are of one kind (`check.rs`).
-                let next = next.and_then(|next| match &next.kind {
-                    Kind::Blocked(next) => Some(next),
-                    Kind::Classic(_) => None,
-                });
-                layer.filter_present_staged(hashes, items, first_groups, next)
-            }
+            Kind::Blocked(layer) => layer.present(hashes),
             Kind::Classic(_) => {
-                // A small chunk is done with this layer before memory delivers the next one, so the
-                // next layer is prefetched first, for every item. A large chunk prefetches it only
-                // for the items that were not found here.
-                let small = hashes.len() < SMALL_BATCH;
-                if let (Some(next), true) = (next, small) {
-                    next.prefetch_first_lines(hashes, items, first_groups);
-                }
-                let found = self.filter_present(hashes, items);
-                if let (Some(next), false) = (next, small) {
-                    next.prefetch_first_lines(hashes, items.without(found), first_groups);
-                }
-                found
+                hashes.iter().for_each(|&hash| self.prefetch(hash));
+                self.filter_present(hashes, ItemSet::first(hashes.len()))
             }
         }
     }
@@ -388,12 +335,18 @@ impl Layer {
     #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
         debug_assert!(!self.is_full());
-        let absent = match &mut self.kind {
-            Kind::Blocked(layer) => layer.add(hash),
-            boxed => boxed.add(hash),
-        };
+        let absent = self.set(hash);
         self.counted = self.counted.saturating_add(u64::from(absent));
         absent
+    }
+
+    /// Sets the bits of an item, and returns whether one was clear.
+    #[inline(always)]
+    fn set(&mut self, hash: Hash) -> bool {
+        match &mut self.kind {
+            Kind::Blocked(layer) => layer.add(hash),
+            Kind::Classic(layer) => layer.add(hash),
+        }
     }
 
     /// Adds these items of a chunk as [`Self::add`] does, and returns which of them tested absent.
@@ -403,7 +356,7 @@ impl Layer {
         debug_assert!(self.room() >= items.len());
         let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add_chunk(hashes, items),
-            boxed => items.keep(|i| u64::from(boxed.add(hashes[i]))),
+            Kind::Classic(layer) => items.keep(|i| u64::from(layer.add(hashes[i]))),
         };
         self.counted = self.counted.saturating_add(absent.len());
         absent
@@ -412,52 +365,8 @@ impl Layer {
     /// Adds an item to a layer that may be full, and returns whether it tested absent. A full layer
     /// does not count it.
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
-        let absent = self.kind.add(hash);
+        let absent = self.set(hash);
         self.counted = self.counted.saturating_add(u64::from(absent)).min(self.capacity);
         absent
-    }
-}
-
-// None of these is inlined: boxed kinds wait for memory far longer than a call takes, and inlined
-// arms would lengthen the hot path of blocked layers.
-impl Kind {
-    #[inline(never)]
-    fn prefetch(&self, hash: Hash) {
-        match self {
-            Self::Blocked(layer) => layer.prefetch(hash),
-            Self::Classic(layer) => layer.prefetch(hash),
-        }
-    }
-
-    #[inline(never)]
-    fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
-        match self {
-            Self::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
-            Self::Classic(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
-        }
-    }
-
-    #[inline(never)]
-    fn contains(&self, hash: Hash) -> bool {
-        match self {
-            Self::Blocked(layer) => layer.contains(hash),
-            Self::Classic(layer) => layer.contains(hash),
-        }
-    }
-
-    #[inline(never)]
-    fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        match self {
-            Self::Blocked(layer) => layer.filter_present(hashes, items),
-            Self::Classic(layer) => items.keep(|i| u64::from(layer.contains(hashes[i]))),
-        }
-    }
-
-    #[inline(never)]
-    fn add(&mut self, hash: Hash) -> bool {
-        match self {
-            Self::Blocked(layer) => layer.add(hash),
-            Self::Classic(layer) => layer.add(hash),
-        }
     }
 }

@@ -63,11 +63,11 @@ pub(in crate::filter) fn items(shape: Shape, nonzero: u64) -> f64 {
     let positions = positions as f64;
     // The last word of a damaged classic layer may have bits that no position reaches.
     let fill = (nonzero as f64 / positions).min(1.0);
-    positions / distinct * series(fill, shape.probes()).0
+    positions / distinct * series(fill, shape.probes())
 }
 
 /// The number of different positions of an item in a layer of blocks: k' above.
-pub(super) fn distinct(geometry: Geometry) -> f64 {
+fn distinct(geometry: Geometry) -> f64 {
     let positions = block(geometry);
     let (groups, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
     match geometry.lines() {
@@ -87,16 +87,15 @@ fn hit(positions: f64, probes: u16) -> f64 {
     -positions * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / positions))
 }
 
-/// f + f^2 / 2 + ... + f^k / k, and its slope 1 + f + ... + f^(k - 1).
-pub(super) fn series(fill: f64, probes: u16) -> (f64, f64) {
-    let (mut sum, mut slope, mut power) = (0.0, 0.0, 1.0);
+/// f + f^2 / 2 + ... + f^k / k.
+fn series(fill: f64, probes: u16) -> f64 {
+    let (mut sum, mut power) = (0.0, 1.0);
     for i in 1..=probes {
-        slope += power;
         power *= fill;
         sum += power / f64::from(i);
         if power < SMALL {
             break;
         }
     }
-    (sum, slope)
+    sum
 }

@@ -15,20 +15,17 @@
 //!
 //! # Two stages
 //!
-//! Low rates and deep stacks have long blocks of many cache lines. The number of lines in flight
-//! limits the speed of a batch there. So a chunk goes through older layers in two stages, and each
-//! stage prefetches its lines for all remaining items before it tests the first one:
+//! Low rates have long blocks of many cache lines. The number of lines in flight limits the speed
+//! of a batch there. So a chunk goes through a layer in two stages, and each stage prefetches its
+//! lines for all remaining items before it tests the first one:
 //!
 //! 1. The line of the first four probes. It rejects 15 of 16 absent items.
 //! 2. The remaining lines, for the items that passed. Nearly all of these are present.
 //!
-//! Stage 1 of a layer also prefetches the first lines of the next layer, and keeps their positions
-//! (`FirstGroup`) until that layer is tested. An addition needs all lines of the item at once.
-//!
-//! Most lookups in an older layer miss, so older layers always use the stages. The newest layer is
-//! often the only one, and most present items are in it. The stages cost hits more than they save
-//! misses as long as out-of-order execution hides the waits, so the newest layer uses them only
-//! above 4 MiB.
+//! An addition needs all lines of the item at once. Most lookups in a full layer below pages miss,
+//! so it always uses the stages. Otherwise most present items are in the layer, and the stages cost
+//! hits more than they save misses as long as out-of-order execution hides the waits, so they are
+//! used only above 4 MiB.
 
 mod line_probe;
 mod prefetch;
@@ -49,7 +46,7 @@ use probing::Probing;
 
 use super::{
     bits::Bits,
-    item_set::{FirstGroup, FirstGroups, ItemSet},
+    item_set::{CHUNK, ItemSet},
 };
 use crate::filter::{
     geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
@@ -211,105 +208,44 @@ impl Blocked {
         })
     }
 
-    /// Prefetches the first line of each of these items, and records its first probe group.
+    /// Returns which items of a chunk have every bit set, in the two stages above. Prefetches.
     #[inline(never)]
-    pub(super) fn prefetch_first_lines(
-        &self,
-        hashes: &[Hash],
-        items: ItemSet,
-        first_groups: &mut FirstGroups,
-    ) {
-        match self.lines() {
-            Some(lines) => items
-                .members()
-                .for_each(|i| first_groups[i] = self.prefetch_first_line(lines, hashes[i])),
-            None => items.members().for_each(|i| self.prefetch(hashes[i])),
+    pub(super) fn present(&self, hashes: &[Hash]) -> ItemSet {
+        match self.probing {
+            Probing::Anywhere => {
+                hashes.iter().for_each(|&hash| self.prefetch(hash));
+                self.filter_present(hashes, ItemSet::first(hashes.len()))
+            }
+            Probing::Lines(line_probe) => self.present_with(line_probe, hashes),
+            Probing::Avx512(line_probe) => self.present_with(line_probe, hashes),
         }
     }
 
-    /// Prefetches the first line of one item in blocks of `lines` lines, and returns its first
-    /// probe group. Small arrays are prefetched too: to skip them costs a test per item, which
+    /// [`Self::present`] for blocks of whole lines.
+    #[inline]
+    fn present_with(&self, line_probe: impl LineProbe, hashes: &[Hash]) -> ItemSet {
+        let lines = (self.block_words() / LINE_WORDS) as u64;
+        let mut groups = [(0, 0); CHUNK];
+        for (group, &hash) in groups.iter_mut().zip(hashes) {
+            *group = self.prefetch_first_line(lines, hash);
+        }
+        let items = ItemSet::first(hashes.len());
+        let count = self.probes.min(PROBE_GROUP);
+        let passed =
+            line_probe.run(|| items.keep(|i| self.test_first_group(line_probe, groups[i], count)));
+        self.filter_present_remaining(line_probe, hashes, passed)
+    }
+
+    /// Prefetches the first line of one item in blocks of `lines` lines. Returns the index of the
+    /// line's first word in the array, and the places of the four bits in the line, as in
+    /// `ProbeGroup`. Small arrays are prefetched too: to skip them costs a test per item, which
     /// large arrays pay.
     #[inline(always)]
-    fn prefetch_first_line(&self, lines: u64, hash: Hash) -> FirstGroup {
+    fn prefetch_first_line(&self, lines: u64, hash: Hash) -> (usize, u64) {
         let group = ProbeSequence::new(hash).group(lines);
         let start = self.block_start(hash) + group.line * LINE_WORDS;
         prefetch_line(self.address(start));
-        FirstGroup { start, places: group.places }
-    }
-
-    /// Returns which of these items have every bit set, in the two stages above. `first_groups`
-    /// holds their first probe groups in this layer, and receives those of the `next` layer.
-    #[inline]
-    pub(super) fn filter_present_staged(
-        &self,
-        hashes: &[Hash],
-        items: ItemSet,
-        first_groups: &mut FirstGroups,
-        next: Option<&Self>,
-    ) -> ItemSet {
-        match self.probing {
-            Probing::Anywhere => {
-                let found = self.filter_present(hashes, items);
-                if let Some(next) = next {
-                    next.prefetch_first_lines(hashes, items.without(found), first_groups);
-                }
-                found
-            }
-            Probing::Lines(line_probe) => {
-                self.filter_present_staged_with(line_probe, hashes, items, first_groups, next)
-            }
-            Probing::Avx512(line_probe) => {
-                self.filter_present_staged_with(line_probe, hashes, items, first_groups, next)
-            }
-        }
-    }
-
-    /// [`Self::filter_present_staged`] for blocks of whole lines.
-    #[inline]
-    fn filter_present_staged_with(
-        &self,
-        line_probe: impl LineProbe,
-        hashes: &[Hash],
-        items: ItemSet,
-        first_groups: &mut FirstGroups,
-        next: Option<&Self>,
-    ) -> ItemSet {
-        if let Some(next) = next
-            && let Some(lines) = next.lines()
-            && self.probes >= PROBE_GROUP
-        {
-            let passed = line_probe.run(|| {
-                items.keep(|i| {
-                    let group = std::mem::replace(
-                        &mut first_groups[i],
-                        next.prefetch_first_line(lines, hashes[i]),
-                    );
-                    self.test_first_group(line_probe, group, PROBE_GROUP)
-                })
-            });
-            return self.filter_present_remaining(line_probe, hashes, passed);
-        }
-        let found = self.filter_present_last(line_probe, hashes, items, first_groups);
-        if let Some(next) = next {
-            next.prefetch_first_lines(hashes, items.without(found), first_groups);
-        }
-        found
-    }
-
-    /// [`Self::filter_present_staged`] without prefetching a next layer in stage 1.
-    #[inline(never)]
-    fn filter_present_last(
-        &self,
-        line_probe: impl LineProbe,
-        hashes: &[Hash],
-        items: ItemSet,
-        first_groups: &FirstGroups,
-    ) -> ItemSet {
-        let count = self.probes.min(PROBE_GROUP);
-        let passed = line_probe
-            .run(|| items.keep(|i| self.test_first_group(line_probe, first_groups[i], count)));
-        self.filter_present_remaining(line_probe, hashes, passed)
+        (start, group.places)
     }
 
     /// Tests the first `count` bits of an item, at most four: 1 if all are set, else 0.
@@ -317,7 +253,7 @@ impl Blocked {
     fn test_first_group(
         &self,
         line_probe: impl LineProbe,
-        FirstGroup { start, places }: FirstGroup,
+        (start, places): (usize, u64),
         count: u8,
     ) -> u64 {
         let line = self.bits.words()[start..].first_chunk();

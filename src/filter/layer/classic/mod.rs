@@ -152,8 +152,10 @@ impl ClassicLayer {
         &mut self.bits
     }
 
-    /// Prefetches the cache lines that the item needs.
-    #[inline]
+    /// Prefetches the cache lines that the item needs. This and the next ones are not inlined: they
+    /// wait for memory far longer than a call takes, and would lengthen the hot path of blocked
+    /// layers.
+    #[inline(never)]
     pub fn prefetch(&self, hash: Hash) {
         if self.map.shape.bytes <= CACHED {
             return;
@@ -171,7 +173,7 @@ impl ClassicLayer {
     }
 
     /// Returns whether every bit of the item is set.
-    #[inline]
+    #[inline(never)]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let words = self.bits.words();
@@ -180,7 +182,7 @@ impl ClassicLayer {
 
     /// Sets every bit of the item, and returns whether one was clear. Writes nothing if all were
     /// set.
-    #[inline]
+    #[inline(never)]
     pub fn add(&mut self, hash: Hash) -> bool {
         if self.contains(hash) {
             return false;
