@@ -247,7 +247,7 @@ fn read_dump(mut input: impl Read, length: u64) -> Result<Filter, Error> {
                     // All bits of the filter are in the file: it cannot be larger.
                     None => load = Some(Load::begin(&data[17..], length)?),
                     Some(load) => {
-                        let taken = load.take(iterator, &data[17..], |_| u64::MAX, |_, _| {})?;
+                        let taken = load.take(iterator, &data[17..], |_| u64::MAX)?;
                         complete = taken == Taken::Last;
                     }
                 }

@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
     for piece in rest {
         for iterator in iterators(&load, piece) {
             let before = received(&load);
-            match load.take(iterator, piece, |_| sane::CEILING, |_, _| {}) {
+            match load.take(iterator, piece, |_| sane::CEILING) {
                 Ok(Taken::Last) => {
                     let stored = load.finish();
                     match &stored {

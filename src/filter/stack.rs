@@ -213,58 +213,21 @@ impl Filter {
 
     /// Finds the layer that contains byte `at` of all layers: its index, and where it begins.
     /// `count` selects whether `at` counts stored bytes or bytes in memory. A byte past the end
-    /// gives the newest layer. Classic layers know where they begin, so a binary search finds them;
-    /// in other filters both counts are equal, and the search is linear.
+    /// gives the newest layer. Layers know where they begin, so a binary search finds them.
     #[must_use]
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older_list();
-        let Some((start, _)) = self.newest.span() else {
-            let (index, start) = self.scan_to(at, (0, 0));
-            return (index, Start { stored: start, memory: start });
-        };
-        if count(start) <= at {
-            return (older.len(), start);
+        // A native filter has one layer, which begins at 0.
+        let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
+        if count(start(&self.newest)) <= at {
+            return (older.len(), start(&self.newest));
         }
         let begins = |layer: &Layer| {
             steps::step();
-            layer.span().is_some_and(|(start, _)| count(start) <= at)
+            count(start(layer)) <= at
         };
         let index = older.partition_point(begins).saturating_sub(1);
-        let start = older.get(index).and_then(Layer::span);
-        (index, start.map_or(Start::default(), |(start, _)| start))
-    }
-
-    /// The layer with byte `at` of memory, as its index and its first byte. Like
-    /// [`Self::layer_at`], but a linear search begins at the layer `near`, given in the same way.
-    #[must_use]
-    pub fn layer_near(&self, at: u64, near: (usize, u64)) -> (usize, u64) {
-        if self.newest.span().is_none() {
-            return self.scan_to(at, near);
-        }
-        let (index, start) = self.layer_at(at, |start| start.memory);
-        (index, start.memory)
-    }
-
-    /// [`Self::layer_near`] for layers that do not know where they begin.
-    fn scan_to(&self, at: u64, near: (usize, u64)) -> (usize, u64) {
-        let older = self.older_list();
-        let (mut index, mut start) = near;
-        while at < start
-            && let Some(layer) = older.get(..index).and_then(<[Layer]>::last)
-        {
-            steps::step();
-            index -= 1;
-            start -= layer.shape().words() * 8;
-        }
-        while let Some(layer) = older.get(index) {
-            steps::step();
-            let end = start + layer.shape().words() * 8;
-            if at < end {
-                break;
-            }
-            (index, start) = (index + 1, end);
-        }
-        (index, start)
+        (index, older.get(index).map_or(Start::default(), start))
     }
 
     /// The layer that takes additions.
@@ -324,7 +287,7 @@ impl Filter {
         if let Some((_, end)) = self.newest.span() {
             return end.memory;
         }
-        self.layers().map(|layer| layer.shape().words() * 8).sum()
+        self.newest.shape().words() * 8
     }
 
     /// Bytes of the bit arrays that are allocated: all of them in a complete filter.

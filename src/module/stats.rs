@@ -14,7 +14,10 @@ use super::{
     huge_pages,
     panic_guard::guarded,
 };
-use crate::filter::{Filter, Layer, paged::Paged};
+use crate::{
+    codec::native::kinds::Load,
+    filter::{Filter, Layer, paged::Paged},
+};
 
 /// A sum modulo 2^64.
 pub(crate) struct Counter(AtomicU64);
@@ -143,9 +146,13 @@ impl Share {
         Self { bytes: paged.bytes(), items, capacity, layers, windows }
     }
 
-    /// That of a filter of pages that BF.LOADCHUNK is filling, with so many bytes.
-    pub(crate) fn of_load(bytes: u64) -> Self {
-        Self { bytes, ..Self::default() }
+    /// That of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
+    pub(crate) fn of_part(load: &Load) -> Self {
+        let items = match load {
+            Load::Layers(load) => load.filter().newest().counted(),
+            Load::Pages(_) => 0,
+        };
+        Self { bytes: load.bytes(), items, ..Self::default() }
     }
 
     /// Counts the change of a filter.
@@ -179,11 +186,6 @@ pub(crate) fn items_of(filter: &Filter) -> u64 {
     filter.layers().map(Layer::counted).fold(0, u64::wrapping_add)
 }
 
-/// Counts a change of the items of a filter.
-pub(crate) fn changed(before: u64, after: u64) {
-    MADE.items.add(after.wrapping_sub(before));
-}
-
 /// Counts layers that were added to full ones.
 pub(crate) fn grew(layers: u64) {
     SCALED.add(layers);
@@ -205,11 +207,6 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
         let boxed = layer.boxed().map_or(0, |(_, size)| size);
         MADE.bytes.add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
     }
-}
-
-/// A filter of the server that BF.LOADCHUNK is filling was given room for more bytes of bits.
-pub(crate) fn given_room(bytes: u64) {
-    MADE.bytes.add(bytes);
 }
 
 /// A name and a function that returns the value.

@@ -61,7 +61,7 @@ fn check_a_flipped_bit_of_a_header_or_a_chunk_is_refused(filter: &Filter) {
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert!(begin(&damaged).is_err(), "bit {bit}");
         let mut load = begin(&header).expect("its header");
-        assert!(load.take(iterator, &damaged).is_err(), "bit {bit}");
+        assert!(load.take(iterator, &damaged, |_| u64::MAX).is_err(), "bit {bit}");
         assert_eq!(load.received(), 0);
         assert!(dump::repeat(filter, iterator, &damaged).is_err(), "bit {bit}");
         let mut strings = Strings::of(filter);
@@ -98,10 +98,13 @@ fn check_a_header_or_a_chunk_of_any_other_length_is_refused(filter: &Filter) {
         let mut load = begin(&header).expect("its header");
         let mut cut = data.clone();
         cut.resize(length, 0);
-        assert!(load.take(iterator, &cut).is_err(), "a chunk of {length} bytes");
+        assert!(load.take(iterator, &cut, |_| u64::MAX).is_err(), "a chunk of {length} bytes");
         if length >= forge::SEAL {
             forge::seal(&mut cut);
-            assert!(load.take(iterator, &cut).is_err(), "a sealed chunk of {length} bytes");
+            assert!(
+                load.take(iterator, &cut, |_| u64::MAX).is_err(),
+                "a sealed chunk of {length} bytes"
+            );
         }
         assert_eq!(load.received(), 0);
     }
@@ -265,7 +268,7 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
         for byte in bytes {
             let forged = forge::patched(&data, at, &[byte]);
             let mut load = begin(&header).expect("its header");
-            let outcome = within(forged.len(), || load.take(iterator, &forged));
+            let outcome = within(forged.len(), || load.take(iterator, &forged, |_| u64::MAX));
             // Identity and position must agree with the filter and the iterator; any item count up
             // to the capacity is valid.
             if at < frame::ITEMS {

@@ -98,7 +98,7 @@ impl Fixture {
         let (iterator, data) = dump::at(&filter, 1).expect("a chunk");
         let [head, _] = forge::split(iterator, &data, present as usize);
         let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
-        assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next));
+        assert_eq!(load.take(head.0, &head.1, |_| u64::MAX), Ok(Taken::Next));
         Stored::Partial(kinds::Load::Layers(load))
     }
 
@@ -190,7 +190,8 @@ fn load(mut file: &[u8]) -> Stored {
                 load = Some(Load::begin(data, u64::MAX).expect("a header"));
             }
             Some(begun) => {
-                if begun.take(iterator, data).expect("the next chunk") == Taken::Last {
+                if begun.take(iterator, data, |_| u64::MAX).expect("the next chunk") == Taken::Last
+                {
                     assert_eq!(file, b"", "a file ends with the last chunk");
                     return Stored::Layers(load.expect("begun").into_filter());
                 }
@@ -251,7 +252,7 @@ fn a_half_loaded_file_is_completed_by_the_file_of_its_filter() {
     for mut load in [from_rdb, from_dump] {
         let from = load.received() as i64 + 1;
         let (next, rest) = dump::at(&whole, from).expect("the rest");
-        assert_eq!(load.take(next, &rest), Ok(Taken::Last));
+        assert_eq!(load.take(next, &rest, |_| u64::MAX), Ok(Taken::Last));
         partial.check(&load.into_filter());
     }
 }

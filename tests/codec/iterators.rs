@@ -43,7 +43,7 @@ fn any_iterator_reads_a_half_loaded_filter_up_to_the_received_bytes() {
     for received in (8..stream.len()).step_by(8) {
         let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
         let [head, _] = forge::split(end, &data, received);
-        load.take(head.0, &head.1).expect("the first part");
+        load.take(head.0, &head.1, |_| u64::MAX).expect("the first part");
         for iterator in (0..stream.len() as i64 + 1_024).chain(ODD) {
             let chunk = load.at(iterator);
             if !(1..=received as i64).contains(&iterator) {
@@ -71,9 +71,9 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
         let before = (iterator as usize - 1) / 8 * 8;
         if before > 0 {
             let [head, _] = forge::split(end, &whole, before);
-            load.take(head.0, &head.1).expect("the first part");
+            load.take(head.0, &head.1, |_| u64::MAX).expect("the first part");
         }
-        let outcome = load.take(next, &data);
+        let outcome = load.take(next, &data, |_| u64::MAX);
         if (iterator - 1) % 8 == 0 {
             assert_eq!(outcome, Ok(Taken::Last), "{iterator}");
             assert!(dump::repeat(&filter, next, &data).is_ok(), "{iterator}");
@@ -87,7 +87,7 @@ fn unaligned_cuts_can_be_read_but_not_loaded() {
         if length as i64 > iterator && iterator % 8 != 0 {
             let [head, _] = forge::split(end, &whole, iterator as usize);
             let mut load = Load::begin(&header, u64::MAX).expect("its header");
-            let outcome = load.take(head.0, &head.1);
+            let outcome = load.take(head.0, &head.1, |_| u64::MAX);
             assert!(
                 matches!(outcome, Err(Error::Unaligned { .. })),
                 "end at {iterator}: {outcome:?}"
@@ -103,12 +103,12 @@ fn a_chunk_with_a_wrong_iterator_is_refused() {
     let (end, data) = dump::at(&filter, 1).expect("a chunk");
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for iterator in (-1_024..end + 1_024).chain(ODD).filter(|&iterator| iterator != end) {
-        let outcome = load.take(iterator, &data);
+        let outcome = load.take(iterator, &data, |_| u64::MAX);
         assert!(matches!(outcome, Err(Error::Order { .. })), "{iterator}: {outcome:?}");
         assert!(dump::repeat(&filter, iterator, &data).is_err(), "{iterator}");
         assert_eq!(load.received(), 0);
     }
-    assert_eq!(load.take(end, &data), Ok(Taken::Last));
+    assert_eq!(load.take(end, &data, |_| u64::MAX), Ok(Taken::Last));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_first_byte_near_the_integer_limits_is_refused() {
         let forged = forge::patched(&data, frame::FIRST, &first.to_le_bytes());
         let last = first.wrapping_add(bits).wrapping_add(1).cast_signed();
         for iterator in [end, last, 1, 0, -1, i64::MIN, i64::MAX] {
-            assert!(load.take(iterator, &forged).is_err(), "{first}, {iterator}");
+            assert!(load.take(iterator, &forged, |_| u64::MAX).is_err(), "{first}, {iterator}");
             assert!(dump::repeat(&filter, iterator, &forged).is_err(), "{first}, {iterator}");
         }
     }

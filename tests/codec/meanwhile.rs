@@ -17,7 +17,7 @@ fn growing_during_a_dump_is_refused() {
     let (header, chunks) = cut(&filter, 5);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for (iterator, data) in &chunks[..3] {
-        assert_eq!(load.take(*iterator, data), Ok(Taken::Next));
+        assert_eq!(load.take(*iterator, data, |_| u64::MAX), Ok(Taken::Next));
     }
     let capacity = filter.capacity();
     fill(&mut filter, 2, capacity + 1);
@@ -25,7 +25,7 @@ fn growing_during_a_dump_is_refused() {
     let (_, later) = cut(&filter, 5);
     let received = load.received();
     for (iterator, data) in &later {
-        let outcome = load.take(*iterator, data);
+        let outcome = load.take(*iterator, data, |_| u64::MAX);
         assert!(matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })), "{outcome:?}");
     }
     assert_eq!(load.received(), received);
@@ -42,7 +42,7 @@ fn additions_during_a_dump_lose_no_older_item() {
     loop {
         fill(&mut original, 2 + chunks, 30_000 + 10_000 * chunks);
         let (next, data) = dump::at(&original, iterator).expect("a chunk");
-        let taken = load.take(next, &data).expect("the next chunk");
+        let taken = load.take(next, &data, |_| u64::MAX).expect("the next chunk");
         (iterator, chunks) = (next, chunks + 1);
         if taken == Taken::Last {
             break;
@@ -76,6 +76,6 @@ fn a_filter_that_fills_up_during_its_dump_loads_as_full() {
     let (iterator, data) = dump::at(&original, 1).expect("a chunk");
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     assert_eq!(load.filter().items(), 60);
-    assert_eq!(load.take(iterator, &data), Ok(Taken::Last));
+    assert_eq!(load.take(iterator, &data, |_| u64::MAX), Ok(Taken::Last));
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
 }

@@ -29,14 +29,14 @@ fn check_a_gap_is_refused_and_changes_nothing(filter: &Filter) {
         // All chunks after the next one.
         for (iterator, data) in &chunks[index + 1..] {
             let (received, first) = (load.received(), forge::first_byte(data));
-            let outcome = load.take(*iterator, data);
+            let outcome = load.take(*iterator, data, |_| u64::MAX);
             let to = *iterator as u64 - 1;
             assert_eq!(outcome, Err(Error::Order { from: first, to, received }));
             assert_eq!(load.received(), received);
         }
         let last = index + 1 == chunks.len();
         let expected = if last { Taken::Last } else { Taken::Next };
-        assert_eq!(load.take(*iterator, data), Ok(expected));
+        assert_eq!(load.take(*iterator, data, |_| u64::MAX), Ok(expected));
     }
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(filter));
 }
@@ -60,7 +60,7 @@ fn a_load_has_room_for_what_has_come_and_is_whole_at_the_end() {
                     assert_eq!(demand.present, before);
                     ceiling(demand)
                 };
-                load.take_and_tell(*iterator, data, asks, |_, _| {}).expect("the next chunk");
+                load.take(*iterator, data, asks).expect("the next chunk");
                 assert!(load.room() <= load.received() * 8 + a_word_each, "{name}");
                 assert_eq!(load.room(), load.filter().room(), "{name}");
                 assert_eq!(load.filter().bytes(), bytes + load.room() - a_word_each, "{name}");
@@ -83,14 +83,14 @@ fn a_chunk_beyond_the_ceiling_is_refused_and_changes_nothing() {
         let mut load = Load::begin(&header, wanted).expect("its header");
         let (iterator, data) = &chunks[0];
         let before = forge::stored(&load);
-        let refused = load.take_and_tell(*iterator, data, |_| ceiling, |_, _| {});
+        let refused = load.take(*iterator, data, |_| ceiling);
         assert_eq!(refused, Err(FilterError::Ceiling { wanted, ceiling }.into()));
         assert_eq!(forge::stored(&load), before);
         // Bytes that are no chunk are refused as such, before the ceiling is asked for.
-        let garbage = load.take_and_tell(*iterator, b"garbage", |_| panic!("asked"), |_, _| {});
+        let garbage = load.take(*iterator, b"garbage", |_| panic!("asked"));
         assert!(garbage.is_err());
-        assert_eq!(load.take_and_tell(*iterator, data, |_| wanted, |_, _| {}), Ok(Taken::Next));
-        let again = load.take_and_tell(*iterator, data, |_| panic!("asked"), |_, _| {});
+        assert_eq!(load.take(*iterator, data, |_| wanted), Ok(Taken::Next));
+        let again = load.take(*iterator, data, |_| panic!("asked"));
         assert_eq!(again, Ok(Taken::Repeated));
     }
 }
@@ -107,11 +107,15 @@ fn check_a_repeated_chunk_is_accepted(filter: &Filter) {
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for index in 0..chunks.len() {
         let (iterator, data) = &chunks[index];
-        assert_ne!(load.take(*iterator, data), Ok(Taken::Repeated));
+        assert_ne!(load.take(*iterator, data, |_| u64::MAX), Ok(Taken::Repeated));
         let received = load.received();
         // A client without a reply repeats this chunk, or starts again from the first.
         for (iterator, data) in &chunks[..=index] {
-            assert_eq!(load.take(*iterator, data), Ok(Taken::Repeated), "after chunk {index}");
+            assert_eq!(
+                load.take(*iterator, data, |_| u64::MAX),
+                Ok(Taken::Repeated),
+                "after chunk {index}"
+            );
             assert_eq!(load.received(), received);
         }
     }
@@ -134,8 +138,8 @@ fn a_chunk_with_a_lower_count_is_refused() {
     let (_, later) = cut(&original, 20);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for (later, earlier) in later.iter().zip(&earlier) {
-        load.take(later.0, &later.1).expect("the next chunk");
-        assert_eq!(load.take(earlier.0, &earlier.1), Err(Error::OtherFilter));
+        load.take(later.0, &later.1, |_| u64::MAX).expect("the next chunk");
+        assert_eq!(load.take(earlier.0, &earlier.1, |_| u64::MAX), Err(Error::OtherFilter));
     }
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
 }
@@ -151,10 +155,10 @@ fn check_no_chunk_clears_a_bit(filter: &Filter) {
     let (end, data) = dump::at(filter, 1).expect("a chunk");
     let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
     let [head, _] = forge::split(end, &data, 40);
-    assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next));
+    assert_eq!(load.take(head.0, &head.1, |_| u64::MAX), Ok(Taken::Next));
     // The whole chunk, with zeros in place of the part that is loaded.
     let forged = forge::patched(&data, forge::frame::BITS, &[0; 40]);
-    assert_eq!(load.take(end, &forged), Ok(Taken::Last));
+    assert_eq!(load.take(end, &forged, |_| u64::MAX), Ok(Taken::Last));
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(filter));
 }
 
@@ -165,7 +169,7 @@ fn a_repeated_header_is_recognized() {
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for (iterator, data) in &chunks {
         assert!(load.began_with(&header));
-        load.take(*iterator, data).expect("the next chunk");
+        load.take(*iterator, data, |_| u64::MAX).expect("the next chunk");
     }
     let load = Load::begin(&header, u64::MAX).expect("its header");
     // The same filter with fewer items is the same filter.
@@ -202,7 +206,7 @@ fn check_overlapping_chunks_without_a_gap_are_accepted(filter: &Filter) {
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     let mut complete = false;
     for (iterator, data) in small.iter().zip(&large).flat_map(|(small, large)| [small, large]) {
-        complete |= load.take(*iterator, data).expect("no gap") == Taken::Last;
+        complete |= load.take(*iterator, data, |_| u64::MAX).expect("no gap") == Taken::Last;
     }
     assert!(complete);
     assert_eq!(Strings::of(&load.into_filter()), Strings::of(filter));
@@ -249,7 +253,7 @@ fn check_other(case: &str, filter: &Filter, other: &Filter) {
     let (_, chunks) = cut(other, 5);
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for (iterator, data) in &chunks {
-        let outcome = load.take(*iterator, data);
+        let outcome = load.take(*iterator, data, |_| u64::MAX);
         assert!(
             matches!(outcome, Err(Error::OtherFilter | Error::TooBig { .. })),
             "{case}: {outcome:?}"
@@ -276,7 +280,7 @@ fn check_headers_and_chunks_are_not_mixed_up(filter: &Filter) {
     assert_eq!(Load::begin(&data, u64::MAX).map(|_| ()), Err(Error::Magic("rbloom")));
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for iterator in [1, iterator] {
-        assert_eq!(load.take(iterator, &header), Err(Error::Magic("rbchnk")));
+        assert_eq!(load.take(iterator, &header, |_| u64::MAX), Err(Error::Magic("rbchnk")));
     }
     // The header of an RDB announces bits that a dump does not have.
     let rdb = &Strings::of(filter).0[0];
@@ -294,5 +298,5 @@ fn check_an_empty_chunk_is_refused(filter: &Filter) {
     let (end, data) = dump::at(filter, 1).expect("a chunk");
     let [(iterator, empty), _] = forge::split(end, &data, 0);
     let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
-    assert!(matches!(load.take(iterator, &empty), Err(Error::Unaligned { .. })));
+    assert!(matches!(load.take(iterator, &empty, |_| u64::MAX), Err(Error::Unaligned { .. })));
 }

@@ -37,7 +37,7 @@ fn load_all(pieces: &[(i64, Vec<u8>)]) -> Filter {
     for (index, (iterator, data)) in chunks.iter().enumerate() {
         let last = index + 1 == chunks.len();
         let expected = if last { Taken::Last } else { Taken::Next };
-        assert_eq!(load.take(*iterator, data), Ok(expected), "chunk {index}");
+        assert_eq!(load.take(*iterator, data, |_| u64::MAX), Ok(expected), "chunk {index}");
     }
     load.into_filter()
 }
@@ -135,7 +135,7 @@ fn a_half_loaded_filter_is_stored_at_any_position_and_completed() {
             let [head, tail] = forge::split(*iterator, data, at);
             let mut load = Load::begin(header, u64::MAX).expect("its own header");
             if at > 0 {
-                assert_eq!(load.take(head.0, &head.1), Ok(Taken::Next), "{case}");
+                assert_eq!(load.take(head.0, &head.1, |_| u64::MAX), Ok(Taken::Next), "{case}");
             }
             assert_eq!(load.received(), at as u64, "{case}");
 
@@ -153,13 +153,13 @@ fn a_half_loaded_filter_is_stored_at_any_position_and_completed() {
             let mut rewritten =
                 Load::begin(&dump::header(again.filter()).1, u64::MAX).expect("its header");
             if let Some((next, chunk)) = again.at(1) {
-                assert_eq!(rewritten.take(next, &chunk), Ok(Taken::Next), "{case}");
+                assert_eq!(rewritten.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next), "{case}");
                 assert_eq!(again.at(next), None, "{case}");
             }
             assert_eq!(rewritten.received(), at as u64, "{case}");
 
             for mut load in [load.duplicate().expect("memory"), load, again, rewritten] {
-                assert_eq!(load.take(tail.0, &tail.1), Ok(Taken::Last), "{case}");
+                assert_eq!(load.take(tail.0, &tail.1, |_| u64::MAX), Ok(Taken::Last), "{case}");
                 assert_equal(&load.into_filter(), &filter, &case);
             }
         }

@@ -107,14 +107,10 @@ pub struct Load {
     filter: Filter,
     /// Bytes of the stream that were received; below the total until the last chunk.
     received: u64,
-    /// The layer of the next byte.
-    place: stream::Place,
     /// Bytes of bits that are allocated.
     room: u64,
-    /// The bytes of the whole stream.
-    total: u64,
-    /// The filter's identity. Like the total, no chunk changes it, and it is stored because its
-    /// computation takes time for each layer, and a client may send any number of small chunks.
+    /// The filter's identity. No chunk changes it, and it is stored because its computation takes
+    /// time for each layer, and a client may send any number of small chunks.
     identity: u64,
 }
 
@@ -149,11 +145,9 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Reads a chunk of `filter`, which has `total` bytes of bits. Calls `identity` only if the
-    /// chunk has a frame.
+    /// Reads a chunk of `filter`. Calls `identity` only if the chunk has a frame.
     fn read(
         filter: &Filter,
-        total: u64,
         identity: impl FnOnce() -> u64,
         iterator: i64,
         data: &'a [u8],
@@ -163,7 +157,7 @@ impl<'a> Part<'a> {
                 let chunk = Chunk::read(iterator, data)?;
                 Ok(Self {
                     first: chunk.first,
-                    to: chunk.fits(filter, total, identity)?,
+                    to: chunk.fits(filter, identity)?,
                     items: chunk.items,
                     bits: chunk.bits,
                 })
@@ -196,14 +190,10 @@ impl<'a> Chunk<'a> {
         self.first.checked_add(self.bits.len() as u64)
     }
 
-    /// Checks that the chunk comes from a filter with this identity and lies inside its `total`
-    /// bytes. Returns the end of the chunk in the stream, exclusive.
-    fn fits(
-        &self,
-        filter: &Filter,
-        total: u64,
-        identity: impl FnOnce() -> u64,
-    ) -> Result<u64, Error> {
+    /// Checks that the chunk comes from a filter with this identity and lies inside its bytes.
+    /// Returns the end of the chunk in the stream, exclusive.
+    fn fits(&self, filter: &Filter, identity: impl FnOnce() -> u64) -> Result<u64, Error> {
+        let total = filter.bit_bytes();
         let to = self.end().unwrap_or(u64::MAX);
         if to > total {
             return Err(Error::TooBig { from: self.first, to, total });
@@ -243,26 +233,20 @@ impl Load {
     /// Continues with a filter that has its first `received` bytes. The memory for the other bytes
     /// may be missing.
     pub(in crate::codec) fn resume(filter: Filter, received: u64) -> Self {
-        Self {
-            received,
-            place: filter.layer_near(received, stream::FIRST),
-            room: filter.room(),
-            total: filter.bit_bytes(),
-            identity: identity(&filter),
-            filter,
-        }
+        Self { received, room: filter.room(), identity: identity(&filter), filter }
     }
 
     /// Allocates the memory for the bits up to byte `to` of the stream, and for more of a layer
     /// ahead of time: in all up to eight times what it then has (`Layer::make_room`). Calls
-    /// `ceiling` as [`Self::take_and_tell`] says.
+    /// `ceiling` as [`Self::take`] says.
     fn make_room(
         &mut self,
         to: u64,
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<(), FilterError> {
-        let (wanted, mut ceiling) = (self.total, Some(ceiling));
-        let (index, mut start) = self.place;
+        let (wanted, mut ceiling) = (self.filter.bit_bytes(), Some(ceiling));
+        let (index, start) = self.filter.layer_at(self.received, |start| start.memory);
+        let mut start = start.memory;
         for layer in self.filter.layers_from_mut(index) {
             let end = start.saturating_add(layer.shape().words().saturating_mul(stream::WORD));
             let words = to.min(end).saturating_sub(start) / stream::WORD;
@@ -316,29 +300,19 @@ impl Load {
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
+    /// If the chunk needs more memory, `ceiling` gets the number of allocated bytes
+    /// ([`Self::room`]) and returns how many bytes of bits the whole filter may take.
     ///
     /// # Errors
-    /// `Error::Order` for a gap, and any other [`Error`] for bad bytes; nothing changes then.
-    pub fn take(&mut self, iterator: i64, data: &[u8]) -> Result<Taken, Error> {
-        self.take_and_tell(iterator, data, |_| u64::MAX, |_, _| {})
-    }
-
-    /// Takes a chunk like [`Self::take`], and calls `changed` for each layer that the chunk
-    /// reaches, with the layer's item count before and after. If the chunk needs more memory,
-    /// `ceiling` gets the number of allocated bytes ([`Self::room`]) and returns how many bytes of
-    /// bits the whole filter may take.
-    ///
-    /// # Errors
-    /// The errors of [`Self::take`]; `Error::Ceiling` and `Error::OutOfMemory`. No bit changes
-    /// then.
-    pub fn take_and_tell(
+    /// `Error::Order` for a gap, `Error::Ceiling`, `Error::OutOfMemory`, and any other [`Error`]
+    /// for bad bytes; no bit changes then.
+    pub fn take(
         &mut self,
         iterator: i64,
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
-        mut changed: impl FnMut(u64, u64),
     ) -> Result<Taken, Error> {
-        let chunk = Part::read(&self.filter, self.total, || self.identity, iterator, data)?;
+        let chunk = Part::read(&self.filter, || self.identity, iterator, data)?;
         let to = chunk.to;
         // Counts only rise. A lower one comes from another filter with the same seed, which
         // replaced this one during the dump.
@@ -348,19 +322,15 @@ impl Load {
         if chunk.first > self.received {
             return Err(Error::Order { from: chunk.first, to, received: self.received });
         }
-        let place = self.place;
-        if to <= self.received && stream::holds(&self.filter, place, chunk.first, chunk.bits) {
+        if to <= self.received && stream::holds(&self.filter, chunk.first, chunk.bits) {
             return Ok(Taken::Repeated);
         }
         self.make_room(to, ceiling)?;
-        stream::merge(&mut self.filter, place, chunk.first, chunk.bits, &mut changed);
-        let newest = self.filter.newest_mut();
-        let before = newest.counted();
-        newest.set_counted(newest.counted().max(chunk.items));
-        changed(before, newest.counted());
+        stream::merge(&mut self.filter, chunk.first, chunk.bits);
+        // No lower than before.
+        self.filter.newest_mut().set_counted(chunk.items);
         self.received = self.received.max(to);
-        self.place = self.filter.layer_near(self.received, place);
-        Ok(if self.received == self.total { Taken::Last } else { Taken::Next })
+        Ok(if self.received == self.filter.bit_bytes() { Taken::Last } else { Taken::Next })
     }
 
     /// Copies the incomplete filter.
@@ -387,13 +357,8 @@ pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> 
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);
     }
-    let total = filter.bit_bytes();
-    let chunk = Part::read(filter, total, || identity(filter), iterator, data)?;
-    if stream::holds(filter, stream::FIRST, chunk.first, chunk.bits) {
-        Ok(())
-    } else {
-        Err(Error::Complete)
-    }
+    let chunk = Part::read(filter, || identity(filter), iterator, data)?;
+    if stream::holds(filter, chunk.first, chunk.bits) { Ok(()) } else { Err(Error::Complete) }
 }
 
 #[cfg(test)]

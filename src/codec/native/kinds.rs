@@ -96,7 +96,7 @@ impl Load {
     }
 
     /// Takes the next chunk, or one that was taken already. `ceiling` returns how many bytes the
-    /// filter may take, and `changed` gets the items of a layer before and after.
+    /// filter may take.
     ///
     /// # Errors
     /// `Error::Order` for a gap, `Error::Ceiling`, `Error::OutOfMemory`, and any other [`Error`]
@@ -106,10 +106,9 @@ impl Load {
         iterator: i64,
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
-        changed: impl FnMut(u64, u64),
     ) -> Result<Taken, Error> {
         match self {
-            Self::Layers(load) => load.take_and_tell(iterator, data, ceiling, changed),
+            Self::Layers(load) => load.take(iterator, data, ceiling),
             Self::Pages(load) => load.take(iterator, data, ceiling),
         }
     }

@@ -2,12 +2,8 @@
 //! to 8 i + 7, least significant first. A layer is a whole number of words, so a position in the
 //! stream that is a multiple of 8 starts a word.
 //!
-//! `Filter::layer_near` finds the layer of a position: by binary search in filters of other
-//! products, whose chunks may be as many as their layers; by a linear search in native filters.
-//! What is written there has pieces of 1 MiB and more, and layers are at most `MAX_LAYERS`, so all
-//! searches of a dump together visit at most one layer for every four bytes of the filter. A client
-//! may cut a dump into chunks of one word: a load (`dump.rs`) searches from the layer where it
-//! stopped.
+//! `Filter::layer_at` finds the layer of a position by binary search, because a dump of another
+//! product may have as many chunks as layers.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -19,19 +15,9 @@ use crate::filter::{Filter, Layer};
 /// Bytes of a word.
 pub(in crate::codec) const WORD: u64 = 8;
 
-/// The index of a layer, and the position of its first byte in the stream.
-pub(in crate::codec) type Place = (usize, u64);
-
-/// The first layer.
-pub(in crate::codec) const FIRST: Place = (0, 0);
-
 /// Appends the bytes from `from` on to `out`: `count` bytes, or fewer at the end of the stream.
 pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
-    read_near(filter, FIRST, from, count, out);
-}
-
-fn read_near(filter: &Filter, near: Place, from: u64, count: usize, out: &mut Vec<u8>) {
-    let (index, mut skip) = seek(filter, near, from);
+    let (index, mut skip) = seek(filter, from);
     let mut left = count;
     for layer in filter.layers_from(index) {
         let words = layer.bits().words();
@@ -70,33 +56,22 @@ pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
 }
 
 /// The index of the layer with byte `from` of the stream, and the position of that byte in the
-/// layer. A linear search begins at the layer `near`.
-fn seek(filter: &Filter, near: Place, from: u64) -> (usize, u64) {
-    let (index, start) = filter.layer_near(from, near);
-    (index, from - start)
+/// layer.
+fn seek(filter: &Filter, from: u64) -> (usize, u64) {
+    let (index, start) = filter.layer_at(from, |start| start.memory);
+    (index, from - start.memory)
 }
 
-/// Sets the bits of `bytes` at position `from` of the stream, and clears none. The search for the
-/// position begins at the layer `near`. Calls `changed` for each layer of the range, with its item
-/// count before and after.
+/// Sets the bits of `bytes` at position `from` of the stream, and clears none.
 ///
 /// The range lies inside the stream and has room. `from` is a multiple of [`WORD`], and so is the
 /// length, unless the range ends inside the last word of a layer.
-pub(in crate::codec) fn merge(
-    filter: &mut Filter,
-    near: Place,
-    from: u64,
-    bytes: &[u8],
-    mut changed: impl FnMut(u64, u64),
-) {
+pub(in crate::codec) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     let mut new = words(bytes);
-    let (index, skip) = seek(filter, near, from);
+    let (index, skip) = seek(filter, from);
     let mut skip = skip / WORD;
     for layer in filter.layers_from_mut(index) {
-        let before = layer.counted();
-        let more = layer.merge(skip as usize, &mut new);
-        changed(before, layer.counted());
-        if !more {
+        if !layer.merge(skip as usize, &mut new) {
             return;
         }
         skip = 0;
@@ -111,9 +86,9 @@ pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
 
 /// Whether every bit of `bytes` at position `from` of the stream is set already. The arguments are
 /// those of [`merge`].
-pub(in crate::codec) fn holds(filter: &Filter, near: Place, from: u64, bytes: &[u8]) -> bool {
+pub(in crate::codec) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
     let mut stored = Vec::new();
-    read_near(filter, near, from, bytes.len(), &mut stored);
+    read(filter, from, bytes.len(), &mut stored);
     words(bytes).zip(words(&stored)).all(|(bits, word)| bits & !word == 0)
 }
 

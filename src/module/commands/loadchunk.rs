@@ -18,7 +18,8 @@ use crate::{
     command::{number, refusal::Refusal},
     module::{
         api::{Access, Context, Key},
-        effects, limit, stats,
+        effects, limit,
+        stats::{self, Share},
         value::Value,
     },
 };
@@ -82,9 +83,9 @@ fn take(
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
         Value::Loading(load) => {
             let ceiling = |demand| limit::ceiling(ctx, demand);
-            let bytes = load.bytes();
-            let taken = load.take(iterator, data, ceiling, stats::changed);
-            stats::given_room(load.bytes().wrapping_sub(bytes));
+            let before = Share::of_part(load);
+            let taken = load.take(iterator, data, ceiling);
+            before.changed(Share::of_part(load));
             let taken = taken?;
             if taken == Taken::Last {
                 value.finish_load()?;

@@ -223,11 +223,12 @@ impl Value {
         let Self::Loading(load) = self else {
             return Ok(());
         };
+        let before = Share::of_part(load);
         if let Load::Pages(pages) = load.as_mut() {
-            let before = Share::of_load(pages.bytes());
-            let paged = pages.finish()?;
-            before.changed(Share::of_pages(&paged));
-            *self = Self::Paged(paged);
+            let outcome = pages.finish();
+            // A try that fails may have split some pages.
+            before.changed(outcome.as_ref().map_or_else(|_| Share::of_part(load), Share::of_pages));
+            *self = Self::Paged(outcome?);
             return Ok(());
         }
         // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or drop
@@ -308,7 +309,7 @@ impl Value {
             Self::Paged(paged) => Share::of_pages(paged),
             Self::Loading(load) => match load.as_ref() {
                 Load::Layers(load) => Share::of_layers(load.filter()),
-                Load::Pages(load) => Share::of_load(load.bytes()),
+                Load::Pages(_) => Share::of_part(load),
             },
         }
     }

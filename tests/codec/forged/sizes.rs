@@ -77,12 +77,12 @@ fn what_a_dump_announces_is_not_allocated() {
         assert!(most < OVERHEAD, "{most} bytes for {blocks} blocks");
         assert!(load.filter().bytes() < OVERHEAD as u64, "{blocks} blocks");
         assert_eq!(load.filter().bit_bytes(), u64::from(blocks) * u64::from(u16::MAX) * 8);
-        let (garbage, most) = peak(|| load.take(9, b"garbage"));
+        let (garbage, most) = peak(|| load.take(9, b"garbage", |_| u64::MAX));
         assert!(garbage.is_err() && most < OVERHEAD, "{most} bytes");
         for chunk in 0..4 {
             let first = chunk * CAME;
             let data = forge::frame_of(&forged, first as u64, 0, &[0; CAME]);
-            let (taken, most) = peak(|| load.take((first + CAME) as i64 + 1, &data));
+            let (taken, most) = peak(|| load.take((first + CAME) as i64 + 1, &data, |_| u64::MAX));
             assert_eq!(taken, Ok(Taken::Next));
             // While it grows, the old array is there beside the new one, which is counted from 0.
             assert!(most < (first + CAME) * 8 + OVERHEAD, "{most} bytes for chunk {chunk}");

@@ -79,11 +79,12 @@ fn loaded_chunks_are_dumped_again_byte_for_byte() {
         for (index, (iterator, data)) in pieces.iter().enumerate().skip(1) {
             // The half-loaded filter is valid, and a client may repeat a chunk.
             sane::check_load(&load, u64::MAX);
-            let taken =
-                load.take(*iterator, data).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let taken = load
+                .take(*iterator, data, |_| u64::MAX)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(taken, if index == last { Taken::Last } else { Taken::Next }, "{name}");
             if index < last {
-                assert_eq!(load.take(*iterator, data), Ok(Taken::Repeated), "{name}");
+                assert_eq!(load.take(*iterator, data, |_| u64::MAX), Ok(Taken::Repeated), "{name}");
             }
         }
         let mut loaded = load.into_filter();
@@ -127,7 +128,8 @@ fn a_filter_that_grew_here_is_dumped_and_loaded() {
             assert_eq!(pieces.len(), 1 + filter.layers().len(), "{name}");
             let mut load = Load::begin(&pieces[0].1, u64::MAX).expect("its header");
             for (iterator, data) in &pieces[1..] {
-                load.take(*iterator, data).unwrap_or_else(|error| panic!("{name}: {error}"));
+                load.take(*iterator, data, |_| u64::MAX)
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
             }
             assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter), "{name}");
         }
@@ -140,20 +142,26 @@ fn chunks_out_of_place_are_refused() {
     let (first, second) = (&pieces[1], &pieces[2]);
     let begun = || Load::begin(&pieces[0].1, u64::MAX).expect("a header");
     let mut load = begun();
-    assert!(matches!(load.take(second.0, &second.1), Err(Error::Order { .. })));
+    assert!(matches!(load.take(second.0, &second.1, |_| u64::MAX), Err(Error::Order { .. })));
     // Layers of 48 and 176 bytes: a chunk may not reach from one into the next.
     let both = [first.1.as_slice(), &second.1].concat();
-    assert!(matches!(load.take(second.0, &both), Err(Error::TooBig { .. })));
-    assert!(matches!(load.take(first.0 - 1, &first.1[..47]), Err(Error::Unaligned { .. })));
-    assert!(matches!(load.take(first.0, &[]), Err(Error::Unaligned { .. })));
+    assert!(matches!(load.take(second.0, &both, |_| u64::MAX), Err(Error::TooBig { .. })));
+    assert!(matches!(
+        load.take(first.0 - 1, &first.1[..47], |_| u64::MAX),
+        Err(Error::Unaligned { .. })
+    ));
+    assert!(matches!(load.take(first.0, &[], |_| u64::MAX), Err(Error::Unaligned { .. })));
     for iterator in [0, -1, 1, 47, i64::MIN] {
         let bytes = first.1.len();
-        assert_eq!(load.take(iterator, &first.1), Err(Error::Iterator { iterator, bytes }));
+        assert_eq!(
+            load.take(iterator, &first.1, |_| u64::MAX),
+            Err(Error::Iterator { iterator, bytes })
+        );
     }
-    assert!(matches!(load.take(i64::MAX, &first.1), Err(Error::Order { .. })));
+    assert!(matches!(load.take(i64::MAX, &first.1, |_| u64::MAX), Err(Error::Order { .. })));
     // Two halves give the same bits as the whole chunk.
-    assert_eq!(load.take(25, &first.1[..24]), Ok(Taken::Next));
-    assert_eq!(load.take(49, &first.1[24..]), Ok(Taken::Next));
+    assert_eq!(load.take(25, &first.1[..24], |_| u64::MAX), Ok(Taken::Next));
+    assert_eq!(load.take(49, &first.1[24..], |_| u64::MAX), Ok(Taken::Next));
     assert_eq!(load.received(), 48);
 }
 
@@ -223,7 +231,7 @@ fn older_headers_of_dumps_are_read() {
         let mut load =
             Load::begin(&old, u64::MAX).unwrap_or_else(|error| panic!("{with_growth}: {error}"));
         for (iterator, data) in &pieces[1..] {
-            load.take(*iterator, data).expect("the next chunk");
+            load.take(*iterator, data, |_| u64::MAX).expect("the next chunk");
         }
         let answers = Answers::read(name);
         let mut filter = load.into_filter();
@@ -279,11 +287,11 @@ fn a_large_layer_comes_in_several_chunks() {
     let bits: Vec<u8> = (0..bytes).map(|i| ((i * 151) >> 3) as u8).collect();
     let chunks: Vec<_> = bits.chunks(16 << 20).collect();
     let (first, rest) = (1 + chunks[0].len() as i64, 1 + bytes as i64);
-    assert_eq!(load.take(first, chunks[0]), Ok(Taken::Next));
+    assert_eq!(load.take(first, chunks[0], |_| u64::MAX), Ok(Taken::Next));
     // A half-loaded filter dumps the loaded bits.
     let (end, data) = load.at(1).expect("a chunk");
     assert!((end, data.as_slice()) == (first, chunks[0]) && load.at(first).is_none());
-    assert_eq!(load.take(rest, chunks[1]), Ok(Taken::Last));
+    assert_eq!(load.take(rest, chunks[1], |_| u64::MAX), Ok(Taken::Last));
     let filter = load.into_filter();
     for (from, (end, chunk)) in [(1, (first, chunks[0])), (first, (rest, chunks[1]))] {
         let (iterator, data) = dump::at(&filter, from).expect("a chunk");
