@@ -30,6 +30,13 @@ pub struct Additions {
     pub changed: Answers,
 }
 
+/// The additions to a filter of layers, which changes by new items alone.
+impl From<Answers> for Additions {
+    fn from(new: Answers) -> Self {
+        Self { new, changed: new }
+    }
+}
+
 impl Additions {
     /// Adds what one more addition did.
     #[inline]

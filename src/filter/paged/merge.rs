@@ -73,8 +73,18 @@ impl<'a> Member<'a> {
         }
     }
 
+    /// How often a filter that is in a union once can be in it again, of `times`, with an effect.
+    #[must_use]
+    pub fn repeats(self, times: usize) -> usize {
+        match self {
+            Self::Pages(paged) if paged.counts() => times.min(MOST_REPEATS),
+            Self::Pages(_) | Self::Layer(_) => 0,
+        }
+    }
+
     /// Bytes of bits and pages.
-    fn bytes(self) -> u64 {
+    #[must_use]
+    pub fn bytes(self) -> u64 {
         self.base().map_or(0, base_bytes) + self.pages().map_or(0, Pages::bytes)
     }
 
@@ -111,14 +121,8 @@ impl<'a> Member<'a> {
 }
 
 impl Paged {
-    /// How often a filter that is in a union once can be in it again, of `times`, with an effect.
-    #[must_use]
-    pub fn repeats(&self, times: usize) -> usize {
-        if self.counts() { times.min(MOST_REPEATS) } else { 0 }
-    }
-
     /// The union of filters, of which at least one has pages, and which may come more than once
-    /// ([`Self::repeats`]). `None` if the first one is the union already. Without `limited`,
+    /// ([`Member::repeats`]). `None` if the first one is the union already. Without `limited`,
     /// neither the number of items nor the rate refuses it. `ceiling` is called only if the union
     /// may take more than the first one.
     ///

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     command::{args::Options, refusal::Refusal},
-    filter::{Answers, CellKind, Error, Filter},
+    filter::{Additions, Answers, CellKind, Error, Filter},
     module::{
         api::{Access, Key, Str, logged},
         create,
@@ -280,9 +280,9 @@ fn add_to_layers<'a>(
     let before = Before::of(filter);
     let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(ctx, demand);
-    let outcome = filter.add_each(items.clone(), ceiling, |chunk| answers.push(chunk));
-    let shape = before.reshaped(filter, total(&answers, Answers::ones));
-    let done = Added { answers, changed: Changed::New, shape, error: None };
+    let outcome = filter.add_each(items.clone(), ceiling, |chunk| answers.push(chunk.into()));
+    let shape = before.reshaped(filter, total(&answers, |chunk| chunk.new.ones()));
+    let done = Added { answers, shape, error: None };
     match outcome {
         Ok(()) => Ok(done),
         Err(Error::Overflow) => Err(done),
@@ -316,15 +316,15 @@ fn add_uncounted<'a>(
     }
     let mut answers = Vec::new();
     let before = Share::of_layers(filter);
-    filter.add_each_uncounted(items, |chunk| answers.push(chunk));
+    filter.add_each_uncounted(items, |chunk| answers.push(chunk.into()));
     // Other items are counted, if there was memory after all.
     before.changed(Share::of_layers(filter));
-    Added { answers, changed: Changed::New, shape: Shape::default(), error: None }
+    Added { answers, shape: Shape::default(), error: None }
 }
 
 /// The sum of `number` over all chunks of answers.
-fn total(answers: &[Answers], number: impl Fn(Answers) -> usize) -> usize {
-    answers.iter().copied().map(number).sum()
+fn total(answers: &[Additions], number: impl Fn(&Additions) -> usize) -> usize {
+    answers.iter().map(number).sum()
 }
 
 /// Counts a refusal, and logs which limit caused it. The client's error text does not say which.
@@ -374,26 +374,17 @@ impl Before {
 
 /// The answer for each item, and the error that stopped the additions.
 pub(super) struct Added {
-    /// Whether each item was new, chunk by chunk.
-    pub(super) answers: Vec<Answers>,
-    pub(super) changed: Changed,
+    /// Chunk by chunk.
+    pub(super) answers: Vec<Additions>,
     pub(super) shape: Shape,
     pub(super) error: Option<Refusal>,
-}
-
-/// The items that changed the filter, of those that were added.
-pub(super) enum Changed {
-    /// Those that were new.
-    New,
-    /// Those whose element is true, chunk by chunk: the filter counts or forgets.
-    These(Vec<Answers>),
 }
 
 impl Added {
     /// What a command did whose first item was refused, if there was one: nothing.
     pub(super) fn none(error: Option<Refusal>) -> Self {
         let (answers, shape) = (Vec::new(), Shape::default());
-        Self { answers, changed: Changed::New, shape, error }
+        Self { answers, shape, error }
     }
 
     /// Announces the change by the additions. A copy that could not take an item is given up.
@@ -406,20 +397,17 @@ impl Added {
 
     /// The number of items that were new.
     fn ones(&self) -> usize {
-        total(&self.answers, Answers::ones)
+        total(&self.answers, |chunk| chunk.new.ones())
     }
 
     /// The number of items that were added, new or not.
     pub(super) fn count(&self) -> usize {
-        total(&self.answers, Answers::count)
+        total(&self.answers, |chunk| chunk.new.count())
     }
 
     /// The number of items that changed the filter.
     fn changes(&self) -> usize {
-        match &self.changed {
-            Changed::New => self.ones(),
-            Changed::These(changed) => total(changed, Answers::ones),
-        }
+        total(&self.answers, |chunk| chunk.changed.ones())
     }
 
     /// The number of items tried, including one that caused an error.
@@ -428,7 +416,7 @@ impl Added {
     }
 
     fn each(&self) -> impl Iterator<Item = bool> {
-        self.answers.iter().flat_map(|chunk| chunk.each())
+        self.chunks().flat_map(Answers::each)
     }
 
     /// The items that changed the filter; `items` were added.
@@ -436,10 +424,7 @@ impl Added {
         if self.changes() == 0 {
             return Items::Listed(Vec::new());
         }
-        match &self.changed {
-            Changed::New => items.select(self.each()),
-            Changed::These(changed) => items.select(changed.iter().flat_map(|chunk| chunk.each())),
-        }
+        items.select(self.answers.iter().flat_map(|chunk| chunk.changed.each()))
     }
 
     /// The change by the addition of `items`; it lists the items that changed the filter.
@@ -458,9 +443,9 @@ impl Added {
         }
     }
 
-    /// The answers, chunk by chunk.
+    /// Whether each item was new, chunk by chunk.
     pub(super) fn chunks(&self) -> impl Iterator<Item = Answers> {
-        self.answers.iter().copied()
+        self.answers.iter().map(|chunk| chunk.new)
     }
 
     /// The refusal that stopped the additions, if any.

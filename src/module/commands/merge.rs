@@ -19,7 +19,7 @@ use crate::{
         api::{Access, Context, Key, Str, logged},
         effects::{self, Shape},
         limit, stats,
-        value::{Complete, Value},
+        value::Value,
     },
 };
 
@@ -109,11 +109,8 @@ impl Sources {
     fn filters(&mut self) -> Result<Vec<Member<'_>>, Refusal> {
         let mut filters = Vec::with_capacity(self.keys.len());
         for (key, times) in &mut self.keys {
-            let filter = match Value::filter_in_key(key)?.ok_or(Refusal::NotFound)? {
-                Complete::Layers(filter) => Member::Layer(filter),
-                Complete::Pages(paged) => Member::Pages(paged),
-            };
-            let more = repeats(filter, times.saturating_sub(1));
+            let filter = member(Value::complete_in_key(key)?.ok_or(Refusal::NotFound)?)?;
+            let more = filter.repeats(times.saturating_sub(1));
             filters.extend(repeat_n(filter, more.saturating_add(1)));
         }
         Ok(filters)
@@ -126,14 +123,6 @@ fn member(value: &Value) -> Result<Member<'_>, Refusal> {
         Value::Ready(filter) => Ok(Member::Layer(filter)),
         Value::Paged(paged) => Ok(Member::Pages(paged)),
         Value::Loading(_) => Err(Refusal::Loading),
-    }
-}
-
-/// How often a filter that is in a union once can be in it again, of `times`, with an effect.
-fn repeats(filter: Member, times: usize) -> usize {
-    match filter {
-        Member::Layer(_) => 0,
-        Member::Pages(paged) => paged.repeats(times),
     }
 }
 
@@ -155,7 +144,7 @@ fn merge_into(
     others: &[Member],
 ) -> Result<Option<Shape>, Refusal> {
     let first = member(value)?;
-    let own = repeats(first, own);
+    let own = first.repeats(own);
     let was_filled = is_filled(first);
     let before = value.share();
     match (&mut *value, layers(others)) {
@@ -200,10 +189,7 @@ fn is_filled(filter: Member) -> bool {
 fn union_of(call: &Call, filters: &[Member]) -> Result<Value, Refusal> {
     let Some(filters) = layers(filters) else {
         // A union that takes no more than its first filter asks for no memory.
-        let bytes = filters.iter().map(|filter| match filter {
-            Member::Layer(filter) => filter.bit_bytes(),
-            Member::Pages(paged) => paged.bytes(),
-        });
+        let bytes = filters.iter().map(|filter| filter.bytes());
         let (present, wanted) = (0, bytes.max().unwrap_or(0));
         let ceiling = limit::ceiling(call.ctx, Demand { present, wanted });
         if wanted > ceiling {

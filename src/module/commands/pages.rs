@@ -7,7 +7,7 @@
 
 use super::{
     Call,
-    add::{Added, Batch, Changed, refused},
+    add::{Added, Batch, refused},
     exists::Found,
     sharded::{self, OwnItems},
 };
@@ -44,26 +44,11 @@ pub(super) fn add_items<'a>(
     };
     let shift = turn(call, paged, author);
     let before = Before::of(paged, author);
-    let (mut answers, mut changed) = (Vec::new(), Vec::new());
-    let grows = paged.window().is_none() && !paged.counts();
-    let outcome = paged.add_each(
-        items,
-        author,
-        |demand| limit::ceiling(call.ctx, demand),
-        |chunk| {
-            answers.push(chunk.new);
-            if !grows {
-                changed.push(chunk.changed);
-            }
-        },
-    );
+    let mut answers = Vec::new();
+    let ceiling = |demand| limit::ceiling(call.ctx, demand);
+    let outcome = paged.add_each(items, author, ceiling, |chunk| answers.push(chunk));
     let shape = Shape { shift, ..before.changed(call, paged) };
-    Added {
-        answers,
-        changed: if grows { Changed::New } else { Changed::These(changed) },
-        shape,
-        error: outcome.err().map(|error| refused(call, error)),
-    }
+    Added { answers, shape, error: outcome.err().map(|error| refused(call, error)) }
 }
 
 /// Adds an item, if no generation must start for it. Otherwise returns `None`, also if the item is
