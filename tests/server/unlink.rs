@@ -66,6 +66,23 @@ fn only_large_filters_go_to_the_background_thread() {
     }
 }
 
+/// The pages of a window that was emptied are still to be freed, one slice after the other.
+#[test]
+fn an_emptied_window_goes_to_the_background_thread() {
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.RESERVE k 0.01 50 WINDOW PX 400 GENERATIONS 1"), ok());
+    madd(client, "k", &numbered("item", 40_000));
+    let before = client.memory("lazyfreed_objects");
+    std::thread::sleep(std::time::Duration::from_millis(900));
+    client.run("MULTI");
+    client.run("BF.FORGET k");
+    client.run("UNLINK k");
+    assert_eq!(client.run("EXEC").elements().last(), Some(&int(1)));
+    wait_until("nothing is left to free", || client.memory("lazyfree_pending_objects") == 0);
+    assert_eq!(client.memory("lazyfreed_objects") - before, 1);
+}
+
 /// For filters of any shape and origin, MEMORY USAGE is the growth of `used_memory`.
 #[test]
 fn memory_usage_is_correct_within_one_per_cent() {

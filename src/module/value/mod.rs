@@ -337,11 +337,11 @@ impl Value {
         matches!(self, Self::Paged(paged) if paged.counts())
     }
 
-    /// Bytes of bits and pages.
+    /// Bytes of bits and pages, those included that a window has emptied and not freed.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Ready(filter) => filter.bit_bytes(),
-            Self::Paged(paged) => paged.bytes(),
+            Self::Paged(paged) => paged.bytes().saturating_add(paged.leaving_bytes()),
             Self::Loading(load) => load.bytes(),
         }
     }
