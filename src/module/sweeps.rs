@@ -28,7 +28,7 @@ use super::{
     effects, limit,
     panic_guard::guarded,
     stats::Share,
-    value::{Complete, Value},
+    value::Value,
 };
 
 /// Pages of a slice: at most a millisecond.
@@ -116,7 +116,7 @@ fn sweep(ctx: Context, (database, name): &Place) -> bool {
     };
     let name = name.as_str();
     let mut key = Key::open(ctx, name, Access::Write);
-    let Ok(Some(Complete::Pages(paged))) = Value::filter_in_key(&mut key) else {
+    let Ok(Some(Value::Paged(paged))) = Value::complete_in_key(&mut key) else {
         return false;
     };
     let before = Share::of_pages(paged);

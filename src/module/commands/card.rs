@@ -28,7 +28,7 @@ impl Command for Card {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let items = Value::filter_in_key(&mut key)?.map_or(0, |filter| filter.items());
+        let items = Value::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
         call.ctx.reply_integer(items);
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::{
     command::refusal::Refusal,
     module::{
         api::{Access, Key},
-        value::Complete,
+        value::Value,
     },
 };
 
@@ -32,7 +32,7 @@ impl Command for Count {
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let count = match queried(&mut key)? {
-            Some(Complete::Pages(paged)) if paged.counts() => {
+            Some(Value::Paged(paged)) if paged.counts() => {
                 sharded::check(call, paged.shard(), item.bytes())?;
                 paged.count(paged.hash(item.bytes()))
             }

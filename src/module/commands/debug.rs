@@ -9,7 +9,7 @@ use crate::{
     },
     module::{
         api::{Access, Key},
-        value::{Complete, Value, stored_items},
+        value::{Value, stored_items},
     },
 };
 
@@ -32,26 +32,27 @@ impl Command for Debug {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
-        let items = match &filter {
-            Complete::Layers(filter) => filter.items(),
-            Complete::Pages(paged) => stored_items(paged),
+        let filter = &*Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
+        let items = match filter {
+            Value::Paged(paged) => stored_items(paged),
+            filter => filter.items(),
         };
         let shard = filter.shard().map_or(String::new(), |shard| {
             format!(" shard:{} shards:{}", shard.index(), shard.count())
         });
         let mut lines = vec![format!("size:{items}{shard}")];
         match filter {
-            Complete::Layers(filter) => {
+            Value::Ready(filter) => {
                 lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
             }
-            Complete::Pages(paged) => {
+            Value::Paged(paged) => {
                 if let (Some(window), Some(first)) = (paged.window(), lines.first_mut()) {
                     first.push_str(&describe_window(window));
                 }
                 lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
                 lines.push(describe_pages(paged, items));
             }
+            Value::Loading(_) => {}
         }
         call.ctx.reply_array(lines.len());
         lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));

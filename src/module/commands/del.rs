@@ -15,7 +15,7 @@ use crate::{
         api::{Access, Key},
         effects,
         stats::{self, Share},
-        value::Complete,
+        value::Value,
     },
 };
 
@@ -43,7 +43,7 @@ impl Command for Del {
         let mut error = None;
         let mut deleted = Vec::with_capacity(items.len());
         match queried(&mut key)? {
-            Some(Complete::Pages(paged)) if paged.counts() => {
+            Some(Value::Paged(paged)) if paged.counts() => {
                 let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
                 let answer = |gone: Answers| deleted.extend(gone.each());
                 let outcome = match paged.shard() {

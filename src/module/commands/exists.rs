@@ -18,7 +18,7 @@ use crate::{
         config,
         lookahead::Lookahead,
         stats,
-        value::{Complete, Value},
+        value::Value,
     },
     sharding::Shard,
 };
@@ -107,15 +107,16 @@ impl Command for MultiExists {
 /// [`Refusal::OtherShard`] if an item belongs to another shard.
 pub(super) fn ask<'a>(
     call: &Call,
-    filter: Complete,
+    filter: &Value,
     items: impl Batch<'a>,
 ) -> Result<Found, Refusal> {
     let found = match filter {
-        Complete::Pages(paged) => pages::ask(call, paged, items)?,
-        Complete::Layers(filter) => match filter.shard() {
+        Value::Paged(paged) => pages::ask(call, paged, items)?,
+        Value::Ready(filter) => match filter.shard() {
             None => found_in(filter, items.items()),
             Some(shard) => ask_shard(call, filter, shard, items)?,
         },
+        Value::Loading(_) => return Err(Refusal::Loading),
     };
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
@@ -172,8 +173,8 @@ impl Found {
 /// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that
 /// an error.
 #[inline]
-pub(super) fn queried(key: &mut Key) -> Result<Option<Complete<'_>>, Refusal> {
-    match Value::filter_in_key(key)? {
+pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
+    match Value::complete_in_key(key)? {
         None => missing(),
         value => Ok(value),
     }
@@ -181,7 +182,7 @@ pub(super) fn queried(key: &mut Key) -> Result<Option<Complete<'_>>, Refusal> {
 
 /// Counts a query of a missing key, which is how a guard finds out that its filter is lost.
 #[cold]
-fn missing<'a>() -> Result<Option<Complete<'a>>, Refusal> {
+fn missing<'a>() -> Result<Option<&'a mut Value>, Refusal> {
     stats::MISSING.add(1);
     if config::missing_key_error() { Err(Refusal::NotFound) } else { Ok(None) }
 }

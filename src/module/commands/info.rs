@@ -15,7 +15,7 @@ use crate::{
     },
     module::{
         api::{Access, Context, Key, clock},
-        value::{Complete, Value, items_of, stored_items},
+        value::{Value, items_of, stored_items},
     },
     sharding::Shard,
 };
@@ -60,7 +60,7 @@ impl Command for Info {
         let (name, words) = call.key_and_rest(0)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = match words {
-            [] | [_] => &Value::filter_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
+            [] | [_] => Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
             _ => return Err(Refusal::Arity),
         };
         let ctx = call.ctx;
@@ -270,10 +270,11 @@ fn generations(paged: &Paged) -> Shown {
 
 impl Field {
     /// The name and the value of this field for a filter.
-    fn of(&self, filter: &Complete) -> (&'static CStr, Shown) {
+    fn of(&self, filter: &Value) -> (&'static CStr, Shown) {
         let shown = match filter {
-            Complete::Layers(filter) => (self.layers)(filter),
-            Complete::Pages(paged) => (self.pages)(paged),
+            Value::Ready(filter) => (self.layers)(filter),
+            Value::Paged(paged) => (self.pages)(paged),
+            Value::Loading(_) => Shown::Null,
         };
         (self.label, shown)
     }

@@ -213,7 +213,7 @@ fn give_up(call: &Call) {
         return;
     };
     let mut key = Key::open(call.ctx, name, Access::Write);
-    if matches!(Value::filter_in_key(&mut key), Ok(Some(_))) {
+    if matches!(Value::complete_in_key(&mut key), Ok(Some(_))) {
         key.delete();
         drop(key);
         effects::dropped(call.ctx, name);

@@ -47,15 +47,6 @@ pub(crate) enum Value {
     Loading(Box<Load>),
 }
 
-/// A filter that is complete.
-#[derive(Debug)]
-pub(crate) enum Complete<'a> {
-    /// Of layers.
-    Layers(&'a mut Filter),
-    /// Of pages.
-    Pages(&'a mut Paged),
-}
-
 /// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
@@ -146,20 +137,6 @@ impl Value {
         match Self::in_key(key)? {
             Some(Self::Loading(load)) => Err(incomplete(load)),
             value => Ok(value),
-        }
-    }
-
-    /// The filter in an open key.
-    ///
-    /// # Errors
-    /// Those of [`Self::complete_in_key`].
-    #[inline]
-    pub(crate) fn filter_in_key(key: &mut Key) -> Result<Option<Complete<'_>>, Refusal> {
-        match Self::in_key(key)? {
-            Some(Self::Ready(filter)) => Ok(Some(Complete::Layers(filter))),
-            Some(Self::Paged(paged)) => Ok(Some(Complete::Pages(paged))),
-            Some(Self::Loading(load)) => Err(incomplete(load)),
-            None => Ok(None),
         }
     }
 
@@ -324,6 +301,15 @@ impl Value {
         }
     }
 
+    /// The items that are remembered now.
+    pub(crate) fn items(&self) -> u64 {
+        match self {
+            Self::Ready(filter) => filter.items(),
+            Self::Paged(paged) => items_of(paged),
+            Self::Loading(_) => 0,
+        }
+    }
+
     /// How it forgets, if it does.
     pub(crate) fn window(&self) -> Option<&Window> {
         match self {
@@ -360,25 +346,6 @@ impl Value {
                         Load::Pages(load) => load.bytes() as usize,
                     }
             }
-        }
-    }
-}
-
-impl Complete<'_> {
-    /// The shard that it is, if it is one.
-    #[inline]
-    pub(crate) fn shard(&self) -> Option<Shard> {
-        match self {
-            Self::Layers(filter) => filter.shard(),
-            Self::Pages(paged) => paged.shard(),
-        }
-    }
-
-    /// The items that are remembered now.
-    pub(crate) fn items(&self) -> u64 {
-        match self {
-            Self::Layers(filter) => filter.items(),
-            Self::Pages(paged) => items_of(paged),
         }
     }
 }
