@@ -63,27 +63,21 @@ impl Command for Info {
             [] | [_] => Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
             _ => return Err(Refusal::Arity),
         };
-        let ctx = call.ctx;
-        match words.first() {
-            None => {
-                let full: Vec<_> = FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect();
-                ctx.reply_map(full.len());
-                full.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
-            }
+        let shown = match words.first() {
+            None => Shown::Map(FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect()),
             Some(word) => {
                 let field = FIELDS
                     .iter()
                     .find(|field| word.bytes().eq_ignore_ascii_case(field.word.as_bytes()));
                 let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(filter);
-                if ctx.speaks_resp3() {
-                    ctx.reply_map(1);
-                    shown.reply_under(ctx, label);
+                if call.ctx.speaks_resp3() {
+                    Shown::Map(vec![(label, shown)])
                 } else {
-                    ctx.reply_array(1);
-                    shown.reply(ctx);
+                    Shown::List(vec![shown])
                 }
             }
-        }
+        };
+        shown.reply(call.ctx);
         Ok(())
     }
 }
@@ -102,35 +96,12 @@ struct Field {
 enum Shown {
     Integer(u64),
     Double(f64),
+    Bool(bool),
     Null,
-    Identity(u64),
-    Shard(Shard),
-    /// The rules, and the capacity of the whole window.
-    Window(Rules, u64),
-    Generations(Vec<Started>),
-    Layers(Vec<Part>),
-}
-
-/// A layer, or all pages.
-struct Part {
-    capacity: u64,
-    items: u64,
-    bytes: u64,
-    /// The rate for which it was made.
-    error_rate: f64,
-    now: Estimate,
-}
-
-/// A generation.
-struct Started {
-    /// Only one of a window of time has a start, and only once it has an item.
-    started: Option<u64>,
-    items: u64,
-    /// Items of the window for each part of it.
-    capacity: u64,
-    /// Bytes of the pages, by its share of their slots.
-    bytes: u64,
-    alive: bool,
+    Word(&'static CStr),
+    Text(String),
+    List(Vec<Self>),
+    Map(Vec<(&'static CStr, Self)>),
 }
 
 /// The number of fields in the full reply: the first five of `FIELDS`.
@@ -193,11 +164,9 @@ const FIELDS: [Field; 15] = [
         word: "LAYERS",
         label: c"Layers",
         layers: |filter| {
-            Shown::Layers(
-                filter.estimate_layers().map(|(layer, own)| Part::of(layer, own)).collect(),
-            )
+            Shown::List(filter.estimate_layers().map(|(layer, own)| part(layer, own)).collect())
         },
-        pages: |paged| Shown::Layers(Part::all(paged)),
+        pages: |paged| Shown::List(parts(paged)),
     },
     // Slots whose count is the highest, which stay; null for a filter without counts.
     Field {
@@ -218,17 +187,17 @@ const FIELDS: [Field; 15] = [
     Field {
         word: "SHARD",
         label: c"Shard",
-        layers: |filter| filter.shard().map_or(Shown::Null, Shown::Shard),
-        pages: |paged| paged.shard().map_or(Shown::Null, Shown::Shard),
+        layers: |filter| shard(filter.shard()),
+        pages: |paged| shard(paged.shard()),
     },
     // How the filter forgets; null for one that does not.
     Field {
         word: "WINDOW",
         label: c"Window",
         layers: |_| Shown::Null,
-        pages: |paged| match paged.window() {
-            Some(window) => Shown::Window(window.rules, paged.capacity()),
-            None => Shown::Null,
+        pages: |paged| {
+            let rules = paged.window().map(|window| window.rules);
+            rules.map_or(Shown::Null, |rules| window(rules, paged.capacity()))
         },
     },
     // The generations of such a filter, oldest first.
@@ -242,30 +211,92 @@ const FIELDS: [Field; 15] = [
     Field {
         word: "IDENTITY",
         label: c"Identity",
-        layers: |filter| Shown::Identity(filter.identity()),
-        pages: |paged| Shown::Identity(paged.identity()),
+        layers: |filter| Shown::Text(format!("{:016x}", filter.identity())),
+        pages: |paged| Shown::Text(format!("{:016x}", paged.identity())),
     },
 ];
+
+fn shard(shard: Option<Shard>) -> Shown {
+    let number = |number: u16| Shown::Integer(number.into());
+    let numbers = |shard: Shard| Shown::List(vec![number(shard.index()), number(shard.count())]);
+    shard.map_or(Shown::Null, numbers)
+}
+
+/// How a filter forgets. `capacity` is that of the whole window.
+fn window(Rules { span, generations, refresh }: Rules, capacity: u64) -> Shown {
+    let (kind, milliseconds) = match span {
+        Span::Time(span) => (c"time", Shown::Integer(span)),
+        Span::Items => (c"count", Shown::Null),
+    };
+    Shown::Map(vec![
+        (c"Kind", Shown::Word(kind)),
+        (c"Milliseconds", milliseconds),
+        (c"Generations", Shown::Integer(generations.into())),
+        (c"Refresh", Shown::Bool(refresh)),
+        (c"Capacity", Shown::Integer(capacity)),
+    ])
+}
 
 fn generations(paged: &Paged) -> Shown {
     let Some(window) = paged.window() else {
         return Shown::Null;
     };
     let (now, rules) = (clock(), window.rules);
+    // Items of the window for each part of it.
     let capacity = paged.capacity().div_ceil(u64::from(rules.generations).max(1));
     let (bytes, slots) = (paged.pages().bytes(), paged.pages().slot_count());
+    // Bytes of the pages, by the share of their slots.
     let share = |items: u64| u128::from(bytes) * u128::from(items) / u128::from(slots.max(1));
-    let generations = window.generations.iter().map(|&Generation { start, items }| Started {
-        started: match rules.span {
+    let generations = window.generations.iter().map(|&Generation { start, items }| {
+        let started = match rules.span {
+            // Only one of a window of time has a start, and only once it has an item.
             Span::Time(_) if start != NEVER => u64::try_from(start).ok(),
             Span::Time(_) | Span::Items => None,
-        },
-        items,
-        capacity,
-        bytes: share(items).try_into().unwrap_or(bytes),
-        alive: rules.is_alive(start, now),
+        };
+        Shown::Map(vec![
+            (c"Started", count(started)),
+            (c"Items", Shown::Integer(items)),
+            (c"Capacity", Shown::Integer(capacity)),
+            (c"Layers", Shown::Integer(1)),
+            (c"Size", Shown::Integer(share(items).try_into().unwrap_or(bytes))),
+            (c"Alive", Shown::Bool(rules.is_alive(start, now))),
+        ])
     });
-    Shown::Generations(generations.collect())
+    Shown::List(generations.collect())
+}
+
+/// A layer.
+fn part(layer: &Layer, now: Estimate) -> Shown {
+    let bytes = size_of_val(layer.bits().words()) as u64;
+    described(layer.capacity(), layer.counted(), bytes, layer.error_rate(), now)
+}
+
+/// The layer below the pages, if there is one, and all pages.
+fn parts(paged: &Paged) -> Vec<Shown> {
+    let base = paged.base();
+    let items = stored_items(paged);
+    let (_, capacity) = paged.stack(items);
+    let (below, held) = base.map_or((0, 0), |base| (base.capacity(), base.counted()));
+    let pages = described(
+        capacity.saturating_sub(below),
+        items.saturating_sub(held),
+        paged.pages().bytes(),
+        paged.error_rate_of_pages(),
+        paged.estimate_pages(),
+    );
+    base.map(|layer| part(layer, layer.estimate())).into_iter().chain([pages]).collect()
+}
+
+/// A layer, or all pages, made for `error_rate`.
+fn described(capacity: u64, items: u64, bytes: u64, error_rate: f64, now: Estimate) -> Shown {
+    Shown::Map(vec![
+        (c"Capacity", Shown::Integer(capacity)),
+        (c"Items", Shown::Integer(items)),
+        (c"Size", Shown::Integer(bytes)),
+        (c"Error rate", Shown::Double(error_rate)),
+        (c"False positive rate", Shown::Double(now.error_rate)),
+        (c"Fill", Shown::Double(now.fill)),
+    ])
 }
 
 impl Field {
@@ -280,108 +311,30 @@ impl Field {
     }
 }
 
-impl Part {
-    /// A layer.
-    fn of(layer: &Layer, now: Estimate) -> Self {
-        Self {
-            capacity: layer.capacity(),
-            items: layer.counted(),
-            bytes: size_of_val(layer.bits().words()) as u64,
-            error_rate: layer.error_rate(),
-            now,
-        }
-    }
-
-    /// The layer below the pages, if there is one, and all pages.
-    fn all(paged: &Paged) -> Vec<Self> {
-        let base = paged.base().map(|layer| Self::of(layer, layer.estimate()));
-        let items = stored_items(paged);
-        let (_, capacity) = paged.stack(items);
-        let (below, held) = base.as_ref().map_or((0, 0), |base| (base.capacity, base.items));
-        let pages = Self {
-            capacity: capacity.saturating_sub(below),
-            items: items.saturating_sub(held),
-            bytes: paged.pages().bytes(),
-            error_rate: paged.error_rate_of_pages(),
-            now: paged.estimate_pages(),
-        };
-        base.into_iter().chain([pages]).collect()
-    }
-}
-
 fn count(count: Option<u64>) -> Shown {
     count.map_or(Shown::Null, Shown::Integer)
 }
 
 impl Shown {
-    fn reply_under(&self, ctx: Context, label: &CStr) {
-        ctx.reply_simple(label);
-        self.reply(ctx);
-    }
-
     fn reply(&self, ctx: Context) {
         match self {
             Self::Integer(number) => ctx.reply_integer(*number),
             Self::Double(number) => ctx.reply_double(*number),
+            Self::Bool(yes) => ctx.reply_bool(*yes),
             Self::Null => ctx.reply_null(),
-            Self::Identity(identity) => ctx.reply_bulk(format!("{identity:016x}").as_bytes()),
-            Self::Shard(shard) => {
-                ctx.reply_array(2);
-                ctx.reply_integer(shard.index().into());
-                ctx.reply_integer(shard.count().into());
+            Self::Word(word) => ctx.reply_simple(word),
+            Self::Text(text) => ctx.reply_bulk(text.as_bytes()),
+            Self::List(list) => {
+                ctx.reply_array(list.len());
+                list.iter().for_each(|shown| shown.reply(ctx));
             }
-            Self::Window(rules, capacity) => reply_window(ctx, *rules, *capacity),
-            Self::Generations(generations) => {
-                ctx.reply_array(generations.len());
-                generations.iter().for_each(|generation| reply_generation(ctx, generation));
-            }
-            Self::Layers(parts) => {
-                ctx.reply_array(parts.len());
-                parts.iter().for_each(|part| reply_part(ctx, part));
+            Self::Map(map) => {
+                ctx.reply_map(map.len());
+                for (label, shown) in map {
+                    ctx.reply_simple(label);
+                    shown.reply(ctx);
+                }
             }
         }
     }
-}
-
-/// Replies a map that describes how a filter forgets.
-fn reply_window(ctx: Context, rules: Rules, capacity: u64) {
-    let Rules { span, generations, refresh } = rules;
-    let (kind, milliseconds) = match span {
-        Span::Time(span) => (c"time", Shown::Integer(span)),
-        Span::Items => (c"count", Shown::Null),
-    };
-    ctx.reply_map(5);
-    ctx.reply_simple(c"Kind");
-    ctx.reply_simple(kind);
-    milliseconds.reply_under(ctx, c"Milliseconds");
-    Shown::Integer(generations.into()).reply_under(ctx, c"Generations");
-    ctx.reply_simple(c"Refresh");
-    ctx.reply_bool(refresh);
-    Shown::Integer(capacity).reply_under(ctx, c"Capacity");
-}
-
-/// Replies a map that describes a generation.
-fn reply_generation(ctx: Context, generation: &Started) {
-    ctx.reply_map(6);
-    count(generation.started).reply_under(ctx, c"Started");
-    Shown::Integer(generation.items).reply_under(ctx, c"Items");
-    Shown::Integer(generation.capacity).reply_under(ctx, c"Capacity");
-    Shown::Integer(1).reply_under(ctx, c"Layers");
-    Shown::Integer(generation.bytes).reply_under(ctx, c"Size");
-    ctx.reply_simple(c"Alive");
-    ctx.reply_bool(generation.alive);
-}
-
-/// Replies a map that describes a layer, or all pages.
-fn reply_part(ctx: Context, part: &Part) {
-    let fields = [
-        (c"Capacity", Shown::Integer(part.capacity)),
-        (c"Items", Shown::Integer(part.items)),
-        (c"Size", Shown::Integer(part.bytes)),
-        (c"Error rate", Shown::Double(part.error_rate)),
-        (c"False positive rate", Shown::Double(part.now.error_rate)),
-        (c"Fill", Shown::Double(part.now.fill)),
-    ];
-    ctx.reply_map(fields.len());
-    fields.iter().for_each(|(label, shown)| shown.reply_under(ctx, label));
 }
