@@ -96,19 +96,13 @@ impl Plan {
     /// The plan of an existing filter.
     #[must_use]
     pub fn of(filter: &Filter) -> Self {
-        let layer = |layer: &Layer| LayerPlan {
-            capacity: layer.capacity(),
-            items: layer.counted(),
-            error_rate: layer.error_rate(),
-            shape: layer.shape(),
-        };
         Self {
             family: filter.family(),
             seed: filter.seed(),
             error_rate: filter.error_rate(),
             expansion: filter.expansion(),
             shard: filter.shard(),
-            layers: filter.layers().map(layer).collect(),
+            layers: filter.layers().map(LayerPlan::of).collect(),
         }
     }
 

@@ -31,6 +31,16 @@ pub struct LayerPlan {
 }
 
 impl LayerPlan {
+    /// The plan of an existing layer.
+    pub(super) fn of(layer: &Layer) -> Self {
+        Self {
+            capacity: layer.capacity(),
+            items: layer.counted(),
+            error_rate: layer.error_rate(),
+            shape: layer.shape(),
+        }
+    }
+
     /// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
     pub(super) fn native(capacity: u64, rate: f64) -> Option<Self> {
         let shape = sizing::geometry(capacity, rate)?.into();

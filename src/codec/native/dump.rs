@@ -125,14 +125,6 @@ pub enum Taken {
     Last,
 }
 
-/// A chunk with a frame; the frame is checked.
-struct Chunk<'a> {
-    identity: u64,
-    first: u64,
-    items: u64,
-    bits: &'a [u8],
-}
-
 /// A chunk that belongs to a filter, with or without a frame.
 struct Part<'a> {
     /// First byte in the stream.
@@ -152,63 +144,32 @@ impl<'a> Part<'a> {
         iterator: i64,
         data: &'a [u8],
     ) -> Result<Self, Error> {
-        match filter.family() {
-            Family::Native | Family::Valkey(_) | Family::Guava => {
-                let chunk = Chunk::read(iterator, data)?;
-                Ok(Self {
-                    first: chunk.first,
-                    to: chunk.fits(filter, identity)?,
-                    items: chunk.items,
-                    bits: chunk.bits,
-                })
-            }
-            Family::RedisBloom(_) => {
-                let (first, to) = redisbloom::place(filter, iterator, data)?;
-                Ok(Self { first, to, items: filter.newest().counted(), bits: data })
-            }
+        if let Family::RedisBloom(_) = filter.family() {
+            let (first, to) = redisbloom::place(filter, iterator, data)?;
+            return Ok(Self { first, to, items: filter.newest().counted(), bits: data });
         }
-    }
-}
-
-impl<'a> Chunk<'a> {
-    fn read(iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
         let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
-        let (identity, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let chunk = Self { identity, first, items, bits: reader.rest() };
+        let (of, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (bits, total) = (reader.rest(), filter.bit_bytes());
+        let end = first.checked_add(bits.len() as u64);
+        let to = end.unwrap_or(u64::MAX);
         // The iterator and the frame must give the same end.
-        if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != chunk.end() {
-            return Err(Error::Order {
-                from: first,
-                to: chunk.end().unwrap_or(u64::MAX),
-                received: 0,
-            });
+        if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != end {
+            return Err(Error::Order { from: first, to, received: 0 });
         }
-        Ok(chunk)
-    }
-
-    fn end(&self) -> Option<u64> {
-        self.first.checked_add(self.bits.len() as u64)
-    }
-
-    /// Checks that the chunk comes from a filter with this identity and lies inside its bytes.
-    /// Returns the end of the chunk in the stream, exclusive.
-    fn fits(&self, filter: &Filter, identity: impl FnOnce() -> u64) -> Result<u64, Error> {
-        let total = filter.bit_bytes();
-        let to = self.end().unwrap_or(u64::MAX);
         if to > total {
-            return Err(Error::TooBig { from: self.first, to, total });
+            return Err(Error::TooBig { from: first, to, total });
         }
-        let newest = filter.newest();
-        if self.identity != identity() || self.items > newest.capacity() {
+        if of != identity() || items > filter.newest().capacity() {
             return Err(Error::OtherFilter);
         }
-        if self.bits.is_empty()
-            || !self.first.is_multiple_of(stream::WORD)
+        if bits.is_empty()
+            || !first.is_multiple_of(stream::WORD)
             || !to.is_multiple_of(stream::WORD)
         {
-            return Err(Error::Unaligned { from: self.first, to });
+            return Err(Error::Unaligned { from: first, to });
         }
-        Ok(to)
+        Ok(Self { first, to, items, bits })
     }
 }
 

@@ -66,8 +66,7 @@ impl Layer {
     }
 
     /// Makes a layer whose bits are still to arrive, with room for at least its first `words` words
-    /// ([`Self::make_room`]). Nobody may query it or add to it until it is whole
-    /// ([`Self::is_whole`]).
+    /// ([`Self::make_room`]). Nobody may query it or add to it until all are there.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -99,12 +98,6 @@ impl Layer {
         }
         let words = with_room(self.shape(), words);
         self.bits_mut().grow(words)
-    }
-
-    /// Returns whether all words of the layer have room.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.bits().words().len() as u64 == self.shape().words()
     }
 
     /// Copies the layer.

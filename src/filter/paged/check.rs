@@ -67,7 +67,7 @@ impl PagedPlan {
             capacity: filter.capacity,
             expansion: filter.expansion(),
             shard: filter.shard(),
-            base: filter.base().map(layer_plan),
+            base: filter.base().map(LayerPlan::of),
             pages: filter.pages.plan(),
             page_count: filter.pages.pages().len() as u64,
             slots: filter.pages.slot_count(),
@@ -138,19 +138,10 @@ impl PagedPlan {
 
     /// Compares the layer and the pages that were read with the plan.
     pub(super) fn compare(&self, base: Option<&Layer>, pages: &Pages) -> Result<(), Mismatch> {
-        let equal = base.map(layer_plan) == self.base
+        let equal = base.map(LayerPlan::of) == self.base
             && pages.plan() == self.pages
             && pages.pages().len() as u64 == self.page_count
             && (pages.slot_count(), pages.copies()) == (self.slots, self.copies);
         if equal { Ok(()) } else { Err(Mismatch) }
-    }
-}
-
-fn layer_plan(layer: &Layer) -> LayerPlan {
-    LayerPlan {
-        capacity: layer.capacity(),
-        items: layer.counted(),
-        error_rate: layer.error_rate(),
-        shape: layer.shape(),
     }
 }

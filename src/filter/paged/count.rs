@@ -15,25 +15,9 @@ use crate::filter::{
 };
 
 impl Paged {
-    /// Deletes an item once. Returns whether it was there and was deleted, that is, whether the
-    /// filter changed. Counts a refusal ([`Self::refused_deletions`]). Deletes nothing from a
-    /// filter that does not count.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    pub fn delete(&mut self, hash: Hash) -> Result<bool, Error> {
-        if !self.counts() {
-            return Ok(false);
-        }
-        let before = self.pages.lower(hash)?;
-        let refused = before == self.pages.highest_count();
-        if refused {
-            self.refuse(1);
-        }
-        Ok(before > 0 && !refused)
-    }
-
-    /// Deletes each item in order, and answers as [`Self::delete`] does, one chunk at a time.
+    /// Deletes each item once, in order. Answers, one chunk at a time, whether it was there and was
+    /// deleted, that is, whether the filter changed. Counts refusals
+    /// ([`Self::refused_deletions`]). Deletes nothing from a filter that does not count.
     ///
     /// # Errors
     /// `Error::OutOfMemory`. The first item that fails and all items after it are not deleted and
@@ -44,28 +28,42 @@ impl Paged {
         mut answer: impl FnMut(Answers),
     ) -> Result<(), Error> {
         let mut chunk = [Hash::default(); CHUNK];
-        let highest = self.pages.highest_count();
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk);
             if hashes.is_empty() {
                 return Ok(());
             }
-            let (mut answers, mut refused) = (Answers::default(), 0_u32);
-            let outcome = if self.counts() {
-                self.pages.lower_chunk(hashes, |before| {
-                    answers.push(before > 0 && before < highest);
-                    refused += u32::from(before == highest);
-                })
-            } else {
-                hashes.iter().for_each(|_| answers.push(false));
-                Ok(())
-            };
-            if refused > 0 {
-                self.refuse(refused);
-            }
+            let mut answers = Answers::default();
+            let outcome = self.delete_chunk(hashes, &mut answers);
             answer(answers);
             outcome?;
         }
+    }
+
+    /// Deletes an item as [`Self::delete_each`] does.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
+    pub fn delete(&mut self, hash: Hash) -> Result<bool, Error> {
+        let mut answers = Answers::default();
+        self.delete_chunk(&[hash], &mut answers)?;
+        Ok(answers.ones() == 1)
+    }
+
+    fn delete_chunk(&mut self, hashes: &[Hash], answers: &mut Answers) -> Result<(), Error> {
+        if !self.counts() {
+            hashes.iter().for_each(|_| answers.push(false));
+            return Ok(());
+        }
+        let (highest, mut refused) = (self.pages.highest_count(), 0_u32);
+        let outcome = self.pages.lower_chunk(hashes, |before| {
+            answers.push(before > 0 && before < highest);
+            refused += u32::from(before == highest);
+        });
+        if refused > 0 {
+            self.refuse(refused);
+        }
+        outcome
     }
 
     /// How often the item was added and not deleted since: exact but for items with equal tags, and

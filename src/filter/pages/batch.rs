@@ -58,8 +58,10 @@ impl Pages {
         })
     }
 
-    /// Changes or removes each item of a chunk of at most 64 in order, as [`Self::alter`] does.
-    /// Calls `answer` for each.
+    /// Changes or removes the slot that matches each item of a chunk of at most 64 in order, as
+    /// `change` says of its payload. Calls `answer` with the payload before. Slots of void tags
+    /// that stand for items of two pages are not removed where payloads are counts, since their
+    /// count is the highest.
     ///
     /// # Errors
     /// `Error::OutOfMemory`. The item that fails and all after it are not changed.

@@ -26,9 +26,9 @@ impl Pages {
     /// `Error::OutOfMemory`; nothing has changed then.
     #[inline]
     pub fn lower(&mut self, hash: Hash) -> Result<u64, Error> {
-        let change = lowered(self.plan().payload.most());
-        let before = self.alter(hash, change)?;
-        Ok(before.map_or(0, |payload| payload + 1))
+        let mut count = 0;
+        self.lower_chunk(&[hash], |before| count = before)?;
+        Ok(count)
     }
 
     /// Deletes each item of a chunk of at most 64 in order, as [`Self::lower`] does. Calls `answer`
@@ -42,9 +42,13 @@ impl Pages {
         hashes: &[Hash],
         mut answer: impl FnMut(u64),
     ) -> Result<(), Error> {
-        let change = lowered(self.plan().payload.most());
-        let count = |before: Option<u64>| before.map_or(0, |payload| payload + 1);
-        self.alter_chunk(hashes, change, |before| answer(count(before)))
+        let most = self.plan().payload.most();
+        let change = |payload| match payload {
+            _ if payload == most => Change::Nothing,
+            0 => Change::Remove,
+            _ => Change::Payload(payload - 1),
+        };
+        self.alter_chunk(hashes, change, |before| answer(before.map_or(0, |payload| payload + 1)))
     }
 
     /// How often an item was added and not deleted since: never less than it was. The highest count
@@ -59,14 +63,5 @@ impl Pages {
     #[must_use]
     pub fn highest_count(&self) -> u64 {
         self.plan().payload.most() + 1
-    }
-}
-
-/// What a deletion makes of a payload, of which `most` is the highest.
-pub(super) fn lowered(most: u64) -> impl Fn(u64) -> Change {
-    move |payload| match payload {
-        _ if payload == most => Change::Nothing,
-        0 => Change::Remove,
-        _ => Change::Payload(payload - 1),
     }
 }

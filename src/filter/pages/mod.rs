@@ -42,7 +42,7 @@
 //! |---|---|---|
 //! | [`Pages::find`] | [`Pages::find_chunk`] | payload of the slot that matches, or `None` |
 //! | [`Pages::insert`] | [`Pages::insert_chunk`] | payload before, `None` for a new item |
-//! | [`Pages::alter`] | [`Pages::alter_chunk`] | payload before, or `None` |
+//! | | [`Pages::alter_chunk`] | payload before, or `None` |
 //!
 //! - A filter that only grows has [`Payload::Nothing`]; its payloads are 0.
 //! - A filter that counts has [`Payload::Count`] and [`raise`](Pages::raise),
@@ -524,21 +524,7 @@ impl Pages {
         Ok(None)
     }
 
-    /// Changes or removes the slot that matches an item, as `change` says of its payload; returns
-    /// the payload before. Slots of void tags that stand for items of two pages are not removed
-    /// where payloads are counts, since their count is the highest.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    #[inline]
-    pub fn alter(
-        &mut self,
-        hash: Hash,
-        change: impl Fn(u64) -> Change,
-    ) -> Result<Option<u64>, Error> {
-        with_select!(select => self.alter_by(select, hash, &change, true))
-    }
-
+    /// [`Self::alter_chunk`] for one item; returns the payload before.
     #[inline(always)]
     fn alter_by(
         &mut self,

@@ -69,11 +69,7 @@ pub(in crate::codec::native) fn load<S: Source>(
     if bits > ceiling {
         return Err(FilterError::Ceiling { wanted: bits, ceiling }.into());
     }
-    let mut load = match Load::new(plan.clone()) {
-        Ok(load) => Ok(load),
-        Err(error @ FilterError::OutOfMemory(_)) => Err(error),
-        Err(error) => return Err(error.into()),
-    };
+    let mut load = Load::new(plan);
     let mut place = 0;
     while place < present {
         let string = source.next().ok_or(Error::Truncated)?;
