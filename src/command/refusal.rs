@@ -246,12 +246,6 @@ impl Refusal {
         Cow::Borrowed(fixed)
     }
 
-    /// The refusal if a filter cannot be created. The parser has checked the ranges of the
-    /// arguments, so only memory can be missing.
-    pub fn of_creation(_: filter::Error) -> Self {
-        Self::NoMemory
-    }
-
     /// The refusal if an item cannot be added.
     pub fn of_addition(error: filter::Error) -> Self {
         match error {

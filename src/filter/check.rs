@@ -15,7 +15,7 @@ use super::{
     geometry::{Geometry, MAX_WORDS},
     layer::{Layer, Rule, Shape},
     paged::Fault,
-    params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params},
+    params::{Expansion, MAX_EXPANSION, MAX_LAYERS, Params, check_ranges},
     plan::LayerPlan,
     sizing::{MAX_PROBES, layer_rate},
     stack::Filter,
@@ -165,14 +165,7 @@ impl Plan {
             }
             _ => {}
         }
-        let whole = Params {
-            error_rate: self.error_rate,
-            capacity: MAX_CAPACITY,
-            expansion: self.expansion,
-            seed: 0,
-            cells: CellKind::Bits,
-        };
-        whole.check()?;
+        check_ranges(self.error_rate, 1)?;
         if self.bit_bytes() / 8 > MAX_WORDS {
             return Err(Error::Ceiling { wanted: self.bit_bytes(), ceiling: MAX_WORDS * 8 }.into());
         }
@@ -182,14 +175,7 @@ impl Plan {
     /// Checks layer `index`. Only the newest layer of a stack of bits may be less than full.
     fn check_layer(&self, index: usize, layer: &LayerPlan, newest: bool) -> Result<(), Broken> {
         let &LayerPlan { capacity, items, error_rate, shape } = layer;
-        let ranges = Params {
-            error_rate,
-            capacity,
-            expansion: self.expansion,
-            seed: self.seed,
-            cells: CellKind::Bits,
-        };
-        ranges.check()?;
+        check_ranges(error_rate, capacity)?;
         if items > capacity || (items < capacity && !newest) {
             return Err(Broken::Items { index, items, capacity });
         }

@@ -1,18 +1,13 @@
 //! How full a filter of layers is, and its false positive rate now: estimates from the set bits.
 //!
-//! A layer has the rate it was built for when it reaches its capacity. Before, its rate is lower.
-//! It can be higher in a damaged filter (one that was copied while items were added to it). The
-//! bits show the present rate. A block with a share f of set bits answers a random item wrongly
-//! with probability f^k, and the rate of a layer is the mean over its blocks. A classic layer is
-//! one block. In layers of several blocks of cache lines, probes come in groups of four, each in
-//! one line (`hash/probe.rs`). There the mean of f^4 over the lines of a block replaces each
-//! group's factor. The rate of the filter is the probability that at least one layer answers
-//! wrongly.
+//! A block with a share f of set bits answers a random item wrongly with probability f^k, and the
+//! rate of a layer is the mean over its blocks. A classic layer is one block. In layers of several
+//! blocks of cache lines, probes come in groups of four, each in one line (`hash/probe.rs`). There
+//! the mean of f^4 over the lines of a block replaces each group's factor. The rate of the filter
+//! is the probability that at least one layer answers wrongly.
 //!
-//! It comes from a sample of at most `SAMPLE_WORDS` words over all layers, in evenly
-//! spaced runs of at most a block. To count all bits of a filter of 1 GiB would block the server
-//! for 100 ms and more. 65,536 words with half of their bits set give the share of set bits to 1 in
-//! 4,000.
+//! It comes from a sample of at most `SAMPLE_WORDS` words over all layers, in evenly spaced runs of
+//! at most a block: all bits of a filter of 1 GiB would block the server for 100 ms and more.
 //!
 //! - The oldest layer has the highest rate of a stack, so half of the sample is for it, or all of
 //!   it in a filter of one layer.

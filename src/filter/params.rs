@@ -81,12 +81,17 @@ impl Params {
     /// # Errors
     /// `Error::ErrorRate` (NaN included) or `Error::Capacity`.
     pub fn check(&self) -> Result<(), Error> {
-        if !(self.error_rate > 0.0 && self.error_rate < 1.0) {
-            return Err(Error::ErrorRate(self.error_rate));
-        }
-        if !(1..=MAX_CAPACITY).contains(&self.capacity) {
-            return Err(Error::Capacity(self.capacity));
-        }
-        Ok(())
+        check_ranges(self.error_rate, self.capacity)
     }
+}
+
+/// [`Params::check`] of the numbers that have a range.
+pub(super) fn check_ranges(error_rate: f64, capacity: u64) -> Result<(), Error> {
+    if !(error_rate > 0.0 && error_rate < 1.0) {
+        return Err(Error::ErrorRate(error_rate));
+    }
+    if !(1..=MAX_CAPACITY).contains(&capacity) {
+        return Err(Error::Capacity(capacity));
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     command::{args::Options, number, refusal::Refusal},
-    filter::{Filter, Params, paged::Paged},
+    filter::{Family, Filter, Params, paged::Paged},
 };
 
 /// Makes an empty filter for `key`, which the log names if the filter is refused.
@@ -56,12 +56,9 @@ pub(crate) fn filter(
                 limit::explained(ctx, error)
             )
         });
-        Refusal::of_creation(error)
+        Refusal::NoMemory
     })?;
-    let created = match &made {
-        Value::Ready(filter) => CreatedWith::of_layers(filter),
-        Value::Paged(paged) => CreatedWith::of_pages(paged),
-        Value::Loading(_) => return Err(Refusal::Internal),
-    };
+    let family = options.valkey.map_or(Family::Native, Family::Valkey);
+    let created = CreatedWith { params, family, shard: options.shard, window: options.window };
     Ok((made, created))
 }

@@ -25,10 +25,7 @@ use super::{
 };
 use crate::{
     command::{args, number},
-    filter::{
-        CellKind, Family, Filter, Params, Rules, Span,
-        paged::{Paged, Shift},
-    },
+    filter::{CellKind, Family, Params, Rules, Span, paged::Shift},
     sharding::Shard,
 };
 
@@ -45,23 +42,10 @@ pub(crate) enum Change<'a> {
 /// All parameters of a new filter that determine its bits, and which items it takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CreatedWith {
-    params: Params,
-    family: Family,
-    shard: Option<Shard>,
-    window: Option<Rules>,
-}
-
-impl CreatedWith {
-    pub(crate) fn of_layers(filter: &Filter) -> Self {
-        let (params, family, shard) = (filter.params(), filter.family(), filter.shard());
-        Self { params, family, shard, window: None }
-    }
-
-    pub(crate) fn of_pages(paged: &Paged) -> Self {
-        let (params, shard) = (paged.params(), paged.shard());
-        let window = paged.window().map(|window| window.rules);
-        Self { params, family: Family::Native, shard, window }
-    }
+    pub(crate) params: Params,
+    pub(crate) family: Family,
+    pub(crate) shard: Option<Shard>,
+    pub(crate) window: Option<Rules>,
 }
 
 /// The items that changed the filter.

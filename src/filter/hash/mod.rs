@@ -1,8 +1,7 @@
 //! One hash per item: XXH3-128 with the filter's 64-bit seed. No other file uses `xxhash-rust`.
 //! Filters of another family fill the two words with another hash (`foreign/mod.rs`).
 //!
-//! All layers of a filter use the same two words, so an item is hashed once, however deep the stack
-//! is:
+//! An item is hashed once. Its two words serve a layer and the pages above it:
 //!
 //! ```text
 //!   item ── xxh3_128(seed) ──┬── block  (64 bits): picks the block in each layer

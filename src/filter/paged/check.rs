@@ -19,7 +19,7 @@ use crate::{
         foreign::Family,
         layer::Layer,
         pages::{self, MAX_PAGES, Pages, Payload},
-        params::{CellKind, Expansion, Params},
+        params::{Expansion, check_ranges},
         plan::LayerPlan,
     },
     sharding::Shard,
@@ -81,8 +81,8 @@ impl PagedPlan {
     /// # Errors
     /// The first invariant that is broken.
     pub fn check(&self) -> Result<(), Broken> {
-        let &Self { error_rate, capacity, expansion, seed, .. } = self;
-        Params { error_rate, capacity, expansion, seed, cells: CellKind::Bits }.check()?;
+        let &Self { error_rate, capacity, expansion, .. } = self;
+        check_ranges(error_rate, capacity)?;
         if let Some(factor) = expansion.factor() {
             Expansion::new(factor.into())?;
         }
