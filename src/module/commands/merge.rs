@@ -6,7 +6,10 @@
 //! and the union follows from them. Everything that can be refused is refused before anything
 //! changes.
 
-use std::{collections::BTreeMap, iter::repeat_n};
+use std::{
+    collections::BTreeMap,
+    iter::{once, repeat_n},
+};
 
 use super::{Argument, Call, Command, CommandSpec, Uses, give_up};
 use crate::{
@@ -149,8 +152,7 @@ fn merge_into(
     let before = value.share();
     match (&mut *value, layers(others)) {
         (Value::Ready(filter), Some(others)) => {
-            let filters: Vec<&Filter> =
-                repeat_n(&*filter, own.saturating_add(1)).chain(others.iter().copied()).collect();
+            let filters: Vec<&Filter> = once(&*filter).chain(others.iter().copied()).collect();
             let union = union(call, &filters, filter.bit_bytes())?;
             if !union.changes() {
                 return Ok(None);
