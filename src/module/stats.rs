@@ -119,7 +119,7 @@ pub(crate) struct Share {
     bytes: u64,
     items: u64,
     capacity: u64,
-    pub(crate) layers: u64,
+    layers: u64,
     windows: u64,
 }
 
@@ -155,6 +155,15 @@ impl Share {
         Self { bytes: load.bytes(), items, ..Self::default() }
     }
 
+    /// Counts the change of a filter that became larger. Returns the layers that it has more, which
+    /// it counts as added to full ones.
+    pub(crate) fn grew(self, after: Self) -> u64 {
+        self.changed(after);
+        let layers = after.layers.saturating_sub(self.layers);
+        SCALED.add(layers);
+        layers
+    }
+
     /// Counts the change of a filter.
     pub(crate) fn changed(self, after: Self) {
         MADE.bytes.add(after.bytes.wrapping_sub(self.bytes));
@@ -184,11 +193,6 @@ pub(crate) fn freed(share: Share) {
 /// The items of a filter of layers modulo 2^64; [`Filter::items`] saturates instead.
 pub(crate) fn items_of(filter: &Filter) -> u64 {
     filter.layers().map(Layer::counted).fold(0, u64::wrapping_add)
-}
-
-/// Counts layers that were added to full ones.
-pub(crate) fn grew(layers: u64) {
-    SCALED.add(layers);
 }
 
 /// Counts items that were added to a filter.

@@ -75,7 +75,7 @@ use crate::{
     },
     filter::{
         Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
-        RedisBloom, Rule, Rules, Shape, Span, Valkey, checksum, paged,
+        RedisBloom, Rule, Shape, Valkey, checksum, paged,
     },
     sharding::Shard,
 };
@@ -103,9 +103,6 @@ const GUAVA: u8 = 3;
 const SHARD: u16 = 1;
 /// Only in version 4.
 pub(super) const WINDOW: u16 = 3;
-/// Spans of a window.
-const TIME: u8 = 0;
-const ITEMS: u8 = 1;
 /// The first kind of the records that a release which does not know them may skip.
 const OPTIONAL: u16 = 1 << 15;
 /// Options of the family `REDISBLOOM`.
@@ -156,7 +153,7 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     }
     for layer in &plan.layers {
         match layer.shape {
-            Shape::Blocked(geometry) => put_geometry(&mut out, BLOCKED, geometry),
+            Shape::Blocked(geometry) => put_geometry(&mut out, geometry),
             Shape::Classic(classic) => {
                 let rule = match classic.rule {
                     Rule::Remainder => REMAINDER,
@@ -179,7 +176,7 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
 /// Writes a blocked layer as version 1 does.
 pub(super) fn put_layer(out: &mut Vec<u8>, layer: &LayerPlan) {
     if let Shape::Blocked(geometry) = layer.shape {
-        put_geometry(out, BLOCKED, geometry);
+        put_geometry(out, geometry);
         put_numbers(out, layer);
     }
 }
@@ -213,20 +210,8 @@ pub(super) fn put_records(out: &mut Vec<u8>, records: Vec<(u16, Vec<u8>)>) {
     }
 }
 
-/// Writes the rules of a window.
-pub(super) fn put_span(rules: Rules) -> Vec<u8> {
-    let Rules { span, generations, refresh } = rules;
-    let (span, milliseconds) = match span {
-        Span::Time(milliseconds) => (TIME, milliseconds),
-        Span::Items => (ITEMS, 0),
-    };
-    let mut out = vec![span, generations, u8::from(refresh)];
-    out.extend(milliseconds.to_le_bytes());
-    out
-}
-
-fn put_geometry(out: &mut Vec<u8>, kind: u8, geometry: Geometry) {
-    out.extend([kind, geometry.probes]);
+fn put_geometry(out: &mut Vec<u8>, geometry: Geometry) {
+    out.extend([BLOCKED, geometry.probes]);
     out.extend(geometry.block_words.to_le_bytes());
     out.extend(geometry.blocks.to_le_bytes());
 }
@@ -329,23 +314,6 @@ impl Records {
 fn shard(record: &mut Reader) -> Result<Shard, Error> {
     let (index, count) = (record.u16()?, record.u16()?);
     Shard::new(index, count).ok_or(Error::Shard { index, count })
-}
-
-/// Reads the rules of a window.
-pub(super) fn span(record: &mut Reader) -> Result<Rules, Error> {
-    let (span, generations, refresh) = (record.u8()?, record.u8()?, record.u8()?);
-    let milliseconds = record.u64()?;
-    let span = match (span, milliseconds) {
-        (TIME, milliseconds) => Span::Time(milliseconds),
-        (ITEMS, 0) => Span::Items,
-        _ => return Err(Error::Window),
-    };
-    let refresh = match refresh {
-        0 => false,
-        1 => true,
-        _ => return Err(Error::Window),
-    };
-    Ok(Rules { span, generations, refresh })
 }
 
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {

@@ -65,14 +65,14 @@ impl Command for Add {
         if !sharded::owns(filter.shard(), bytes) {
             return add_one(call, name, key, item);
         }
-        let before = Before::of(filter);
+        let newest = filter.newest_number();
         let hash = lookahead.hash(filter);
         let Ok(new) = filter.add(hash, |demand| limit::ceiling(ctx, demand)) else {
             return add_one(call, name, key, item);
         };
         stats::ADDS.add(1);
         if new {
-            let shape = before.reshaped(filter, 1);
+            let shape = reshaped(filter, newest, 1);
             drop(key);
             effects::added_all(ctx, name, shape);
         }
@@ -277,11 +277,11 @@ fn add_to_layers<'a>(
     items: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Result<Added, Added> {
     let ctx = call.ctx;
-    let before = Before::of(filter);
+    let newest = filter.newest_number();
     let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(ctx, demand);
     let outcome = filter.add_each(items.clone(), ceiling, |chunk| answers.push(chunk.into()));
-    let shape = before.reshaped(filter, total(&answers, |chunk| chunk.new.ones()));
+    let shape = reshaped(filter, newest, total(&answers, |chunk| chunk.new.ones()));
     let done = Added { answers, shape, error: None };
     match outcome {
         Ok(()) => Ok(done),
@@ -346,30 +346,17 @@ pub(super) fn refused(call: &Call, error: Error) -> Refusal {
     Refusal::of_addition(error)
 }
 
-/// The state of a filter of layers before additions, to find what they changed.
-struct Before {
-    /// The number of the newest layer.
-    newest: usize,
-}
-
-impl Before {
-    #[inline]
-    fn of(filter: &Filter) -> Self {
-        Self { newest: filter.newest_number() }
+/// Counts additions to a filter of layers, of which `new` items tested absent. `newest` was the
+/// number of its newest layer before. Returns how they changed the shape of the filter.
+#[inline(always)]
+fn reshaped(filter: &Filter, newest: usize, new: usize) -> Shape {
+    let layers = filter.newest_number().saturating_sub(newest);
+    stats::added(new as u64);
+    if layers > 0 {
+        stats::scaled(filter, layers);
     }
-
-    /// Counts additions, of which `new` items tested absent. Returns how they changed the shape of
-    /// the filter.
-    #[inline(always)]
-    fn reshaped(&self, filter: &Filter, new: usize) -> Shape {
-        let layers = filter.newest_number().saturating_sub(self.newest);
-        stats::added(new as u64);
-        if layers > 0 {
-            stats::scaled(filter, layers);
-        }
-        let filled = new > 0 && filter.expansion().factor().is_none() && filter.newest().is_full();
-        Shape { layers: layers as u64, filled, ..Shape::default() }
-    }
+    let filled = new > 0 && filter.expansion().factor().is_none() && filter.newest().is_full();
+    Shape { layers: layers as u64, filled, ..Shape::default() }
 }
 
 /// The answer for each item, and the error that stopped the additions.

@@ -167,12 +167,7 @@ fn merge_into(
             *value = Value::Paged(union);
         }
     }
-    let after = value.share();
-    before.changed(after);
-    let layers = after.layers.saturating_sub(before.layers);
-    if layers > 0 {
-        stats::grew(layers);
-    }
+    let layers = before.grew(value.share());
     let filled = !was_filled && is_filled(member(value)?);
     Ok(Some(Shape { layers, filled, ..Shape::default() }))
 }

@@ -141,13 +141,8 @@ impl Before {
     /// Counts what additions, deletions or a union changed.
     pub(super) fn changed(self, call: &Call, paged: &Paged) -> Shape {
         let (opened, _) = self.generations(paged);
-        let after = Share::of_pages(paged);
-        let layers = after.layers.saturating_sub(self.share.layers);
-        if layers > 0 {
-            stats::grew(layers);
-        }
+        let layers = self.share.grew(Share::of_pages(paged));
         let filled = !self.full && is_full(paged, self.author);
-        self.share.changed(after);
         stats::SHIFTS.add(opened);
         if opened > 0 || is_left_unswept(paged) {
             sweep_later(call, self.author);

@@ -39,12 +39,12 @@ use crate::{
         Error,
         native::header::{
             BLOCKED, MAGIC, PAGED as VERSION, Records, WINDOW, layer, put_layer, put_records,
-            put_span, shard_record, span,
+            shard_record,
         },
         reader::{Reader, open, seal},
     },
     filter::{
-        Expansion, Rules, checksum,
+        Expansion, Rules, Span, checksum,
         paged::{Generation, PagedPlan, Sweep, Window},
         pages::{Payload, Plan},
     },
@@ -54,6 +54,9 @@ use crate::{
 const NOTHING: u8 = 0;
 const COUNT: u8 = 1;
 const GENERATION: u8 = 2;
+/// Spans of a window.
+const TIME: u8 = 0;
+const ITEMS: u8 = 1;
 /// Bytes of a generation.
 const GENERATION_BYTES: usize = 16;
 
@@ -91,8 +94,12 @@ pub(super) fn encode(plan: &PagedPlan, present: u64) -> Vec<u8> {
 
 fn put_window(window: &Window) -> Vec<u8> {
     let Window { rules, generations, number, sweep } = window;
-    let mut out = put_span(*rules);
-    for number in [*number, sweep.oldest, sweep.floor, sweep.page] {
+    let (span, milliseconds) = match rules.span {
+        Span::Time(milliseconds) => (TIME, milliseconds),
+        Span::Items => (ITEMS, 0),
+    };
+    let mut out = vec![span, rules.generations, u8::from(rules.refresh)];
+    for number in [milliseconds, *number, sweep.oldest, sweep.floor, sweep.page] {
         out.extend(number.to_le_bytes());
     }
     out.push(sweep.changes);
@@ -151,7 +158,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(PagedPlan, u64), Error> {
 
 /// The record of a window in pages.
 pub(in crate::codec::native) fn window(record: &mut Reader) -> Result<Window, Error> {
-    let rules: Rules = span(record)?;
+    let [span, generations, refresh] = record.array()?;
+    let span = match (span, record.u64()?) {
+        (TIME, milliseconds) => Span::Time(milliseconds),
+        (ITEMS, 0) => Span::Items,
+        _ => return Err(Error::Window),
+    };
+    if refresh > 1 {
+        return Err(Error::Window);
+    }
+    let rules = Rules { span, generations, refresh: refresh == 1 };
     let [number, oldest, floor, page] =
         [record.u64()?, record.u64()?, record.u64()?, record.u64()?];
     let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
