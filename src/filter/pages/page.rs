@@ -40,6 +40,11 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 /// The most words of a page, so that starts have 16 bits.
 const MAX_WORDS: usize = u16::MAX as usize;
 
+/// The most words of a block, three times what one has by chance. It bounds the time of a bucket,
+/// whose slots a union and a join compare with each other, where pages are forged or somebody
+/// makes items for one bucket.
+const MOST_BLOCK_WORDS: usize = 1 << 10;
+
 /// A bucket of a page: number `block * 64 + bucket`, in [0, 1983].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(pub(super) u16);
@@ -61,7 +66,8 @@ pub struct Page(Vec<u64>);
 /// Why words are not those of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageFault {
-    /// The starts of the blocks do not follow each other from the first word to the last.
+    /// The starts of the blocks do not follow each other from the first word to the last, or are
+    /// too far apart.
     #[error("blocks of a page that do not fill it")]
     Starts,
     /// A block has too few ends, or other words than its slots need.
@@ -122,7 +128,8 @@ impl Page {
         page.0.extend_from_slice(words);
         let starts: [usize; BLOCKS + 1] = std::array::from_fn(|i| page.start(i));
         let ends = (starts[0], starts[BLOCKS]) == (HEADER, words.len());
-        if !ends || starts.windows(2).any(|pair| pair[0] >= pair[1]) {
+        let sound = |pair: &[usize]| pair[0] < pair[1] && pair[1] - pair[0] <= MOST_BLOCK_WORDS;
+        if !ends || !starts.windows(2).all(sound) {
             return Err(PageFault::Starts);
         }
         let mut tags = Vec::new();
@@ -307,7 +314,7 @@ impl Page {
     #[inline(never)]
     fn widen(&mut self, number: usize, slots: usize) -> Result<(), Error> {
         let len = self.0.len() + 1;
-        if len > MAX_WORDS {
+        if len > MAX_WORDS || self.block(number).len() >= MOST_BLOCK_WORDS {
             return Err(Error::OutOfMemory(len as u64 * 8));
         }
         memory::reserve(&mut self.0, len)?;
@@ -432,7 +439,7 @@ impl Page {
         }
         let mut counts = [0; BLOCKS];
         slots.iter().for_each(|(place, _)| counts[place.block()] += 1);
-        if words_of(to, &counts) > MAX_WORDS {
+        if words_of(to, &counts).is_none() {
             return Ok(None);
         }
         let mut writer = Writer::new(to, &counts)?;
@@ -550,9 +557,17 @@ impl Iterator for Slots<'_> {
 
 impl FusedIterator for Slots<'_> {}
 
-/// The words of a page of blocks with these numbers of slots.
-fn words_of(format: Format, counts: &[usize; BLOCKS]) -> usize {
-    HEADER + counts.iter().map(|&slots| block::words_of(slots, format)).sum::<usize>()
+/// The words of a page of blocks with these numbers of slots; `None` if there may not be so many.
+fn words_of(format: Format, counts: &[usize; BLOCKS]) -> Option<usize> {
+    let mut words = HEADER;
+    for &slots in counts {
+        let block = block::words_of(slots, format);
+        words += block;
+        if block > MOST_BLOCK_WORDS {
+            return None;
+        }
+    }
+    (words <= MAX_WORDS).then_some(words)
 }
 
 /// Writes a page, slot by slot.
@@ -573,10 +588,7 @@ impl Writer {
     /// # Errors
     /// `Error::OutOfMemory`.
     fn new(format: Format, counts: &[usize; BLOCKS]) -> Result<Self, Error> {
-        let words = words_of(format, counts);
-        if words > MAX_WORDS {
-            return Err(Error::OutOfMemory(words as u64 * 8));
-        }
+        let words = words_of(format, counts).ok_or(Error::OutOfMemory(MAX_WORDS as u64 * 8))?;
         let mut page = Page(Vec::new());
         memory::reserve(&mut page.0, words)?;
         page.0.resize(words, 0);

@@ -1,7 +1,10 @@
 //! The words of pages: equal after the same operations, read back as they were written, and refused
 //! if they are corrupt.
 
-use redis_bloom::filter::pages::{Growth, Page, PageFault, Pages, Payload};
+use redis_bloom::filter::{
+    Hash,
+    pages::{Growth, Page, PageFault, Pages, Payload, Plan},
+};
 
 use super::{COUNT, add, crowded, hash, pages, raise};
 
@@ -148,4 +151,37 @@ fn words_without_sense_are_refused() {
     assert!(small(&[1 << 15, 1 << 15 | 3]).is_err(), "an item that has two entries");
     assert!(small(&[1984 << 15]).is_err(), "a bucket that is not there");
     assert!(small(&(0..129).map(|i| i << 15).collect::<Vec<_>>()).is_err(), "too many");
+}
+
+/// Somebody who knows the seed makes items for one bucket: it takes so many that no operation is
+/// slow, and refuses the others, in whatever pages. Words with more are refused.
+#[test]
+fn a_bucket_holds_no_more_than_is_fast() {
+    for page_slots in [256, u16::MAX] {
+        let plan = Plan { tag_bits: 36, payload: COUNT, doublings: 19, page_slots, first_pages: 1 };
+        let mut pages = Pages::new(plan).expect("memory");
+        let hash = |number: u64| Hash { block: number << 20, probes: 0 };
+        let taken = (0..3_000).take_while(|&number| pages.raise(hash(number)).is_ok()).count();
+        assert!((1_000..2_000).contains(&taken), "{taken}");
+        assert!((0..taken as u64).all(|number| pages.count(hash(number)) == 1));
+        assert_eq!(pages.items(), taken as u64);
+        let other = Hash { block: 5, probes: u64::MAX };
+        assert_eq!((pages.raise(other), pages.raise(other)), (Ok(0), Ok(1)));
+        let count = pages.pages().len();
+        for (number, page) in pages.pages().iter().enumerate() {
+            let format = plan.format_of(number, count);
+            let mut words = page.words().to_vec();
+            assert!(Page::from_words(&words, format).is_ok());
+            // A gap that is a thousand words longer.
+            let end = usize::from((words[0] >> 16) as u16);
+            words.splice(end - 1..end - 1, [0; 1_000]);
+            (1..32).for_each(|start| words[start / 4] += 1_000 << (start % 4 * 16));
+            let refused = Page::from_words(&words, format).expect_err("too long");
+            assert!(number > 0 || refused == PageFault::Starts, "{refused}");
+        }
+        for number in 0..taken as u64 {
+            assert_eq!(pages.lower(hash(number)), Ok(1));
+        }
+        assert_eq!(pages.items(), 1);
+    }
 }
