@@ -164,7 +164,7 @@ impl Filter {
     fn found_in_older(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let prefetch = |layer: Option<&&Layer>, items: ItemSet| {
             if let Some(layer) = layer {
-                items.members().for_each(|i| layer.prefetch(hashes[i]));
+                layer.prefetch_each(hashes, items);
             }
         };
         let mut layers = self.layers().rev().skip(1).peekable();

@@ -251,6 +251,14 @@ impl Layer {
         }
     }
 
+    /// Prefetches the memory of these items of a chunk, as [`Self::prefetch`] does.
+    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
+        match &self.kind {
+            Kind::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
+            Kind::Classic(layer) => layer.prefetch_each(hashes, items),
+        }
+    }
+
     /// Address and shape of the blocks; `None` for kinds without blocks and for arrays small enough
     /// to stay cached.
     #[inline]
@@ -299,7 +307,7 @@ impl Layer {
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {
             Kind::Blocked(layer) => layer.filter_present(hashes, items),
-            Kind::Classic(layer) => items.keep(|i| u64::from(layer.contains(hashes[i]))),
+            Kind::Classic(layer) => layer.filter_present(hashes, items),
         }
     }
 
@@ -309,9 +317,10 @@ impl Layer {
     pub(super) fn present(&self, hashes: &[Hash]) -> ItemSet {
         match &self.kind {
             Kind::Blocked(layer) => layer.present(hashes),
-            Kind::Classic(_) => {
-                hashes.iter().for_each(|&hash| self.prefetch(hash));
-                self.filter_present(hashes, ItemSet::first(hashes.len()))
+            Kind::Classic(layer) => {
+                let items = ItemSet::first(hashes.len());
+                layer.prefetch_each(hashes, items);
+                layer.filter_present(hashes, items)
             }
         }
     }

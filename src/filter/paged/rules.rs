@@ -1,10 +1,4 @@
-//! How a window forgets: its rules, and the times that it may have.
-//!
-//! ```text
-//!   time    ──────┬───────────┬───────────┬───────────┬───────────┬──────▶
-//!   starts        s0          s1          s2          s3          s4     at least T/G apart
-//!                 └────────── alive for T (1 + 1/G) ──────────┘
-//! ```
+//! How a window forgets (`window.rs`): its rules, and the times that it may have.
 //!
 //! A generation takes additions for at least T/G: the next one starts with the first addition after
 //! that. It is alive while less than T (1 + 1/G) has passed since its start, so its last item was

@@ -24,7 +24,7 @@ use std::hint::select_unpredictable;
 
 mod positions;
 
-use super::bits::Bits;
+use super::{bits::Bits, item_set::ItemSet};
 use crate::filter::hash::Hash;
 
 /// How positions follow from a and b.
@@ -157,6 +157,17 @@ impl ClassicLayer {
     /// layers.
     #[inline(never)]
     pub fn prefetch(&self, hash: Hash) {
+        self.prefetch_lines(hash);
+    }
+
+    /// Prefetches the cache lines that these items of a chunk need.
+    #[inline(never)]
+    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
+        items.members().for_each(|i| self.prefetch_lines(hashes[i]));
+    }
+
+    #[inline(always)]
+    fn prefetch_lines(&self, hash: Hash) {
         if self.map.shape.bytes <= CACHED {
             return;
         }
@@ -176,6 +187,17 @@ impl ClassicLayer {
     #[inline(never)]
     #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
+        self.holds(hash)
+    }
+
+    /// Returns which of these items of a chunk have every bit set.
+    #[inline(never)]
+    pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
+        items.keep(|i| u64::from(self.holds(hashes[i])))
+    }
+
+    #[inline(always)]
+    fn holds(&self, hash: Hash) -> bool {
         let words = self.bits.words();
         self.map.all(hash, |position| words[(position / 64) as usize] >> (position % 64) & 1 == 1)
     }
@@ -184,7 +206,7 @@ impl ClassicLayer {
     /// set.
     #[inline(never)]
     pub fn add(&mut self, hash: Hash) -> bool {
-        if self.contains(hash) {
+        if self.holds(hash) {
             return false;
         }
         let words = self.bits.words_mut();
