@@ -43,12 +43,13 @@ impl Filter {
             }
             let items = ItemSet::first(hashes.len());
             let found = if memory_bound {
+                // Only a layer of blocks is, and it is the only one.
                 self.newest().present(hashes)
             } else {
-                self.newest().filter_present(hashes, items)
+                let found = self.newest().filter_present(hashes, items);
+                found.with(self.found_in_stack(hashes, items.without(found)))
             };
-            let older = self.found_in_older(hashes, items.without(found));
-            answer(Answers::new(found.with(older), hashes.len()));
+            answer(Answers::new(found, hashes.len()));
         }
     }
 
@@ -158,10 +159,19 @@ impl Filter {
         &chunk[..count]
     }
 
-    /// Returns which of these items the older layers hold. Each is asked only for the items that no
+    /// Returns which of these items the older layers hold.
+    #[inline(always)]
+    fn found_in_older(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
+        match self.older().len() {
+            0 => ItemSet::default(),
+            _ => self.found_in_stack(hashes, items),
+        }
+    }
+
+    /// [`Self::found_in_older`] if there are older layers. Each is asked only for the items that no
     /// newer one holds. Not inlined: most filters have one layer.
     #[inline(never)]
-    fn found_in_older(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
+    fn found_in_stack(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let prefetch = |layer: Option<&&Layer>, items: ItemSet| {
             if let Some(layer) = layer {
                 layer.prefetch_each(hashes, items);
