@@ -14,7 +14,7 @@ use std::{
 use crate::{
     both,
     case::{Case, Source, TURN, WORKS},
-    check_answers, check_layers, print_head, print_row,
+    check_answers, print_head, print_row,
     side::Side,
 };
 
@@ -72,7 +72,6 @@ pub(crate) fn work(case: &Case) {
         let after = counted_turn(&mut || filters.1.turn(work, &items));
         check_answers(case, work, before, after);
     }
-    check_layers(case, &filters);
 }
 
 /// One function for both sides, not generic: the compiler may merge two equal instances under one

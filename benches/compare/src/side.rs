@@ -6,7 +6,6 @@ use crate::case::{Case, Item, Op, Work, item};
 pub(crate) trait Side: Sized {
     /// An empty filter.
     fn empty(case: &Case) -> Self;
-    fn layers(&self) -> usize;
     /// Adds items in batches; returns how many were new.
     fn add_by(&mut self, batch: usize, items: &[Item]) -> usize;
     /// Queries items in batches; returns how many were found.
@@ -52,10 +51,6 @@ macro_rules! side {
                     cells: Default::default(),
                 };
                 Self::new(&params, u64::MAX).expect("memory for the filter")
-            }
-
-            fn layers(&self) -> usize {
-                self.layers().len()
             }
 
             #[inline(never)]
