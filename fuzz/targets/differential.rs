@@ -54,7 +54,8 @@ fn dumped(filter: &Filter) -> Filter {
     loop {
         let (next, data) = dump::at(filter, iterator).expect("a chunk: the load is not complete");
         iterator = next;
-        if load.take(iterator, &data, |_| u64::MAX).expect("the filter's own chunk") == Taken::Last {
+        if load.take(iterator, &data, |_| u64::MAX).expect("the filter's own chunk") == Taken::Last
+        {
             assert!(dump::at(filter, iterator).is_none());
             return load.into_filter();
         }
