@@ -140,6 +140,11 @@ impl Arguments {
     pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
         if self.error.is_some_and(|rate| rate < rate_of(0)) {
             output.remark("No filter keeps a rate below 1e-30: its hash has 128 bits.");
+        } else if self.error.is_some_and(|rate| rate < rate_of(LOWEST_OF_PAGES)) {
+            output.remark(
+                "Below 1e-12 only NONSCALING filters of bits keep the rate, and growing ones up to \
+                 their capacity.",
+            );
         }
         let rules = self.window.rules(None)?;
         if let Some((nodes, rate)) = self.nodes.zip(self.error) {
@@ -245,8 +250,8 @@ const RATES_PER_DECADE: u32 = 900;
 const LOWEST: i32 = -30;
 /// The number of rates of three digits from 1e-30 up to 0.999.
 const RATES: u32 = RATES_PER_DECADE * LOWEST.unsigned_abs();
-/// The first rate that pages keep: 1e-10.
-const LOWEST_OF_PAGES: u32 = RATES_PER_DECADE * 20;
+/// The first rate that pages keep: 1e-12.
+const LOWEST_OF_PAGES: u32 = RATES_PER_DECADE * 18;
 /// Steps below a rate that fits where others may fit, too, of plain bits.
 const STEPS_BELOW: u32 = 200;
 
@@ -351,8 +356,8 @@ mod tests {
             (params(bits, 1_000), 1_000, 87, None),
             (params(bits, 1_000), 1_000, 1 << 30, Some(1e-30)),
             // No pages keep a lower rate.
-            (params(bits, 100), 1_000, 1 << 30, Some(1e-10)),
-            (params(counters, 1_000), 1_000, 1 << 30, Some(1e-10)),
+            (params(bits, 100), 1_000, 1 << 30, Some(1e-12)),
+            (params(counters, 1_000), 1_000, 1 << 30, Some(1e-12)),
         ] {
             let bytes = |params: &Params| expected_bytes(params, None, items);
             let found = lowest_rate(params, None, memory, bytes).unwrap();

@@ -148,6 +148,11 @@ fn plan_says_that_no_filter_keeps_a_rate_below_the_hash() {
             let said = ran.stderr.matches("No filter keeps a rate below 1e-30").count();
             assert_eq!(said, remarks, "{rate} {options}: {ran:?}");
         }
+        for (rate, remarks) in [("1e-12", 0), ("9e-13", 1), ("1e-30", 1), ("1e-31", 0)] {
+            let ran = run(&format!("plan --items 1000 --error {rate} {options}"));
+            let said = ran.stderr.matches("Below 1e-12 only NONSCALING").count();
+            assert_eq!(said, remarks, "{rate} {options}: {ran:?}");
+        }
     }
 }
 

@@ -126,7 +126,7 @@ fn counts(crowded: Option<u8>) -> Paged {
 
 #[test]
 fn counts_add_up_and_saturate() {
-    for crowded in [None, Some(36), Some(4)] {
+    for crowded in [None, Some(45), Some(4)] {
         for (a, b) in [(50, 60), (300, 4_000), (4_000, 300), (5_000, 5_000)] {
             let mut counted: HashMap<u64, u64> = HashMap::new();
             let mut fill = |first: u64, many: u64| {
@@ -154,7 +154,7 @@ fn counts_add_up_and_saturate() {
                 assert!(shown >= count.min(16), "{number}: {shown} and not {count}");
                 above += u64::from(shown > count.min(16));
             }
-            if crowded == Some(36) {
+            if crowded == Some(45) {
                 assert_eq!((above, united.items(0)), (0, counted.len() as u64));
             }
             // What was added as often as it was counted can be deleted as often.
@@ -163,7 +163,7 @@ fn counts_add_up_and_saturate() {
                     united.delete(united.hash(&item(1, number))).expect("memory");
                 }
             }
-            if crowded == Some(36) {
+            if crowded == Some(45) {
                 let saturated = counted.values().filter(|&&count| count >= 16).count() as u64;
                 assert_eq!(united.items(0), saturated);
             }

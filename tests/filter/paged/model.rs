@@ -265,7 +265,7 @@ fn rules() -> impl Strategy<Value = (Rules, u64)> {
 /// A window with long tags and the smallest pages, so that splits and joins are frequent.
 fn crowded(window: Paged) -> Paged {
     let mut plan = PagedPlan::of(&window);
-    plan.pages.tag_bits = 36;
+    plan.pages.tag_bits = 45;
     plan.pages.page_slots = 256;
     plan.pages.first_pages = 1;
     plan.page_count = 0;

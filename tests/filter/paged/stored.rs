@@ -65,11 +65,12 @@ fn a_filter_is_read_back_as_it_was_written() {
 #[test]
 fn parts_that_do_not_fit_are_refused() {
     type Change = fn(&mut PagedPlan);
-    let any: [Change; 7] = [
+    let any: [Change; 8] = [
         |plan| plan.error_rate = 1.0,
         |plan| plan.error_rate = f64::NAN,
         |plan| plan.capacity = 0,
         |plan| plan.pages.tag_bits = 0,
+        |plan| plan.pages.tag_bits = 46,
         |plan| plan.pages.first_pages = 0,
         |plan| plan.page_count = 1 << 41,
         |plan| plan.copies = plan.slots + 1,

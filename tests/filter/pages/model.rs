@@ -166,7 +166,7 @@ fn pages_join_when_items_leave() {
 
 #[test]
 fn nothing_that_was_added_is_absent_at_any_size() {
-    for (tag_bits, most) in [(4, 20_000_u64), (9, 20_000), (20, 20_000), (22, 2_000), (36, 20_000)]
+    for (tag_bits, most) in [(4, 20_000_u64), (9, 20_000), (20, 20_000), (22, 2_000), (45, 20_000)]
     {
         let mut pages = crowded(tag_bits, Payload::Nothing);
         let mut new = 0;

@@ -9,7 +9,7 @@ use redis_bloom::filter::pages::{Growth, Pages, Payload};
 
 use super::{add, exact_rate, hash, pages};
 
-const RATES: [f64; 6] = [0.25, 0.1, 0.01, 0.001, 1e-6, 1e-9];
+const RATES: [f64; 7] = [0.25, 0.1, 0.01, 0.001, 1e-6, 1e-9, 1e-12];
 
 /// Queries a share of wrong answers, and compares it with the sum.
 fn measure(pages: &Pages, queries: u64, context: &str) {
