@@ -5,10 +5,13 @@
 //! rest is done here, so that a window that gets no more additions frees its memory too:
 //!
 //! ```text
-//!   generation starts ─▶ queue of (database, key) ─▶ timer ─▶ 16 pages ─▶ replicas, AOF: BF.SHIFT
-//!   BF.FORGET                     ▲                             │
-//!                                 └──────── more to do ◀────────┘
+//!   generation is forgotten ─▶ queue of (database, key) ─▶ timer ─▶ 16 pages ─▶ BF.SHIFT to
+//!   BF.FORGET                     ▲                                   │         replicas, AOF
+//!                                 └─────────── more to do ◀───────────┘
 //! ```
+//!
+//! The timer serves one key after the other for about a millisecond. So keys with little to do are
+//! many in a turn, and do not keep a large window waiting.
 //!
 //! Only a primary sweeps. Its replicas, and the AOF, get each slice as BF.SHIFT. But the pages of a
 //! window that was emptied are freed here by each server for itself: no state depends on it. A key
@@ -21,6 +24,7 @@ use std::{
     ffi::{c_int, c_void},
     ops::Bound,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -37,8 +41,11 @@ const PAGES: u64 = 16;
 /// Pages of an emptied window that are freed in a slice: less than a millisecond, too.
 const FREED: usize = 4_096;
 
-/// Milliseconds between two slices: commands have at least four fifths of the time.
+/// Milliseconds between two turns of the timer: commands have at least three quarters of the time.
 const PAUSE: i64 = 5;
+
+/// How long a turn begins further slices.
+const TURN: Duration = Duration::from_micros(500);
 
 /// A database and the name of a key in it.
 type Place = (c_int, Vec<u8>);
@@ -98,15 +105,27 @@ unsafe extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         // While clients are paused for a failover, nothing may be replicated.
         let paused: c_int = call!(RedisModule_AvoidReplicaTraffic());
         if paused == 0 {
-            let next = queue().next();
-            if let Some(place) = next
-                && !sweep(ctx, &place)
-            {
-                queue().waiting.remove(&place);
-            }
+            turn(ctx);
         }
         arm(ctx);
     });
+}
+
+/// Sweeps slices of one key after the other.
+fn turn(ctx: Context) {
+    let start = Instant::now();
+    loop {
+        let next = queue().next();
+        let Some(place) = next else {
+            return;
+        };
+        if !sweep(ctx, &place) {
+            queue().waiting.remove(&place);
+        }
+        if start.elapsed() >= TURN {
+            return;
+        }
+    }
 }
 
 /// Sweeps a slice of a window. Returns whether there may be more to do.

@@ -1,5 +1,7 @@
 //! Filters that forget, when memory or the server fails.
 
+use std::time::{Duration, Instant};
+
 use crate::harness::{
     Client, Clock, Random, Server, add_until_refused, assert_unharmed, digest, err, info, int,
     madd, mexists, numbered, ok, wait_until,
@@ -207,4 +209,52 @@ fn no_item_is_lost_when_the_server_is_killed_around_shifts() {
         assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
     }
     assert_unharmed(&server);
+}
+
+/// A window of which nothing is forgotten yet waits for no sweep.
+#[test]
+fn new_windows_leave_no_names_behind() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let before = client.memory("used_memory");
+    let commands: Vec<_> = (0..3_000)
+        .map(|number| {
+            let key = format!("{number:01000}");
+            ["BF.INSERT", &key, "WINDOW", "EX", "60", "ITEMS", "item"].map(String::from).to_vec()
+        })
+        .collect();
+    client.pipeline(&commands);
+    assert_eq!(client.run("FLUSHALL SYNC"), ok());
+    // The names alone are 3 MB.
+    let more = client.memory("used_memory") - before;
+    assert!(more < 1_500_000, "{more} bytes for windows that are gone");
+}
+
+/// Each turn of the timer serves many windows that have little to sweep.
+#[test]
+fn small_windows_do_not_keep_a_large_one_waiting() {
+    let clock = Clock::new();
+    let server = Server::with().clock(&clock).start();
+    let client = &mut server.client();
+    let small: Vec<_> = (0..4_000).map(|number| format!("small-{number}")).collect();
+    client.run("BF.RESERVE k 0.01 1000 WINDOW EX 86400");
+    let few = info(client, "k").size;
+    madd(client, "k", &numbered("burst", 200_000));
+    let each = |client: &mut Client, words: &[&str], last: &[&str]| {
+        let mut commands = Vec::new();
+        small.iter().for_each(|key| commands.push([words, &[key.as_str()], last].concat()));
+        client.pipeline(&commands);
+    };
+    let window = ["WINDOW", "EX", "86400", "ITEMS", "old"];
+    each(client, &["BF.INSERT"], &window);
+    clock.advance(20 * HOUR);
+    client.run("BF.ADD k new");
+    each(client, &["BF.ADD"], &["new"]);
+    clock.advance(11 * HOUR);
+    assert_eq!(client.run("BF.FORGET k"), int(1));
+    each(client, &["BF.FORGET"], &[]);
+    // It takes some 100 ms. With one key a turn, it would take 40 s.
+    let start = Instant::now();
+    wait_until("the large window is swept", || info(client, "k").size < few + 20_000);
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
 }

@@ -197,6 +197,13 @@ impl Window {
         self.number + 1 - self.generations.len() as u64
     }
 
+    /// Whether slots of dead generations may be left.
+    #[inline]
+    #[must_use]
+    pub fn is_unswept(&self) -> bool {
+        self.sweep.oldest < self.first_alive()
+    }
+
     /// The time at which an addition at `now` must start a generation first, or stamp an empty one,
     /// or to which it must move the newest one back; `None` if it must do nothing.
     #[inline]

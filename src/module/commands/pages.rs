@@ -15,7 +15,7 @@ use crate::{
     command::refusal::Refusal,
     filter::{
         Addition, Author, Span,
-        paged::{Paged, Shift},
+        paged::{Paged, Shift, Window},
     },
     module::{
         api::clock,
@@ -144,8 +144,11 @@ impl Before {
         let layers = self.share.grew(Share::of_pages(paged));
         let filled = !self.full && is_full(paged, self.author);
         stats::SHIFTS.add(opened);
-        if opened > 0 || is_left_unswept(paged) {
-            sweep_later(call, self.author);
+        // A pass may be left of a server that stopped, or was the primary of this one: additions
+        // that sweep a page look.
+        let looks = |window: &Window| opened > 0 || window.sweep.changes == 0;
+        if paged.window().is_some_and(looks) {
+            sweep_later(call, paged, self.author);
         }
         Shape { shift: None, opened: opened > 0, layers, filled }
     }
@@ -159,7 +162,7 @@ impl Before {
         if paged.release(0) {
             sweeps::begin(call.ctx, call.key());
         } else if shift.is_some() {
-            sweep_later(call, self.author);
+            sweep_later(call, paged, self.author);
         }
         forgotten
     }
@@ -177,18 +180,10 @@ impl Before {
     }
 }
 
-/// Whether a pass goes on that nobody may work at: its server stopped, or was the primary of this
-/// one. Looked at when an addition has swept a page.
-#[inline]
-fn is_left_unswept(paged: &Paged) -> bool {
-    paged.window().is_some_and(|window| {
-        window.sweep.changes == 0 && window.sweep.oldest < window.first_alive()
-    })
-}
-
-/// On a primary, the slots of forgotten items are removed between commands.
-fn sweep_later(call: &Call, author: Author) {
-    if let Author::Client(_) = author {
+/// On a primary, the slots of forgotten items are removed between commands, if there are any.
+fn sweep_later(call: &Call, paged: &Paged, author: Author) {
+    let is_unswept = paged.window().is_some_and(Window::is_unswept);
+    if is_unswept && matches!(author, Author::Client(_)) {
         sweeps::begin(call.ctx, call.key());
     }
 }
