@@ -22,10 +22,14 @@
 //! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
 //! generations leave before their number is used again: a *pass* visits all pages in turn, one page
 //! after each [`SWEEP_EVERY`] additions that changed the filter, and more if asked
-//! ([`Shift::Sweep`]). If a generation needs a number that no pass has freed, all that is left of
-//! the passes is done first; that is rare, and as long as the slices together would be. A pass
-//! frees all generations that were dead when it began. Splits put new pages behind the others, and
-//! joins remove dead slots, so neither disturbs a pass.
+//! ([`Shift::Sweep`]). A pass frees all generations that were dead when it began. Splits put new
+//! pages behind the others, and joins remove dead slots, so neither disturbs a pass.
+//!
+//! If a generation must start whose number no pass has freed, [`MOST_SWEPT`] pages are swept. If
+//! that does not end the pass, the newest generation takes the new start instead. So no addition
+//! takes longer, and items of that generation are remembered for one generation more. That happens
+//! only if nobody sweeps for three generations. In a window of items, which sweeps at additions
+//! alone, a pass ends before: N/G additions for each of three numbers sweep more pages than it has.
 //!
 //! # Clocks and copies
 //! Time reaches copies of the filter only as a [`Shift`], which is obeyed without a look at a
@@ -197,6 +201,11 @@ impl Window {
         self.number + 1 - self.generations.len() as u64
     }
 
+    /// Whether slots may still have the number of the next generation.
+    fn next_is_in_use(&self) -> bool {
+        self.number + 1 - self.sweep.oldest >= 1 << number_bits(self.rules)
+    }
+
     /// Whether slots of dead generations may be left.
     #[inline]
     #[must_use]
@@ -347,12 +356,25 @@ impl Paged {
         } else {
             self.drop_dead(start);
             let is_empty = self.window().is_some_and(|window| window.newest().items == 0);
+            let stays = is_empty || !self.free_number(MOST_SWEPT);
             match Rest::window(&mut self.rest) {
-                Some(window) if is_empty => window.stamp(start),
+                Some(window) if stays => window.stamp(start),
                 _ => self.open(start),
             }
         }
         Ok(())
+    }
+
+    /// Sweeps up to `pages` pages, until the next number is free; returns whether it is.
+    fn free_number(&mut self, pages: u64) -> bool {
+        let in_use = |paged: &Self| paged.window().is_some_and(Window::next_is_in_use);
+        for _ in 0..pages {
+            if !in_use(self) {
+                return true;
+            }
+            self.sweep_pages(1);
+        }
+        !in_use(self)
     }
 
     /// Counts an addition that changed the slot of an item: it had this payload before, if there
@@ -387,7 +409,7 @@ impl Paged {
         }
     }
 
-    /// Opens a generation. If its number is in use, finishes the passes first.
+    /// Opens a generation. If its number is in use, finishes the pass first.
     fn open(&mut self, start: i64) {
         if let Some(window) = Rest::window(&mut self.rest)
             && window.generations.len() >= window.rules.most_generations()
@@ -395,12 +417,7 @@ impl Paged {
             window.generations.remove(0);
             window.tell(&mut self.pages);
         }
-        let in_use = |window: &Window| {
-            window.number + 1 - window.sweep.oldest >= 1 << number_bits(window.rules)
-        };
-        while self.window().is_some_and(in_use) {
-            self.sweep_pages(1);
-        }
+        self.free_number(u64::MAX);
         if let Some(window) = Rest::window(&mut self.rest) {
             window.number += 1;
             window.generations.push(Generation { start, items: 0 });
@@ -425,7 +442,10 @@ impl Paged {
             window.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
             let mut gone = self.pages.clear();
             let leaving = &mut self.rest_mut().leaving;
-            // Without memory for a list of both, these are freed at once.
+            // The longer list takes the other. Without memory for both, one is freed at once.
+            if leaving.len() < gone.len() {
+                std::mem::swap(leaving, &mut gone);
+            }
             if leaving.try_reserve(gone.len()).is_ok() {
                 leaving.append(&mut gone);
             }
