@@ -125,9 +125,9 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-    // The module stores nothing about a key outside of the key, except a prefetch hint
-    // (lookahead.rs). So an incomplete slot may arrive key by key. Only Valkey gets this bit: in
-    // Redis it may get another meaning.
+    // Outside of a key, the module stores a prefetch hint (lookahead.rs) and names of windows to
+    // sweep (sweeps.rs). Neither relies on what is in the key. So an incomplete slot may arrive key
+    // by key. Only Valkey gets this bit: in Redis it may get another meaning.
     let server = ctx.server_info(c"server");
     let is_valkey = server.as_ref().is_some_and(|server| server.is(c"server_name", "valkey"));
     if is_valkey {

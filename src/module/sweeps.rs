@@ -15,9 +15,10 @@
 //!
 //! Only a primary sweeps. Its replicas, and the AOF, get each slice as BF.SHIFT. But the pages of a
 //! window that was emptied are freed here by each server for itself: no state depends on it. A key
-//! that is gone when its turn comes, or that holds something else, leaves the queue. If a server
-//! stops, or is promoted, the next additions or BF.FORGET put the windows into its queue that are
-//! not clean.
+//! that is gone when its turn comes, or that holds something else, leaves the queue. So does a
+//! window that has another name since (RENAME, MOVE, SWAPDB): the server does not tell the module.
+//! The next additions or BF.FORGET put it into the queue again, as they do after a restart or a
+//! promotion.
 
 use std::{
     collections::BTreeSet,
