@@ -9,7 +9,8 @@
 //!
 //! Everything happens in a copy, so a refusal changes nothing. What is refused, besides filters
 //! that differ: a window; a layer or a non-scaling filter that would be too full
-//! (`filter/merge.rs`); more than [`MOST_UNITED`] slots that move; and a union above its rate.
+//! (`filter/merge.rs`); pages that would take too long to copy and to move ([`MOST_UNITED`]); and a
+//! union above its rate.
 //!
 //! The rate of a union is at most the sum of their rates, and it grows further with each item.
 //! While the filter grows as far as was planned, it must stay below the rate that was asked for. If
@@ -28,8 +29,11 @@ use crate::filter::{
     stack::Filter,
 };
 
-/// The most slots that a union moves: some two seconds.
+/// The most slots that a union moves, if it copies few: some two seconds.
 pub const MOST_UNITED: u64 = 1 << 24;
+
+/// Slots that are copied, compared and freed in the time in which one is moved.
+const COPIED_PER_MOVED: u64 = 64;
 
 /// Buckets of a page.
 const BUCKETS: f64 = 64.0 * pages::BLOCKS as f64;
@@ -154,10 +158,13 @@ impl Paged {
         if smaller.iter().any(|table| numbers(table) != numbers(largest)) {
             return Err(Unmergeable::Differ(Difference::Layer).into());
         }
-        let moved = smaller.iter().map(|table| table.slot_count()).fold(0, u64::saturating_add);
-        if moved > MOST_UNITED {
-            return Err(Unmergeable::Large(moved).into());
-        }
+        let copied = largest.slot_count();
+        let sum = |slots: fn(&Pages, &Pages) -> u64| {
+            smaller.iter().map(|table| slots(largest, table)).fold(0, u64::saturating_add)
+        };
+        // Before they are looked at one by one.
+        check_work(copied, sum(|_, table| table.slot_count()))?;
+        check_work(copied, sum(Pages::united_slots))?;
         let bases: Vec<&Layer> = members.iter().filter_map(|member| member.base()).collect();
         let united = bases.first().map(|_| UnitedLayer::of(&bases, true)).transpose()?;
         if let Some(UnitedLayer { plan, estimate: items, .. }) = united
@@ -213,9 +220,18 @@ fn bits(base: Option<&Layer>) -> &[u64] {
     base.map_or(&[], |base| base.bits().words())
 }
 
+/// Checks that a union does not stop the server for too long. Slots and not a clock decide, because
+/// a replica must decide as its primary does.
+fn check_work(copied: u64, moved: u64) -> Result<(), Unmergeable> {
+    if moved.saturating_add(copied / COPIED_PER_MOVED) > MOST_UNITED {
+        return Err(Unmergeable::Large(moved.saturating_add(copied)));
+    }
+    Ok(())
+}
+
 /// Plans the growth of a union so that it keeps the rate.
 fn keep_rate(pages: &mut Pages, asked: f64, limited: bool) -> Result<(), Unmergeable> {
-    let (plan, rate) = (pages.plan(), pages.rate());
+    let (plan, rate) = (pages.plan(), pages.sample().error_rate);
     let unit = f64::from(plan.page_slots) / BUCKETS * libm::exp2(-f64::from(plan.tag_bits));
     let count = pages.pages().len().max(1) as u64;
     let level = count.ilog2();
@@ -229,4 +245,22 @@ fn keep_rate(pages: &mut Pages, asked: f64, limited: bool) -> Result<(), Unmerge
     }
     pages.plan_no_doublings();
     if limited && rate + unit * rest > asked { Err(Unmergeable::Rate) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_are_copied_count_like_slots_that_move() {
+        let most = MOST_UNITED;
+        assert_eq!(check_work(most, most - most / COPIED_PER_MOVED), Ok(()));
+        assert_eq!(check_work(COPIED_PER_MOVED * most, 0), Ok(()));
+        let large = |copied, moved| {
+            assert_eq!(check_work(copied, moved), Err(Unmergeable::Large(copied + moved)));
+        };
+        large(0, most + 1);
+        large(COPIED_PER_MOVED * most, 1);
+        large(1 << 40, 10);
+    }
 }

@@ -51,19 +51,9 @@ impl Tally {
 }
 
 impl Pages {
-    /// Reads the slots of some pages.
+    /// Reads the slots of some pages: the same ones, and the same numbers, on every machine.
     #[must_use]
     pub fn sample(&self) -> Sample {
-        self.read(MOST)
-    }
-
-    /// The rate by all slots. It is the same number on every machine.
-    pub(in crate::filter) fn rate(&self) -> f64 {
-        self.read(usize::MAX).error_rate
-    }
-
-    /// Reads the slots of at most so many pages of each level.
-    fn read(&self, most: usize) -> Sample {
         let tally = |level| Tally { level, tags: [0; 64], saturated: 0 };
         let table = self.pages();
         let mut sums = (0.0, 0.0);
@@ -85,9 +75,9 @@ impl Pages {
                     false => (0, table.len() - unsplit),
                 };
                 let (format, mut some): (Format, _) = (self.plan().format(level), tally(level));
-                let read = count.min(most);
+                let read = count.min(MOST);
                 for i in 0..read {
-                    let mut page = match count <= most {
+                    let mut page = match count <= MOST {
                         true => i,
                         false => scale((i as u64 + 1).wrapping_mul(GOLDEN), count as u64) as usize,
                     };

@@ -37,6 +37,19 @@ impl Pages {
         Ok(())
     }
 
+    /// How many slots the slots of another structure, with at most as many pages, become here.
+    pub(in crate::filter) fn united_slots(&self, other: &Self) -> u64 {
+        let count = self.pages().len().max(1);
+        let pages = |slot: Slot| {
+            if u32::from(slot.known) > count.ilog2() {
+                1
+            } else {
+                (slot.block as usize..count).step_by(1 << slot.known).len() as u64
+            }
+        };
+        other.slots().map(pages).sum()
+    }
+
     /// Adds a slot. Returns to how many pages, and how many void slots it met there as one.
     #[inline(always)]
     fn unite_slot(&mut self, select: impl Select, slot: Slot) -> Result<(u64, u64), Error> {
