@@ -16,8 +16,8 @@ export REDIS_SERVER ?= redis-server
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-# Parts of the bench to run, all if empty: commands, packed, shards, windows, duplicates, persistence,
-# merge, tool, memory, huge-pages, instructions, in-process.
+# Parts of the bench to run, all but billion if empty: commands, packed, shards, windows, duplicates,
+# persistence, merge, tool, growing, huge-pages, instructions, in-process, billion.
 BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=

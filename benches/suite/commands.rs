@@ -60,7 +60,8 @@ const STAGES: [Stage; 4] = [
         starts: 1,
         rounds: 11,
     },
-    // 2,000 * (2^11 - 1) items make the twelfth layer.
+    // 2,000 * (2^11 - 1) items make the twelfth layer of a filter of layers. This module has pages
+    // above the first.
     Stage {
         title: "12 layers, 4.5 M items",
         capacity: 2_000,

@@ -45,10 +45,12 @@ impl Contender {
 /// All contenders: the floor first, this module second.
 pub(crate) fn all() -> Vec<Contender> {
     let by_hand = Contender { name: BY_HAND.into(), module: None };
-    [given(FLOOR, "FLOOR_SO"), given(OURS, "REDIS_BLOOM_SO"), by_hand]
-        .into_iter()
-        .chain(peers())
-        .collect()
+    [given(FLOOR, "FLOOR_SO"), ours(), by_hand].into_iter().chain(peers()).collect()
+}
+
+/// This module.
+pub(crate) fn ours() -> Contender {
+    given(OURS, "REDIS_BLOOM_SO")
 }
 
 /// This module and the peers.
@@ -103,6 +105,18 @@ impl Rival {
             Speech::by_hand(capacity, 0.01)
         };
         Self { name: contender.name.clone(), speech, server }
+    }
+
+    /// A field of `BF.INFO`, or of `CF.INFO`.
+    pub(crate) fn info(&mut self, name: &str) -> f64 {
+        let command = if self.speech == Speech::Cuckoo { "CF.INFO k" } else { "BF.INFO k" };
+        let fields: Vec<redis::Value> = self.server.run(command);
+        let text = |value| redis::from_redis_value_ref::<String>(value).ok();
+        let at = fields.iter().position(|field| text(field).is_some_and(|text| text == name));
+        match at.and_then(|at| fields.get(at + 1)) {
+            Some(redis::Value::Int(number)) => *number as f64,
+            _ => panic!("{}: {command} has no {name}", self.name),
+        }
     }
 
     /// Prepares commands, sends them, and returns their cost.

@@ -53,7 +53,7 @@ pub(crate) fn measure(section: &mut Section, rivals: &mut [Rival], filled: u64) 
 /// nanoseconds.
 pub(crate) fn turn(rival: &mut Rival, op: Op, items: &Items, waits: &mut Vec<f64>) {
     let replies = match rival.speech {
-        Speech::Commands | Speech::Insert(_) => 1,
+        Speech::Commands | Speech::Insert(_) | Speech::Cuckoo => 1,
         Speech::Bits { probes, .. } => probes as usize,
     };
     let commands: Vec<Vec<u8>> =

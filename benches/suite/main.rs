@@ -6,7 +6,8 @@
 //!             └───▶ report ─▶ plot                     the report stores Sections, writes the page
 //! ```
 //!
-//! The parts, in the order of the page. Arguments choose parts; no argument means all.
+//! The parts, in the order of the page. Arguments choose parts; no argument means all but
+//! `billion`.
 //!
 //! | part           | what it measures                                                      |
 //! |----------------|-----------------------------------------------------------------------|
@@ -18,10 +19,11 @@
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
 //! | `merge`        | how long BF.MERGE takes                                               |
 //! | `tool`         | how fast `redis-bloom load` is, and what it costs                     |
-//! | `memory`       | bits per item                                                         |
+//! | `growing`      | filters that nobody reserved: CPU, bits and errors, by size           |
 //! | `huge-pages`   | CPU, latency, forks and memory of a large filter, without and with    |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
 //! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
+//! | `billion`      | a filter that grows to a billion items; needs 5 GB of memory          |
 //!
 //! The environment names what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and
 //! `examples/floor.rs`), `REDIS_BLOOM_TOOL`, `REDIS_SERVER`, and
@@ -33,12 +35,12 @@ mod commands;
 mod contender;
 mod counting;
 mod duplicates;
+mod growing;
 mod huge_pages;
 mod in_process;
 mod instructions;
 mod latency;
 mod measure;
-mod memory;
 mod merge;
 mod packed;
 mod payload;
@@ -56,7 +58,10 @@ use report::{Report, Section};
 /// here; it prints the reason.
 type Part = (&'static str, fn() -> Option<Section>);
 
-const PARTS: [Part; 12] = [
+/// The part that runs only if it is named.
+const BILLION: &str = "billion";
+
+const PARTS: [Part; 13] = [
     ("commands", commands::run),
     ("packed", packed::run),
     ("shards", shards::run),
@@ -65,10 +70,11 @@ const PARTS: [Part; 12] = [
     ("persistence", persistence::run),
     ("merge", merge::run),
     ("tool", tool::run),
-    ("memory", memory::run),
+    ("growing", growing::run),
     ("huge-pages", huge_pages::run),
     ("instructions", instructions::run),
     ("in-process", in_process::run),
+    (BILLION, growing::billion),
 ];
 
 fn main() {
@@ -86,7 +92,8 @@ fn main() {
     }
     let report = Report::open();
     for (index, (name, run)) in PARTS.iter().enumerate() {
-        if arguments.is_empty() || arguments.iter().any(|word| word == name) {
+        let all = arguments.is_empty() && *name != BILLION;
+        if all || arguments.iter().any(|word| word == name) {
             eprintln!("bench: {name}");
             if let Some(section) = run() {
                 println!("{section}");

@@ -13,6 +13,11 @@ impl Series {
         self.0.push(value);
     }
 
+    /// The number of rounds.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The smallest value: the cost while nothing else runs. NaN if empty.
     pub(crate) fn least(&self) -> f64 {
         percentile(&self.0, 0.0)

@@ -24,6 +24,8 @@ pub(crate) enum Speech {
     Commands,
     /// As `Commands`, but adds by `BF.INSERT` with these words between the key and the items.
     Insert(&'static str),
+    /// `CF.ADD`, `CF.INSERT`, `CF.EXISTS`, `CF.MEXISTS`, and `CF.DEL`, which takes one item.
+    Cuckoo,
     /// `SETBIT` and `GETBIT` on a string of `bits` bits, `probes` times an item.
     Bits { bits: u64, probes: u64 },
 }
@@ -169,13 +171,20 @@ pub(crate) fn positions(
 pub(crate) fn commands(speech: Speech, op: Op, key: &str, items: &Items, batch: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 * items.len() as usize);
     match speech {
-        Speech::Commands | Speech::Insert(_) => {
-            let options = match (speech, op) {
-                (Speech::Insert(words), Op::Add) => words,
-                _ => "",
+        Speech::Commands | Speech::Insert(_) | Speech::Cuckoo => {
+            let (options, batch) = match (speech, op) {
+                (Speech::Insert(words), Op::Add) => (words, batch),
+                (Speech::Cuckoo, Op::Add) if batch > 1 => ("ITEMS", batch),
+                (Speech::Cuckoo, Op::Delete) => ("", 1),
+                _ => ("", batch),
             };
             let options: Vec<&str> = options.split_whitespace().collect();
             let name = match (op, batch) {
+                (Op::Add, 1) if speech == Speech::Cuckoo => "CF.ADD",
+                (Op::Add, _) if speech == Speech::Cuckoo => "CF.INSERT",
+                (Op::Exists, 1) if speech == Speech::Cuckoo => "CF.EXISTS",
+                (Op::Exists, _) if speech == Speech::Cuckoo => "CF.MEXISTS",
+                (Op::Delete, _) if speech == Speech::Cuckoo => "CF.DEL",
                 (Op::Add, _) if !options.is_empty() => "BF.INSERT",
                 (Op::Add, 1) => "BF.ADD",
                 (Op::Add, _) => "BF.MADD",

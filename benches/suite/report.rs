@@ -153,7 +153,7 @@ impl Report {
 const HEAD: &str = "\
 # Benchmarks
 
-`make bench` (`benches/suite/`) writes this page; do not edit it. `make bench BENCH=memory` repeats
+`make bench` (`benches/suite/`) writes this page; do not edit it. `make bench BENCH=growing` repeats
 one part. `PEERS=\"name=path.so\"` adds other modules. Each table was measured in one run on one
 machine, and contenders took turns. Each part states when it was measured. Compare contenders within
 a table, not tables of different machines.
