@@ -107,19 +107,18 @@ impl Filter {
     #[cold]
     pub fn add_each_uncounted<'a>(
         &mut self,
-        mut items: impl Iterator<Item = &'a [u8]>,
+        items: impl Iterator<Item = &'a [u8]>,
         mut answer: impl FnMut(Answers),
     ) {
-        let mut chunk = [Hash::default(); CHUNK];
-        loop {
-            // `by_ref` gives this caller its own copy of `hash_chunk`. With one more caller, that
-            // of `add_each` would not be inlined into its loop.
-            let hashes = self.hash_chunk(&mut items.by_ref(), &mut chunk, true);
-            if hashes.is_empty() {
-                return;
+        // Not by `hash_chunk`: with one more caller it would not be inlined into `add_each`.
+        let mut answers = Answers::default();
+        for item in items {
+            answers.push(self.add_uncounted(self.hash(item)));
+            if answers.count() == CHUNK {
+                answer(std::mem::take(&mut answers));
             }
-            let mut answers = Answers::default();
-            hashes.iter().for_each(|&hash| answers.push(self.add_uncounted(hash)));
+        }
+        if answers.count() > 0 {
             answer(answers);
         }
     }

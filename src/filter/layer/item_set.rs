@@ -1,5 +1,7 @@
 //! A chunk: up to 64 items that pass through the layers together, and sets of them.
 
+use crate::filter::hash::Hash;
+
 /// Items in a chunk: as many as an [`ItemSet`] has bits.
 pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 
@@ -57,6 +59,14 @@ impl ItemSet {
             kept |= answer << i;
         }
         Self(kept)
+    }
+
+    /// The items of a chunk for which `test` returns 1 rather than 0. No branch depends on its
+    /// results.
+    #[inline(always)]
+    pub(in crate::filter) fn of(hashes: &[Hash], mut test: impl FnMut(Hash) -> u64) -> Self {
+        let chosen = hashes.iter().enumerate().map(|(i, &hash)| test(hash) << i);
+        Self(chosen.fold(0, |all, one| all | one))
     }
 
     /// The indices of the items, in order.

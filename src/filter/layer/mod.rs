@@ -301,12 +301,12 @@ impl Layer {
         }
     }
 
-    /// Returns which of these items of a chunk may be in this layer. Expects the items to be
-    /// prefetched ([`Self::prefetch`]).
+    /// Returns which of these items of a chunk may be in this layer; a layer of blocks also finds
+    /// others of the chunk. Expects the items to be prefetched ([`Self::prefetch`]).
     #[inline]
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {
-            Kind::Blocked(layer) => layer.filter_present(hashes, items),
+            Kind::Blocked(layer) => layer.filter_present(hashes),
             Kind::Classic(layer) => layer.filter_present(hashes, items),
         }
     }
@@ -352,12 +352,16 @@ impl Layer {
     }
 
     /// Adds these items of a chunk as [`Self::add`] does, and returns which of them tested absent.
-    /// Expects room for all of them, and the items to be prefetched.
+    /// Expects room for all of them, and the items to be prefetched. A layer of blocks takes the
+    /// whole chunk: there are no older layers that hold items.
     #[inline]
     pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         debug_assert!(self.room() >= items.len());
         let absent = match &mut self.kind {
-            Kind::Blocked(layer) => layer.add_chunk(hashes, items),
+            Kind::Blocked(layer) => {
+                debug_assert_eq!(items, ItemSet::first(hashes.len()));
+                layer.add_chunk(hashes)
+            }
             Kind::Classic(layer) => items.keep(|i| u64::from(layer.add(hashes[i]))),
         };
         self.counted = self.counted.saturating_add(absent.len());

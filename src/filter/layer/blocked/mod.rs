@@ -177,33 +177,24 @@ impl Blocked {
         }
     }
 
-    /// Returns which of these items have every bit set. Expects the items to be prefetched.
-    #[inline]
-    pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
+    /// Returns which items of a chunk have every bit set. Expects the items to be prefetched. Not
+    /// inlined: beside the loop that hashes, too few registers are left for this one.
+    #[inline(never)]
+    pub(super) fn filter_present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
-            Probing::Anywhere => items.keep(|i| u64::from(self.contains(hashes[i]))),
-            Probing::Lines(line_probe) => self.filter_present_with(line_probe, hashes, items),
-            Probing::Avx512(line_probe) => self.filter_present_with(line_probe, hashes, items),
+            Probing::Anywhere => ItemSet::of(hashes, |hash| u64::from(self.contains(hash))),
+            Probing::Lines(line_probe) => self.filter_present_with(line_probe, hashes),
+            Probing::Avx512(line_probe) => self.filter_present_with(line_probe, hashes),
         }
     }
 
     /// [`Self::filter_present`] for blocks of whole lines.
     #[inline(always)]
-    fn filter_present_with(
-        &self,
-        line_probe: impl LineProbe,
-        hashes: &[Hash],
-        items: ItemSet,
-    ) -> ItemSet {
+    fn filter_present_with(&self, line_probe: impl LineProbe, hashes: &[Hash]) -> ItemSet {
         line_probe.run(|| {
-            items.keep(|i| {
-                let sequence = ProbeSequence::new(hashes[i]);
-                u64::from(probing::all_set(
-                    line_probe,
-                    self.block(hashes[i]),
-                    sequence,
-                    self.probes,
-                ))
+            ItemSet::of(hashes, |hash| {
+                let sequence = ProbeSequence::new(hash);
+                u64::from(probing::all_set(line_probe, self.block(hash), sequence, self.probes))
             })
         })
     }
@@ -214,7 +205,7 @@ impl Blocked {
         match self.probing {
             Probing::Anywhere => {
                 hashes.iter().for_each(|&hash| self.prefetch(hash));
-                self.filter_present(hashes, ItemSet::first(hashes.len()))
+                self.filter_present(hashes)
             }
             Probing::Lines(line_probe) => self.present_with(line_probe, hashes),
             Probing::Avx512(line_probe) => self.present_with(line_probe, hashes),
@@ -343,30 +334,25 @@ impl Blocked {
         }
     }
 
-    /// Adds these items as [`Self::add`] does, and returns which of them had a clear bit. Expects
-    /// the items to be prefetched.
+    /// Adds the items of a chunk as [`Self::add`] does, and returns which of them had a clear bit.
+    /// Expects the items to be prefetched.
     #[inline]
-    pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
+    pub(super) fn add_chunk(&mut self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
-            Probing::Anywhere => items.keep(|i| u64::from(self.add(hashes[i]))),
-            Probing::Lines(line_probe) => self.add_chunk_with(line_probe, hashes, items),
-            Probing::Avx512(line_probe) => self.add_chunk_with(line_probe, hashes, items),
+            Probing::Anywhere => ItemSet::of(hashes, |hash| u64::from(self.add(hash))),
+            Probing::Lines(line_probe) => self.add_chunk_with(line_probe, hashes),
+            Probing::Avx512(line_probe) => self.add_chunk_with(line_probe, hashes),
         }
     }
 
     /// [`Self::add_chunk`] for blocks of whole lines.
     #[inline(always)]
-    fn add_chunk_with(
-        &mut self,
-        line_probe: impl LineProbe,
-        hashes: &[Hash],
-        items: ItemSet,
-    ) -> ItemSet {
+    fn add_chunk_with(&mut self, line_probe: impl LineProbe, hashes: &[Hash]) -> ItemSet {
         let probes = self.probes;
         line_probe.run(|| {
-            items.keep(|i| {
-                let sequence = ProbeSequence::new(hashes[i]);
-                u64::from(probing::add(line_probe, self.block_mut(hashes[i]), sequence, probes))
+            ItemSet::of(hashes, |hash| {
+                let sequence = ProbeSequence::new(hash);
+                u64::from(probing::add(line_probe, self.block_mut(hash), sequence, probes))
             })
         })
     }
