@@ -7,7 +7,11 @@ use redis_bloom::{
         Error,
         native::{
             dump::Taken,
-            paged::dump::{self, Load},
+            kinds::{self, Stored},
+            paged::{
+                dump::{self, Load},
+                rdb,
+            },
         },
     },
     filter::{
@@ -19,6 +23,7 @@ use redis_bloom::{
 use super::{
     COUNT, GENERATION, Random, above, all, bits, check_sane, crowded, filled, frame, hash, paged,
 };
+use crate::support::{Reading, Strings};
 
 /// Any iterator reads what is at its place and behind it, or nothing.
 #[test]
@@ -232,9 +237,10 @@ fn chunks_of_another_filter_or_generation_are_refused() {
 }
 
 /// A pass over the pages that went on between the chunks may have missed pages of the copy: it
-/// begins again.
+/// begins again. So does one that went back, because another server sent the rest, which had not
+/// swept as much.
 #[test]
-fn a_pass_that_went_on_begins_again() {
+fn a_pass_that_went_on_or_back_begins_again() {
     let pages = filled(crowded(9, GENERATION), 1_900);
     let with = |sweep: Sweep| {
         let mut plan = PagedPlan::of(&paged(&pages));
@@ -246,15 +252,28 @@ fn a_pass_that_went_on_begins_again() {
         Sweep { oldest: 3, floor: 4, page: 1, changes: 2 },
         Sweep { oldest: 4, floor: 4, page: 0, changes: 9 },
     );
-    for (then, expected) in [(early, early), (late, Sweep { oldest: 3, ..late })] {
-        let before = with(early);
+    let behind = Sweep { oldest: 3, floor: 3, page: 0, changes: 1 };
+    for (first, then, expected) in [
+        (early, early, early),
+        (early, late, Sweep { oldest: 3, ..late }),
+        (late, early, Sweep { page: 0, ..early }),
+        (late, behind, behind),
+    ] {
+        let (before, after) = (with(first), with(then));
         let mut load = Load::begin(&dump::header(&before).1, u64::MAX).expect("its header");
         let (_, chunk) = dump::at(&before, 1).expect("a chunk");
         let (next, chunk) = frame::cut(&chunk, 0, 2);
         assert_eq!(load.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next));
-        let (end, rest) = dump::at(&with(then), next).expect("a chunk");
+        let (_, rest) = dump::at(&after, next).expect("a chunk");
+        let (next, chunk) = frame::cut(&rest, 0, 1);
+        assert_eq!(load.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next));
+        let mut strings = Strings::default();
+        rdb::save_partial(&load, &mut strings);
+        let read = kinds::load(&mut Reading(strings.0.iter()), u64::MAX);
+        assert!(matches!(read, Ok(Stored::Partial(_))), "{first:?} {then:?}: {read:?}");
+        let (end, rest) = dump::at(&after, next).expect("a chunk");
         assert_eq!(load.take(end, &rest, |_| u64::MAX), Ok(Taken::Last));
-        let copy = load.finish().expect("memory");
+        let copy = load.finish().expect("a sound filter");
         assert_eq!(copy.window().map(|window| window.sweep), Some(expected));
     }
 }

@@ -264,12 +264,14 @@ impl Load {
     }
 
     /// Takes the numbers of a newer chunk. Passes over the pages that went on since the header may
-    /// have missed pages of the copy, so they begin again.
+    /// have missed pages of the copy, so they begin again. The chunks may be of different servers, of
+    /// which the first had swept more.
     fn renew(&mut self, mut plan: PagedPlan) {
         if let (Some(old), Some(new)) = (&self.plan.window, &mut plan.window)
             && old.sweep != new.sweep
         {
-            new.sweep = Sweep { oldest: old.sweep.oldest, page: 0, ..new.sweep };
+            let oldest = old.sweep.oldest.min(new.sweep.oldest);
+            new.sweep = Sweep { oldest, page: 0, ..new.sweep };
         }
         self.plan = plan;
     }
@@ -279,6 +281,8 @@ impl Load {
     /// # Errors
     /// `Error::OutOfMemory`; another try may succeed.
     pub fn finish(&mut self) -> Result<Paged, Error> {
+        // What is wrong must be seen while all pages are still there.
+        self.plan.check()?;
         let pages = self.pieces.finish(self.plan.copies)?;
         let plan = PagedPlan {
             page_count: pages.pages().len() as u64,
@@ -286,7 +290,6 @@ impl Load {
             copies: pages.copies(),
             ..self.plan.clone()
         };
-        plan.check()?;
         Paged::from_parts(&plan, self.base.take(), pages).map_err(|_| Error::OtherFilter)
     }
 
