@@ -219,12 +219,13 @@ impl Pieces {
 
     /// Adds `later` pages, which start at the end of these or before it. Those that cover only
     /// positions that are there already change nothing, and those that cover others as well
-    /// replace what was there. Returns whether there are more positions now.
+    /// replace what was there. Returns whether there are more positions now. `copies` is what
+    /// [`Self::finish`] gets if these are the last.
     ///
     /// # Errors
     /// `PageFault::Position` for a gap, `PageFault::Levels` if no table can have all pages, and
     /// `PageFault::OutOfMemory`; nothing has changed then.
-    pub fn append(&mut self, later: Self) -> Result<bool, PageFault> {
+    pub fn append(&mut self, later: Self, copies: u64) -> Result<bool, PageFault> {
         let end = self.end();
         if later.start > end {
             return Err(PageFault::Position);
@@ -244,8 +245,10 @@ impl Pieces {
         let kept = self.list.partition_point(|held| held.reach.start < start);
         if later.end() == END {
             let pages = self.list.iter().take(kept).chain(new);
-            let least = pages.map(|held| held.reach.least_pages()).max().unwrap_or(0);
-            if least > MOST_SPLITS * (kept + new.len()) as u64 {
+            let slots = pages.clone().map(|held| held.page.count()).sum::<u64>();
+            let items = slots.saturating_sub(copies);
+            let needed = self.plan.pages_of(pages, items);
+            if needed > MOST_SPLITS * (kept + new.len()) as u64 {
                 return Err(PageFault::Levels);
             }
         }
@@ -313,12 +316,7 @@ impl Pieces {
     /// Splits pages until a table has them all, for at least this many items. Returns the number
     /// of pages. The order is lost.
     fn split_to(&mut self, items: u64) -> Result<usize, Error> {
-        let least = self.list.iter().map(|held| held.reach.least_pages()).max().unwrap_or(1);
-        let for_items = match self.plan.counts_copies() {
-            true => items.div_ceil(self.plan.page_slots.into()),
-            false => 0,
-        };
-        let pages = least.max(for_items);
+        let pages = self.plan.pages_of(self.list.iter(), items);
         let pages = usize::try_from(pages).map_err(|_| Error::OutOfMemory(pages))?;
         let mut next = 0;
         while let Some(Held { reach, page }) = self.list.get_mut(next) {
@@ -353,6 +351,16 @@ impl Pieces {
 }
 
 impl Plan {
+    /// The pages of a table that has these, or what was split from them, and this many items.
+    fn pages_of<'a>(&self, list: impl Iterator<Item = &'a Held>, items: u64) -> u64 {
+        let least = list.map(|held| held.reach.least_pages()).max().unwrap_or(1);
+        let for_items = match self.counts_copies() {
+            true => items.div_ceil(self.page_slots.into()),
+            false => 0,
+        };
+        least.max(for_items)
+    }
+
     /// Whether copies of void slots are counted: generations need no exact number of items.
     pub(super) fn counts_copies(&self) -> bool {
         !matches!(self.payload, Payload::Generation { .. })

@@ -27,8 +27,11 @@ use crate::{
     support::{Reading, Strings},
 };
 
+/// The place of the header in a chunk.
+const FRAME: usize = 20;
 /// Places in the header.
 const LAYERS: usize = 42;
+const PAGE_SLOTS: usize = 40;
 const FIRST_PAGES: usize = 46;
 const COPIES: usize = 54;
 const PRESENT: usize = 62;
@@ -274,6 +277,22 @@ fn a_forged_size_allocates_nothing() {
     assert!(matches!(read(&forged).map(drop), Err(Error::TooBig { .. })));
     assert_eq!(begin(&patched(&header, LAYERS, &[1])).map(drop), Err(Error::Truncated));
     assert_eq!(begin(&patched(&header, LAYERS, &[2])).map(drop), Err(Error::Kind(0)));
+}
+
+/// A page with so many items that a table of them would have far more pages than were sent.
+#[test]
+fn a_page_that_makes_many_is_refused() {
+    let filter = paged(&filled(Plan { page_slots: 4_000, ..crowded(20, COUNT) }, 3_000));
+    let few = 256_u16.to_le_bytes();
+    let mut stored = strings(&filter);
+    stored.0[0] = patched(&stored.0[0], PAGE_SLOTS, &few);
+    assert_eq!(read(&stored).map(drop), Err(Error::OtherFilter));
+    let header = patched(&dump::header(&filter).1, PAGE_SLOTS, &few);
+    let (end, chunk) = dump::at(&filter, 1).expect("a chunk");
+    let chunk = patched(&chunk, FRAME, &header);
+    let mut load = begin(&header).expect("its header");
+    assert_eq!(load.take(end, &chunk, |_| u64::MAX), Err(Error::OtherFilter));
+    assert_eq!((load.received(), load.bytes()), (0, 0));
 }
 
 /// Pages at positions where none of their level starts.

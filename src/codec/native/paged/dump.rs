@@ -221,7 +221,7 @@ impl Load {
                 return Err(FilterError::Ceiling { wanted, ceiling }.into());
             }
         }
-        let more = self.take_part(chunk.first, chunk.bytes)?;
+        let more = self.take_part(chunk.first, chunk.bytes, chunk.plan.copies)?;
         if more {
             self.renew(chunk.plan);
         }
@@ -233,8 +233,13 @@ impl Load {
     }
 
     /// Takes bits or records from the place `from` on; returns whether they reach further than what
-    /// was received.
-    pub(super) fn take_part(&mut self, from: u64, bytes: &[u8]) -> Result<bool, Error> {
+    /// was received. `copies` is that of the plan that came with them.
+    pub(super) fn take_part(
+        &mut self,
+        from: u64,
+        bytes: &[u8],
+        copies: u64,
+    ) -> Result<bool, Error> {
         let (total, received) = (bits(&self.plan), self.received());
         let Some(position) = from.checked_sub(total) else {
             let to = from.saturating_add(bytes.len() as u64);
@@ -260,7 +265,7 @@ impl Load {
         }
         let mut pieces = Pieces::new(self.plan.pages, position);
         record::read(bytes, &mut pieces)?;
-        Ok(self.pieces.append(pieces)?)
+        Ok(self.pieces.append(pieces, copies)?)
     }
 
     /// Takes the numbers of a newer chunk. Passes over the pages that went on since the header may

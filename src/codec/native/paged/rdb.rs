@@ -69,6 +69,7 @@ pub(in crate::codec::native) fn load<S: Source>(
     if bits > ceiling {
         return Err(FilterError::Ceiling { wanted: bits, ceiling }.into());
     }
+    let copies = plan.copies;
     let mut load = Load::new(plan);
     let mut place = 0;
     while place < present {
@@ -86,7 +87,7 @@ pub(in crate::codec::native) fn load<S: Source>(
         let Ok(held) = &mut load else {
             continue;
         };
-        match held.take_part(from, bytes) {
+        match held.take_part(from, bytes, copies) {
             Ok(_) => {}
             Err(Error::Filter(error @ FilterError::OutOfMemory(_))) => {
                 load = Err(error);
