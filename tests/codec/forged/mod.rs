@@ -63,6 +63,18 @@ fn a_header_of_no_layers_is_refused() {
     assert_eq!(refused(&none, 1 << 20, "no layers"), Error::Broken(Broken::Layers(0)));
 }
 
+/// Native filters have one layer, also those that grow.
+#[test]
+fn a_header_of_two_native_layers_is_refused() {
+    let (_, header) = dump::header(&sample::small());
+    let mut two = forge::patched(&header, LAYERS, &2_u32.to_le_bytes());
+    two.truncate(two.len() - forge::SEAL);
+    two.extend_from_within(FIRST..);
+    two.extend([0; forge::SEAL]);
+    forge::seal(&mut two);
+    assert_eq!(refused(&two, 1 << 20, "two layers"), Error::Broken(Broken::Layers(2)));
+}
+
 #[test]
 fn any_seed_is_accepted() {
     // Every seed is valid; the filter only does not find its items.
