@@ -75,7 +75,7 @@ impl Pages {
         with_select!(select => {
             self.prefetch(hashes);
             hashes.iter().try_for_each(|&hash| {
-                answer(self.alter_by(select, hash, &change, true)?);
+                answer(self.alter_by(select, hash, &change)?);
                 Ok(())
             })
         })

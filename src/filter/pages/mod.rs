@@ -531,13 +531,10 @@ impl Pages {
         select: impl Select,
         hash: Hash,
         change: &impl Fn(u64) -> Change,
-        may_join: bool,
     ) -> Result<Option<u64>, Error> {
         let Body::Table(table) = &mut self.body else {
             return self.alter_small(hash, change);
         };
-        let left = self.slots.saturating_sub(1);
-        let join = may_join && self.numbers.plan().joins_below(table.len() as u64, left);
         let at = self.levels.address(hash, table.len());
         let (page, format) = (&mut table[at.page], at.format);
         let Some((index, slot)) = page.find(select, format, at.place, at.tag).slot else {
@@ -550,27 +547,26 @@ impl Pages {
                 let slot = format.with_payload(format.tag(slot), payload);
                 page.set_slot(format, at.place, index, slot);
             }
-            Change::Remove if join => return self.alter_joining(hash, change),
             Change::Remove => {
                 let before = page.words().len();
                 page.remove(select, format, at.place, index);
                 resized(&mut self.bytes, before, page);
                 self.removed(1);
+                let pages = self.pages().len() as u64;
+                if self.plan().joins_below(pages, self.slots) {
+                    self.join_after_removal();
+                }
             }
         }
         Ok(Some(payload))
     }
 
-    /// Joins two pages, and then does what [`Self::alter_by`] does. The join may fail, the removal
-    /// cannot, so it comes last. The join may have removed the slot, if its generation is dead.
+    /// Joins two pages. If there is no memory for that, the next removal tries again. The join comes
+    /// after the removal: a slot that it unites with another may get the highest count, which is
+    /// not removed.
     #[inline(never)]
-    fn alter_joining(
-        &mut self,
-        hash: Hash,
-        change: &impl Fn(u64) -> Change,
-    ) -> Result<Option<u64>, Error> {
-        self.join()?;
-        self.alter_by(select::Portable, hash, change, false)
+    fn join_after_removal(&mut self) {
+        let _ = self.join();
     }
 
     /// [`Self::alter_by`] in the small form. Never fails: a caller is compiled for the instructions

@@ -2,8 +2,8 @@
 //!
 //! The answer says whether the item was deleted. It is false if the item tests absent, and if its
 //! count is the highest: then nobody knows how often the item is there (`filter/paged/count.rs`).
-//! The command makes no filter larger, so it runs without `deny-oom`. When it makes a filter
-//! smaller, it needs memory for a page at first. If there is none, an error is the last element.
+//! The command makes no filter larger, so it runs without `deny-oom`. Pages that could be joined,
+//! and find no memory for that, are joined by a later deletion.
 
 use super::{
     Argument, Call, Command, CommandSpec, Uses, add::Batch, exists::queried, sharded::OwnItems,

@@ -107,11 +107,15 @@ fn an_operation_without_memory_changes_nothing() {
         if payload == Payload::Nothing {
             continue;
         }
-        failures = 0;
+        // A removal needs no memory. Pages that find none to join are joined by later removals.
+        let mut late = 0;
         for number in 0..6_000 {
-            failures += struggle(&mut pages, &mut steady, |pages| pages.lower(hash(number)));
+            let left = if number < 3_000 { 0 } else { u64::MAX };
+            let lowered = starved(left, || pages.lower(hash(number)));
+            assert_eq!(lowered, steady.lower(hash(number)), "{number}");
+            late += u64::from(pages != steady);
         }
-        assert!(failures > 20, "{failures}: the test shows nothing");
+        assert!(late > 20, "{late}: the test shows nothing");
         assert_eq!(pages, steady);
         assert_eq!(pages.bytes(), 0);
     }
