@@ -9,7 +9,6 @@
 
 use super::Paged;
 use crate::filter::{
-    error::Error,
     hash::Hash,
     layer::item_set::{Answers, CHUNK},
 };
@@ -18,52 +17,43 @@ impl Paged {
     /// Deletes each item once, in order. Answers, one chunk at a time, whether it was there and was
     /// deleted, that is, whether the filter changed. Counts refusals
     /// ([`Self::refused_deletions`]). Deletes nothing from a filter that does not count.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`. The first item that fails and all items after it are not deleted and
-    /// get no answer.
     pub fn delete_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
         mut answer: impl FnMut(Answers),
-    ) -> Result<(), Error> {
+    ) {
         let mut chunk = [Hash::default(); CHUNK];
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk);
             if hashes.is_empty() {
-                return Ok(());
+                return;
             }
             let mut answers = Answers::default();
-            let outcome = self.delete_chunk(hashes, &mut answers);
+            self.delete_chunk(hashes, &mut answers);
             answer(answers);
-            outcome?;
         }
     }
 
     /// Deletes an item as [`Self::delete_each`] does.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    pub fn delete(&mut self, hash: Hash) -> Result<bool, Error> {
+    pub fn delete(&mut self, hash: Hash) -> bool {
         let mut answers = Answers::default();
-        self.delete_chunk(&[hash], &mut answers)?;
-        Ok(answers.ones() == 1)
+        self.delete_chunk(&[hash], &mut answers);
+        answers.ones() == 1
     }
 
-    fn delete_chunk(&mut self, hashes: &[Hash], answers: &mut Answers) -> Result<(), Error> {
+    fn delete_chunk(&mut self, hashes: &[Hash], answers: &mut Answers) {
         if !self.counts() {
             hashes.iter().for_each(|_| answers.push(false));
-            return Ok(());
+            return;
         }
         let (highest, mut refused) = (self.pages.highest_count(), 0_u32);
-        let outcome = self.pages.lower_chunk(hashes, |before| {
+        self.pages.lower_chunk(hashes, |before| {
             answers.push(before > 0 && before < highest);
             refused += u32::from(before == highest);
         });
         if refused > 0 {
             self.refuse(refused);
         }
-        outcome
     }
 
     /// How often the item was added and not deleted since: exact but for items with equal tags, and

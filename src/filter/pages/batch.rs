@@ -62,23 +62,17 @@ impl Pages {
     /// `change` says of its payload. Calls `answer` with the payload before. Slots of void tags
     /// that stand for items of two pages are not removed where payloads are counts, since their
     /// count is the highest.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`. The item that fails and all after it are not changed.
     #[inline]
     pub fn alter_chunk(
         &mut self,
         hashes: &[Hash],
         change: impl Fn(u64) -> Change,
         mut answer: impl FnMut(Option<u64>),
-    ) -> Result<(), Error> {
+    ) {
         with_select!(select => {
             self.prefetch(hashes);
-            hashes.iter().try_for_each(|&hash| {
-                answer(self.alter_by(select, hash, &change)?);
-                Ok(())
-            })
-        })
+            hashes.iter().for_each(|&hash| answer(self.alter_by(select, hash, &change)));
+        });
     }
 
     /// Prefetches the block of each item of a chunk, and returns the blocks.

@@ -21,34 +21,24 @@ impl Pages {
     }
 
     /// Deletes an item once; returns its count before. An item at the highest count stays there.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
     #[inline]
-    pub fn lower(&mut self, hash: Hash) -> Result<u64, Error> {
+    pub fn lower(&mut self, hash: Hash) -> u64 {
         let mut count = 0;
-        self.lower_chunk(&[hash], |before| count = before)?;
-        Ok(count)
+        self.lower_chunk(&[hash], |before| count = before);
+        count
     }
 
     /// Deletes each item of a chunk of at most 64 in order, as [`Self::lower`] does. Calls `answer`
     /// with the count of each before.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`. The item that fails and all after it are not deleted.
     #[inline]
-    pub fn lower_chunk(
-        &mut self,
-        hashes: &[Hash],
-        mut answer: impl FnMut(u64),
-    ) -> Result<(), Error> {
+    pub fn lower_chunk(&mut self, hashes: &[Hash], mut answer: impl FnMut(u64)) {
         let most = self.plan().payload.most();
         let change = |payload| match payload {
             _ if payload == most => Change::Nothing,
             0 => Change::Remove,
             _ => Change::Payload(payload - 1),
         };
-        self.alter_chunk(hashes, change, |before| answer(before.map_or(0, |payload| payload + 1)))
+        self.alter_chunk(hashes, change, |before| answer(before.map_or(0, |payload| payload + 1)));
     }
 
     /// How often an item was added and not deleted since: never less than it was. The highest count

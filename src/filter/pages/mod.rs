@@ -531,15 +531,15 @@ impl Pages {
         select: impl Select,
         hash: Hash,
         change: &impl Fn(u64) -> Change,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Option<u64> {
         let Body::Table(table) = &mut self.body else {
-            return self.alter_small(hash, change);
+            let mut before = None;
+            self.alter_small(hash, change, &mut before);
+            return before;
         };
         let at = self.levels.address(hash, table.len());
         let (page, format) = (&mut table[at.page], at.format);
-        let Some((index, slot)) = page.find(select, format, at.place, at.tag).slot else {
-            return Ok(None);
-        };
+        let (index, slot) = page.find(select, format, at.place, at.tag).slot?;
         let payload = format.payload(slot);
         match change(payload) {
             Change::Nothing => {}
@@ -558,7 +558,7 @@ impl Pages {
                 }
             }
         }
-        Ok(Some(payload))
+        Some(payload)
     }
 
     /// Joins two pages. If there is no memory for that, the next removal tries again. The join comes
@@ -569,23 +569,26 @@ impl Pages {
         let _ = self.join();
     }
 
-    /// [`Self::alter_by`] in the small form. Never fails: a caller is compiled for the instructions
-    /// of `Bmi2` only if what it calls returns no pair of registers, as an `Option<u64>` would be.
+    /// [`Self::alter_by`] in the small form; `before` gets the payload before. A caller is compiled for
+    /// the instructions of `Bmi2` only if what it calls returns no pair of registers, as an
+    /// `Option<u64>` would be.
     #[inline(never)]
     fn alter_small(
         &mut self,
         hash: Hash,
         change: &impl Fn(u64) -> Change,
-    ) -> Result<Option<u64>, Error> {
+        before: &mut Option<u64>,
+    ) {
         let format = self.plan().format(0);
         let Body::Small(small) = &mut self.body else {
-            return Ok(None);
+            return;
         };
         let key = small::key_of(format, place(hash), hash.block);
         let Some(index) = small.find(format, self.slots, key) else {
-            return Ok(None);
+            return;
         };
         let payload = small.payload(format, index);
+        *before = Some(payload);
         match change(payload) {
             Change::Nothing => {}
             Change::Payload(payload) => small.set_payload(format, index, payload),
@@ -594,7 +597,6 @@ impl Pages {
                 self.removed(1);
             }
         }
-        Ok(Some(payload))
     }
 
     /// Counts slots that were removed. Without slots, it is as it was made.

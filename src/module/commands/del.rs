@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     command::refusal::Refusal,
-    filter::{self, Answers},
+    filter::Answers,
     module::{
         api::{Access, Key},
         effects,
@@ -46,16 +46,14 @@ impl Command for Del {
             Some(Value::Paged(paged)) if paged.counts() => {
                 let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
                 let answer = |gone: Answers| deleted.extend(gone.each());
-                let outcome = match paged.shard() {
+                match paged.shard() {
                     None => paged.delete_each(items.items(), answer),
                     Some(shard) => {
                         let own = OwnItems::of(call, shard);
-                        let outcome = paged.delete_each(own.before_foreign(items.items()), answer);
+                        paged.delete_each(own.before_foreign(items.items()), answer);
                         error = own.refusal();
-                        outcome
                     }
-                };
-                error = outcome.err().map(|why| refused_deletion(call, why)).or(error);
+                }
                 before.changed(Share::of_pages(paged));
                 stats::UNDELETED.add(paged.refused_deletions().saturating_sub(refused));
             }
@@ -82,10 +80,4 @@ impl Command for Del {
         }
         Ok(())
     }
-}
-
-/// Logs that there is no memory to make the filter smaller.
-#[cold]
-fn refused_deletion(call: &Call, why: filter::Error) -> Refusal {
-    super::refused(call, "BF.DEL", why.into(), Refusal::NoGrowth)
 }

@@ -76,7 +76,7 @@ impl Model {
     fn lower(&mut self, number: u64) {
         let count = self.counts.get(&number).copied().unwrap_or(0);
         if count > 0 {
-            self.pages.lower(hash(number)).expect("memory");
+            self.pages.lower(hash(number));
             self.set(number, count - 1);
         }
     }
