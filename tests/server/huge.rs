@@ -165,8 +165,8 @@ fn a_request_beyond_the_memory_of_the_system_is_refused() {
         "BF.RESERVE k 0.01 900000000 NONSCALING",
         "BF.RESERVE k 0.01 10000000000",
         "BF.RESERVE k 1e-9 300000000",
-        "BF.RESERVE k 0.01 5000000000 COUNTING",
-        "BF.RESERVE k 0.01 5000000000 WINDOW COUNT",
+        "BF.RESERVE k 0.01 100000000000 COUNTING",
+        "BF.RESERVE k 0.01 100000000000 WINDOW COUNT",
         "BF.INSERT k CAPACITY 1000000000 ITEMS a",
     ] {
         let (reply, took) = timed(client, line);

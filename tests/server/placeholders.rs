@@ -349,7 +349,7 @@ fn an_aof_with_creations_that_there_is_no_memory_for() {
 #[test]
 fn counting_filters_and_windows_that_a_replica_has_no_memory_for() {
     const SPACE: u64 = 240 << 20;
-    const ITEMS: &str = "300000000";
+    const ITEMS: &str = "5000000000";
     let primary = source();
     let mut replica =
         Server::with().config("appendonly yes").address_space(SPACE).replica_of(&primary).start();

@@ -238,10 +238,10 @@ fn level_of(page: usize, pages: usize) -> u32 {
     level + u32::from(is_split)
 }
 
-/// Counts that a page had `before` words.
+/// Counts that a page had `before` words allocated.
 #[inline(always)]
 fn resized(bytes: &mut u64, before: usize, page: &Page) {
-    if page.words().len() != before {
+    if page.allocated() != before {
         *bytes = *bytes + page.bytes() - memory::bytes::<u64>(before);
     }
 }
@@ -465,7 +465,10 @@ impl Pages {
         let pages = table.len();
         let at = self.levels.address(hash, table.len());
         let (page, format) = (&mut table[at.page], at.format);
-        let found = page.find(select, format, at.place, at.tag);
+        if page.is_empty() {
+            return self.insert_first(hash, fresh, change);
+        }
+        let found = page.find_before_insert(select, format, at.place, at.tag);
         if let Some((index, slot)) = found.slot {
             let payload = format.payload(slot);
             let changed = change(payload);
@@ -475,7 +478,7 @@ impl Pages {
             }
             return Ok(Some(payload));
         }
-        let before = page.words().len();
+        let before = page.allocated();
         page.insert(select, format, at.place, found.end, format.slot(at.tag, fresh))?;
         resized(&mut self.bytes, before, page);
         self.slots += 1;
@@ -483,6 +486,24 @@ impl Pages {
             self.split_for(hash)?;
         }
         Ok(None)
+    }
+
+    /// [`Self::insert_by`] of the first item of a page.
+    #[cold]
+    #[inline(never)]
+    fn insert_first(
+        &mut self,
+        hash: Hash,
+        fresh: u64,
+        change: impl FnOnce(u64) -> u64,
+    ) -> Result<Option<u64>, Error> {
+        if let Body::Table(table) = &mut self.body {
+            let at = self.levels.address(hash, table.len());
+            let page = &mut table[at.page];
+            page.fill()?;
+            self.bytes += page.bytes();
+        }
+        self.insert_by(select::Portable, hash, fresh, change)
     }
 
     /// [`Self::insert_by`] in the small form.
@@ -504,7 +525,8 @@ impl Pages {
             return Ok(Some(payload));
         }
         if Small::is_full(format, self.slots) {
-            let mut page = Page::empty(format)?;
+            let mut page = Page::empty();
+            page.fill()?;
             let last = (place(hash), hash.block, fresh);
             for (place, tag, payload) in
                 small::entries(small.lanes_of(format, self.slots), format).chain([last])
@@ -548,7 +570,7 @@ impl Pages {
                 page.set_slot(format, at.place, index, slot);
             }
             Change::Remove => {
-                let before = page.words().len();
+                let before = page.allocated();
                 page.remove(select, format, at.place, index);
                 resized(&mut self.bytes, before, page);
                 self.removed(1);
@@ -621,7 +643,7 @@ impl Pages {
             let at = self.levels.address(hash, table.len());
             let (page, format) = (&mut table[at.page], at.format);
             let found = page.find(select::Portable, format, at.place, at.tag).slot;
-            let before = page.words().len();
+            let before = page.allocated();
             found.into_iter().for_each(|(index, _)| {
                 page.remove(select::Portable, format, at.place, index);
             });
@@ -735,7 +757,7 @@ impl Pages {
             Body::Table(table) if page < table.len() && block < BLOCKS => {
                 let format = plan.format(level_of(page, table.len()));
                 let page = &mut table[page];
-                let before = page.words().len();
+                let before = page.allocated();
                 let removed = with_select!(select => page.sweep(select, format, block, dead));
                 resized(&mut self.bytes, before, page);
                 removed as u64
@@ -816,15 +838,9 @@ impl Body {
         }
         let pages =
             usize::try_from(plan.first_pages).map_err(|_| Error::OutOfMemory(plan.first_pages))?;
-        // Where there is no memory for all of them, the first ones must not take what there is.
-        let least = memory::bytes::<u64>(page::LEAST_WORDS).saturating_mul(pages as u64);
-        let all = usize::try_from(least).map_err(|_| Error::OutOfMemory(least))?;
-        Vec::<u8>::new().try_reserve_exact(all).map_err(|_| Error::OutOfMemory(least))?;
         let mut table = Vec::new();
         memory::reserve(&mut table, pages)?;
-        for page in 0..pages {
-            table.push(Page::empty(plan.format(level_of(page, pages)))?);
-        }
+        table.resize_with(pages, Page::empty);
         Ok(Self::Table(table))
     }
 }

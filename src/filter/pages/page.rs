@@ -13,6 +13,9 @@
 //!
 //! A block that needs another word pushes the later ones up, 2 KiB on average. Why 31 blocks: with
 //! more, pushing and splitting take longer; with fewer, starts and classes of memory cost more.
+//!
+//! A page without slots has the same words in every format ([`EMPTY`]), and no allocation: a
+//! structure may be reserved for billions of items that never come.
 
 use std::{iter::FusedIterator, ops::Range};
 
@@ -45,6 +48,18 @@ const MAX_WORDS: usize = u16::MAX as usize;
 /// makes items for one bucket.
 const MOST_BLOCK_WORDS: usize = 1 << 10;
 
+/// The words of a page without slots: each block is a word of 64 ends.
+static EMPTY: [u64; LEAST_WORDS] = {
+    let mut words = [u64::MAX; LEAST_WORDS];
+    let mut word = 0;
+    while word < HEADER {
+        let first = (HEADER + word * LANES) as u64;
+        words[word] = ONES * first + 0x0003_0002_0001_0000;
+        word += 1;
+    }
+    words
+};
+
 /// A bucket of a page: number `block * 64 + bucket`, in [0, 1983].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(pub(super) u16);
@@ -59,7 +74,7 @@ impl Place {
     }
 }
 
-/// The slots of some items, in 1,984 buckets.
+/// The slots of some items, in 1,984 buckets. No words stand for those of [`EMPTY`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
@@ -98,19 +113,43 @@ pub enum PageFault {
 
 impl Page {
     /// A page without slots.
+    pub(super) fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Whether it has no slots, and no allocation. Where it has, a compiler need not check again
+    /// that the starts are there.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.len() < HEADER
+    }
+
+    /// Allocates the words of a page without slots, for its first slot, which then finds memory.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub(super) fn empty(format: Format) -> Result<Self, Error> {
-        let mut page = Writer::new(format, &[0; BLOCKS])?;
-        page.advance(PAGE_BUCKETS);
-        Ok(page.page)
+    #[cold]
+    pub(super) fn fill(&mut self) -> Result<(), Error> {
+        memory::reserve(&mut self.0, LEAST_WORDS + 1)?;
+        self.0.extend_from_slice(&EMPTY);
+        Ok(())
+    }
+
+    /// The page with these words, which are sound.
+    fn of(words: Vec<u64>) -> Self {
+        if words.len() > LEAST_WORDS { Self(words) } else { Self::empty() }
     }
 
     /// The words. They hold the whole page, and are the same on every machine.
     #[must_use]
     pub fn words(&self) -> &[u64] {
-        &self.0
+        if self.is_empty() { &EMPTY } else { &self.0 }
+    }
+
+    /// How many words are allocated.
+    #[inline(always)]
+    pub(super) fn allocated(&self) -> usize {
+        self.0.len()
     }
 
     /// The page with these words, which may come from anywhere: all that this module relies on is
@@ -134,9 +173,9 @@ impl Page {
         }
         let mut tags = Vec::new();
         for number in 0..BLOCKS {
-            check_block(page.block(number), format, &mut tags)?;
+            check_block(page.some_block(number), format, &mut tags)?;
         }
-        Ok(page)
+        Ok(Self::of(page.0))
     }
 
     /// Copies the page.
@@ -153,7 +192,7 @@ impl Page {
     /// The bytes that the page takes from the allocator.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        memory::bytes::<u64>(self.0.len())
+        memory::bytes::<u64>(self.allocated())
     }
 
     /// The first word of a block; for `BLOCKS`, the end of the page.
@@ -165,10 +204,16 @@ impl Page {
     /// The words of a block.
     #[inline(always)]
     fn block(&self, number: usize) -> &[u64] {
+        if self.is_empty() { &EMPTY[HEADER..=HEADER] } else { self.some_block(number) }
+    }
+
+    /// The words of a block of a page with an allocation.
+    #[inline(always)]
+    fn some_block(&self, number: usize) -> &[u64] {
         &self.0[self.start(number)..self.start(number + 1)]
     }
 
-    /// The words of a block, mutable.
+    /// The words of a block of a page with an allocation, mutable.
     #[inline(always)]
     fn block_mut(&mut self, number: usize) -> &mut [u64] {
         let (start, end) = (self.start(number), self.start(number + 1));
@@ -226,16 +271,29 @@ impl Page {
         block::find(select, self.block(place.block()), format, place.bucket(), tag)
     }
 
-    /// The indices of the slots of a bucket, and the place of its end among the ends.
+    /// [`Self::find`] in a page with an allocation.
+    #[inline(always)]
+    pub(super) fn find_before_insert(
+        &self,
+        select: impl Select,
+        format: Format,
+        place: Place,
+        tag: u64,
+    ) -> Found {
+        block::find(select, self.some_block(place.block()), format, place.bucket(), tag)
+    }
+
+    /// The indices of the slots of a bucket, and the place of its end among the ends, of a page with
+    /// an allocation.
     #[inline(always)]
     pub(super) fn bounds(&self, select: impl Select, place: Place) -> (Range<usize>, usize) {
-        block::bounds(select, self.block(place.block()), place.bucket())
+        block::bounds(select, self.some_block(place.block()), place.bucket())
     }
 
     /// The slot with this index of the block of a place.
     #[inline(always)]
     pub(super) fn slot(&self, format: Format, place: Place, index: usize) -> u64 {
-        block::slot(self.block(place.block()), format, index)
+        block::slot(self.some_block(place.block()), format, index)
     }
 
     /// Writes a slot of the block of a place.
@@ -244,7 +302,7 @@ impl Page {
         block::set_slot(self.block_mut(place.block()), format, index, slot);
     }
 
-    /// Adds a slot to a bucket that ends at `end`.
+    /// Adds a slot to a bucket that ends at `end`, of a page with an allocation.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; nothing has changed then.
@@ -258,7 +316,7 @@ impl Page {
         slot: u64,
     ) -> Result<(), Error> {
         let number = place.block();
-        let block = self.block(number);
+        let block = self.some_block(number);
         let slots = block::slots(select, block);
         if block::words_of(slots + 1, format) > block.len() {
             self.widen(number, slots)?;
@@ -277,7 +335,7 @@ impl Page {
         place: Place,
         index: usize,
     ) {
-        let slots = block::slots(select, self.block(place.block()));
+        let slots = block::slots(select, self.some_block(place.block()));
         self.take_out(format, place, index, slots);
     }
 
@@ -300,6 +358,9 @@ impl Page {
         number: usize,
         dead: impl Fn(u64) -> bool,
     ) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
         let block = self.block_mut(number);
         let slots = block::slots(select, block);
         let kept = block::retain(select, block, format, slots, dead);
@@ -347,7 +408,11 @@ impl Page {
     fn cut(&mut self, number: usize, spare: Range<usize>) {
         self.lower_starts(number, spare.len());
         block::close(&mut self.0, spare);
-        memory::fit(&mut self.0);
+        if self.0.len() > LEAST_WORDS {
+            memory::fit(&mut self.0);
+        } else {
+            *self = Self::empty();
+        }
     }
 
     /// The slots, in order of their places.
@@ -447,14 +512,17 @@ impl Page {
         Ok(Some((writer.finish(), before - slots.len() as u64)))
     }
 
-    /// Lets an allocator move the page: `mover` gets the address of its words, and returns the new
-    /// one, or null if it did not move them.
+    /// Lets an allocator move the page: `mover` gets the address of its words, if there are slots,
+    /// and returns the new one, or null if it did not move them.
     ///
     /// # Safety
     /// A new address must point to an allocation of the same allocator and layout with the same
     /// content, and `mover` must have freed the old one. If `mover` returns null, the old
     /// allocation must be untouched.
     pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
+        if self.is_empty() {
+            return;
+        }
         let mut words = std::mem::ManuallyDrop::new(std::mem::take(&mut self.0));
         let (old, len, capacity) = (words.as_mut_ptr(), words.len(), words.capacity());
         let new = mover(old);
@@ -637,7 +705,7 @@ impl Writer {
 
     fn finish(mut self) -> Page {
         self.advance(PAGE_BUCKETS);
-        self.page
+        Page::of(self.page.0)
     }
 }
 
@@ -648,7 +716,8 @@ mod tests {
     #[test]
     fn a_page_that_an_allocator_moved_is_the_same() {
         let format = Format { tag_bits: 11, payload_bits: 4 };
-        let mut page = Page::empty(format).expect("memory");
+        let mut page = Page::empty();
+        page.fill().expect("memory");
         let insert = |page: &mut Page, place: u16| {
             let (place, tag) = (Place(place), u64::from(place));
             let end = page.find(Portable, format, place, tag).end;

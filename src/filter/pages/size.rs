@@ -7,7 +7,7 @@
 
 use super::{
     block, memory,
-    page::{BLOCKS, HEADER, Page},
+    page::{BLOCKS, HEADER, LEAST_WORDS, Page},
     plan::{MAX_PAGES, Plan},
     slot::Format,
     small::Small,
@@ -60,7 +60,8 @@ fn page_bytes(format: Format, items: f64) -> f64 {
         expected += (next - class) as f64 * 0.5 * libm::erfc(distance / std::f64::consts::SQRT_2);
         class = next;
     }
-    expected
+    // A page without slots has no allocation.
+    expected - memory::bytes::<u64>(LEAST_WORDS) as f64 * libm::exp(-items)
 }
 
 /// Mean and variance of the words of a block of `items` items on average.

@@ -76,7 +76,7 @@ impl Pages {
         for number in (first..count).step_by(step) {
             let level = level_of(number, count);
             let (page, format) = (&mut table[number], plan.format(level));
-            let before = page.words().len();
+            let before = page.allocated();
             let met = page.unite(select, format, level, Slot { payload, ..slot }, merge)?;
             super::resized(&mut self.bytes, before, page);
             self.slots = self.slots + 1 - met.slots;
@@ -128,6 +128,9 @@ impl Page {
         let place = Place(place);
         let len = usize::from(known).saturating_sub(level as usize).min(format.tag_bits.into());
         let tag = block >> level & low(len) | 1 << len;
+        if self.is_empty() {
+            self.fill()?;
+        }
         let (indices, end) = self.bounds(select, place);
         let (mut payload, mut slots) = (payload, 0);
         // From the last one down: what lies below a removed slot does not move.

@@ -58,6 +58,31 @@ fn counts_are_exact_through_twenty_turnovers() {
     }
 }
 
+/// A page takes memory with its first item, and none after its last.
+#[test]
+fn a_reservation_takes_memory_as_items_come() {
+    let mut paged = counting(0.01, 1_000_000_000, 2);
+    let reserved = paged.bytes();
+    // A pointer, a length and a capacity for each of half a million pages. They take 2 GB when they
+    // are full.
+    assert!(reserved < 16_000_000, "{reserved} bytes");
+    let mut last = reserved;
+    for number in 0..100 {
+        assert!(!delete(&mut paged, number));
+        assert!(add(&mut paged, &item(1, number)));
+        let more = paged.bytes() - last;
+        assert!([0, 320].contains(&more), "{more} bytes");
+        last = paged.bytes();
+    }
+    let copy = paged.duplicate().expect("memory");
+    check_equal(&copy, &paged, "a copy");
+    for number in 0..100 {
+        assert_eq!(count(&paged, number), 1);
+        assert!(delete(&mut paged, number));
+    }
+    assert_eq!((paged.bytes(), paged.items(0)), (reserved, 0));
+}
+
 /// At 1 %, the rate holds at the capacity after 20 turnovers, and no count is too low.
 #[test]
 fn the_rate_holds_after_turnovers() {

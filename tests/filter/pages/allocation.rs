@@ -123,10 +123,13 @@ fn an_operation_without_memory_changes_nothing() {
 
 #[test]
 fn nothing_is_made_without_memory() {
-    let full = pages(0.01, 10_000, Growth::Endless, Payload::Nothing);
+    let mut full = pages(0.01, 10_000, Growth::Endless, Payload::Nothing);
+    let made = starved(0, || Pages::new(full.plan()).map(drop));
+    assert!(matches!(made, Err(Error::OutOfMemory(_))), "{made:?}");
+    for number in 0..10_000 {
+        full.insert(hash(number), 0, |payload| payload).expect("memory");
+    }
     for left in 0..4 {
-        let made = starved(left, || Pages::new(full.plan()).map(drop));
-        assert!(matches!(made, Err(Error::OutOfMemory(_))), "{made:?}");
         let copied = starved(left, || full.duplicate().map(drop));
         assert!(matches!(copied, Err(Error::OutOfMemory(_))), "{copied:?}");
     }
