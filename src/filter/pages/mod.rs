@@ -769,11 +769,12 @@ impl Pages {
     }
 
     /// Removes all slots at once, and returns the pages for the caller to free: at a billion items
-    /// that takes a tenth of a second. It is small then, also if pages were reserved, and its
-    /// generations stay.
+    /// that takes a tenth of a second. It is as new then, but its generations stay. Without memory
+    /// for the table of reserved pages it begins with one, which splits.
     pub fn clear(&mut self) -> Vec<Page> {
-        let generations = self.generations;
-        let before = std::mem::replace(self, Self { generations, ..Self::small(self.plan()) });
+        let (plan, generations) = (self.plan(), self.generations);
+        let new = Self::new(plan).unwrap_or_else(|_| Self::small(plan));
+        let before = std::mem::replace(self, Self { generations, ..new });
         match before.body {
             Body::Small(_) => Vec::new(),
             Body::Table(table) => table,
