@@ -583,16 +583,16 @@ impl Pages {
         Some(payload)
     }
 
-    /// Joins two pages. If there is no memory for that, the next removal tries again. The join comes
-    /// after the removal: a slot that it unites with another may get the highest count, which is
-    /// not removed.
+    /// Joins two pages. If there is no memory for that, the next removal tries again. The join
+    /// comes after the removal: a slot that it unites with another may get the highest count, which
+    /// is not removed.
     #[inline(never)]
     fn join_after_removal(&mut self) {
         let _ = self.join();
     }
 
-    /// [`Self::alter_by`] in the small form; `before` gets the payload before. A caller is compiled for
-    /// the instructions of `Bmi2` only if what it calls returns no pair of registers, as an
+    /// [`Self::alter_by`] in the small form; `before` gets the payload before. A caller is compiled
+    /// for the instructions of `Bmi2` only if what it calls returns no pair of registers, as an
     /// `Option<u64>` would be.
     #[inline(never)]
     fn alter_small(

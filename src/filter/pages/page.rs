@@ -283,8 +283,8 @@ impl Page {
         block::find(select, self.some_block(place.block()), format, place.bucket(), tag)
     }
 
-    /// The indices of the slots of a bucket, and the place of its end among the ends, of a page with
-    /// an allocation.
+    /// The indices of the slots of a bucket, and the place of its end among the ends, of a page
+    /// with an allocation.
     #[inline(always)]
     pub(super) fn bounds(&self, select: impl Select, place: Place) -> (Range<usize>, usize) {
         block::bounds(select, self.some_block(place.block()), place.bucket())

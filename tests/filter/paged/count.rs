@@ -197,7 +197,7 @@ fn what_does_not_count_deletes_nothing() {
 fn copies_without_the_refused_deletions_are_equal() {
     let seed = 365;
     let mut paged = counting(0.25, 100, 2);
-    let is_often = |number: u64| number >= 1_950 && number % 3 == 0;
+    let is_often = |number: u64| number >= 1_950 && number.is_multiple_of(3);
     for number in 0..3_700 {
         for _ in 0..if is_often(number) { 16 } else { 1 } {
             add(&mut paged, &item(seed, number));

@@ -269,8 +269,8 @@ impl Load {
     }
 
     /// Takes the numbers of a newer chunk. Passes over the pages that went on since the header may
-    /// have missed pages of the copy, so they begin again. The chunks may be of different servers, of
-    /// which the first had swept more.
+    /// have missed pages of the copy, so they begin again. The chunks may be of different servers,
+    /// of which the first had swept more.
     fn renew(&mut self, mut plan: PagedPlan) {
         if let (Some(old), Some(new)) = (&self.plan.window, &mut plan.window)
             && old.sweep != new.sweep
