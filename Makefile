@@ -22,8 +22,7 @@ BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=
 # Settings of `make compare`: the commit to compare with this tree; the filters (2M 2M-0.1% 2M-0.01%
-# 100M 2layers 8layers 12layers), all if empty; the number of rounds. COUNT=1 counts instructions in
-# place of time.
+# 100M), all if empty; the number of rounds. COUNT=1 counts instructions in place of time.
 REV ?=
 CASE ?=
 ROUNDS ?= 31
