@@ -35,7 +35,7 @@ use crate::{
     output::Output,
     progress::Alone,
     replication::LastWrite,
-    sharded,
+    scan, sharded,
     stamp::Stamp,
     watched::watched,
 };
@@ -172,17 +172,37 @@ impl Repair<'_> {
         Ok(done.into_iter().next())
     }
 
-    /// Checks that the shard is lost, or may be replaced.
+    /// Checks that the shard is lost, or may be replaced, and that the key that is filled is not
+    /// somebody else's.
     fn look(&self) -> Result<(), Error> {
-        let kind =
-            self.on_node(|server, _| server.call_for_key(redis::cmd("TYPE").arg(self.key())))?;
-        match kind {
-            Some(Value::SimpleString(kind)) if kind != "none" && !self.arguments.replace => {
-                Err(self
-                    .in_place(&format!("BUSYKEY there is a key of the type {kind} in its place")))
-            }
+        if let Some(kind) = self.kind(self.key())?
+            && !self.arguments.replace
+        {
+            return Err(
+                self.in_place(&format!("BUSYKEY there is a key of the type {kind} in its place"))
+            );
+        }
+        let key = self.temporary();
+        match self.kind(&key)? {
+            Some(kind) if !scan::TYPES.contains(&&*kind) => Err(Error::RefusedPartly {
+                what: format!(
+                    "repair {}: BUSYKEY {} is a key of the type {kind}",
+                    self.task(),
+                    name::readable(&key)
+                ),
+                hint: "The shard is filled under that name: rename the key that has it.".to_owned(),
+            }),
             _ => Ok(()),
         }
+    }
+
+    /// The type of a key; `None` if there is no key.
+    fn kind(&self, key: &[u8]) -> Result<Option<String>, Error> {
+        let kind = self.on_node(|server, _| server.call_for_key(redis::cmd("TYPE").arg(key)))?;
+        Ok(match kind {
+            Some(Value::SimpleString(kind)) if kind != "none" => Some(kind),
+            _ => None,
+        })
     }
 
     fn in_place(&self, what: &str) -> Error {

@@ -94,6 +94,14 @@ impl Failure {
                 ),
             },
             (Stop::Refused(text), _) if items.count == 0 => Error::Refused { command: task, text },
+            (Stop::Refused(text), None) if text.starts_with("WRONGTYPE") => Error::Incomplete {
+                what: format!(
+                    "{task}: somebody put another key in the place of the filter: {text}"
+                ),
+                hint: "It has no item. Put the filter back or make it anew, and load everything \
+                       from the beginning."
+                    .to_owned(),
+            },
             // Another filter has nothing of what this one took.
             (Stop::Refused(text), _) if text.starts_with("ERR non scaling filter is full") => {
                 Error::RefusedPartly {

@@ -778,6 +778,18 @@ fn another_filter_in_its_place_is_noticed() {
 }
 
 #[test]
+fn a_string_in_its_place_has_no_items() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = server();
+    let (child, _, _) = under_way(&server, &mut client, dir.path(), 100_000, "");
+    assert_eq!(client.run("SET urls other"), ok());
+    let ran = ended(child);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("another key in the place of the filter: WRONGTYPE"), "{ran:?}");
+    assert!(!ran.stderr.contains("items are"), "{ran:?}");
+}
+
+#[test]
 fn a_paused_server_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client) = server();

@@ -15,7 +15,7 @@ use std::{
 use bloom::sharding::shard_of;
 
 use crate::{
-    harness::{Client, Reply, Server, int, numbered, ok},
+    harness::{Client, Reply, Server, bulk, int, numbered, ok},
     relay::{Before, relayed},
     run::{Ran, command_at},
     schema::checked,
@@ -105,6 +105,12 @@ fn what_is_no_repair_is_refused_and_changes_nothing() {
     }
     assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest);
     assert!(!exists(&mut client, &format!("{key}:repair")));
+    // The key that is filled is somebody else's.
+    let temporary = format!("{key}:repair");
+    client.cmd(&["SET", &temporary, "mine"]);
+    let text = ":repair is a key of the type string";
+    refused("repair urls --shard 2 --from items --replace", 4, text);
+    assert_eq!(client.cmd(&["GETDEL", &temporary]), bulk("mine"));
     // A live shard, and a key of another type, are replaced on demand.
     client.cmd(&["SET", key, "other"]);
     refused("repair urls --shard 2 --from items", 4, "a key of the type string");
