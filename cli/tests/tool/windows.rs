@@ -167,7 +167,7 @@ fn plan_and_server_agree() {
 fn create_makes_a_window_and_says_what() {
     let server = Server::start();
     let mut client = server.client();
-    let text = "1.00 M items in 24h at 1 %, 158.5 kB, 2.10 MB when full, 16.79 bits an item\n";
+    let text = "1.00 M items in 24h at 1 %, 12.6 kB, 2.10 MB when full, 16.79 bits an item\n";
     let words = "create seen --items 1M --error 1% --window 24h";
     let dry = run_at(&server, &format!("{words} --dry-run")).done();
     assert_eq!(dry, format!("seen would be created: {text}"));
