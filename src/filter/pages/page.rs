@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// The slots of some items, in 1,984 buckets. No words stand for those of [`EMPTY`].
+/// The slots of some items, in 1,984 buckets. No words stand for those of `EMPTY`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
