@@ -88,7 +88,7 @@ fn against_cuckoo(section: &mut Section, peer: &Contender) {
     };
     fill(&mut theirs);
     let wanted = errors(&mut theirs);
-    // Tags have whole bits, so the measured rate is not the rate that was asked for.
+    // A tag is a whole number of bits, so the measured rate differs from the requested one.
     let (rate, mut mine) = [5.0, 4.5, 4.0, 3.5, 3.0, 2.5, 2.0, 1.5, 1.0, 0.7, 0.5]
         .into_iter()
         .find_map(|part| {

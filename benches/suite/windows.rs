@@ -2,8 +2,8 @@
 //! against plain filters in the server, the memory, the time of a shift, and the AOF.
 //!
 //! A window is measured with all its generations there. To get there in a server would take as long
-//! as the window. So it is filled here, at times that have passed, and loaded by BF.LOADCHUNK. A
-//! shift is that of the first addition to a filter whose newest generation was loaded a T/G old.
+//! as the window. So it is filled here, at times that have passed, and loaded by BF.LOADCHUNK. The
+//! filter is loaded with a newest generation of age T/G, so the first addition shifts.
 
 use std::{
     ops::Range,

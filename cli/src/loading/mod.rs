@@ -98,8 +98,8 @@ impl Failure {
                 what: format!(
                     "{task}: somebody put another key in the place of the filter: {text}"
                 ),
-                hint: "It has no item. Put the filter back or make it anew, and load everything \
-                       from the beginning."
+                hint: "None of the items is in that key. Restore or create the filter, then load \
+                       everything from the beginning."
                     .to_owned(),
             },
             // Another filter has nothing of what this one took.

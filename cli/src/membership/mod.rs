@@ -143,8 +143,8 @@ impl Membership {
         }
     }
 
-    /// Which filter each key holds, as far as the server says it: `BF.INFO key IDENTITY`. The keys
-    /// are those of the generation that is asked.
+    /// The keys of the generation that answers queries, each with the identity of its filter
+    /// (`BF.INFO key IDENTITY`), if the server has that word.
     pub(crate) fn identities(&mut self) -> Result<Vec<(Vec<u8>, String)>, Error> {
         let keys = match self {
             Self::Key(key) => vec![key.name().clone()],
@@ -153,10 +153,10 @@ impl Membership {
         let mut identities = Vec::with_capacity(keys.len());
         for (place, key) in keys.into_iter().enumerate() {
             let command = redis::cmd("BF.INFO").arg(&key).arg("IDENTITY").take();
-            let ask = |_: &mut Question, server: &mut Connection| server.call_for_key(&command);
+            let call = |_: &mut Question, server: &mut Connection| server.call_for_key(&command);
             let reply = match self {
-                Self::Key(key) => key.patiently(ask),
-                Self::Shards(shards) => shards.patiently(place, ask),
+                Self::Key(key) => key.patiently(call),
+                Self::Shards(shards) => shards.patiently(place, call),
             };
             match reply {
                 Ok(reply) => identities.extend(text_in(reply).map(|identity| (key, identity))),

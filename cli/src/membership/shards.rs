@@ -160,7 +160,7 @@ impl Shards {
         Ok(info.error_rate.map(|rate| asked + rate))
     }
 
-    /// The keys of the shards, and that of the base.
+    /// The keys of the shards, then the key of the base filter, if there is one.
     pub(super) fn keys(&self) -> Vec<Vec<u8>> {
         self.shards.iter().chain(&self.base).map(|shard| shard.question.key.clone()).collect()
     }

@@ -63,8 +63,8 @@ fn plan_finds_the_lowest_rate_that_fits() {
     assert!(lines[0]["filters"][0]["bytes"].as_u64() > Some(2 << 20), "{}", lines[0]);
 }
 
-/// The bytes that a plan shows are those of the filter that a server makes and fills: of plain bits
-/// exactly, of pages on average.
+/// A filter that is created and filled takes the bytes that `plan` shows: exactly for plain bits,
+/// on average for pages.
 #[test]
 fn plan_and_server_agree() {
     let server = Server::start();

@@ -122,7 +122,7 @@ BF.RESERVE NAME 0.01 1000000 WINDOW EX 86400
     }
 }
 
-/// The bytes that a plan shows are those of the filter with all its items.
+/// A full window takes the bytes that `plan` shows.
 #[test]
 fn plan_and_server_agree() {
     let server = Server::start();

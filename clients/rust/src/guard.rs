@@ -298,7 +298,8 @@ impl Core {
 
     /// Late keys, the heartbeat, and a catch-up if one is due.
     fn tick(&self) -> Result<(), Error> {
-        let clock = milliseconds(SystemTime::now()); // before the waiting keys are read: they are covered up to it
+        // Read before the waiting keys, which are covered up to this time.
+        let clock = milliseconds(SystemTime::now());
         let waiting = self.state().waiting.clone();
         let servers = self.add(&waiting.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
         let is_later = self.options.on_unavailable == OnUnavailable::Later;
@@ -528,7 +529,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// 32 hexadecimal digits that no other call returns, in any process: the keys of RandomState are random.
+/// 32 hexadecimal digits that no other call returns, in any process, because `RandomState` has random
+/// keys.
 fn unique() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())
