@@ -185,9 +185,8 @@ test-in-process: ## test-pure and test-fuzz at the same time
 	scripts/at-once test-pure test-fuzz
 
 .PHONY: test-server
-test-server: build ## Unit tests of the module, and tests of the release build in a real server
+test-server: build ## Tests of the release build in a real server
 	@scripts/setup tests
-	cargo test --lib $(LOCKED) -- module::
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
 
 .PHONY: test-cli
@@ -200,7 +199,6 @@ test-quick: build ## The tests of test-pure and test-server without the long one
 	@scripts/setup tests
 	skip=$$(scripts/long-tests tests/filter tests/codec examples/sizing); \
 		cargo test $(PURE) $(LOCKED) -- $$skip
-	cargo test --lib $(LOCKED) -- module::
 	skip=$$(scripts/long-tests tests/server); \
 		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- $$skip
 	@echo "The $$(grep -vc '^#' tests/long) tests of tests/long were left out: make test runs them."
@@ -230,9 +228,9 @@ test-waiting: build ## test-cli and test-monitoring at the same time, then test-
 	@$(MAKE) --no-print-directory test-clients
 
 .PHONY: test-monitoring
-test-monitoring: build ## The files of contrib/monitoring, with Debian's prometheus-redis-exporter and promtool
+test-monitoring: build cli ## docs/incidents.md, and contrib/monitoring with Debian's prometheus-redis-exporter and Prometheus
 	@scripts/setup monitoring
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-monitoring
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-monitoring
 
 .PHONY: test-docker
 test-docker: build ## The lines of docs/recipes/docker.md, with podman in the place of docker (as root)
@@ -364,6 +362,11 @@ rpm: dist ## The RPM package redis-module-bloom with module and tool, in target/
 
 .PHONY: packages
 packages: deb rpm ## The tarball and both packages
+
+.PHONY: client-packages
+client-packages: ## The libraries for Python, JavaScript and Rust as packages, in target/client-packages
+	@scripts/setup client-packages
+	@scripts/client-packages
 
 .PHONY: packages-arm64
 packages-arm64: ## The tarball and both packages for arm64, in target/cross/build/{dist,debian,rpm}

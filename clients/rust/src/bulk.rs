@@ -1,7 +1,7 @@
 //! Packed batches: all items of a command in one string, all answers in a string of bits.
 //! docs/commands.md has the format LENGTHS, at BF.BULKADD.
 
-use redis::{ConnectionLike, RedisResult, cmd};
+use redis::{Cmd, ConnectionLike, RedisResult, cmd};
 
 /// Items of a command, a multiple of 8, so that the bits of batches follow each other.
 const BATCH: usize = 10_000;
@@ -24,6 +24,18 @@ impl Answers {
     /// How many answers are yes.
     pub fn ones(&self) -> u64 {
         self.bits.iter().map(|byte| u64::from(byte.count_ones())).sum()
+    }
+}
+
+/// Of replies to batches: redis-rs makes an error behind the answers the error of the call.
+impl FromIterator<(usize, Vec<u8>)> for Answers {
+    fn from_iter<T: IntoIterator<Item = (usize, Vec<u8>)>>(replies: T) -> Self {
+        let mut all = Answers::default();
+        for (count, bits) in replies {
+            all.count += count;
+            all.bits.extend(bits);
+        }
+        all
     }
 }
 
@@ -51,7 +63,7 @@ pub fn add(
     items: impl IntoIterator<Item = impl AsRef<[u8]>>,
     options: &[&str],
 ) -> RedisResult<Answers> {
-    send(redis, "BF.BULKADD", key, items, options)
+    batches("BF.BULKADD", key, items, options).map(|batch| batch.query(redis)).collect()
 }
 
 /// Of each item whether it was probably added; no is certain.
@@ -60,26 +72,48 @@ pub fn exists(
     key: &str,
     items: impl IntoIterator<Item = impl AsRef<[u8]>>,
 ) -> RedisResult<Answers> {
-    send(redis, "BF.BULKEXISTS", key, items, &[])
+    batches("BF.BULKEXISTS", key, items, &[]).map(|batch| batch.query(redis)).collect()
 }
 
-fn send(
-    redis: &mut impl ConnectionLike,
-    command: &str,
+/// [`add`] for tokio.
+#[cfg(feature = "tokio")]
+pub async fn aadd(
+    redis: &mut (impl redis::aio::ConnectionLike + Send),
     key: &str,
     items: impl IntoIterator<Item = impl AsRef<[u8]>>,
     options: &[&str],
 ) -> RedisResult<Answers> {
-    let (mut items, mut all) = (items.into_iter(), Answers::default());
-    loop {
-        let batch = pack(items.by_ref().take(BATCH));
-        if batch.is_empty() {
-            return Ok(all);
-        }
-        // redis-rs makes an error behind the answers the error of the call.
-        let (count, bits): (usize, Vec<u8>) =
-            cmd(command).arg(key).arg(options).arg("LENGTHS").arg(batch).query(redis)?;
-        all.count += count;
-        all.bits.extend(bits);
+    let mut replies = Vec::new();
+    for batch in batches("BF.BULKADD", key, items, options) {
+        replies.push(batch.query_async(redis).await?);
     }
+    Ok(replies.into_iter().collect())
+}
+
+/// [`exists`] for tokio.
+#[cfg(feature = "tokio")]
+pub async fn aexists(
+    redis: &mut (impl redis::aio::ConnectionLike + Send),
+    key: &str,
+    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+) -> RedisResult<Answers> {
+    let mut replies = Vec::new();
+    for batch in batches("BF.BULKEXISTS", key, items, &[]) {
+        replies.push(batch.query_async(redis).await?);
+    }
+    Ok(replies.into_iter().collect())
+}
+
+fn batches(
+    command: &str,
+    key: &str,
+    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    options: &[&str],
+) -> impl Iterator<Item = Cmd> {
+    let mut items = items.into_iter();
+    std::iter::from_fn(move || {
+        let packed = pack(items.by_ref().take(BATCH));
+        let batch = || cmd(command).arg(key).arg(options).arg("LENGTHS").arg(&packed).to_owned();
+        (!packed.is_empty()).then(batch)
+    })
 }

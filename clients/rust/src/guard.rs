@@ -4,13 +4,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{Client, Cmd, Connection, FromRedisValue, Script, cmd};
+use redis::{Cmd, FromRedisValue, Script, cmd};
 
+use crate::link::{Blocking, Closing, Error, Link, Servers, lock, now};
 use crate::{bulk, scripts};
 
 const BATCH: usize = 1000;
@@ -25,11 +27,10 @@ const STALE: Duration = Duration::from_secs(60);
 /// For each reply to a build.
 const JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What can go wrong: the server, or the database behind `catch_up` and `build`.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Keys as a database yields them.
-pub type Keys = Box<dyn Iterator<Item = Vec<u8>>>;
-type CatchUp = Box<dyn Fn(SystemTime) -> Result<Keys, Error> + Send + Sync>;
+pub type Keys = Box<dyn Iterator<Item = Vec<u8>> + Send>;
+type Later<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+type RowsSince = Box<dyn Fn(SystemTime) -> Later<Keys> + Send + Sync>;
 
 /// What `insert` does if the server does not take a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,8 @@ pub struct Options {
     pub capacity: u64,
     /// Of the lookups of absent rows, the share that still reaches the database: 0.001.
     pub error: f64,
-    /// The keys of all rows written since then, read from the primary database. Without it, lookups
-    /// pass to the database after a restart until the next build.
-    pub catch_up: Option<CatchUp>,
+    catch_up: Option<RowsSince>,
+    is_async: bool,
     /// `Fail`.
     pub on_unavailable: OnUnavailable,
     /// For a connection, and for each reply to a lookup: 100 ms.
@@ -73,6 +73,7 @@ impl Options {
             capacity,
             error: 0.001,
             catch_up: None,
+            is_async: false,
             on_unavailable: OnUnavailable::Fail,
             timeout: Duration::from_millis(100),
             insert_timeout: Duration::from_secs(1),
@@ -81,6 +82,32 @@ impl Options {
             refresh: Duration::ZERO,
             log: |message| eprintln!("{message}"),
         }
+    }
+
+    /// The keys of all rows written since a time, read from the primary database. Without it,
+    /// lookups pass to the database after a restart until the next build.
+    pub fn catch_up(
+        mut self,
+        rows_since: impl Fn(SystemTime) -> Result<Keys, Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.catch_up =
+            Some(Box::new(move |since| Box::pin(std::future::ready(rows_since(since)))));
+        self
+    }
+
+    /// `catch_up` for `AsyncGuard`. Its keys should be in memory: an iterator that waits blocks the
+    /// task.
+    #[cfg(feature = "tokio")]
+    pub fn catch_up_async<F>(
+        mut self,
+        rows_since: impl Fn(SystemTime) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Keys, Error>> + Send + 'static,
+    {
+        self.catch_up = Some(Box::new(move |since| Box::pin(rows_since(since))));
+        self.is_async = true;
+        self
     }
 }
 
@@ -105,36 +132,6 @@ pub struct Stats {
     pub builds: u64,
 }
 
-/// Connections to a server: one at a time, which is replaced after an error. A late reply must not
-/// be taken for the next one.
-struct Link {
-    client: Client,
-    timeout: Duration,
-    kept: Mutex<Option<Connection>>,
-}
-
-impl Link {
-    fn new(client: &Client, timeout: Duration) -> Self {
-        Link { client: client.clone(), timeout, kept: Mutex::new(None) }
-    }
-
-    fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
-        let mut kept = lock(&self.kept);
-        let mut connection = match kept.take() {
-            Some(connection) => connection,
-            None => {
-                let made = self.client.get_connection_with_timeout(self.timeout)?;
-                made.set_read_timeout(Some(self.timeout))?;
-                made.set_write_timeout(Some(self.timeout))?;
-                made
-            }
-        };
-        let reply = command.query(&mut connection)?;
-        *kept = Some(connection);
-        Ok(reply)
-    }
-}
-
 /// What lookups, inserts and the background share.
 struct State {
     /// Of the lookup script that a trusted server has; empty if none is known.
@@ -151,35 +148,68 @@ struct State {
     /// The keys for later.
     waiting: HashSet<Vec<u8>>,
     stats: Stats,
-    closed: bool,
 }
 
-struct Core {
+struct Core<L> {
     /// Filter, state, new filter, lock: in one slot, because of the braces.
     keys: [String; 4],
     id: String,
     options: Options,
-    reader: Link,
-    writer: Link,
-    job: Link,
+    reader: L,
+    writer: L,
+    job: L,
     state: Mutex<State>,
-    closing: Condvar,
+    closing: Closing,
 }
 
-impl Core {
+impl<L: Link> Core<L> {
+    fn new(servers: &Servers, name: &str, options: Options) -> Result<Arc<Self>, Error> {
+        let needs_catch_up =
+            options.on_unavailable == OnUnavailable::Later || !options.refresh.is_zero();
+        if name.is_empty() || (needs_catch_up && options.catch_up.is_none()) {
+            return Err("a guard needs a name; Later and refresh need catch_up".into());
+        }
+        let now = Instant::now();
+        let state = State {
+            token: String::new(),
+            sha: String::new(),
+            lost: String::new(),
+            resume_at: now,
+            verify_at: now,
+            log_at: HashMap::new(),
+            known: false,
+            waiting: HashSet::new(),
+            stats: Stats::default(),
+        };
+        Ok(Arc::new(Core {
+            keys: ["", ":state", ":new", ":lock"].map(|end| format!("guard:{{{name}}}{end}")),
+            id: unique(),
+            reader: L::new(servers, options.timeout),
+            writer: L::new(servers, options.insert_timeout),
+            job: L::new(servers, JOB_TIMEOUT.max(options.insert_timeout)),
+            options,
+            state: Mutex::new(state),
+            closing: Closing::default(),
+        }))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
     /// Of each key whether its row may exist. Never fails.
-    fn possible(&self, keys: &[&[u8]]) -> Vec<bool> {
+    async fn possible(&self, keys: &[&[u8]]) -> Vec<bool> {
         // Before the query: afterwards the background may have added a key that the query missed.
-        let state = self.state();
-        let late: Vec<bool> = keys.iter().map(|key| state.waiting.contains(*key)).collect();
-        let paused = Instant::now() < state.resume_at;
-        drop(state);
-        let found =
-            if paused { None } else { self.query(keys).map_err(|error| self.fail(&error)).ok() };
+        let (late, paused): (Vec<bool>, _) = {
+            let state = self.state();
+            let late = keys.iter().map(|key| state.waiting.contains(*key));
+            (late.collect(), Instant::now() < state.resume_at)
+        };
+        let found = if paused {
+            None
+        } else {
+            self.query(keys).await.map_err(|error| self.fail(&error)).ok()
+        };
         let possible: Vec<bool> = match found {
             Some(found) => {
                 found.bytes().zip(late).map(|(digit, late)| digit != b'0' || late).collect()
@@ -193,21 +223,28 @@ impl Core {
         possible
     }
 
+    /// Those of the keys whose rows may exist.
+    async fn filtered<K: AsRef<[u8]>>(&self, keys: Vec<K>) -> Vec<K> {
+        let possible = self.possible(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await;
+        let mut possible = possible.into_iter();
+        keys.into_iter().filter(|_| possible.next() == Some(true)).collect()
+    }
+
     /// Of each key a digit: 1 if the filter has it.
-    fn query(&self, keys: &[&[u8]]) -> Result<String, Error> {
+    async fn query(&self, keys: &[&[u8]]) -> Result<String, Error> {
         let now = Instant::now();
-        let state = self.state();
-        let (mut sha, is_verified) =
-            (state.sha.clone(), !state.token.is_empty() && now <= state.verify_at);
-        drop(state);
+        let (mut sha, is_verified) = {
+            let state = self.state();
+            (state.sha.clone(), !state.token.is_empty() && now <= state.verify_at)
+        };
         if !is_verified {
-            sha = self.verify()?;
+            sha = self.verify().await?;
         }
         let mut answers = String::new();
         for batch in keys.chunks(BATCH) {
             let mut evalsha = cmd("EVALSHA");
             evalsha.arg(&sha).arg(2).arg(&self.keys[..2]).arg(batch);
-            let found: Option<String> = self.reader.send(&evalsha)?;
+            let found: Option<String> = self.reader.send(&evalsha).await?;
             answers += &found.ok_or(NOT_TRUSTED)?;
         }
         self.state().verify_at = now + VERIFY;
@@ -229,11 +266,12 @@ impl Core {
     }
 
     /// Learns the token, or makes a new one if the server has forgotten the script of the last one.
-    fn verify(&self) -> Result<String, Error> {
+    async fn verify(&self) -> Result<String, Error> {
         let [_, mut token] =
-            self.eval::<[String; 2]>(&self.reader, &scripts::lookup(""), 2, |_| {})?;
-        if !token.is_empty() && token == self.state().lost {
-            token = self.trust(&self.reader, "", "", "")?;
+            self.eval::<[String; 2]>(&self.reader, &scripts::lookup(""), 2, |_| {}).await?;
+        let is_lost = !token.is_empty() && token == self.state().lost;
+        if is_lost {
+            token = self.trust(&self.reader, "", "", "").await?;
         }
         if token.is_empty() {
             return Err(NOT_TRUSTED.into());
@@ -244,9 +282,9 @@ impl Core {
         Ok(sha)
     }
 
-    fn insert(&self, keys: &[&[u8]]) -> Result<(), Error> {
+    async fn insert(&self, keys: &[&[u8]]) -> Result<(), Error> {
         let begin = Instant::now();
-        let done = self.add(keys).and_then(|_| {
+        let done = self.add(keys).await.and_then(|_| {
             let in_time = begin.elapsed() <= self.options.commit_within / 2;
             in_time
                 .then_some(())
@@ -266,20 +304,24 @@ impl Core {
     }
 
     /// Adds keys to the filters that exist; returns the identities of the servers that took them.
-    fn add(&self, keys: &[&[u8]]) -> Result<HashSet<String>, Error> {
-        let batches = keys.chunks(BATCH);
-        let add = |batch| self.eval(&self.writer, scripts::INSERT, 3, |eval| _ = eval.arg(batch));
-        batches.map(add).collect()
+    async fn add(&self, keys: &[&[u8]]) -> Result<HashSet<String>, Error> {
+        let mut servers = HashSet::new();
+        for batch in keys.chunks(BATCH) {
+            let added = self.eval(&self.writer, scripts::INSERT, 3, |eval| _ = eval.arg(batch));
+            servers.insert(added.await?);
+        }
+        Ok(servers)
     }
 
-    fn build(&self, keys: impl FnOnce() -> Result<Keys, Error>) -> Result<(), Error> {
+    async fn build(&self, keys: impl Future<Output = Result<Keys, Error>>) -> Result<(), Error> {
         let Options { capacity, error, commit_within, .. } = self.options;
-        let [server, own, begin] =
-            self.eval::<[String; 3]>(&self.job, scripts::RESERVE, 3, |eval| {
+        let [server, own, begin] = self
+            .eval::<[String; 3]>(&self.job, scripts::RESERVE, 3, |eval| {
                 eval.arg(error).arg(capacity).arg(milliseconds(SystemTime::now()));
-            })?;
-        self.sleep(commit_within)?; // now each row is in `keys`, or its key in the new filter
-        let mut keys = keys()?.peekable();
+            })
+            .await?;
+        self.sleep(commit_within).await?; // now each row is in `keys`, or its key in the new filter
+        let mut keys = keys.await?.peekable();
         while keys.peek().is_some() {
             let mut command = cmd("BF.BULKADD");
             command
@@ -287,9 +329,9 @@ impl Core {
                 .arg("NOCREATE")
                 .arg("LENGTHS")
                 .arg(bulk::pack(keys.by_ref().take(BATCH)));
-            self.job.send::<redis::Value>(&command)?;
+            self.job.query(&command).await?;
         }
-        self.trust(&self.job, &server, &begin, &own)?;
+        self.trust(&self.job, &server, &begin, &own).await?;
         let mut state = self.state();
         state.stats.builds += 1;
         state.resume_at = Instant::now();
@@ -297,11 +339,11 @@ impl Core {
     }
 
     /// Late keys, the heartbeat, and a catch-up if one is due.
-    fn tick(&self) -> Result<(), Error> {
+    async fn tick(&self) -> Result<(), Error> {
         // Read before the waiting keys, which are covered up to this time.
         let clock = milliseconds(SystemTime::now());
         let waiting = self.state().waiting.clone();
-        let servers = self.add(&waiting.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        let servers = self.add(&waiting.iter().map(Vec::as_slice).collect::<Vec<_>>()).await?;
         let is_later = self.options.on_unavailable == OnUnavailable::Later;
         let covers = match (servers.len(), waiting.is_empty() && is_later) {
             (1, _) => servers.into_iter().next().unwrap_or_default(),
@@ -309,23 +351,24 @@ impl Core {
             _ => String::new(),
         };
         let refresh = self.options.refresh.as_millis() as u64;
-        let reply: Vec<String> = self.eval(&self.writer, scripts::TICK, 4, |eval| {
-            eval.arg(clock).arg(&self.id).arg(covers);
-            eval.arg(STALE.as_millis() as u64).arg(refresh).arg(self.lease());
-        })?;
-        let mut state = self.state();
+        let reply: Vec<String> = self
+            .eval(&self.writer, scripts::TICK, 4, |eval| {
+                eval.arg(clock).arg(&self.id).arg(covers);
+                eval.arg(STALE.as_millis() as u64).arg(refresh).arg(self.lease());
+            })
+            .await?;
         if reply[0] == "no primary" {
-            state.token.clear();
-            *lock(&self.writer.kept) = None; // the next connection may reach the new one
+            self.state().token.clear();
+            self.writer.leave();
         }
         if reply[1] == "1" {
+            let mut state = self.state();
             state.known = true;
             state.stats.late += waiting.len() as u64;
             state.waiting.retain(|key| !waiting.contains(key));
         }
-        drop(state);
         if let [_, _, server, since, begin] = &reply[..] {
-            let done = self.catch_up(server, since, begin);
+            let done = self.catch_up(server, since, begin).await;
             let mut state = self.state();
             match done {
                 Ok(()) => {
@@ -342,23 +385,23 @@ impl Core {
     }
 
     /// Adds the keys of the rows that the filter may lack, and trusts it.
-    fn catch_up(&self, server: &str, since: &str, begin: &str) -> Result<(), Error> {
+    async fn catch_up(&self, server: &str, since: &str, begin: &str) -> Result<(), Error> {
         let Some(rows_since) = &self.options.catch_up else { return Ok(()) };
         let since = Duration::from_millis(since.parse()?).saturating_sub(self.options.margin);
         (self.options.log)(&format!(
             "the filter may lack keys since {} s: catching up",
             since.as_secs()
         ));
-        self.sleep(2 * self.options.commit_within)?;
-        let mut rows = rows_since(UNIX_EPOCH + since)?.peekable();
+        self.sleep(2 * self.options.commit_within).await?;
+        let mut rows = rows_since(UNIX_EPOCH + since).await?.peekable();
         while rows.peek().is_some() {
             let batch: Vec<Vec<u8>> = rows.by_ref().take(BATCH).collect();
-            self.add(&batch.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            self.add(&batch.iter().map(Vec::as_slice).collect::<Vec<_>>()).await?;
             let mut keep = cmd("SET");
             keep.arg(&self.keys[3]).arg(&self.id).arg("XX").arg("PX").arg(self.lease());
-            self.writer.send::<redis::Value>(&keep)?;
+            self.writer.query(&keep).await?;
         }
-        self.trust(&self.writer, server, begin, "").map(drop)
+        self.trust(&self.writer, server, begin, "").await.map(drop)
     }
 
     /// Milliseconds for which the others leave a catch-up to this guard.
@@ -368,42 +411,52 @@ impl Core {
     }
 
     /// Marks the filter as trusted, by a script that this server process alone has from now on.
-    fn trust(&self, link: &Link, server: &str, begin: &str, own: &str) -> Result<String, Error> {
+    async fn trust(&self, link: &L, server: &str, begin: &str, own: &str) -> Result<String, Error> {
         let token = unique();
-        let [process, _] = self.eval::<[String; 2]>(link, &scripts::lookup(&token), 2, |_| {})?;
+        let [process, _] =
+            self.eval::<[String; 2]>(link, &scripts::lookup(&token), 2, |_| {}).await?;
         let words = [server, begin, &self.id, own, &token, &process];
-        self.eval(link, scripts::TRUST, 4, |eval| _ = eval.arg(&words))
+        self.eval(link, scripts::TRUST, 4, |eval| _ = eval.arg(&words)).await
     }
 
     fn eval<T: FromRedisValue>(
         &self,
-        link: &Link,
+        link: &L,
         script: &str,
         keys: usize,
         words: impl FnOnce(&mut Cmd),
-    ) -> Result<T, Error> {
+    ) -> impl Future<Output = Result<T, Error>> + Send {
         let mut eval = cmd("EVAL");
         eval.arg(script).arg(keys).arg(&self.keys[..keys]);
         words(&mut eval);
-        link.send(&eval)
+        async move { link.send(&eval).await }
     }
 
-    fn work(&self) {
+    async fn work(&self) {
         loop {
-            if let Err(error) = self.tick() {
+            if let Err(error) = self.tick().await {
                 self.warn("the background of the guard failed", &error);
             }
-            if self.sleep(TICK).is_err() {
+            if self.sleep(TICK).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Fails as soon as the guard is closed.
-    fn sleep(&self, duration: Duration) -> Result<(), Error> {
-        let waited = self.closing.wait_timeout_while(self.state(), duration, |state| !state.closed);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.closed { Err("the guard was closed".into()) } else { Ok(()) }
+    /// Fails if the guard was closed.
+    async fn sleep(&self, duration: Duration) -> Result<(), Error> {
+        L::sleep(&self.closing, duration).await;
+        self.closing.check()
+    }
+
+    /// Adds late keys if the server is there.
+    async fn end(&self) {
+        let known = self.state().known;
+        if known && self.tick().await.is_ok() && self.state().waiting.is_empty() {
+            let mut leave = cmd("HDEL");
+            leave.arg(&self.keys[1]).arg(format!("late:{}", self.id));
+            drop(self.writer.query(&leave).await);
+        }
     }
 
     /// Logs each kind at most once a second.
@@ -425,45 +478,23 @@ impl Core {
 ///   of `insert` or never. If `insert` fails, do not write the row.
 /// - `lookup` queries the database unless there certainly is no row.
 /// - README.md of the library for Python has what else the caller must do.
+///
+/// Dropping it ends its background thread, and adds late keys if the server is there.
 pub struct Guard {
-    core: Arc<Core>,
-    background: Option<JoinHandle<()>>,
+    core: Arc<Core<Blocking>>,
+    background: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Guard {
-    /// Takes the address and the credentials of `client`, with connections and timeouts of its own.
-    pub fn new(client: &Client, name: &str, options: Options) -> Result<Guard, Error> {
-        let needs_catch_up =
-            options.on_unavailable == OnUnavailable::Later || !options.refresh.is_zero();
-        if name.is_empty() || (needs_catch_up && options.catch_up.is_none()) {
-            return Err("a guard needs a name; Later and refresh need catch_up".into());
+    /// Takes the address and the credentials, with connections and timeouts of its own.
+    pub fn new(servers: impl Into<Servers>, name: &str, options: Options) -> Result<Guard, Error> {
+        if options.is_async {
+            return Err("catch_up_async needs an AsyncGuard".into());
         }
-        let now = Instant::now();
-        let state = State {
-            token: String::new(),
-            sha: String::new(),
-            lost: String::new(),
-            resume_at: now,
-            verify_at: now,
-            log_at: HashMap::new(),
-            known: false,
-            waiting: HashSet::new(),
-            stats: Stats::default(),
-            closed: false,
-        };
-        let core = Arc::new(Core {
-            keys: ["", ":state", ":new", ":lock"].map(|end| format!("guard:{{{name}}}{end}")),
-            id: unique(),
-            reader: Link::new(client, options.timeout),
-            writer: Link::new(client, options.insert_timeout),
-            job: Link::new(client, JOB_TIMEOUT.max(options.insert_timeout)),
-            options,
-            state: Mutex::new(state),
-            closing: Condvar::new(),
-        });
-        let has_background = core.options.catch_up.is_some();
+        let core = Core::new(&servers.into(), name, options)?;
         let worker = Arc::clone(&core);
-        let background = has_background.then(|| std::thread::spawn(move || worker.work()));
+        let has_background = core.options.catch_up.is_some();
+        let background = has_background.then(|| std::thread::spawn(move || now(worker.work())));
         Ok(Guard { core, background })
     }
 
@@ -473,29 +504,28 @@ impl Guard {
         key: K,
         fetch: impl FnOnce(K) -> Option<Row>,
     ) -> Option<Row> {
-        if self.core.possible(&[key.as_ref()])[0] { fetch(key) } else { None }
+        if now(self.core.possible(&[key.as_ref()]))[0] { fetch(key) } else { None }
     }
 
-    /// Those of the keys whose rows may exist.
-    pub fn possible<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<K> {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let possible = self.core.possible(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-        keys.into_iter()
-            .zip(possible)
-            .filter_map(|(key, possible)| possible.then_some(key))
-            .collect()
+    /// `fetch` of those of the keys whose rows may exist, in one call, with none if there is none.
+    pub fn lookup_many<K: AsRef<[u8]>, Rows>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        fetch: impl FnOnce(Vec<K>) -> Rows,
+    ) -> Rows {
+        fetch(now(self.core.filtered(keys.into_iter().collect())))
     }
 
     /// Adds a key before its row is written. If it fails, do not write the row: try again.
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.core.insert(&[key.as_ref()])
+        now(self.core.insert(&[key.as_ref()]))
     }
 
     /// Fills a new filter with all keys and puts it in the place of the old one. If it fails, the
     /// old one stays. `keys` must read the database when it is called, not before. Run it again
     /// before the filter holds more than `capacity`, or if many rows were deleted.
     pub fn build(&self, keys: impl FnOnce() -> Result<Keys, Error>) -> Result<(), Error> {
-        self.core.build(keys)
+        now(self.core.build(async { keys() }))
     }
 
     /// What happened so far in this process.
@@ -504,33 +534,94 @@ impl Guard {
     }
 }
 
-/// Ends the background; adds late keys if the server is there.
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.core.state().closed = true;
-        self.core.closing.notify_all();
+        self.core.closing.close();
         if let Some(background) = self.background.take() {
             drop(background.join());
         }
-        if self.core.state().known
-            && self.core.tick().is_ok()
-            && self.core.state().waiting.is_empty()
-        {
-            let mut leave = cmd("HDEL");
-            leave.arg(&self.core.keys[1]).arg(format!("late:{}", self.core.id));
-            drop(self.core.writer.send::<redis::Value>(&leave));
+        now(self.core.end());
+    }
+}
+
+/// [`Guard`] for tokio. Make it inside a runtime, and [`close`](AsyncGuard::close) it at the end.
+#[cfg(feature = "tokio")]
+pub struct AsyncGuard {
+    core: Arc<Core<crate::link::Tokio>>,
+    background: Option<tokio::task::JoinHandle<()>>,
+}
+
+#[cfg(feature = "tokio")]
+impl AsyncGuard {
+    /// As [`Guard::new`].
+    pub fn new(servers: impl Into<Servers>, name: &str, options: Options) -> Result<Self, Error> {
+        let core = Core::new(&servers.into(), name, options)?;
+        let worker = Arc::clone(&core);
+        let has_background = core.options.catch_up.is_some();
+        let background = has_background.then(|| tokio::spawn(async move { worker.work().await }));
+        Ok(AsyncGuard { core, background })
+    }
+
+    /// As [`Guard::lookup`].
+    pub async fn lookup<K: AsRef<[u8]>, Row, F: Future<Output = Option<Row>>>(
+        &self,
+        key: K,
+        fetch: impl FnOnce(K) -> F,
+    ) -> Option<Row> {
+        if self.core.possible(&[key.as_ref()]).await[0] { fetch(key).await } else { None }
+    }
+
+    /// As [`Guard::lookup_many`].
+    pub async fn lookup_many<K: AsRef<[u8]>, F: Future>(
+        &self,
+        keys: Vec<K>,
+        fetch: impl FnOnce(Vec<K>) -> F,
+    ) -> F::Output {
+        fetch(self.core.filtered(keys).await).await
+    }
+
+    /// As [`Guard::insert`].
+    pub async fn insert(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.core.insert(&[key.as_ref()]).await
+    }
+
+    /// As [`Guard::build`]; `keys` must read the database when it is awaited.
+    pub async fn build(
+        &self,
+        keys: impl Future<Output = Result<Keys, Error>>,
+    ) -> Result<(), Error> {
+        self.core.build(keys).await
+    }
+
+    /// As [`Guard::stats`].
+    pub fn stats(&self) -> Stats {
+        self.core.state().stats
+    }
+
+    /// Ends the background, and adds late keys if the server is there.
+    pub async fn close(mut self) {
+        self.core.closing.close();
+        if let Some(background) = self.background.take() {
+            background.abort();
+            drop(background.await);
+        }
+        self.core.end().await;
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Drop for AsyncGuard {
+    fn drop(&mut self) {
+        if let Some(background) = &self.background {
+            background.abort();
         }
     }
 }
 
 const NOT_TRUSTED: &str = "the filter is not trusted, or there is none";
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// 32 hexadecimal digits that no other call returns, in any process, because `RandomState` has random
-/// keys.
+/// 32 hexadecimal digits that no other call returns, in any process, because `RandomState` has
+/// random keys.
 fn unique() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

@@ -8,7 +8,8 @@ macro_rules! id {
     };
 }
 
-/// Items that a build adds last. Three: a filter without them has all by chance once in 10^6 at 1 %.
+/// Items that a build adds last. Three: a filter without them has all by chance once in 10^6 at 1
+/// %.
 macro_rules! items {
     () => {
         "'guard: complete 1', 'guard: complete 2', 'guard: complete 3'"
@@ -44,9 +45,10 @@ end
     };
 }
 
-/// KEYS filter, state. ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than
-/// an array; null if the filter is not trusted. Without keys, the identity of the server, and the token if the
-/// filter is trusted. It writes nothing, so it may run at maxmemory; but it does not say so, and a replica refuses it.
+/// KEYS filter, state. ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse
+/// faster than an array; null if the filter is not trusted. Without keys, the identity of the
+/// server, and the token if the filter is trusted. It writes nothing, so it may run at maxmemory;
+/// but it does not say so, and a replica refuses it.
 const LOOKUP: &str = concat!(
     r#"#!lua flags=allow-oom
 if not ARGV[1] then
@@ -64,13 +66,15 @@ return found[1] + found[2] + found[3] == 3 and table.concat(found, '', 4)
 "#
 );
 
-/// The script of a token. Only `trust` may load that of a token that is in use: whoever knows it is trusted.
+/// The script of a token. Only `trust` may load that of a token that is in use: whoever knows it is
+/// trusted.
 pub(crate) fn lookup(token: &str) -> String {
     LOOKUP.replace("TOKEN", token)
 }
 
-/// KEYS filter, state, new, lock. ARGV id, begin, caller, identity of the new filter or '', token, identity of
-/// the server that has the script of the token. id '' stands for the one under which the filter is trusted.
+/// KEYS filter, state, new, lock. ARGV id, begin, caller, identity of the new filter or '', token,
+/// identity of the server that has the script of the token. id '' stands for the one under which
+/// the filter is trusted.
 pub(crate) const TRUST: &str = script!(
     r#"
 local fields = state(KEYS[2])
@@ -127,9 +131,10 @@ return {id, redis.call('BF.INFO', KEYS[3], 'IDENTITY')[1], text(now(ARGV[3]))}
 "#
 );
 
-/// KEYS filter, state, new, lock. ARGV clock, caller, covers, stale, refresh, lease. `covers` says what
-/// the caller vouches for: '' nothing, 'all' that it has no late keys, or the identity of the server
-/// to which it has just added all of them. Returns what is to be done, and for 'catch up' from when.
+/// KEYS filter, state, new, lock. ARGV clock, caller, covers, stale, refresh, lease. `covers` says
+/// what the caller vouches for: '' nothing, 'all' that it has no late keys, or the identity of the
+/// server to which it has just added all of them. Returns what is to be done, and for 'catch up'
+/// from when.
 pub(crate) const TICK: &str = script!(
     r#"
 local fields, time = state(KEYS[2]), now(ARGV[1])

@@ -111,3 +111,9 @@ def keys(name, shards, generation):
             found[shard] = f"{{{tag}}}:{generation}"
         number += 1
     return found
+
+
+def fields_of(keys, generation, prefix=""):
+    """The fields of a descriptor that say what a generation is."""
+    fields = {"shards": len(keys), "generation": generation, "error": 0.001, "capacity": 100_000, **dict(enumerate(keys))}
+    return {f"{prefix}{field}": value for field, value in fields.items()}

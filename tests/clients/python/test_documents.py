@@ -46,24 +46,7 @@ class Examples(unittest.TestCase):
         for file, text in shown:
             with self.subTest(file):
                 self.assertEqual(text, (ROOT / file).read_text())
-        self.assertGreaterEqual(len(shown), 4, "programs were not found")
-
-    def test_the_crawler_of_the_readme_loses_no_url(self):
-        """Neither when it dies while it fetches nor when the filter is full."""
-        readme = (ROOT / "README.md").read_text()
-        (code,) = [example[1] for example in EXAMPLE.finditer(readme) if "def crawl" in example[1]]
-        client = redis.Redis(port=int(PORT))
-        self.addCleanup(client.close)
-        client.flushall()
-        client.bf().reserve("crawled", 0.000001, 2, noScale=True)
-        client.bf().add("crawled", "known")  # room for one more
-        crawl = self.execute(code.split('crawl(["')[0], io.StringIO())["crawl"]
-        with self.assertRaises(ZeroDivisionError):
-            crawl(["known", "a"], lambda url: 1 / 0)
-        for expected in (["a", "b"], ["b"]):
-            fetched = []
-            crawl(["known", "a", "b", "a"], fetched.append)
-            self.assertEqual(fetched, expected)
+        self.assertGreaterEqual(len(shown), 3, "programs were not found")
 
     def test_the_filters_of_the_last_days_raise_what_is_wrong_with_them(self):
         page = (ROOT / "docs/recipes/seen-in-the-last-days.md").read_text()

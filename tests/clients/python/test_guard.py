@@ -62,9 +62,13 @@ class Worker:
             else:
                 self.broken = answer or "the worker has ended"
 
-    def wait(self, condition, what):
-        """Waits until a condition on the rounds from now on is true."""
-        begin = len(self.rounds) + 1  # without the round that is under way
+    def next_round(self):
+        """The number of the next round, after the one that is in flight."""
+        return len(self.rounds) + 1
+
+    def wait(self, condition, what, begin=None):
+        """Waits until a condition on the rounds from now on, or from `begin` on, is true."""
+        begin = begin or self.next_round()
         until(lambda: self.broken or condition(self.rounds[begin:]), f"{what} ({self.name})")
         if self.broken:
             raise AssertionError(f"{self.name}: a lookup answered {self.broken!r}\n{self.logged()}")
@@ -138,10 +142,10 @@ class Guards:
         """The block breaks something: then the database alone is asked, and the log names the problem."""
         before = [(worker, len(worker.logged().encode()), worker.failures()) for worker in self.workers]
         yield
-        # All of the 20 absent rows of a round, in three rounds.
+        # All of the 20 absent rows of a round, in three rounds. That may be over before the last guard is looked at.
         open_rounds = lambda rounds: sum(asked == 20 for asked, _ in rounds) >= 3
-        for worker in self.workers:
-            worker.wait(open_rounds, "all lookups reach the database")
+        for worker, begin in [(worker, worker.next_round()) for worker in self.workers]:
+            worker.wait(open_rounds, "all lookups reach the database", begin)
         for worker, logged, failures in before:
             until(lambda: re.search(problem, worker.logged(logged)), f"the log of {worker.name} says {problem}")
             worker.wait(lambda rounds: rounds and worker.failures() > failures, "failures are counted")

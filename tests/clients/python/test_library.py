@@ -5,6 +5,7 @@ import asyncio
 import datetime
 import os
 import pathlib
+import statistics
 import time
 import unittest
 
@@ -221,6 +222,25 @@ class Lookups(Case):
         calls = lambda stats, name: stats[f"cmdstat_{name}"]["calls"]
         self.assertEqual(calls(after, "evalsha") - calls(before, "evalsha"), 100)
         self.assertLess(calls(after, "eval") - calls(before, "eval"), 100)
+
+    def test_a_lookup_costs_at_most_a_tenth_more_than_a_query(self):
+        """In time of processors, of the client and the server together; 0.99 on 2026-11-24."""
+
+        def cost(do):
+            def spent():
+                server = self.client.info("cpu")
+                return time.process_time() + server["used_cpu_sys_main_thread"] + server["used_cpu_user_main_thread"]
+
+            begin = spent()
+            for i in range(1000):
+                do(f"absent:{i}")
+            return spent() - begin
+
+        with Guard(self.client, "users", capacity=1000, commit_within=0) as one:
+            one.build(["a"])
+            query = self.client.bf().mexists
+            ratios = [cost(lambda key: one.lookup(key, str)) / cost(lambda key: query(one.filter, key)) for _ in range(9)]
+        self.assertLess(statistics.median(ratios), 1.1, ratios)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The dupefilter of docs/recipes/crawler.md, in Scrapy's own engine, against a local web server.
+"""The dupefilter of clients/python, in Scrapy's own engine, against a local web server.
 
 Each crawl is a process of its own, because Scrapy's event loop cannot be started twice.
 """
@@ -19,7 +19,6 @@ import scrapy
 import scrapy.http
 from scrapy.utils.test import get_crawler
 
-from bloom_dupefilter import BloomDupeFilter
 from redis_bloom.scrapy import DupeFilter
 
 PAGES = {
@@ -43,7 +42,7 @@ class Spider(scrapy.Spider):
             yield response.follow(link)
 
 process = CrawlerProcess({
-    "DUPEFILTER_CLASS": sys.argv[3], "REDIS_URL": sys.argv[2], "BLOOM_KEY": "crawled",
+    "DUPEFILTER_CLASS": "redis_bloom.scrapy.DupeFilter", "REDIS_URL": sys.argv[2], "BLOOM_KEY": "crawled",
     "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False, "RETRY_ENABLED": False, "DOWNLOAD_DELAY": 0,
 })
 crawler = process.create_crawler(Spider)
@@ -77,8 +76,6 @@ class Site(http.server.BaseHTTPRequestHandler):
 
 
 class Scrapy(unittest.TestCase):
-    DUPEFILTER = BloomDupeFilter
-
     def setUp(self):
         self.redis = redis.Redis(port=int(os.environ["REDIS_PORT"]))
         self.addCleanup(self.redis.close)
@@ -94,7 +91,7 @@ class Scrapy(unittest.TestCase):
         Site.asked.clear()
         start = f"http://127.0.0.1:{self.site.server_port}/"
         run = subprocess.run(
-            [sys.executable, "-c", CRAWL, start, url, f"{self.DUPEFILTER.__module__}.{self.DUPEFILTER.__name__}"],
+            [sys.executable, "-c", CRAWL, start, url],
             cwd=pathlib.Path(__file__).parent, stdout=subprocess.PIPE, text=True, check=True,
         )
         return dict(Site.asked), *json.loads(run.stdout)
@@ -129,7 +126,7 @@ class Scrapy(unittest.TestCase):
         self.addCleanup(silent.close)
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
         crawler = get_crawler(settings_dict={"REDIS_URL": url, "BLOOM_KEY": "crawled"})
-        dupefilter = self.DUPEFILTER(crawler)
+        dupefilter = DupeFilter(crawler)
         self.addCleanup(dupefilter.close, "finished")
         requests = [scrapy.Request(f"http://example.com/{number}") for number in range(20)]
         for expected in (1, 2):
@@ -139,12 +136,6 @@ class Scrapy(unittest.TestCase):
             self.assertEqual(crawler.stats.get_value("bloom/failures"), expected)
             dupefilter.resume_at = 0.0  # the pause is over
             dupefilter.scheduled.clear()
-
-
-class Library(Scrapy):
-    """The same with the dupefilter of clients/python."""
-
-    DUPEFILTER = DupeFilter
 
 
 if __name__ == "__main__":

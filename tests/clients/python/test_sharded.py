@@ -18,7 +18,7 @@ import unittest.mock
 import redis
 
 import sharded
-from cluster import Cluster, Filter, keys
+from cluster import Cluster, Filter, fields_of, keys
 from server import until
 from test_guard import Worker
 
@@ -33,12 +33,6 @@ PROGRAMS = {
     "redigo": [os.environ["SHARDED_WORKER_GO"]],
     "Java without a library": ["java", "-cp", os.environ["SHARDED_WORKER_JAVA"], "ShardedWorker"],
 }
-
-
-def fields_of(keys, generation, prefix=""):
-    """The fields of a descriptor that say what a generation is."""
-    fields = {"shards": len(keys), "generation": generation, "error": 0.001, "capacity": 100_000, **dict(enumerate(keys))}
-    return {f"{prefix}{field}": value for field, value in fields.items()}
 
 
 class Client(unittest.TestCase):

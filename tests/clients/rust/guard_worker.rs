@@ -33,9 +33,8 @@ impl Worker {
             let recent: Vec<_> = rows.iter().filter(|(_, time)| *time >= since).cloned().collect();
             Ok(Box::new(recent.into_iter().map(|(key, _)| key.into_bytes())))
         };
-        let mut options = Options::new(120_000);
+        let mut options = Options::new(120_000).catch_up(catch_up);
         options.commit_within = Duration::from_millis(500);
-        options.catch_up = Some(Box::new(catch_up));
         let guard = Guard::new(&client, "users", options)?;
         Ok(Worker { client, guard, rows, rounds: 0 })
     }

@@ -2,10 +2,13 @@
 //! fail is tested by tests/clients/python/test_guard.py.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redis::{Client, Connection, cmd};
-use redis_bloom_client::{Guard, Options, bulk};
+use redis_bloom_client::{
+    AsyncGuard, AsyncSeen, AsyncShardedFilter, Error, Guard, Keys, Options, Seen, SeenOptions,
+    ShardedFilter, bulk, shard_of,
+};
 
 fn connect() -> (Client, Connection) {
     let url = std::env::var("REDIS_URL").expect("REDIS_URL is the address of a server");
@@ -63,7 +66,7 @@ fn a_guard_stops_absent_rows_and_hides_none() {
     assert_eq!(guard.lookup("absent", |_| Some(1)), Some(1), "there is no filter yet");
     guard.build(|| Ok(Box::new(keys))).unwrap();
     guard.insert("new").unwrap();
-    let possible = guard.possible(["user:1", "absent", "new"]);
+    let possible = guard.lookup_many(["user:1", "absent", "new"], |keys| keys);
     assert!(possible.contains(&"user:1") && possible.contains(&"new"));
     for i in 0..100 {
         assert_eq!(guard.lookup(format!("user:{i}"), |_| Some(())), Some(()));
@@ -73,4 +76,177 @@ fn a_guard_stops_absent_rows_and_hides_none() {
     }
     // 101 absent keys at a rate of 0.001: more than 5 pass once in 10^9.
     assert!(guard.stats().saved >= 95, "{:?}", guard.stats());
+}
+
+#[tokio::test]
+async fn a_guard_for_tokio_does_the_same_and_catches_up() {
+    let (client, mut redis) = connect();
+    let rows_since = async |_: SystemTime| {
+        let rows: Keys = Box::new(["past".into()].into_iter());
+        Ok::<_, Error>(rows)
+    };
+    let rows = move |since| Box::pin(rows_since(since));
+    let mut options = Options::new(1000).catch_up_async(rows);
+    options.commit_within = Duration::from_millis(50);
+    options.refresh = Duration::from_millis(1);
+    let blocking = Options::new(1000).catch_up_async(async |_| Err("not called".into()));
+    assert!(Guard::new(&client, "rust:async", blocking).is_err());
+    cmd("UNLINK").arg("guard:{rust:async}").exec(&mut redis).unwrap();
+    let guard = AsyncGuard::new(&client, "rust:async", options).unwrap();
+    let task = tokio::spawn(async move {
+        let keys = (0..100).map(|i| format!("user:{i}").into_bytes());
+        guard.build(async { Ok(Box::new(keys) as Keys) }).await.unwrap();
+        guard.insert("new").await.unwrap();
+        for key in ["user:1", "new"] {
+            assert_eq!(guard.lookup(key, async |_| Some(1)).await, Some(1));
+        }
+        let all = (0..100).map(|i| format!("absent:{i}")).collect();
+        assert!(guard.lookup_many(all, async |keys| keys.len()).await < 5, "{:?}", guard.stats());
+        while guard.stats().catch_ups == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(guard.lookup("past", async |_| Some(1)).await, Some(1));
+        guard.close().await;
+    });
+    tokio::time::timeout(Duration::from_secs(60), task).await.unwrap().unwrap();
+}
+
+#[test]
+fn seen_items_are_forgotten_and_claimed_once() {
+    let (client, mut redis) = connect();
+    cmd("UNLINK").arg("rust:seen").arg("rust:pages").exec(&mut redis).unwrap();
+    let mut options = SeenOptions::new(1000);
+    options.within = Some(Duration::from_millis(400));
+    let seen = Seen::new(&client, "rust:seen", options);
+    assert!(seen.add("a").unwrap() && !seen.add("a").unwrap());
+    assert_eq!(seen.add_many(["a", "b"]).unwrap(), [false, true]);
+    assert_eq!(seen.has_many(["a", "c"]).unwrap(), [true, false]);
+    assert!(seen.has_many([""; 0]).unwrap().is_empty());
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(!seen.has("a").unwrap());
+
+    let pages = || Seen::new(&client, "rust:pages", SeenOptions::new(1000));
+    let (one, two) = (pages(), pages());
+    assert_eq!(one.claim(["a", "b"]).unwrap(), ["a", "b"]);
+    assert_eq!(two.claim(["a", "c"]).unwrap(), ["c"]);
+    one.done("a").unwrap();
+    two.release("c").unwrap();
+    assert_eq!(one.claim(["a", "c"]).unwrap(), ["c"]);
+    for item in ["b", "c"] {
+        one.release(item).unwrap();
+    }
+}
+
+/// Reserves the shards of a generation, and returns their fields of the descriptor.
+fn reserve(redis: &mut Connection, name: &str, generation: u64, shards: u64) -> Vec<[String; 2]> {
+    let fields =
+        [("shards", shards), ("generation", generation), ("error", 0), ("capacity", 10_000)];
+    let mut fields = fields.map(|(field, value)| [field.to_string(), value.to_string()]).to_vec();
+    fields[2][1] = "0.001".into();
+    for shard in 0..shards {
+        let key = format!("{{{name}:{shard}}}:{generation}");
+        let mut reserve = cmd("BF.RESERVE");
+        reserve.arg(&key).arg(0.001).arg(10_000).arg("SHARD").arg(shard).arg(shards);
+        cmd("UNLINK").arg(&key).exec(redis).unwrap();
+        reserve.exec(redis).unwrap();
+        fields.push([shard.to_string(), key]);
+    }
+    fields
+}
+
+fn describe(redis: &mut Connection, name: &str, prefix: &str, fields: &[[String; 2]]) {
+    let mut set = cmd("HSET");
+    set.arg(name);
+    for [field, value] in fields {
+        set.arg(format!("{prefix}{field}")).arg(value);
+    }
+    set.exec(redis).unwrap();
+}
+
+/// A sharded filter on one server; tests/clients/python/test_sharded_library.py has a cluster.
+fn sharded(redis: &mut Connection, name: &str) -> Vec<[String; 2]> {
+    let fields = reserve(redis, name, 1, 4);
+    let head = [("rule", "crc32"), ("state", "ready"), ("poll", "1")];
+    cmd("UNLINK").arg(name).exec(redis).unwrap();
+    describe(redis, name, "", &head.map(|(field, value)| [field.into(), value.into()]));
+    describe(redis, name, "", &fields);
+    fields
+}
+
+#[test]
+fn a_no_is_believed_of_a_marked_shard_only() {
+    let (client, mut redis) = connect();
+    sharded(&mut redis, "rust:marks");
+    let filter = ShardedFilter::new(&client, "rust:marks");
+    let items: Vec<String> = (0..1000).map(|i| format!("user:{i}")).collect();
+    filter.add(&items).unwrap();
+    assert_eq!(filter.has(&["nobody"]), [None]);
+    assert!(filter.failures() > 0);
+    std::thread::sleep(Duration::from_millis(1100)); // a shard is left alone after a failure
+    filter.mark().unwrap();
+    assert_eq!(filter.has(&items), vec![Some(true); 1000]);
+    assert_eq!(filter.has(&["nobody"]), [Some(false)]);
+    let lost = shard_of(b"user:1", 4);
+    cmd("UNLINK").arg(format!("{{rust:marks:{lost}}}:1")).exec(&mut redis).unwrap();
+    assert_eq!(filter.has(&["user:1"]), [None]);
+    assert!(filter.add(&["user:1"]).unwrap_err().to_string().contains("not found"));
+    assert!(!filter.has(&items).contains(&Some(false)));
+    assert_eq!(ShardedFilter::new(&client, "rust:none").has(&["a"]), [None]);
+}
+
+#[tokio::test]
+async fn a_rebuild_is_followed() {
+    let (client, mut redis) = connect();
+    let name = "rust:rebuild";
+    let before = sharded(&mut redis, name);
+    let filter = AsyncShardedFilter::new(&client, name);
+    filter.add(&["old"]).await.unwrap();
+    filter.mark().await.unwrap();
+    let after = reserve(&mut redis, name, 2, 8);
+    describe(&mut redis, name, "next.", &after);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let items: Vec<String> = (0..500).map(|i| format!("user:{i}")).collect();
+    filter.add(&items).await.unwrap();
+    let other = AsyncShardedFilter::new(&client, name);
+    other.has(&["old"]).await;
+    let mut gone = cmd("HDEL");
+    gone.arg(name);
+    for [field, _] in &after[8..] {
+        gone.arg(format!("next.{field}"));
+    }
+    describe(&mut redis, name, "", &after);
+    describe(&mut redis, name, "next.", &before);
+    gone.exec(&mut redis).unwrap();
+    filter.add(&["during"]).await.unwrap();
+    for [_, key] in &before[4..] {
+        cmd("SET").arg(key).arg("moved to 2").exec(&mut redis).unwrap();
+    }
+    assert_eq!(other.has(&items).await, vec![Some(true); 500]);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    other.add(&["after"]).await.unwrap();
+    assert_eq!(filter.has(&["during", "after"]).await, [Some(true); 2]);
+    cmd("HSET").arg(name).arg("next.shards").arg(0).exec(&mut redis).unwrap();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let error = filter.add(&["b"]).await.unwrap_err();
+    assert!(error.to_string().contains("next generation"), "{error}");
+    assert_eq!(filter.has(&["after"]).await, [Some(true)]);
+}
+
+#[tokio::test]
+async fn windows_and_batches_for_tokio() {
+    let (client, mut redis) = connect();
+    cmd("UNLINK").arg("rust:tokio").arg("rust:tokio:bulk").exec(&mut redis).unwrap();
+    tokio::spawn(async move {
+        let seen = AsyncSeen::new(&client, "rust:tokio", SeenOptions::new(1000));
+        assert_eq!(seen.claim(["a", "b"]).await.unwrap(), ["a", "b"]);
+        seen.done("a").await.unwrap();
+        assert!(seen.has("a").await.unwrap() && seen.add("b").await.unwrap());
+        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+        let items: Vec<String> = (0..10_001).map(|i| format!("user:{i}")).collect();
+        let (key, options) = ("rust:tokio:bulk", ["CAPACITY", "20000"]);
+        assert_eq!(bulk::aadd(&mut redis, key, &items, &options).await.unwrap().count, 10_001);
+        assert_eq!(bulk::aexists(&mut redis, key, &items).await.unwrap().ones(), 10_001);
+    })
+    .await
+    .unwrap();
 }

@@ -31,6 +31,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
+import os
 import threading
 import time
 import uuid
@@ -40,7 +41,7 @@ from functools import partial
 from hashlib import sha1
 from typing import Any, Callable, Literal, Optional, TypeVar, Union
 
-from redis.exceptions import NoScriptError, ReadOnlyError
+from redis.exceptions import ConnectionError, NoScriptError, ReadOnlyError
 
 from . import _guard_scripts as scripts
 from ._steps import Key, Steps, asynchronous, batches, checked, run, run_async, sync, text, with_timeout
@@ -118,6 +119,7 @@ class _Core:
         self._reader = with_timeout(client, timeout)
         self._writer = with_timeout(client, insert_timeout)
         self._builder = with_timeout(client, max(10.0, insert_timeout))
+        self._process, self._kept = os.getpid(), list[Any]()  # connections of lookups, none of them in use
         self._id = uuid.uuid4().hex
         self._token = self._sha = self._lost = ""
         self._resume_at = self._verify_at = 0.0
@@ -137,8 +139,8 @@ class _Core:
                     yield from self._verify()
                 found = ""
                 for start in range(0, len(keys), BATCH):
-                    words = ("EVALSHA", self._sha, 2, *self._keys[:2], *keys[start : start + BATCH])
-                    reply = yield partial(self._reader.execute_command, *words)
+                    words = (self._sha, 2, *self._keys[:2], *keys[start : start + BATCH])
+                    reply = yield from self._ask("EVALSHA", *words)
                     if reply is None:
                         raise LookupError("the filter is not trusted")
                     found += text(reply)
@@ -157,13 +159,45 @@ class _Core:
 
     def _verify(self) -> Steps[None]:
         """Learns the token, or makes a new one if the server has forgotten the script of the last one."""
-        _, token = map(text, (yield from self._script(self._reader, scripts.lookup(""), 2)))
+        words = ("EVAL", scripts.lookup(""), 2, *self._keys[:2])
+        try:
+            reply = yield from self._ask(*words)
+        except ConnectionError:  # perhaps the server closed it because nothing happened on it
+            reply = yield from self._ask(*words)
+        _, token = map(text, reply)
         if token and token == self._lost:
             token = yield from self._trust(self._reader, "", "", "")
         if not token:
             raise LookupError("the filter is not trusted, or there is none")
         self._sha = sha1(scripts.lookup(token).encode()).hexdigest()
         self._token = token
+
+    def _ask(self, *words: Any) -> Steps[Any]:
+        """The reply to a lookup, on a connection that lookups keep: redis-py's pool costs more than the command."""
+        if self._reader is self._given:
+            return (yield partial(self._reader.execute_command, *words))
+        if self._process != os.getpid():  # after a fork: the connections are the parent's
+            self._process, self._kept = os.getpid(), []
+        try:
+            connection = self._kept.pop()
+        except IndexError:
+            pool = self._reader.connection_pool
+            connection = pool.connection_class(**pool.connection_kwargs)
+        try:
+            yield partial(connection.send_command, *words)
+            reply = yield connection.read_response
+        except Exception:  # the others may be broken, too, or lead to a server that is no primary any more
+            yield from self._drop(connection)
+            raise
+        self._kept.append(connection)  # only now: a late reply must not be taken for the next one
+        return reply
+
+    def _drop(self, *connections: Any) -> Steps[None]:
+        """Ends these connections and those that lookups keep."""
+        kept, self._kept = self._kept, []
+        for connection in (*connections, *kept):
+            with contextlib.suppress(Exception):
+                yield connection.disconnect
 
     def _insert(self, *keys: Key) -> Steps[None]:
         """Adds keys before their rows are written. If it raises, do not write them: try again."""
@@ -281,6 +315,7 @@ class _Core:
                 yield partial(self._writer.execute_command, "HDEL", self._keys[1], f"late:{self._id}")
         except Exception as error:
             log.warning("%d keys were not added: %s", len(self._waiting), error)
+        yield from self._drop()
         for client in (self._reader, self._writer, self._builder):
             if client is not self._given:
                 yield client.connection_pool.disconnect

@@ -1,0 +1,154 @@
+//! What was seen lately: a filter with a window, made and fed with its words; and claims, to do
+//! things once.
+
+use std::time::Duration;
+
+use redis::{Cmd, cmd};
+
+use crate::link::{Error, Link, Servers};
+use crate::twins::twins;
+
+/// For each reply.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How a filter of seen items works. `SeenOptions::new(capacity)` has the defaults.
+#[derive(Clone, Debug)]
+pub struct SeenOptions {
+    /// Items to expect within the window.
+    pub capacity: u64,
+    /// The share of new items that count as seen: 0.001.
+    pub error: f64,
+    /// For how long an item is remembered; without it, nothing is forgotten.
+    pub within: Option<Duration>,
+    /// Whether an item that is added again is remembered from then on, not from its first addition
+    /// on: yes.
+    pub refresh: bool,
+    /// How long a claim holds: 10 minutes. Whoever dies with it loses nothing, and whoever takes
+    /// longer may see another do the same.
+    pub lease: Duration,
+}
+
+impl SeenOptions {
+    /// The defaults.
+    pub fn new(capacity: u64) -> Self {
+        let lease = Duration::from_secs(600);
+        SeenOptions { capacity, error: 0.001, within: None, refresh: true, lease }
+    }
+}
+
+struct Core<L> {
+    key: String,
+    options: SeenOptions,
+    link: L,
+}
+
+impl<L: Link> Core<L> {
+    fn new(servers: &Servers, name: &str, options: SeenOptions) -> Self {
+        Core { key: name.to_string(), options, link: L::new(servers, TIMEOUT) }
+    }
+
+    async fn add<T: AsRef<[u8]>>(&self, item: T) -> Result<bool, Error> {
+        Ok(self.add_many([item]).await?[0])
+    }
+
+    async fn add_many<T: AsRef<[u8]>>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<bool>, Error> {
+        let SeenOptions { capacity, error, within, refresh, .. } = self.options;
+        // With the words: a filter that is lost is made again with its window.
+        let mut insert = cmd("BF.INSERT");
+        insert.arg(&self.key).arg("CAPACITY").arg(capacity).arg("ERROR").arg(error);
+        if let Some(within) = within {
+            insert.arg("WINDOW").arg("PX").arg(within.as_millis() as u64);
+            insert.arg((!refresh).then_some("NOREFRESH"));
+        }
+        self.send(insert.arg("ITEMS"), items).await
+    }
+
+    async fn has<T: AsRef<[u8]>>(&self, item: T) -> Result<bool, Error> {
+        Ok(self.has_many([item]).await?[0])
+    }
+
+    async fn has_many<T: AsRef<[u8]>>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<bool>, Error> {
+        self.send(cmd("BF.MEXISTS").arg(&self.key), items).await
+    }
+
+    async fn send<T: AsRef<[u8]>>(
+        &self,
+        command: &mut Cmd,
+        items: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<bool>, Error> {
+        let mut items = items.into_iter().peekable();
+        if items.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        for item in items {
+            command.arg(item.as_ref());
+        }
+        self.link.send(command).await
+    }
+
+    async fn claim<T: AsRef<[u8]>>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+    ) -> Result<Vec<T>, Error> {
+        let mut mine: Vec<T> = Vec::new();
+        for item in items {
+            let mut claim = cmd("SET");
+            claim.arg(self.claim_of(&item)).arg("").arg("NX");
+            claim.arg("PX").arg(self.options.lease.as_millis() as u64);
+            if self.link.send::<Option<String>>(&claim).await?.is_some() {
+                mine.push(item);
+            }
+        }
+        // After the claims: whoever ends one has added the item before.
+        let known = self.has_many(&mine).await?;
+        let mut new = Vec::new();
+        for (item, is_known) in mine.into_iter().zip(known) {
+            if is_known {
+                self.release(item).await?;
+            } else {
+                new.push(item);
+            }
+        }
+        Ok(new)
+    }
+
+    async fn done<T: AsRef<[u8]>>(&self, item: T) -> Result<(), Error> {
+        self.add(&item).await?;
+        self.release(item).await
+    }
+
+    async fn release<T: AsRef<[u8]>>(&self, item: T) -> Result<(), Error> {
+        self.link.query(cmd("UNLINK").arg(self.claim_of(&item))).await?;
+        Ok(())
+    }
+
+    fn claim_of(&self, item: impl AsRef<[u8]>) -> Vec<u8> {
+        [self.key.as_bytes(), b":claim:", item.as_ref()].concat()
+    }
+}
+
+twins! {
+    /// Items seen lately. docs/windows.md says what a window promises.
+    Seen, AsyncSeen, new(options: SeenOptions);
+
+    /// Marks an item as seen; whether it was new.
+    fn add(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
+    /// Marks items as seen; of each whether it was new.
+    fn add_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<bool>, Error>;
+    /// Whether the item was seen; no is certain. Nothing changes.
+    fn has(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
+    /// Of each item whether it was seen; nothing changes.
+    fn has_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<bool>, Error>;
+    /// Those of the items that nobody has done or has claimed: they are the caller's now.
+    fn claim<T: AsRef<[u8]>>(&self, items: impl IntoIterator<Item = T>) -> Result<Vec<T>, Error>;
+    /// Marks a claimed item as seen, after its work is stored, and ends the claim.
+    fn done(&self, item: impl AsRef<[u8]>) -> Result<(), Error>;
+    /// Ends a claim without marking the item.
+    fn release(&self, item: impl AsRef<[u8]>) -> Result<(), Error>;
+}
