@@ -16,7 +16,7 @@ SCRIPT_METRIC = re.compile(r'^redis_script_values\{(?:filename="[^"]*",)?key="([
 
 
 class Exporter:
-    """The exporter, with a copy of the script that has these settings."""
+    """The exporter with the options of README.md, and a copy of the script that has these settings."""
 
     def __init__(self, environment=(), **settings):
         self.dir = tempfile.TemporaryDirectory()
@@ -26,12 +26,14 @@ class Exporter:
             assert count == 1, f"the script has no setting {name}"
         path = pathlib.Path(self.dir.name) / "redis-bloom.lua"
         path.write_text(script)
+        (options,) = re.findall('^ARGS="(.*)"$', (FILES / "README.md").read_text(), re.MULTILINE)
+        options = options.replace("/etc/redis-bloom.lua", str(path)).split()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         with open(path.with_name("log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                ["prometheus-redis-exporter", "-script", path, "-web.listen-address", self.address],
+                ["prometheus-redis-exporter", *options, "-web.listen-address", self.address],
                 stdout=log, stderr=log,
                 env={**os.environ, "REDIS_ADDR": f"redis://127.0.0.1:{PORT}", **dict(environment)},
             )

@@ -5,18 +5,21 @@ tests of sharded filters start a cluster of their own.
 """
 
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from exporter import FILES, PORT, Exporter
 
 ROOT = pathlib.Path(__file__).parents[2]
 # In an expression of PromQL: a metric of the exporter or of a recording rule, and the `key` asked for.
-NAMED = re.compile(r'\b(redis_bloom:[a-z_]+|redis_[a-z_]+)\b(?:\{key=~?"([^"]*)")?')
+NAMED = re.compile(r'\b(redis_bloom:[a-z_]+|redis_[a-z_]+|up)\b(?:\{key=~?"([^"]*)")?')
 
 
 def redis(*words):
@@ -32,6 +35,28 @@ def info():
 
 def named_in(text):
     return set(NAMED.findall(text))
+
+
+def fill_every_figure():
+    """Makes a filter and a sharded one; returns the settings of the script with which the exporter shows both."""
+    redis("FLUSHALL")
+    redis("BF.ADD", "urls:seen", "item")
+    shards = ["{sharded:5}:1", "{sharded:9}:1"]
+    for number, key in enumerate(shards):
+        redis("BF.RESERVE", key, "0.01", "100", "SHARD", str(number), "2")
+    # The two shards of these items; without items there is no imbalance.
+    redis("BF.ADD", shards[0], "b")
+    redis("HSET", "sharded", "rule", "crc32", "poll", "10", "shards", "2", "generation", "1", "error", "0.01",
+          "capacity", "200", "0", shards[0], "1", shards[1], "state", "ready")
+    return {"keys": "{'urls:seen'}", "sharded": "{sharded = {2}}"}
+
+
+def dashboard_queries():
+    """The queries of all panels, those of collapsed rows too, and of the variables."""
+    dashboard = json.loads((FILES / "dashboard.json").read_text())
+    panels = [inner for panel in dashboard["panels"] for inner in panel.get("panels", [panel])]
+    return [target["expr"] for panel in panels for target in panel["targets"]] + [
+        variable["query"]["query"] for variable in dashboard["templating"]["list"][1:]]
 
 
 class Metrics(unittest.TestCase):
@@ -84,6 +109,29 @@ class Metrics(unittest.TestCase):
         self.assertEqual(values["bf_key_items:urls:seen"], 10)
         self.assertNotIn("bf_key_items:small", values)  # not a key of the role
 
+    def test_an_exporter_that_is_refused_shows_what_the_alerts_look_for(self):
+        redis("ACL", "SETUSER", "monitor", "on", ">secret", "-@all", "+ping", "+info", "+client|setname")
+        self.addCleanup(redis, "ACL", "DELUSER", "monitor")
+        (refusal,) = set(re.findall(r'err=~"(.*?)"', (FILES / "alerts.yml").read_text()))
+        for password, named in [("secret", True), ("wrong", False)]:
+            with Exporter({"REDIS_USER": "monitor", "REDIS_PASSWORD": password}) as exporter:
+                page = exporter.page()
+            self.assertIn("\nredis_up 0\n", page, password)
+            (error,) = re.findall(r'^redis_exporter_last_scrape_error\{err="(.+)"\} 1$', page, re.MULTILINE)
+            self.assertEqual(bool(re.fullmatch(refusal, error)), named, error)
+
+    def test_a_server_that_hangs_is_down_before_prometheus_gives_up(self):
+        pid = int(re.search(r"process_id:(\d+)", redis("INFO", "server"))[1])
+        with Exporter() as exporter:
+            self.assertIn("\nredis_up 1\n", exporter.page())
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                begun = time.monotonic()
+                self.assertIn("\nredis_up 0\n", exporter.page())
+                self.assertLess(time.monotonic() - begun, 10)  # the scrape_timeout of Prometheus
+            finally:
+                os.kill(pid, signal.SIGCONT)
+
     def test_the_password_is_written_into_a_file_that_others_cannot_read(self):
         lines = (FILES / "README.md").read_text().splitlines()
         file = "/etc/default/prometheus-redis-exporter"
@@ -105,23 +153,13 @@ class Rules(unittest.TestCase):
             self.assertEqual(sorted(set(fires)), sorted(alerts))
 
     def test_the_rules_and_the_dashboard_name_only_metrics_that_exist(self):
-        redis("FLUSHALL")
-        redis("BF.ADD", "urls:seen", "item")
-        shards = ["{sharded:5}:1", "{sharded:9}:1"]
-        for number, key in enumerate(shards):
-            redis("BF.RESERVE", key, "0.01", "100", "SHARD", str(number), "2")
-        redis("HSET", "sharded", "rule", "crc32", "poll", "10", "shards", "2", "generation", "1", "error", "0.01",
-              "capacity", "200", "0", shards[0], "1", shards[1], "state", "ready")
-        with Exporter(keys="{'urls:seen'}", sharded="{sharded = {2}}") as exporter:
+        with Exporter(**fill_every_figure()) as exporter:
             page = exporter.page()
             keys = exporter.values()
-        exported = set(re.findall(r"^(redis_\w+)", page, re.MULTILINE))
+        exported = {"up", *re.findall(r"^(redis_\w+)", page, re.MULTILINE)}  # Prometheus makes `up`
         rules = (FILES / "alerts.yml").read_text()
         recorded = set(re.findall(r"record: (\S+)", rules))
-        dashboard = json.loads((FILES / "dashboard.json").read_text())
-        expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-        self.assertGreaterEqual(len(expressions), 15)
-        expressions += [variable["query"]["query"] for variable in dashboard["templating"]["list"][1:]]
+        expressions = dashboard_queries()
         expressions += re.findall(r"expr: (?:\|\n)?((?:.+\n)+?)(?= *(?:for|labels|- record|- alert):|\n)", rules)
         seen = set()
         for expression in expressions:

@@ -74,7 +74,7 @@ class Sharded(unittest.TestCase):
         series = "".join(
             f"      - {{series: 'redis_script_values{{instance=\"{port}\", key=\"{key}\"}}', values: '{value}x{12 * hours}'}}\n"
             for (port, key), value in values.items()
-        )
+        ) + f"      - {{series: 'up{{job=\"redis-bloom\"}}', values: '1x{12 * hours}'}}\n"  # Prometheus has a target
         expected = {'count by (alertname) (ALERTS{alertstate="firing"})': {
             f'{{alertname="{alert}"}}': 1 for alert in alerts
         }}
